@@ -45,8 +45,8 @@ def deep_calls() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return three workers per processor for `-n auto`: tests also wait for leases, servers and programs."""
-    return len(os.sched_getaffinity(0)) * 3 if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return two workers per processor for `-n auto`: tests also wait for leases, servers and programs."""
+    return len(os.sched_getaffinity(0)) * 2 if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,4 @@
-"""State documents with an object that a failed apply left tainted."""
+"""State documents with an object tainted by a failed apply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every package that nexusform asks for is really used: take it away, and a feature is gone.
+"""Tests of runtime dependencies: every required package is used, and a feature fails without it.
 
 docs/decisions/0002-runtime-dependencies.md lists the use of each package.
 """
@@ -17,7 +17,7 @@ from msgspec import Struct
 from tests import commands
 
 ROOT = Path(__file__).parents[1]
-# A package that cannot be imported, then a program.
+# A program after the import of a package is blocked.
 WITHOUT = """\
 import sys
 
@@ -56,10 +56,10 @@ MANIFEST = 'resource "fleet_hub_manifest" "m" {\n  yaml_body = <<-EOT\n    kind:
 
 
 class Feature(Struct, frozen=True):
-    """What a package is needed for: a command that says `shown` with it and not without.
+    """A feature needing a package: a command prints `shown` with it and not without.
 
-    `domain`: whose command or configuration that is, "" for the engine's.
-    `before` is what was applied earlier, in the same directory or (`elsewhere`) in another one.
+    `domain` is the owner of the command or configuration, "" for the engine. `before` was applied earlier in the
+    same directory, `elsewhere` in another one.
     """
 
     package: str
@@ -107,12 +107,12 @@ FEATURES = (
 )
 
 
-def _of(each: Feature | Extra) -> pytest.MarkDecorator:
+def _mark_domains(each: Feature | Extra) -> pytest.MarkDecorator:
     return pytest.mark.of_domains(*filter(None, [each.domain]))
 
 
-def run(directory: Path, package: str, program: str, typed: str = "") -> tuple[int, str]:
-    """The exit code and output of a program that cannot import the package."""
+def run_without_package(directory: Path, package: str, program: str, typed: str = "") -> tuple[int, str]:
+    """Run a program without the package; return its exit code and output."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT.format(package=package, program=program)],
         cwd=directory,
@@ -127,16 +127,16 @@ def run(directory: Path, package: str, program: str, typed: str = "") -> tuple[i
 
 def nexusform(directory: Path, *arguments: str, package: str = "", typed: str = "") -> tuple[int, str]:
     if package:
-        return run(directory, package, COMMAND.format(arguments=list(arguments)), typed)
+        return run_without_package(directory, package, COMMAND.format(arguments=list(arguments)), typed)
     words = [*commands.nexusform(), *arguments]
     done = subprocess.run(words, cwd=directory, input=typed, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
-    "feature", [pytest.param(each, id=f"{each.package}: {each.name}", marks=_of(each)) for each in FEATURES]
+    "feature", [pytest.param(each, id=f"{each.package}: {each.name}", marks=_mark_domains(each)) for each in FEATURES]
 )
-def test_a_feature_is_gone_without_its_package(feature: Feature, tmp_path: Path) -> None:
+def test_feature_fails_without_its_package(feature: Feature, tmp_path: Path) -> None:
     for name, text in (("elsewhere", feature.elsewhere), ("here", feature.before)):
         directory = tmp_path / name
         directory.mkdir()
@@ -158,7 +158,7 @@ def test_a_feature_is_gone_without_its_package(feature: Feature, tmp_path: Path)
 
 
 class Extra(Struct, frozen=True):
-    """A package, the extra that brings it, and a command that needs it, of a domain or ("") the engine's."""
+    """A package, its extra, and a command needing it. `domain` is the owner of the command, "" for the engine."""
 
     package: str
     extra: str
@@ -167,7 +167,7 @@ class Extra(Struct, frozen=True):
     domain: str = ""
 
 
-def backend(kind: str, settings: str) -> str:
+def build_backend(kind: str, settings: str) -> str:
     return f'nexusform {{\n  backend "{kind}" {{\n    {settings}\n  }}\n}}\n'
 
 
@@ -191,12 +191,20 @@ S3_BUCKET = 'bucket = "b"\n    key = "k"\n    region = "eu-west-1"'
 DATABASE = 'conn_str = "postgres://localhost:1/x"'
 EXTRAS = (
     Extra(
-        "boto3", "s3", ("plan",), backend("s3", 'bucket = "b"\n    key = "k"\n    region = "eu-west-1"'), "remote_state"
+        "boto3",
+        "s3",
+        ("plan",),
+        build_backend("s3", 'bucket = "b"\n    key = "k"\n    region = "eu-west-1"'),
+        "remote_state",
     ),
     Extra(
-        "psycopg", "postgres", ("plan",), backend("postgres", 'conn_str = "postgres://localhost:1/x"'), "remote_state"
+        "psycopg",
+        "postgres",
+        ("plan",),
+        build_backend("postgres", 'conn_str = "postgres://localhost:1/x"'),
+        "remote_state",
     ),
-    Extra("azure.storage", "azure", ("plan",), backend("azurerm", AZURE_BLOB), "remote_state"),
+    Extra("azure.storage", "azure", ("plan",), build_backend("azurerm", AZURE_BLOB), "remote_state"),
     Extra("cryptography", "encryption", ("apply", "-auto-approve"), PASSPHRASE + SITE),
     Extra("pygls", "editor", ("lsp",), domain="editor"),
     Extra("distributed", "cluster", ("sites", "plan", "-engine=dask://127.0.0.1:1"), domain="sites"),
@@ -204,8 +212,8 @@ EXTRAS = (
 )
 
 
-@pytest.mark.parametrize("extra", [pytest.param(each, id=each.package, marks=_of(each)) for each in EXTRAS])
-def test_what_an_extra_is_for_names_it_where_it_is_missing(extra: Extra, tmp_path: Path) -> None:
+@pytest.mark.parametrize("extra", [pytest.param(each, id=each.package, marks=_mark_domains(each)) for each in EXTRAS])
+def test_missing_package_error_names_its_extra(extra: Extra, tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(extra.configuration)
     code, output = nexusform(tmp_path, *extra.command, package=extra.package)
     assert code != 0, output
@@ -214,7 +222,7 @@ def test_what_an_extra_is_for_names_it_where_it_is_missing(extra: Extra, tmp_pat
 
 
 @pytest.mark.of_domains("azure")
-def test_acting_on_azure_is_gone_without_its_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_azure_actions_fail_without_their_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("azure.mgmt.networkcloud")
     pytest.importorskip("lightkube")
     from tests.domains.azure.providers.arm_server import ArmServer
@@ -245,7 +253,7 @@ def test_acting_on_azure_is_gone_without_its_packages(tmp_path: Path, monkeypatc
         server.close()
 
 
-def test_every_package_of_an_extra_is_taken_away_here() -> None:
+def test_every_package_of_an_extra_is_tested() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     asked = {line.partition(">")[0] for name, lines in extras.items() if name != "dev" for line in lines}
     imported_as = {
@@ -260,14 +268,14 @@ def test_every_package_of_an_extra_is_taken_away_here() -> None:
     assert names == {extra.package for extra in EXTRAS} | in_a_story
 
 
-def test_hcl2_is_asked_whether_it_reads_the_same() -> None:
+def test_hcl2_check_reads_the_same_values() -> None:
     file = ROOT / "tests" / "language" / "test_hcl2_agreement.py"
     collect = f"import pytest; sys.exit(pytest.main(['--collect-only', '-qq', {str(file)!r}]))"
-    assert run(ROOT, "", collect)[0] == 0
-    assert run(ROOT, "hcl2", collect)[0] != 0
+    assert run_without_package(ROOT, "", collect)[0] == 0
+    assert run_without_package(ROOT, "hcl2", collect)[0] != 0
 
 
-def test_every_package_that_is_asked_for_has_a_feature_here() -> None:
+def test_every_required_package_has_a_feature_here() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     asked = {requirement.split(">")[0] for requirement in project["dependencies"]}
     imported_as = {"python-hcl2": "hcl2", "pyyaml": "yaml", "google-re2": "re2"}

@@ -1,4 +1,4 @@
-"""domain_table.py says which domains there are and whom they know; import-linter and the tree agree."""
+"""Tests of domain_table.py: its domains and dependencies agree with import-linter and the source tree."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ DOMAINS = ROOT / "nexusform" / "domains"
 IMPORTED = re.compile(rf"^ *from {re.escape(PACKAGE)}\.(\w+)", re.MULTILINE)
 
 
-def _arrows(name: str) -> Iterator[str]:
-    """Which other domains the files of a domain import."""
+def _list_imported_domains(name: str) -> Iterator[str]:
+    """Yield the other domains imported by the files of a domain."""
     for path in (DOMAINS / name).rglob("*.py"):
         yield from (there for there in IMPORTED.findall(path.read_text()) if there != name)
 
@@ -31,12 +31,12 @@ def test_every_folder_is_an_entry() -> None:
 
 
 @pytest.mark.parametrize("name", find_domains())
-def test_a_domain_imports_those_that_its_entry_names(name: str) -> None:
-    assert set(_arrows(name)) == set(find_domains()[name].dependencies)
+def test_domain_imports_exactly_its_dependencies(name: str) -> None:
+    assert set(_list_imported_domains(name)) == set(find_domains()[name].dependencies)
 
 
 @pytest.mark.parametrize("name", find_domains())
-def test_what_an_entry_names_is_there(name: str) -> None:
+def test_names_in_an_entry_exist(name: str) -> None:
     domain = find_domains()[name]
     for room in domain.io_layer:
         assert (DOMAINS / name / room).is_dir() or (DOMAINS / name / f"{room}.py").is_file(), room
@@ -48,7 +48,7 @@ def test_what_an_entry_names_is_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", find_domains())
-def test_what_an_entry_remarks_of_its_diagnostics_is_of_its_own(name: str) -> None:
+def test_diagnostic_traits_of_an_entry_are_its_own(name: str) -> None:
     texts = "\n".join(path.read_text() for path in (DOMAINS / name).rglob("*.py"))
     ids = {constant: value for constant, value in vars(guard_rails).items() if constant in texts}
     for kind, remark in find_domains()[name].diagnostic_traits.items():

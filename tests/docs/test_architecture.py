@@ -24,7 +24,7 @@ from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.page.rack_map import MapVm
 from nexusform.scheduling.racks.vms import Demand, ScheduledVm, VmName
 from tests.docs.documented_domains import documented_domains, of_documented_domains
-from tests.rendering.real_plans import nexusform, repaired
+from tests.rendering.real_plans import nexusform, plan_repair
 
 pytestmark = pytest.mark.of_domains("fleet")
 ROOT = Path(__file__).parents[2]
@@ -161,7 +161,7 @@ def followed(directory: Path, monkeypatch: pytest.MonkeyPatch, *commands: Sequen
 def test_the_table_names_every_module_from_text_to_a_line_in_a_pull_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    directory = repaired(tmp_path).file.parent
+    directory = plan_repair(tmp_path).file.parent
     with (directory / "main.nf.hcl").open("a") as configuration:
         configuration.write(PODS)
     planned = ("plan", "-out=traced.plan", "-report=markdown:report.md")
@@ -175,7 +175,7 @@ def test_the_table_names_every_module_from_text_to_a_line_in_a_pull_request(
 def test_the_other_table_names_the_modules_of_the_other_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    directory = repaired(tmp_path).file.parent
+    directory = plan_repair(tmp_path).file.parent
     reports = [f"-report={name}:report.{name}" for name in ("json", "html", "svg")]
     seen = followed(directory, monkeypatch, ("plan", *reports))
     assert seen - table("Every module that one VM passes") == table("The other reports of a VM")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import commands
-from tests.rendering.real_plans import SMALL, nexusform, planned, repaired
+from tests.rendering.real_plans import SMALL, nexusform, plan_directory, plan_repair
 
 POLICY = Path(__file__).parents[2] / "docs" / "ci" / "policy" / "checkov"
 CHECKOV = shutil.which(os.environ.get("NEXUSFORM_CHECKOV", "checkov"))
@@ -36,7 +36,7 @@ resource "nexus_separation_rule" "web" {
 def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list[str]]]:
     """By plan, what fails: "CHECK ADDRESS" with its details. One run of checkov, with its own checks too."""
     where = tmp_path_factory.mktemp("checkov")
-    _save(where, "repaired", repaired(where).file)
+    _save(where, "repaired", plan_repair(where).file)
     site = where / "site"
     site.mkdir()
     main = site / "main.nf.hcl"
@@ -44,9 +44,9 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list
     main.write_text(text)
     nexusform(site, "apply", "-auto-approve", "-samples=0")
     main.write_text(text.replace("count       = 4", 'availability_zones = ["r1"]\n    count = 4') + RULE)
-    _save(where, "pinned", planned(site).file)
+    _save(where, "pinned", plan_directory(site).file)
     main.write_text('resource "nexus_site" "s" {}\n')
-    _save(where, "destroyed", planned(site).file)
+    _save(where, "destroyed", plan_directory(site).file)
     assert CHECKOV is not None
     words = [CHECKOV, "--framework", "terraform_plan", "--external-checks-dir", str(POLICY)]
     words += ["--skip-download", "-o", "json", "-f", *[f"{name}.json" for name in _PLANS]]

@@ -20,7 +20,7 @@ from nexusform.cli.main import ROOT
 from nexusform.cli.report_flag import FORMATS
 from tests import commands
 from tests.docs.documented_domains import of_documented_domains
-from tests.rendering.real_plans import EXAMPLES, NOW, SMALL, inside, nexusform, planned, repaired
+from tests.rendering.real_plans import EXAMPLES, NOW, SMALL, change_directory, nexusform, plan_directory, plan_repair
 
 CI = Path(__file__).parents[2] / "docs" / "ci"
 ACTION = yaml.safe_load((CI / "github" / "action.yml").read_text(encoding="utf-8"))
@@ -382,7 +382,7 @@ def shown(directory: Path, file: Path, capsys: pytest.CaptureFixture[str]) -> di
 
 
 def test_policies_let_repairs_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    real = repaired(tmp_path)
+    real = plan_repair(tmp_path)
     plan = shown(tmp_path, real.file, capsys)
     assert [row["action"] for row in plan["placement_changes"]].count("move") == 1
     assert judged(plan)["deny"] == []
@@ -398,7 +398,7 @@ def test_policies_refuse_other_moves_single_racks_and_destroyed_clusters(
     main.write_text(text)
     nexusform(directory, "apply", "-auto-approve", "-samples=0")
     main.write_text(text.replace("count       = 4", 'availability_zones = ["r1"]\n    count = 4'))
-    pinned = judged(shown(directory, planned(directory).file, capsys))
+    pinned = judged(shown(directory, plan_directory(directory).file, capsys))
     assert "all VMs of web/workers are on one rack" in pinned["deny"]
     moves = [message for message in pinned["deny"] if message.startswith("web-workers-")]
     assert len(moves) == 4
@@ -414,6 +414,6 @@ def test_policies_refuse_other_moves_single_racks_and_destroyed_clusters(
     # Of a refused plan, what found no place stands nowhere.
     table = {"cluster": "web", "pool": "workers", "total_count": 4, "actual_vms_per_rack": {}}
     assert judged({"placement_tables": [table]})["deny"] == []
-    with inside(directory):
-        gone = judged(shown(directory, planned(directory, "-destroy").file, capsys))
+    with change_directory(directory):
+        gone = judged(shown(directory, plan_directory(directory, "-destroy").file, capsys))
     assert gone["deny"] == ["nexus_kubernetes_cluster.web is destroyed"]

@@ -19,7 +19,7 @@ from tests.contracts.http_state_server import Store, state_server
 from tests.docs.github_jobs import TOKEN, Hub, Job
 from tests.docs.hostile_requests import REQUESTS, Files
 from tests.kill_points import select_cases
-from tests.trust.test_comments import COMMAND, REFERENCE, text_of
+from tests.trust.test_comments import COMMAND, REFERENCE, extract_text
 
 pytestmark = pytest.mark.of_domains("remote_state")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "terraform-plan"
@@ -254,8 +254,8 @@ def test_a_hostile_pull_request_learns_and_commands_nothing(name: str, repositor
     assert "Missing backend setting" not in repository.hub.comments[0]
     for comment in said:
         assert COMMAND.search(comment) is None, COMMAND.search(comment)
-        assert REFERENCE.search(text_of(comment)) is None, REFERENCE.search(text_of(comment))
-        assert not re.search(r"<(?:img|script|a)\b|(?<!\\)\]\((?:javascript|data):", text_of(comment))
+        assert REFERENCE.search(extract_text(comment)) is None, REFERENCE.search(extract_text(comment))
+        assert not re.search(r"<(?:img|script|a)\b|(?<!\\)\]\((?:javascript|data):", extract_text(comment))
     kept = [file for file in job.temporary.rglob("*") if file.is_file()]
     assert not [file for file in kept if TOKEN.encode() in file.read_bytes()]
     assert TOKEN not in "".join((*said, log))

@@ -10,7 +10,7 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
-from tests.rendering.real_plans import EXAMPLES, inside
+from tests.rendering.real_plans import EXAMPLES, change_directory
 
 EXAMPLE = EXAMPLES / "every-type"
 README = (EXAMPLE / "README.md").read_text(encoding="utf-8")
@@ -37,7 +37,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def told(here: Path, capfd: pytest.CaptureFixture[str], *words: str) -> str:
-    with inside(here):
+    with change_directory(here):
         code = run_command_line([*words, "-no-color"])
     said = capfd.readouterr()
     assert code == 0, said.out + said.err
@@ -54,7 +54,7 @@ def test_every_type_has_a_file_named_after_it(name: str) -> None:
 
 
 def test_the_example_is_written_as_it_should_be(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with inside(here):
+    with change_directory(here):
         assert run_command_line(["fmt", "-check"]) == 0
     assert told(here, capfd, "validate") == "Success! The configuration is valid.\n"
 

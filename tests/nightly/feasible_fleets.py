@@ -18,7 +18,7 @@ from tests.domains.fleet.workload_texts import MEMBER, PLACEMENT
 from tests.domains.pods.importers import cluster_objects
 from tests.nightly.live_cluster import Body
 from tests.nightly.pod_worlds import NODE_INFO
-from tests.planning.harness import good, plan
+from tests.planning.harness import plan, require_success
 
 _HOST = "kubernetes.io/hostname"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -69,7 +69,7 @@ class Fleet(Struct):
             ValueOverride(AddressPattern((), "data", kind, name), kind, {"objects": _encode(objects)})
             for name, objects in self.objects.items()
         )
-        return good(plan(self.text, data_overrides=values, variables=variables, **options))
+        return require_success(plan(self.text, data_overrides=values, variables=variables, **options))
 
 
 def get_fleet(result: PlanResult) -> PlannedFleet:

@@ -30,7 +30,7 @@ from nexusform.kubernetes.dump_script import CLUSTER_KINDS
 from nexusform.planning.plan_request import ValueOverride
 from tests.nightly.live_cluster import PATHS, Body, LiveCluster, build_priority_classes, start_cluster
 from tests.nightly.pod_worlds import _MEMBER
-from tests.planning.harness import good, plan
+from tests.planning.harness import plan, require_success
 
 PRIORITIES = {"low": -10, "high": 1000}
 # Kinds of stories, deleted after each one.
@@ -125,7 +125,7 @@ def predict_story(dump: Sequence[Body], change: Iterable[Body]) -> list[tuple[Ob
     values = ValueOverride(None, "kubernetes_nodes", {"objects": parse_kubectl_files([("n.json", text)]).encode()})
     manifests = "\n---\n".join(json.dumps(body) for body in change)
     block = f'resource "fleet_hub_manifest" "m" {{\n  cluster_id = "m1"\n  yaml_body = <<-EOT\n{manifests}\nEOT\n}}\n'
-    fleet = find_planned_fleet(good(plan(_MEMBER + block, data_overrides=(values,))))
+    fleet = find_planned_fleet(require_success(plan(_MEMBER + block, data_overrides=(values,))))
     assert fleet is not None
     rows = []
     for object_pods in fleet.pods._object_pods.values():

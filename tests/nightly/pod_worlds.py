@@ -17,7 +17,7 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
 from tests.domains.pods.importers import cluster_objects
 from tests.nightly.live_cluster import DEVICE_KINDS, Body, LiveCluster, build_priority_classes, has_ended
-from tests.planning.harness import good, plan
+from tests.planning.harness import plan, require_success
 
 _HOST, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -232,7 +232,7 @@ def plan_world(before: Sequence[Body], workloads: Sequence[Body]) -> PlanResult:
     values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
     text = "\n---\n".join(json.dumps(body) for body in workloads)
     block = f'resource "fleet_hub_manifest" "m" {{\n  cluster_id = "m1"\n  yaml_body = <<-EOT\n{text}\nEOT\n}}\n'
-    return good(plan(_MEMBER + block, data_overrides=(values,)))
+    return require_success(plan(_MEMBER + block, data_overrides=(values,)))
 
 
 def compare_world(predicted: dict[str, Any], runs: Sequence[dict[str, dict[str, str]]]) -> Result:

@@ -18,7 +18,7 @@ _OLD, _NEW, _BAD = "app:1", "app:2", "bad:1"
 
 
 def build_nodes(draw: Draw, low: int = 3, high: int = 4, cpus: tuple[int, ...] = (4, 6, 9, 13)) -> list[Body]:
-    """Return nodes of different sizes, so that most choices are certain."""
+    """Return nodes of different sizes, to make most choices certain."""
     return [_build_node(f"n{number}", draw.choice(cpus)) for number in range(draw.randint(low, high))]
 
 
@@ -100,7 +100,7 @@ def _build_autoscaler(name: str, minimum: int, maximum: int) -> Body:
 
 
 def keep_autoscaled_replicas(draw: Draw) -> Story:
-    """A manifest without replicas, an autoscaler that raised them, and a new image."""
+    """A manifest without replicas, an autoscaler with more replicas, and a new image."""
     count, rolling = draw.randint(3, 5), _build_rolling(draw)
     before = build_workload("Deployment", "web", build_pod_spec(), strategy=rolling)
     after = build_workload("Deployment", "web", build_pod_spec(draw.choice((_OLD, _NEW))), strategy=rolling)
@@ -162,7 +162,7 @@ def scale_with_sidecar(draw: Draw) -> Story:
 
 
 def create_with_sidecar(draw: Draw) -> Story:
-    """A new workload under a policy that adds a sidecar."""
+    """A new workload under a policy adding a sidecar."""
     after = build_workload("Deployment", "web", build_pod_spec(), replicas=draw.randint(2, 5))
     policy = _build_sidecar_policy(draw.choice((500, 3000)))
     return Story(build_nodes(draw), [after], [], _prepare_policy(policy))
@@ -177,7 +177,7 @@ def scale_with_mirror(draw: Draw) -> Story:
 
 
 def _prepare_policy(policy: list[Body], restart: str = "") -> Callable[[LiveCluster], None]:
-    """Return a function to create a policy, wait until it acts, and create the pods of an app anew."""
+    """Return a function to create a policy, wait until it is active, and re-create the pods of an app."""
 
     def prepare(cluster: LiveCluster) -> None:
         for body in policy:
@@ -204,7 +204,7 @@ def _default_containers(created: Body) -> Any:
 
 
 def fill_quota(draw: Draw) -> Story:
-    """A quota that admits some of the new pods only; with a new image, its surge counts too."""
+    """A quota for only some of the new pods; with a new image, its surge counts too."""
     replicas, quota = draw.randint(1, 3), draw.randint(3, 6)
     hard = {draw.choice(("requests.cpu", "cpu")): f"{quota * 1000 + draw.choice((0, 500))}m"}
     objects = [_build_object("v1", "ResourceQuota", "q", spec={"hard": hard})]
@@ -241,7 +241,7 @@ def apply_limit_range(draw: Draw) -> Story:
 
 
 def scale_ordered_set(draw: Draw) -> Story:
-    """An ordered StatefulSet with a pod that is not ready: scaled, or with a new image."""
+    """An ordered StatefulSet with an unready pod: scaled, or with a new image."""
     replicas = draw.randint(2, 4)
     policy = draw.choice(("OrderedReady", "OrderedReady", "Parallel"))
     before = build_workload("StatefulSet", "db", build_pod_spec(), replicas=replicas, podManagementPolicy=policy)
@@ -275,7 +275,7 @@ def update_partition(draw: Draw) -> Story:
 
 
 def leave_bad_image(draw: Draw) -> Story:
-    """A rollout that hangs at its image, and stays, is scaled, or gets a good image."""
+    """A rollout blocked by its image: unchanged, scaled, or given a valid image."""
     replicas, rolling = draw.randint(2, 5), _build_rolling(draw)
     kind = draw.choice(("Deployment", "Deployment", "Deployment", "StatefulSet", "DaemonSet"))
     more: Body = {} if kind == "DaemonSet" else {"replicas": replicas}
@@ -319,7 +319,7 @@ def scale_in_by_rank(draw: Draw) -> Story:
 
 
 def roll_with_sick_pods(draw: Draw) -> Story:
-    """A Deployment with pods that are not ready, and a new template."""
+    """A Deployment with unready pods, and a new template."""
     replicas, rolling = draw.randint(2, 5), _build_rolling(draw)
     before = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas, strategy=rolling)
     count = max(1, replicas + draw.choice((0, 0, 1, -1)))
@@ -367,7 +367,7 @@ def run_job_with_failures(draw: Draw) -> Story:
 
 
 def run_daemons_on_unready_nodes(draw: Draw) -> Story:
-    """A DaemonSet, new or updated, with a node that is not ready or cordoned."""
+    """A DaemonSet, new or updated, with an unready or cordoned node."""
     nodes = build_nodes(draw, 3, 5)
     kind = draw.choice(("not ready", "cordoned", "NoExecute"))
     strategy = draw.choice(
@@ -396,7 +396,7 @@ def run_daemons_on_unready_nodes(draw: Draw) -> Story:
 
 
 def evict_by_taint(draw: Draw) -> Story:
-    """A node that gets a NoExecute taint, and a scaled workload."""
+    """A node with a new NoExecute taint, and a scaled workload."""
     replicas = draw.randint(3, 5)
     before = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas)
     after = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas + draw.randint(0, 2))
@@ -411,7 +411,7 @@ def evict_by_taint(draw: Draw) -> Story:
 
 
 def wait_for_taint(draw: Draw) -> Story:
-    """A node that stopped reporting, and has no taint for it yet."""
+    """A node without a taint although it stopped reporting."""
     replicas = draw.randint(2, 4)
     before = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas)
     after = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas + draw.randint(1, 3))
@@ -429,7 +429,7 @@ def wait_for_taint(draw: Draw) -> Story:
 
 
 def schedule_behind_pending_pods(draw: Draw) -> Story:
-    """Pending pods of others, and a change that frees capacity."""
+    """Pending pods of other workloads, and a change that frees capacity."""
     nodes = [_build_node(f"n{number}", 4) for number in range(2)]
     replicas = draw.randint(3, 5)
     before = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas)
@@ -440,7 +440,7 @@ def schedule_behind_pending_pods(draw: Draw) -> Story:
 
 
 def place_beside_terminating_pods(draw: Draw) -> Story:
-    """Pods that stay terminating, and a new or scaled workload."""
+    """Pods staying in Terminating, and a new or scaled workload."""
     nodes = build_nodes(draw, 2, 3, (4, 5))
     leaving = [build_pod(f"leaving-{number}", "leaving", cpu=1500) for number in range(draw.randint(1, 3))]
     replicas = draw.randint(1, 2)
@@ -455,7 +455,7 @@ def place_beside_terminating_pods(draw: Draw) -> Story:
 
 
 def scale_beside_own_terminating_pods(draw: Draw) -> Story:
-    """Own pods that stay terminating while the workload is scaled or gets a new image."""
+    """Own pods staying in Terminating while the workload is scaled or gets a new image."""
     replicas, rolling = draw.randint(2, 4), _build_rolling(draw)
     before = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas, strategy=rolling)
     image = draw.choice((_OLD, _NEW))
@@ -471,7 +471,7 @@ def scale_beside_own_terminating_pods(draw: Draw) -> Story:
 
 
 def preempt(draw: Draw) -> Story:
-    """Pods of high priority on full nodes, with a budget of the low ones."""
+    """High-priority pods on full nodes, with a disruption budget for the low-priority pods."""
     nodes = build_nodes(draw, 2, 3, (3, 4))
     total = sum(int(node["status"]["capacity"]["cpu"]) for node in nodes)
     low = build_workload("Deployment", "low", build_pod_spec(priorityClassName="low"), replicas=total)
@@ -487,7 +487,7 @@ def preempt(draw: Draw) -> Story:
 
 
 def change_paused(draw: Draw) -> Story:
-    """A paused Deployment with a new image and other replicas, or one that goes on."""
+    """A paused or resumed Deployment with a new image and other replicas."""
     replicas = draw.randint(2, 4)
     before = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas, paused=True)
     count = max(1, replicas + draw.randint(-1, 2))
@@ -503,7 +503,7 @@ def change_paused(draw: Draw) -> Story:
 
 
 def roll_on_tight_nodes(draw: Draw) -> Story:
-    """A new template with larger pods, or apart from each other, on nodes that are nearly full."""
+    """A new template with larger pods or with pod anti-affinity, on nearly full nodes."""
     nodes, rolling = build_nodes(draw, 2, 3, (2, 3, 4)), _build_rolling(draw)
     total = sum(int(node["status"]["capacity"]["cpu"]) for node in nodes)
     replicas = min(total, draw.randint(2, 6))
@@ -534,7 +534,7 @@ def roll_on_tight_nodes(draw: Draw) -> Story:
 
 
 def scale_during_rollout(draw: Draw) -> Story:
-    """A rollout that hangs for lack of capacity, and other replicas."""
+    """A rollout blocked by missing capacity, and other replicas."""
     nodes, rolling = build_nodes(draw, 2, 3, (3, 4)), _build_rolling(draw)
     replicas = draw.randint(3, 5)
     before = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas, strategy=rolling)
@@ -551,7 +551,7 @@ def scale_during_rollout(draw: Draw) -> Story:
 
 
 def adopt_orphans(draw: Draw) -> Story:
-    """Pods without a controller that a ReplicaSet or a DaemonSet adopts."""
+    """Pods without a controller, adopted by a ReplicaSet or a DaemonSet."""
     kind = draw.choice(("ReplicaSet", "ReplicaSet", "StatefulSet", "Deployment", "DaemonSet"))
     prefix = "web" if kind == "StatefulSet" else "orphan"
     orphans = [build_pod(f"{prefix}-{number}", "web") for number in range(draw.randint(1, 3))]

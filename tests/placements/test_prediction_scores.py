@@ -1,4 +1,4 @@
-"""What is remembered of claims: by share class, with scores, bounded, and what it does to later shares."""
+"""Tests of prediction scores: records by share class, their size limit, and their effect on later shares."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ from nexusform.placements.prediction_scores import (
 _SHARES = st.floats(0, 1)
 
 
-def machines(share: float, held: int, broken: int, chance: float = 0.5) -> list[VerifiedPrediction]:
-    """Claims about machines with one share, so many of which held."""
+def build_machine_predictions(share: float, held: int, broken: int, chance: float = 0.5) -> list[VerifiedPrediction]:
+    """Return verified machine predictions of one share, with a given number correct."""
     return [VerifiedPrediction("machine", share, chance, was_correct=number < held) for number in range(held + broken)]
 
 
-def test_claims_are_counted_by_share_class_with_the_squares_of_shares_and_of_chance() -> None:
-    private = add_predictions({"other": 1}, [*machines(0.75, 3, 1), *machines(1.0, 1, 0, 1.0)])
+def test_predictions_are_counted_by_share_class_with_squared_errors() -> None:
+    private = add_predictions(
+        {"other": 1}, [*build_machine_predictions(0.75, 3, 1), *build_machine_predictions(1.0, 1, 0, 1.0)]
+    )
     assert private == {"other": 1, RECORD_KEY: {"machine": {"100": [1, 0, 0.0, 0.0], "70": [3, 1, 0.75, 1.0]}}}
-    again = add_predictions(private, machines(0.79, 0, 1))
+    again = add_predictions(private, build_machine_predictions(0.79, 0, 1))
     assert again is not None
     assert again[RECORD_KEY]["machine"]["70"] == [3, 2, 1.3741, 1.25]
     score = compute_score(parse_record(private))
@@ -43,7 +45,7 @@ def test_claims_are_counted_by_share_class_with_the_squares_of_shares_and_of_cha
     assert (score.brier, score.chance) == (0.15, 0.2)
 
 
-def test_nothing_settled_writes_nothing() -> None:
+def test_no_verified_predictions_write_nothing() -> None:
     assert add_predictions(None, []) is None
     assert add_predictions({"a": 1}, []) == {"a": 1}
     assert compute_score(parse_record(None)) is None
@@ -63,37 +65,37 @@ def test_nothing_settled_writes_nothing() -> None:
         {"machine": {"100": [-1, 2, 0.5, 0.5]}},
     ],
 )
-def test_a_note_that_says_something_else_reads_as_empty(noted: Any) -> None:
+def test_invalid_record_reads_as_empty(noted: Any) -> None:
     assert parse_record({RECORD_KEY: noted}) == {}
 
 
-def test_a_share_is_lowered_to_what_held_from_twenty_claims_on_and_never_raised() -> None:
-    few = parse_record(add_predictions(None, machines(1.0, 10, MIN_VERIFIED - 11)))
+def test_share_is_lowered_to_accuracy_but_never_raised() -> None:
+    few = parse_record(add_predictions(None, build_machine_predictions(1.0, 10, MIN_VERIFIED - 11)))
     assert lower_share_to_accuracy(few, "machine", 1.0) == 1.0
-    enough = parse_record(add_predictions(None, machines(1.0, 15, 5)))
+    enough = parse_record(add_predictions(None, build_machine_predictions(1.0, 15, 5)))
     assert lower_share_to_accuracy(enough, "machine", 1.0) == 0.75
-    assert lower_share_to_accuracy(enough, "machine", 0.99) == 0.99  # another class
-    assert lower_share_to_accuracy(enough, "rack", 1.0) == 1.0  # another thing
-    better = parse_record(add_predictions(None, machines(0.31, 20, 0)))
+    assert lower_share_to_accuracy(enough, "machine", 0.99) == 0.99  # another share class
+    assert lower_share_to_accuracy(enough, "rack", 1.0) == 1.0  # another subject
+    better = parse_record(add_predictions(None, build_machine_predictions(0.31, 20, 0)))
     assert lower_share_to_accuracy(better, "machine", 0.31) == 0.31
 
 
-def test_a_lowered_share_still_teaches_the_class_of_what_was_measured() -> None:
+def test_lowered_share_counts_in_class_of_measured_share() -> None:
     lowered = VerifiedPrediction("machine", 0.6, 0.5, was_correct=True, measured_share=1.0)
     record = parse_record(add_predictions(None, [lowered]))
     assert list(record) == [("machine", 100)]
     assert record["machine", 100].squares == 0.16
 
 
-def test_what_is_lowered_is_said() -> None:
+def test_lowered_shares_are_reported() -> None:
     told = [
-        compute_score(parse_record(add_predictions(None, machines(1.0, held, broken))))
+        compute_score(parse_record(add_predictions(None, build_machine_predictions(1.0, held, broken))))
         for held, broken in ((20, 0), (18, 1), (19, 1))
     ]
     assert [score.has_lowered_shares for score in told if score is not None] == [False, False, True]
 
 
-def test_only_a_broken_claim_that_was_sure_is_an_alarm() -> None:
+def test_only_wrong_certain_predictions_are_listed() -> None:
     claims = [
         VerifiedPrediction("machine", 1.0, 1.0, was_correct=False, is_certain=True, text="a"),
         VerifiedPrediction("machine", 1.0, 1.0, was_correct=False, is_certain=True, text="a"),
@@ -104,7 +106,7 @@ def test_only_a_broken_claim_that_was_sure_is_an_alarm() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, MAX_SUBJECTS), _SHARES, _SHARES, st.booleans()), max_size=300))
-def test_a_record_is_small_and_scores_lie_between_0_and_1(claims: list[tuple[int, float, float, bool]]) -> None:
+def test_scores_lie_between_0_and_1(claims: list[tuple[int, float, float, bool]]) -> None:
     private = add_predictions(
         None, (VerifiedPrediction(f"subject{n}", share, chance, held) for n, share, chance, held in claims)
     )
@@ -117,7 +119,7 @@ def test_a_record_is_small_and_scores_lie_between_0_and_1(claims: list[tuple[int
         assert 0 <= score.chance <= 1
 
 
-def test_the_largest_record_is_below_4_kib() -> None:
+def test_largest_record_is_below_4_kib() -> None:
     share_classes = [*(number / 10 for number in range(10)), 1.0]
     record = {
         f"subject_{number}": {
@@ -130,7 +132,7 @@ def test_the_largest_record_is_below_4_kib() -> None:
         add_predictions({RECORD_KEY: record}, [VerifiedPrediction("one more", 1.0, 1.0, was_correct=True)])
 
 
-def test_nothing_is_certain_after_a_wrong_certain_prediction_until_twenty_are_correct() -> None:
+def test_certainty_returns_after_twenty_correct_predictions() -> None:
     wrong = VerifiedPrediction("machine", 1.0, 0.1, False, is_certain=True)
     correct = VerifiedPrediction("machine", 0.95, 0.1, True, measured_share=1.0)
     note = add_predictions(None, [wrong])
@@ -148,7 +150,7 @@ def test_nothing_is_certain_after_a_wrong_certain_prediction_until_twenty_are_co
     assert score.verified == 41
 
 
-def test_a_record_that_is_no_better_than_chance() -> None:
+def test_record_no_better_than_chance_is_reported() -> None:
     guesses = [VerifiedPrediction("machine", 0.9, 0.25, number % 4 == 0) for number in range(20)]
     score = compute_score(parse_record(add_predictions(None, guesses)))
     assert score is not None
@@ -158,8 +160,8 @@ def test_a_record_that_is_no_better_than_chance() -> None:
     assert not few.is_no_better_than_chance
 
 
-def test_ties_that_fell_the_other_way_are_no_broken_rule() -> None:
-    """A platform that follows the rule draws among equal machines: half of the shares of 1/2 fall elsewhere."""
+def test_ties_resolved_differently_are_no_rule_violation() -> None:
+    """A platform that follows the rule picks among equal machines at random: half of the shares of 1/2 are wrong."""
     ties = [VerifiedPrediction("machine", 0.53, 0.5, number % 2 == 0) for number in range(40)]
     score = compute_score(parse_record(add_predictions(None, ties)))
     assert score is not None

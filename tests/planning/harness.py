@@ -1,4 +1,4 @@
-"""Configurations in, plans out, and states as an apply that obeys the plan would leave them."""
+"""Helpers to plan configurations, and to build the states after a successful apply."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def all_types() -> PluginRegistries:
     return build_registries()
 
 
-class Unreadable(Exception):
-    """The configuration was refused before planning."""
+class UnreadableConfigurationError(Exception):
+    """Raised if the configuration is rejected before planning."""
 
     def __init__(self, problems: Sequence[Diagnostic]) -> None:
         super().__init__("; ".join(f"{p.summary}: {p.detail}" for p in problems))
@@ -60,9 +60,8 @@ def plan(
     files_there: Any = None,
     **options: Any,
 ) -> PlanResult:
-    """Plan files (text: main.nf.hcl; values other than text are written as JSON), in `directory` or one
-    of their own.
-    """
+    """Plan files in `directory` or in a temporary one. Text is main.nf.hcl; values other than text are written as
+    JSON."""
     texts = {"main.nf.hcl": files} if isinstance(files, str) else files
     types = all_types()
     with contextlib.ExitStack() as stack:
@@ -75,12 +74,12 @@ def plan(
             name, cache_directory=None, managed=types.schemas["managed"], data=types.schemas["data"]
         )
         if configuration is None or has_errors(problems):
-            raise Unreadable(problems)
+            raise UnreadableConfigurationError(problems)
         values, problems = read_root_variables(
             configuration, environment={}, var_options=[("var", v) for v in variables], directory=name
         )
         if has_errors(problems):
-            raise Unreadable(problems)
+            raise UnreadableConfigurationError(problems)
         request = PlanRequest(
             configuration,
             {n: value for n, (value, _) in values.items()},
@@ -96,24 +95,24 @@ def plan(
         return make_plan(request)
 
 
-def errors(result: PlanResult) -> list[Diagnostic]:
+def list_errors(result: PlanResult) -> list[Diagnostic]:
     return [d for d in result.plan.diagnostics if d.severity is Severity.ERROR]
 
 
-def warnings(result: PlanResult) -> list[Diagnostic]:
+def list_warnings(result: PlanResult) -> list[Diagnostic]:
     return [d for d in result.plan.diagnostics if d.severity is Severity.WARNING]
 
 
-def good(result: PlanResult) -> PlanResult:
-    """The result, after a look that nothing is wrong with it."""
-    assert not result.plan.errored, [(d.summary, d.detail) for d in errors(result)]
+def require_success(result: PlanResult) -> PlanResult:
+    """Return the result after a check for errors."""
+    assert not result.plan.errored, [(d.summary, d.detail) for d in list_errors(result)]
     return result
 
 
-def applied(result: PlanResult, state: State = EMPTY) -> State:
-    """The state after an apply in which every step went as planned."""
-    good(result)
-    found = {c.address: InstanceState(object_after(c)) for c in result.plan.changes if c.after is not None}
+def build_state_after(result: PlanResult, state: State = EMPTY) -> State:
+    """Return the state after an apply with every step successful."""
+    require_success(result)
+    found = {c.address: InstanceState(build_object_state(c)) for c in result.plan.changes if c.after is not None}
     return State(
         state.lineage or "lineage",
         state.serial + 1,
@@ -126,7 +125,7 @@ def applied(result: PlanResult, state: State = EMPTY) -> State:
     )
 
 
-def object_after(change: Change) -> ObjectState:
+def build_object_state(change: Change) -> ObjectState:
     assert change.after is not None
     return ObjectState(
         change.after,
@@ -140,8 +139,8 @@ def object_after(change: Change) -> ObjectState:
     )
 
 
-def state_of(files: str | Mapping[str, Any], state: State = EMPTY, **options: Any) -> State:
-    return applied(plan(files, state, **options), state)
+def build_state(files: str | Mapping[str, Any], state: State = EMPTY, **options: Any) -> State:
+    return build_state_after(plan(files, state, **options), state)
 
 
 def at(text: str) -> Address:
@@ -155,7 +154,7 @@ def attributes(state: State, address: str) -> Mapping[str, Any]:
 
 
 def vms(state: State) -> dict[str, dict[str, Any]]:
-    """Every VM of a state by name, with where it stands."""
+    """Return every VM of a state with its placement, by name."""
     found: dict[str, dict[str, Any]] = {}
     for instance in state.instances.values():
         assert instance.current is not None
@@ -166,31 +165,31 @@ def vms(state: State) -> dict[str, dict[str, Any]]:
     return found
 
 
-def places(state: State) -> dict[str, tuple[str, tuple[int, ...]]]:
+def list_places(state: State) -> dict[str, tuple[str, tuple[int, ...]]]:
     return {name: (vm["machine"], tuple(vm["numa_cells"] or ())) for name, vm in vms(state).items()}
 
 
-def rows(result: PlanResult) -> dict[str, PlacementChange]:
-    """What happens to VMs, by name, without those that are kept."""
+def list_rows(result: PlanResult) -> dict[str, PlacementChange]:
+    """Return the rows of changed VMs, by name."""
     return {r.object: r for r in result.plan.placements if r.action != "keep"}
 
 
-def triggers(result: PlanResult) -> dict[str, tuple[str, str]]:
-    """(action, trigger) of every VM that something happens to."""
-    return {name: (str(row.action), row.trigger) for name, row in rows(result).items()}
+def list_triggers(result: PlanResult) -> dict[str, tuple[str, str]]:
+    """Return the (action, trigger) of every changed VM."""
+    return {name: (str(row.action), row.trigger) for name, row in list_rows(result).items()}
 
 
-def actions(result: PlanResult) -> dict[str, str]:
-    """What happens to objects, by address, without those that nothing happens to."""
+def list_actions(result: PlanResult) -> dict[str, str]:
+    """Return the actions of changed objects, by address."""
     return {str(c.address): str(c.action) for c in result.plan.changes if c.action is not Action.NO_OP}
 
 
-def change_of(plan_: Plan, address: str) -> Change:
+def get_change(plan_: Plan, address: str) -> Change:
     return next(c for c in plan_.changes if str(c.address) == address)
 
 
-def order(result: PlanResult) -> list[str]:
-    """The addresses in planning order."""
+def list_addresses(result: PlanResult) -> list[str]:
+    """Return the addresses in planning order."""
     return [str(c.address) for c in result.plan.changes]
 
 
@@ -199,7 +198,7 @@ def is_empty(result: PlanResult) -> bool:
     return not result.plan.has_changes and not result.plan.steps and not moved
 
 
-def line_of(diagnostic: Diagnostic) -> tuple[str, int]:
+def get_line(diagnostic: Diagnostic) -> tuple[str, int]:
     assert diagnostic.subject is not None, diagnostic
     return diagnostic.subject.filename.rsplit("/", 1)[-1], diagnostic.subject.start.line
 
@@ -239,7 +238,7 @@ resource "nexus_agent_pool" "{name}" {{
 """
 
 
-def without(text: str, old: str, new: str = "") -> str:
-    """The text with one passage exchanged, which must be there once."""
+def replace_passage(text: str, old: str, new: str = "") -> str:
+    """Return the text with one passage replaced; the passage must occur exactly once."""
     assert text.count(old) == 1, (text.count(old), old)
     return text.replace(old, new)

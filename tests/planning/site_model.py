@@ -1,7 +1,6 @@
-"""A small site as data, and what the placement rule says of it: written from the rule's text, with none
-of the planner's code. The five steps are those of tests/scheduling/racks/brute_force.py; the order
-of removals, re-placements, rolling batches and arrivals inside one plan is modelled here.
-"""
+"""Model of a small site and its placement rule, written from the text of the rule without planner code. The five
+steps are those of tests/scheduling/racks/brute_force.py; the order of removals, re-placements, rolling batches and
+additions in one plan is modelled here."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ class Pool(Struct, frozen=True):
 
 
 class Block(Struct, frozen=True):
-    """A cluster (its first pool is the control plane), or a pool of its own `of` a cluster."""
+    """A cluster, with its control plane as first pool, or a separate pool `of` a cluster."""
 
     name: str
     pools: tuple[Pool, ...]
@@ -80,7 +79,7 @@ class Site(Struct, frozen=True):
         return next((b for b in self.blocks if b.address == address), None)
 
     def planning_order(self) -> list[Block]:
-        """Repeatedly the first block whose cluster was taken."""
+        """Return the blocks in planning order: repeatedly the first one with its cluster done."""
         waiting, taken = list(self.blocks), []
         while waiting:
             done = {b.name for b in taken if not b.of}
@@ -93,8 +92,8 @@ class Site(Struct, frozen=True):
 # --- as a configuration ------------------------------------------------------------------------
 
 
-def document(site: Site) -> dict[str, Any]:
-    """The site in JSON syntax, blocks in their order."""
+def build_document(site: Site) -> dict[str, Any]:
+    """Return the site as JSON configuration, with its blocks in order."""
     scheduler = {"rack_spread": site.spread, "tie_break_seed": site.seed}
     blocks: list[Any] = [{"nexus_site": {"s": {"scheduler": scheduler}}}]
     for rack in site.racks:
@@ -102,25 +101,25 @@ def document(site: Site) -> dict[str, Any]:
         if rack.overrides:
             values["machine_override"] = {f"{rack.name}-bm{slot:02d}": {what: True} for slot, what in rack.overrides}
         blocks.append({"nexus_rack": {rack.name: values}})
-    blocks += [{b.address.split(".")[0]: {b.name: _block(b)}} for b in site.blocks]
+    blocks += [{b.address.split(".")[0]: {b.name: _build_block(b)}} for b in site.blocks]
     return {"resource": blocks}
 
 
-def _block(block: Block) -> dict[str, Any]:
+def _build_block(block: Block) -> dict[str, Any]:
     if block.of:
-        pool = _pool(block.pools[0])
+        pool = _build_pool(block.pools[0])
         pool["node_count"] = pool.pop("count")
         return {"kubernetes_cluster_id": f"${{nexus_kubernetes_cluster.{block.of}.id}}", **pool}
     plane = block.pools[0]
     written: dict[str, Any] = {"count": plane.count, "vm_sku_name": plane.sku}
     if plane.zones:
         written["availability_zones"] = list(plane.zones)
-    pools = {p.name: _pool(p) for p in block.pools[1:]}
+    pools = {p.name: _build_pool(p) for p in block.pools[1:]}
     found = {"site_id": "s", "kubernetes_version": block.version, "control_plane": written}
     return {**found, "agent_pool": pools} if pools else found
 
 
-def _pool(pool: Pool) -> dict[str, Any]:
+def _build_pool(pool: Pool) -> dict[str, Any]:
     found: dict[str, Any] = {"count": pool.count, "vm_sku_name": pool.sku, "mode": pool.mode}
     if pool.zones:
         found["availability_zones"] = list(pool.zones)
@@ -132,11 +131,11 @@ def _pool(pool: Pool) -> dict[str, Any]:
     return found
 
 
-# --- what the rule says ------------------------------------------------------------------------
+# --- the placement rule ------------------------------------------------------------------------
 
 
-class Standing(Struct):
-    """A block as it was applied: when it was created, and where its VMs are."""
+class AppliedBlock(Struct):
+    """An applied block, with its creation number and the places of its VMs."""
 
     block: Block
     created: int
@@ -144,13 +143,12 @@ class Standing(Struct):
     skus: dict[Key, str] = field(default_factory=dict)
 
 
-class Foretold(Struct):
-    """What one plan does: per VM that something happens to its (action, trigger); the blocks after; the
-    (cluster, pool) that do not fit, and those that are refused as the last System pool.
-    """
+class ExpectedPlan(Struct):
+    """Expected result of one plan: the (action, trigger) of every changed VM, the blocks after it, the (cluster,
+    pool) pairs without capacity, and the pairs rejected as last System pool."""
 
     happens: dict[str, tuple[str, str]] = field(default_factory=dict)
-    after: dict[str, Standing] = field(default_factory=dict)
+    after: dict[str, AppliedBlock] = field(default_factory=dict)
     failing: list[tuple[str, str]] = field(default_factory=list)
     refused: set[tuple[str, str]] = field(default_factory=set)
 
@@ -158,8 +156,8 @@ class Foretold(Struct):
         return {s.block.vm(key): place for s in self.after.values() for key, place in s.places.items()}
 
 
-class _Work(Struct):
-    standing: Standing | None
+class _BlockPlan(Struct):
+    standing: AppliedBlock | None
     block: Block | None
     leave: dict[Key, str] = field(default_factory=dict)
     again: dict[Key, str] = field(default_factory=dict)
@@ -168,13 +166,13 @@ class _Work(Struct):
     whole: str = ""
 
 
-class Rule:
-    """One plan by the rule. `prior` are the blocks that stand, by address."""
+class PlacementRule:
+    """Model of one plan by the rule. `prior` holds the existing blocks by address."""
 
     def __init__(
         self,
         site: Site,
-        prior: dict[str, Standing],
+        prior: dict[str, AppliedBlock],
         heal: frozenset[str] = frozenset(),
         requested: frozenset[str] = frozenset(),
     ) -> None:
@@ -182,38 +180,38 @@ class Rule:
         self.prior = prior
         self.heal = heal
         self.requested = requested
-        self.machines = {m.name: m for m in machines(site)}
-        self.evacuating = {m for m, what in _overrides(site) if what == "evacuate"}
+        self.machines = {m.name: m for m in build_machines(site)}
+        self.evacuating = {m for m, what in _list_overrides(site) if what == "evacuate"}
         self.room = BruteForce(list(self.machines.values()), RackSpread(site.spread), site.seed)
         self.held: dict[tuple[str, Key], int] = {}
-        self.result = Foretold()
+        self.result = ExpectedPlan()
 
-    def plan(self) -> Foretold:
-        """Run it."""
-        works = {a: _Work(s, self.site.block(a)) for a, s in self.prior.items()}
-        works |= {b.address: _Work(None, b) for b in self.site.blocks if b.address not in works}
+    def plan(self) -> ExpectedPlan:
+        """Compute the expected plan."""
+        works = {a: _BlockPlan(s, self.site.block(a)) for a, s in self.prior.items()}
+        works |= {b.address: _BlockPlan(None, b) for b in self.site.blocks if b.address not in works}
         for address, work in works.items():
-            self._stand(address, work)
+            self._occupy_existing(address, work)
         for work in works.values():
-            self._consider(work)
-        self._refuse(works)
+            self._classify_vms(work)
+        self._reject_last_system_pools(works)
         for address, work in works.items():
-            for key in (*work.leave, *(k for k, t in work.again.items() if not _rolling(t))):
+            for key in (*work.leave, *(k for k, t in work.again.items() if not _is_rolling(t))):
                 self._free(address, key)
         back = [(w.standing.created, a) for a, w in works.items() if w.standing and w.block]
         for _, address in sorted(back):
-            self._return(address, works[address])
+            self._place_again(address, works[address])
         for block in self.site.planning_order():
             work = works[block.address]
             for key in block.each():
                 if key in work.arrive:
                     self._place(work, key)
-        self._conclude(works)
+        self._build_result(works)
         return self.result
 
-    # --- who ---
+    # --- affected VMs ---
 
-    def _stand(self, address: str, work: _Work) -> None:
+    def _occupy_existing(self, address: str, work: _BlockPlan) -> None:
         if work.standing is None:
             return
         for key, (machine, cells) in work.standing.places.items():
@@ -221,9 +219,9 @@ class Rule:
             if host is not None:
                 sku = SKUS[work.standing.skus[key]]
                 place = Placement(machine, host.rack, host.availability_zone, cells)
-                self.held[address, key] = self.room.occupy(_name(work.standing.block, key), sku, place)
+                self.held[address, key] = self.room.occupy(_build_vm_name(work.standing.block, key), sku, place)
 
-    def _consider(self, work: _Work) -> None:
+    def _classify_vms(self, work: _BlockPlan) -> None:
         old, new = work.standing, work.block
         if new is None:
             assert old is not None
@@ -233,7 +231,7 @@ class Rule:
         if old is None:
             work.arrive = dict.fromkeys(new.each(), "new")
             return
-        work.whole = self._whole(old.block, new)
+        work.whole = self._get_replacement_trigger(old.block, new)
         for key in old.places:
             pool = new.pool(key[0])
             if pool is None:
@@ -247,14 +245,14 @@ class Rule:
                 else:
                     work.arrive[key] = "scale_out" if old.block.pool(key[0]) else "new"
                 continue
-            trigger = self._trigger(work, key)
+            trigger = self._get_vm_trigger(work, key)
             if trigger:
                 work.again[key] = trigger
             else:
                 work.places[key] = old.places[key]
 
-    def _refuse(self, works: dict[str, _Work]) -> None:
-        """A change that deletes and creates a pool is refused for the last System pool of a cluster."""
+    def _reject_last_system_pools(self, works: dict[str, _BlockPlan]) -> None:
+        """Reject changes that delete and re-create the last System pool of a cluster."""
         systems = [(s.block.cluster, p) for s in self.prior.values() for p in s.block.pools if p.mode == "System"]
         for work in works.values():
             if work.standing is None or work.block is None or work.whole:
@@ -265,10 +263,10 @@ class Rule:
                 if old.mode != "System" or new is None or sum(c == cluster for c, _ in systems) > 1:
                     continue
                 stands = any(key[0] == old.name for key in work.standing.places)
-                if stands and any(_value(old, c) != _value(new, c) for c in CHANGES):
+                if stands and any(_get_value(old, c) != _get_value(new, c) for c in CHANGES):
                     self.result.refused.add((cluster, old.name))
 
-    def _whole(self, old: Block, new: Block) -> str:
+    def _get_replacement_trigger(self, old: Block, new: Block) -> str:
         if new.address in self.requested:
             return "requested"
         owner_then = old if not old.of else self.prior[f"nexus_kubernetes_cluster.{old.of}"].block
@@ -278,7 +276,7 @@ class Rule:
         changed = (plane_then.sku, set(plane_then.zones)) != (plane_now.sku, set(plane_now.zones))
         return "cluster_replaced" if changed or owner_now.address in self.requested else ""
 
-    def _trigger(self, work: _Work, key: Key) -> str:
+    def _get_vm_trigger(self, work: _BlockPlan, key: Key) -> str:
         old, new = work.standing, work.block
         assert old is not None
         assert new is not None
@@ -298,7 +296,7 @@ class Rule:
         assert now is not None
         if key[0] == PLANE:
             return ""
-        differing = (c for c in CHANGES if _value(then, c) != _value(now, c))
+        differing = (c for c in CHANGES if _get_value(then, c) != _get_value(now, c))
         return next((f"{c}_changed" for c in differing), "")
 
     def _version(self, block: Block, *, now: bool) -> str:
@@ -309,25 +307,25 @@ class Rule:
         assert owner is not None
         return owner.version
 
-    # --- where ---
+    # --- placements ---
 
     def _free(self, address: str, key: Key) -> None:
         handle = self.held.pop((address, key), None)
         if handle is not None:
             self.room.release(handle)
 
-    def _return(self, address: str, work: _Work) -> None:
+    def _place_again(self, address: str, work: _BlockPlan) -> None:
         assert work.block is not None
         for key in work.block.each():
-            if key in work.again and not _rolling(work.again[key]):
+            if key in work.again and not _is_rolling(work.again[key]):
                 self._place(work, key)
         for pool in work.block.pools:
-            rolling = [k for k in work.block.each() if k[0] == pool.name and _rolling(work.again.get(k, ""))]
-            self._roll(address, work, pool, rolling)
+            rolling = [k for k in work.block.each() if k[0] == pool.name and _is_rolling(work.again.get(k, ""))]
+            self._roll_pool(address, work, pool, rolling)
 
-    def _roll(self, address: str, work: _Work, pool: Pool, keys: list[Key]) -> None:
-        surge = 1 if pool.name == PLANE else _amount(pool.surge, pool.count)
-        size = surge or _amount(pool.unavailable, pool.count)
+    def _roll_pool(self, address: str, work: _BlockPlan, pool: Pool, keys: list[Key]) -> None:
+        surge = 1 if pool.name == PLANE else _compute_amount(pool.surge, pool.count)
+        size = surge or _compute_amount(pool.unavailable, pool.count)
         while keys:
             batch, keys = keys[:size], keys[size:]
             if not surge:
@@ -339,7 +337,7 @@ class Rule:
                 for key in batch:
                     self._free(address, key)
 
-    def _place(self, work: _Work, key: Key) -> None:
+    def _place(self, work: _BlockPlan, key: Key) -> None:
         block = work.block
         assert block is not None
         pool = block.pool(key[0])
@@ -350,14 +348,14 @@ class Rule:
             last = work.standing.places[key][0]
         zones = frozenset(pool.zones) or None
         answer = self.room.place(
-            Demand(_name(block, key), SKUS[pool.sku], PlacementConstraints(zones), last_resort=last)
+            Demand(_build_vm_name(block, key), SKUS[pool.sku], PlacementConstraints(zones), last_resort=last)
         )
         if answer is None:
             self.result.failing.append((block.cluster, pool.name))
         else:
             work.places[key] = answer[1].machine, answer[1].cells
 
-    def _conclude(self, works: dict[str, _Work]) -> None:
+    def _build_result(self, works: dict[str, _BlockPlan]) -> None:
         newest = max([s.created for s in self.prior.values()], default=0)
         happens = self.result.happens
         for work in works.values():
@@ -374,11 +372,11 @@ class Rule:
                 if key in work.places:
                     happens[block.vm(key)] = ("move" if key in stood else "place", trigger)
             skus = {k: p.sku for k in work.places if (p := block.pool(k[0]))}
-            self.result.after[block.address] = Standing(block, created, work.places, skus)
+            self.result.after[block.address] = AppliedBlock(block, created, work.places, skus)
 
 
-def machines(site: Site) -> list[Machine]:
-    refused = dict(_overrides(site))
+def build_machines(site: Site) -> list[Machine]:
+    refused = dict(_list_overrides(site))
     return [
         Machine(name, r.name, r.name, slot, "bom-1.7.3", 2, 48, 224, 3500, refused.get(name, ""))
         for r in site.racks
@@ -387,30 +385,30 @@ def machines(site: Site) -> list[Machine]:
     ]
 
 
-def _overrides(site: Site) -> Iterator[tuple[str, str]]:
+def _list_overrides(site: Site) -> Iterator[tuple[str, str]]:
     for rack in site.racks:
         for slot, what in rack.overrides:
             if slot <= rack.machines:
                 yield f"{rack.name}-bm{slot:02d}", what
 
 
-def _name(block: Block, key: Key) -> VmName:
+def _build_vm_name(block: Block, key: Key) -> VmName:
     return VmName(block.cluster, block.cluster, *key)
 
 
-def _value(pool: Pool, what: str) -> object:
+def _get_value(pool: Pool, what: str) -> object:
     value = getattr(pool, what)
     return frozenset(value) if what == "zones" else value
 
 
-def _rolling(trigger: str) -> bool:
+def _is_rolling(trigger: str) -> bool:
     return trigger == "kubernetes_version_changed"
 
 
-def _amount(text: str, pool: int) -> int:
+def _compute_amount(text: str, pool: int) -> int:
     return -(-int(text[:-1]) * pool // 100) if text.endswith("%") else int(text)
 
 
-def with_block(site: Site, block: Block) -> Site:
-    """The site with one block exchanged for its new version."""
+def replace_block(site: Site, block: Block) -> Site:
+    """Return the site with one block replaced by its new version."""
     return replace(site, blocks=tuple(block if b.address == block.address else b for b in site.blocks))

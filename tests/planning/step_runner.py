@@ -1,4 +1,4 @@
-"""Carries out the steps of a plan in some order that they allow, and watches the room."""
+"""Runs the steps of a plan in a random valid order, and checks capacity."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SKUS = CATALOGUES["2026-03"].vm_skus
 Cell = tuple[str, int]
 
 
-def vms_of(attributes: Mapping[str, Any] | None) -> list[tuple[str, list[int], int, int, int]]:
-    """Machine, cells, vCPUs and GiB per cell, disk of every VM of an object."""
+def list_vm_sizes(attributes: Mapping[str, Any] | None) -> list[tuple[str, list[int], int, int, int]]:
+    """Return machine, cells, vCPUs and GiB per cell, and disk of every VM of an object."""
     found = []
     for node in ((attributes or {}).get("nodes") or {}).values():
         sku = SKUS[node["vm_sku_name"]]
@@ -29,8 +29,8 @@ def vms_of(attributes: Mapping[str, Any] | None) -> list[tuple[str, list[int], i
     return found
 
 
-class Room:
-    """Objects by type, id and creation number, as a provider knows them."""
+class ProviderObjects:
+    """Objects of a provider by type, id and creation number."""
 
     def __init__(self, state: State, cell: tuple[int, int], disk: int, only: frozenset[str]) -> None:
         self.objects: dict[tuple[str, str, int], Mapping[str, Any]] = {}
@@ -41,12 +41,12 @@ class Room:
         self.cell, self.disk, self.only = cell, disk, only
 
     def check(self, when: str) -> None:
-        """No cell and no disk gives more than it has."""
+        """Check that no cell and no disk exceeds its capacity."""
         cpus: Counter[Cell] = Counter()
         memory: Counter[Cell] = Counter()
         disk: Counter[str] = Counter()
         for attributes in self.objects.values():
-            for machine, cells, cpu, gib, space in vms_of(attributes):
+            for machine, cells, cpu, gib, space in list_vm_sizes(attributes):
                 disk[machine] += space
                 for cell in cells:
                     cpus[machine, cell] += cpu
@@ -60,17 +60,15 @@ class Room:
 
 def run(
     plan: Plan, state: State, seed: int, cell: tuple[int, int] = (48, 224), disk: int = 3500, *, watch: bool = True
-) -> Room:
-    """Every step in an order chosen by `seed` among those that the steps allow. With `watch` the room is
-    looked at after each.
-    """
+) -> ProviderObjects:
+    """Run every step in a valid order chosen by `seed`. With `watch`, check the capacity after each step."""
     machines = {
         name
         for change in plan.changes
         if change.address.type == "nexus_rack" and change.after is not None and change.before is not None
         for name in change.after["machines"]
     }
-    room = Room(state, cell, disk, frozenset(machines))
+    room = ProviderObjects(state, cell, disk, frozenset(machines))
     if watch:
         room.check("before")
     chosen = random.Random(seed)
@@ -83,13 +81,13 @@ def run(
         del waiting[step]
         for others in waiting.values():
             others.discard(step)
-        _carry_out(plan, steps[step], room)
+        _run_step(plan, steps[step], room)
         if watch:
             room.check(f"after {steps[step].kind} {plan.changes[steps[step].change].address}")
     return room
 
 
-def _carry_out(plan: Plan, step: Step, room: Room) -> None:
+def _run_step(plan: Plan, step: Step, room: ProviderObjects) -> None:
     change = plan.changes[step.change]
     kind = change.address.type
     if step.kind is StepKind.GATE:
@@ -111,7 +109,7 @@ def _carry_out(plan: Plan, step: Step, room: Room) -> None:
 
 
 def check_counts(plan: Plan) -> None:
-    """The main steps are what the `Plan:` line counts."""
+    """Check that the main steps match the counts of the `Plan:` line."""
     kinds = Counter(step.kind for step in plan.steps if step.main)
     assert kinds[StepKind.CREATE] == plan.to_add
     assert kinds[StepKind.UPDATE] == plan.to_change

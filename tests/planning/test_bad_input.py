@@ -1,4 +1,5 @@
-"""Mistakes in a configuration: named with file and line, all at once, and never an exception."""
+"""Tests of invalid configurations: every error has a file and a line, all are reported together, and none is an
+exception."""
 
 from __future__ import annotations
 
@@ -13,7 +14,18 @@ from hypothesis import strategies as st
 
 from nexusform.plans.plan import Mode
 from nexusform.state.objects import EMPTY, State
-from tests.planning.harness import RACKS, SITE, Unreadable, agent_pool, applied, cluster, errors, line_of, plan, pool
+from tests.planning.harness import (
+    RACKS,
+    SITE,
+    UnreadableConfigurationError,
+    agent_pool,
+    build_state_after,
+    cluster,
+    get_line,
+    list_errors,
+    plan,
+    pool,
+)
 from tests.planning.step_runner import run
 
 EXAMPLES = int(os.environ.get("NF_TEST_SITES", "60"))
@@ -27,27 +39,27 @@ resource "nexus_virtual_machine" "v" {
 """
 
 
-def problems(files: Any, **options: Any) -> list[Any]:
-    """What is wrong, whether it was found before planning or by it."""
+def list_problems(files: Any, **options: Any) -> list[Any]:
+    """Return the errors of planning, or those reported before it."""
     try:
-        return errors(plan(files, **options))
-    except Unreadable as refused:
+        return list_errors(plan(files, **options))
+    except UnreadableConfigurationError as refused:
         return list(refused.problems)
 
 
-def with_arguments(text: str) -> str:
+def build_cluster_with_arguments(text: str) -> str:
     return RACKS + cluster("a", arguments=text)
 
 
-def with_pool(text: str) -> str:
+def build_cluster_with_pool(text: str) -> str:
     return RACKS + cluster("a", pools=pool("p", 1, more=text))
 
 
 @pytest.mark.parametrize("expression", ["1 / (length(nexus_rack.r) - 3)", 'tonumber("x${length(nexus_rack.r)}")'])
-def test_a_count_that_is_in_error_only_in_the_plan_is_told(expression: str) -> None:
-    """Nothing is known of the racks before: the cluster must not be left out without a word."""
+def test_count_error_found_only_during_planning_is_reported(expression: str) -> None:
+    """The racks are unknown before planning, so the cluster must not be omitted silently."""
     arguments = f'count = {expression}\n name = "a${{count.index}}"'
-    [problem] = errors(plan(with_arguments(arguments)))
+    [problem] = list_errors(plan(build_cluster_with_arguments(arguments)))
     assert problem.id in ("division-by-zero", "invalid-function-argument")
 
 
@@ -77,7 +89,7 @@ EMPTY_RACK = 'resource "nexus_rack" "x" {\n  site_id = nexus_site.s.id\n  machin
         (RACKS + cluster("a", pools=pool("control-plane", 1)), 'agent_pool "control-plane"', ["control-plane"]),
         (RACKS + cluster("a", pools=pool("x|y", 1)), 'agent_pool "x|y"', ["|"]),
         (RACKS + cluster("a", pools=pool("p", 1) + pool("p", 2)), 'agent_pool "p"', ["p"]),
-        (with_pool('mode = "Sytem"'), "mode", ["System"]),
+        (build_cluster_with_pool('mode = "Sytem"'), "mode", ["System"]),
         (RACKS + cluster("a").replace("count       = 1", "count       = 0"), "count       = 0", ["1"]),
         (
             RACKS + 'resource "nexus_kubernetes_cluster" "a" {\n site_id = nexus_site.s.id\n}\n',
@@ -87,24 +99,24 @@ EMPTY_RACK = 'resource "nexus_rack" "x" {\n  site_id = nexus_site.s.id\n  machin
         (RACKS + cluster("a") + cluster("b", arguments='name = "a"'), 'name = "a"', ["nexus_kubernetes_cluster.a"]),
         (RACKS + EMPTY_RACK.replace("%s", 'name = "r1"'), 'name = "r1"', ["nexus_rack.r[1]"]),
         (RACKS + 'resource "nexus_site" "t" {\n name = "s"\n}\n', 'name = "s"', ["nexus_site.s"]),
-        (with_arguments("count = 2"), 'resource "nexus_kubernetes_cluster"', ["name"]),
-        (with_pool('availability_zones = ["r0", null]'), "availability_zones", ["null"]),
-        (with_pool("labels = { x = null }"), "labels", ["null"]),
+        (build_cluster_with_arguments("count = 2"), 'resource "nexus_kubernetes_cluster"', ["name"]),
+        (build_cluster_with_pool('availability_zones = ["r0", null]'), "availability_zones", ["null"]),
+        (build_cluster_with_pool("labels = { x = null }"), "labels", ["null"]),
         (RACKS + cluster("a", pools=pool("p", "pow(10, 40)")), "pow(10, 40)", ["count"]),
-        (with_arguments('count = "inf"\n name = count.index'), 'count = "inf"', ["number"]),
-        (with_arguments("count = pow(10, 12)\n name = count.index"), "pow(10, 12)", ["200000 instances"]),
+        (build_cluster_with_arguments('count = "inf"\n name = count.index'), 'count = "inf"', ["number"]),
+        (build_cluster_with_arguments("count = pow(10, 12)\n name = count.index"), "pow(10, 12)", ["200000 instances"]),
         (SITE + EMPTY_RACK.replace("= 2", "= length(uuid())"), "length(uuid())", ["known only after apply"]),
         (
-            with_pool("upgrade_settings {\n max_surge = substr(uuid(), 0, 1)\n}"),
+            build_cluster_with_pool("upgrade_settings {\n max_surge = substr(uuid(), 0, 1)\n}"),
             "max_surge",
             ["known only after apply"],
         ),
-        (with_arguments("count = -2\n name = count.index"), "count = -2", ["count", "zero"]),
-        (with_arguments('for_each = ["x"]\n name = each.key'), "for_each", ["set"]),
-        (with_arguments("name = each.key"), "each.key", ["for_each"]),
-        (with_arguments("name = uuid()"), "name = uuid", ["known"]),
+        (build_cluster_with_arguments("count = -2\n name = count.index"), "count = -2", ["count", "zero"]),
+        (build_cluster_with_arguments('for_each = ["x"]\n name = each.key'), "for_each", ["set"]),
+        (build_cluster_with_arguments("name = each.key"), "each.key", ["for_each"]),
+        (build_cluster_with_arguments("name = uuid()"), "name = uuid", ["known"]),
         (RACKS + cluster("a", pools=pool("p", "length(timestamp())")), "length(timestamp())", ["agent_pool"]),
-        (with_arguments("count = length(uuid())\n name = count.index"), "length(uuid())", ["count"]),
+        (build_cluster_with_arguments("count = length(uuid())\n name = count.index"), "length(uuid())", ["count"]),
         (RACKS + cluster("a").replace("nexus_site.s.id", '"t"'), 'site_id = "t"', ["t", "Known sites: s"]),
         (
             RACKS + cluster("a").replace("nexus_site.s.id", "nexus_site.t.id"),
@@ -112,13 +124,13 @@ EMPTY_RACK = 'resource "nexus_rack" "x" {\n  site_id = nexus_site.s.id\n  machin
             ['"t"', "nexus_site.s"],
         ),
         (RACKS + cluster("a").replace("nexus_site.s.id", "nexus_site.s.idd"), "nexus_site.s.idd", ["id"]),
-        (with_arguments("name = var.nme"), "var.nme", ["nme"]),
+        (build_cluster_with_arguments("name = var.nme"), "var.nme", ["nme"]),
         (RACKS + agent_pool("q", '"s/zz"', 1), "kubernetes_cluster_id", ["s/zz"]),
         (RACKS + VM.replace("cpu_cores = 4", "cpu_cores = 1"), "cpu_cores", ["2"]),
         (RACKS + VM.replace("nexus_site.s.id\n", 'nexus_site.s.id\n machine = "zz"\n'), 'machine = "zz"', ["zz"]),
-        (with_pool('taint {\n key = "k"\n effect = "No"\n}'), "effect", ["NoSchedule"]),
-        (with_pool('upgrade_settings {\n max_surge = "0"\n}'), "upgrade_settings", ["max_unavailable"]),
-        (with_pool('upgrade_settings {\n max_surge = "some"\n}'), "max_surge", ["percent"]),
+        (build_cluster_with_pool('taint {\n key = "k"\n effect = "No"\n}'), "effect", ["NoSchedule"]),
+        (build_cluster_with_pool('upgrade_settings {\n max_surge = "0"\n}'), "upgrade_settings", ["max_unavailable"]),
+        (build_cluster_with_pool('upgrade_settings {\n max_surge = "some"\n}'), "max_surge", ["percent"]),
         (
             RACKS + 'resource "nexus_rack" "x" {\n site_id = nexus_site.s.id\n machine_count = 1\n'
             ' machine_sku = "bom-2.0"\n machine {\n numa_cells = 1\n cpus_per_cell = 8\n'
@@ -136,19 +148,19 @@ EMPTY_RACK = 'resource "nexus_rack" "x" {\n  site_id = nexus_site.s.id\n  machin
         ("resource {}\n", "resource", []),
     ],
 )
-def test_a_mistake_is_named_at_its_line(text: str, at: str, words: list[str]) -> None:
+def test_error_names_its_line(text: str, at: str, words: list[str]) -> None:
     text = text.replace("%s", "")
-    found = problems(text)
+    found = list_problems(text)
     assert found, "nothing was wrong"
     said = " ".join(f"{d.summary} {d.detail}" for d in found)
     for word in words:
         assert word in said, said
     lines = {text[:i].count("\n") + 1 for i in range(len(text)) if text.startswith(at, i)}
     if words:
-        assert lines & {line_of(d)[1] for d in found if d.subject}, (lines, found)
+        assert lines & {get_line(d)[1] for d in found if d.subject}, (lines, found)
 
 
-def test_all_mistakes_at_once() -> None:
+def test_all_errors_are_reported_together() -> None:
     text = (
         RACKS
         + cluster("a", plane="NC_X", pools=pool("p", 1, more='availability_zones = ["nowhere"]'))
@@ -157,50 +169,50 @@ def test_all_mistakes_at_once() -> None:
         + 'resource "nexus_rack" "x" {\n  site_id = nexus_site.s.id\n  machine_count = 999\n}\n'
         + agent_pool("q", "nexus_kubernetes_cluster.b.id", 1, more="colour = 1")
     )
-    found = problems(text)
+    found = list_problems(text)
     said = " ".join(f"{d.summary} {d.detail}" for d in found)
     for word in ("NC_X", "missing", "256", "colour"):
         assert word in said, word
     assert all(d.subject for d in found)
     four = text[: text.index('"four"')].count("\n") + 1
-    assert four in {line_of(d)[1] for d in found}
+    assert four in {get_line(d)[1] for d in found}
 
 
-def test_mistakes_inside_a_module_name_its_file() -> None:
+def test_error_inside_module_names_its_file() -> None:
     files = {
         "main.nf.hcl": RACKS + 'module "m" {\n source = "./m"\n site = nexus_site.s.id\n}\n',
         "m/inner.nf.hcl": 'variable "site" {}\n' + cluster("a", plane="NC_X").replace("nexus_site.s.id", "var.site"),
     }
-    (found,) = problems(files)
-    assert line_of(found)[0] == "inner.nf.hcl"
+    (found,) = list_problems(files)
+    assert get_line(found)[0] == "inner.nf.hcl"
 
 
-def test_a_wrong_variable_of_a_module_is_named_where_it_is_given() -> None:
+def test_invalid_module_variable_is_reported_at_the_call() -> None:
     files = {
         "main.nf.hcl": RACKS + 'module "m" {\n source = "./m"\n n = "many"\n}\n',
         "m/main.nf.hcl": 'variable "n" {\n type = number\n}\n',
     }
-    found = problems(files)
-    assert any(line_of(d) == ("main.nf.hcl", RACKS.count("\n") + 3) for d in found if d.subject)
+    found = list_problems(files)
+    assert any(get_line(d) == ("main.nf.hcl", RACKS.count("\n") + 3) for d in found if d.subject)
 
 
-def test_a_failing_validation_of_a_variable() -> None:
+def test_failed_variable_validation_is_reported() -> None:
     rule = 'validation {\n condition = var.n < 3\n error_message = "too many"\n}'
     text = RACKS + f'variable "n" {{\n default = 5\n {rule}\n}}\n'
-    (found,) = problems(text)
+    (found,) = list_problems(text)
     assert "too many" in found.detail
 
 
-def test_an_unknown_type_in_state_is_named() -> None:
-    state = applied(plan(RACKS))
+def test_unknown_type_in_state_is_named() -> None:
+    state = build_state_after(plan(RACKS))
     strange = {**state.instances}
     address = next(iter(strange))
     strange[type(address)((), "managed", "nexus_future", "x", None)] = strange[address]
-    found = problems(RACKS, state=State(instances=strange))
+    found = list_problems(RACKS, state=State(instances=strange))
     assert any("nexus_future" in d.detail for d in found)
 
 
-# --- anything at all -------------------------------------------------------------------------------
+# --- random configurations -------------------------------------------------------------------------
 
 BASE: dict[str, Any] = {
     "variable": {"n": {"default": 2}},
@@ -339,19 +351,19 @@ ODD_VALUES = [
 NEW_KEYS = ["count", "for_each", "depends_on", "lifecycle", "provider", "dynamic", "id", "name", "nodes", "zzz", "//"]
 
 
-def spots(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def list_paths(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     found = [path] if path else []
     inner = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for key, value in inner:
-        found += spots(value, (*path, key))
+        found += list_paths(value, (*path, key))
     return found
 
 
 @st.composite
-def mutated(draw: st.DrawFn, base: dict[str, Any] = BASE) -> dict[str, Any]:
+def mutated_configurations(draw: st.DrawFn, base: dict[str, Any] = BASE) -> dict[str, Any]:
     document = copy.deepcopy(base)
     for _ in range(draw(st.integers(1, 3))):
-        path = draw(st.sampled_from(spots(document)))
+        path = draw(st.sampled_from(list_paths(document)))
         holder = document
         for step in path[:-1]:
             holder = holder[step]
@@ -362,17 +374,17 @@ def mutated(draw: st.DrawFn, base: dict[str, Any] = BASE) -> dict[str, Any]:
             holder[draw(st.sampled_from(NEW_KEYS))] = copy.deepcopy(draw(st.sampled_from(ODD_VALUES)))
         elif what == "copy":
             other = document
-            for step in draw(st.sampled_from(spots(document))):
+            for step in draw(st.sampled_from(list_paths(document))):
                 other = other[step]
             holder[path[-1]] = copy.deepcopy(other)
         else:
             holder[path[-1]] = copy.deepcopy(draw(st.sampled_from(ODD_VALUES)))
-        if not spots(document):
+        if not list_paths(document):
             break
     return document
 
 
-def as_data(document: dict[str, Any]) -> str:
+def convert_to_json(document: dict[str, Any]) -> str:
     return json.dumps(document)
 
 
@@ -385,22 +397,22 @@ fuzzing = settings(
 )
 
 
-def attempt(document: dict[str, Any], state: State, **options: Any) -> State:
-    """A plan of whatever this is; the state after when nothing is wrong with it."""
+def try_plan(document: dict[str, Any], state: State, **options: Any) -> State:
+    """Plan any input; return the state after it if there are no errors."""
     try:
-        result = plan({"main.nf.json": as_data(document)}, state, **options)
-    except Unreadable as refused:
+        result = plan({"main.nf.json": convert_to_json(document)}, state, **options)
+    except UnreadableConfigurationError as refused:
         if not all(p.summary for p in refused.problems):
             raise AssertionError(refused.problems) from refused
         return state
-    for found in errors(result):
+    for found in list_errors(result):
         assert found.summary
         assert found.detail
-    assert not result.plan.errored or errors(result)
+    assert not result.plan.errored or list_errors(result)
     if result.plan.errored:
         return state
     run(result.plan, state, 1, watch=False)
-    return applied(result, state)
+    return build_state_after(result, state)
 
 
 OPTIONS: list[dict[str, Any]] = [
@@ -413,36 +425,36 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 @fuzzing
-@given(mutated())
-def test_no_configuration_is_an_exception(document: dict[str, Any]) -> None:
-    state = attempt(document, EMPTY)
+@given(mutated_configurations())
+def test_no_configuration_raises_an_exception(document: dict[str, Any]) -> None:
+    state = try_plan(document, EMPTY)
     if state is not EMPTY:
-        again = plan({"main.nf.json": as_data(document)}, state)
-        assert not errors(again)
+        again = plan({"main.nf.json": convert_to_json(document)}, state)
+        assert not list_errors(again)
         assert not {a for a in again.plan.placements if a.action != "keep"}
 
 
 @pytest.fixture(scope="module", name="standing")
-def _standing() -> State:
-    return applied(plan({"main.nf.json": as_data(BASE)}))
+def _build_state() -> State:
+    return build_state_after(plan({"main.nf.json": convert_to_json(BASE)}))
 
 
 @fuzzing
 @given(
-    mutated(),
+    mutated_configurations(),
     st.sampled_from(
         [{}, {}, {"mode": Mode.DESTROY}, {"targets": ("nexus_kubernetes_cluster.a",)}, {"suggested_fixes": True}]
     ),
 )
-def test_no_change_of_a_configuration_is_an_exception(
+def test_no_configuration_change_raises_an_exception(
     standing: State, document: dict[str, Any], options: dict[str, Any]
 ) -> None:
-    after = attempt(document, standing, **options)
-    attempt(BASE, after)
+    after = try_plan(document, standing, **options)
+    try_plan(BASE, after)
 
 
-def test_an_unknown_site_of_existing_racks_is_no_exception(standing: State) -> None:
-    """The machines of such racks are unknown, and VMs run on them."""
+def test_unknown_site_of_existing_racks_raises_no_exception(standing: State) -> None:
+    """The machines of such racks are unknown although VMs run on them."""
     document = copy.deepcopy(BASE)
     document["resource"] = [block for block in document["resource"] if "nexus_site" not in block]
-    assert errors(plan({"main.nf.json": as_data(document)}, standing))
+    assert list_errors(plan({"main.nf.json": convert_to_json(document)}, standing))

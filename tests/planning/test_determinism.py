@@ -1,4 +1,4 @@
-"""The same plan to the byte, whatever the hash seed, and the same state from every first apply."""
+"""Tests of determinism: plan files are byte-identical for every hash seed, and first applies give equal states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from nexusform.plans.plan import Plan
 from nexusform.state.objects import EMPTY
-from tests.planning.harness import RACKS, agent_pool, cluster, good, plan, pool, state_of
+from tests.planning.harness import RACKS, agent_pool, build_state, cluster, plan, pool, require_success
 
 PROGRAM = """
 import sys
@@ -38,14 +38,14 @@ EDITED = TEXT.replace('"1.30"\n', '"1.31"\n', 1).replace(
 
 
 def plans(directory: str) -> list[Plan]:
-    state = state_of(TEXT)
+    state = build_state(TEXT)
     given = [(TEXT, EMPTY), (EDITED, state), ("", state)]
-    found = [good(plan(text, before, samples=12, directory=directory)) for text, before in given]
+    found = [require_success(plan(text, before, samples=12, directory=directory)) for text, before in given]
     failed = plan(TOO_MANY, samples=3, suggested_fixes=True, directory=directory)
     return [result.plan for result in (*found, failed)]
 
 
-def written(hash_seed: str, directory: Path) -> bytes:
+def write_plans_in_subprocess(hash_seed: str, directory: Path) -> bytes:
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(root)}
     done = subprocess.run(
@@ -56,12 +56,12 @@ def written(hash_seed: str, directory: Path) -> bytes:
 
 
 @pytest.mark.parametrize("others", [("1", "2")])
-def test_plan_files_are_the_same_bytes_under_every_hash_seed(others: tuple[str, ...], tmp_path: Path) -> None:
-    first = written("0", tmp_path)
+def test_plan_files_are_identical_for_every_hash_seed(others: tuple[str, ...], tmp_path: Path) -> None:
+    first = write_plans_in_subprocess("0", tmp_path)
     assert len(first) > 4000
     for seed in others:
-        assert written(seed, tmp_path) == first
+        assert write_plans_in_subprocess(seed, tmp_path) == first
 
 
 def test_two_first_applies_give_equal_states() -> None:
-    assert state_of(TEXT) == state_of(TEXT)
+    assert build_state(TEXT) == build_state(TEXT)

@@ -1,6 +1,6 @@
-"""The Nexus document's environment as a configuration: its tables, row by row, however it is applied.
+"""Tests of the environment of the Nexus document: every row of its tables, for any order of applies.
 
-NF_TEST_SEEDS raises how many tie-break seeds are tried.
+NF_TEST_SEEDS sets how many tie-break seeds are tested.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ import pytest
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import PlacementTable
 from nexusform.state.objects import EMPTY, State
-from tests.planning.harness import applied, good, is_empty, places, plan, state_of, triggers, vms
+from tests.planning.harness import (
+    build_state,
+    build_state_after,
+    is_empty,
+    list_places,
+    list_triggers,
+    plan,
+    require_success,
+    vms,
+)
 
 SEEDS = int(os.environ.get("NF_TEST_SEEDS", "6"))
 XL, HALF, PLANE = "NC_P46_224_v1", "NC_P22_112_v1", "control-plane"
@@ -35,7 +44,7 @@ resource "nexus_rack" "rack" {
 """
 
 
-def described(name: str, plane: tuple[int, str], *pools: tuple[int, str, str]) -> str:
+def build_cluster(name: str, plane: tuple[int, str], *pools: tuple[int, str, str]) -> str:
     text = f"""
 resource "nexus_kubernetes_cluster" "{name}" {{
   site_id = nexus_site.lab.id
@@ -57,11 +66,11 @@ resource "nexus_kubernetes_cluster" "{name}" {{
 
 
 CLUSTERS = {
-    "a": described("a", (3, "NC_G12_56_v1"), (24, XL, ""), (6, "NC_G6_28_v1", "")),
-    "b": described("b", (5, "NC_G24_112_v1"), (48, XL, ""), (24, HALF, "")),
-    "c": described("c", (3, "NC_G12_56_v1"), (12, XL, "[1, 4]")),
-    "d": described("d", (5, "NC_G24_112_v1"), (24, XL, "[7, 8]"), (24, HALF, "")),
-    "e": described("e", (5, "NC_G24_112_v1"), (32, XL, "")),
+    "a": build_cluster("a", (3, "NC_G12_56_v1"), (24, XL, ""), (6, "NC_G6_28_v1", "")),
+    "b": build_cluster("b", (5, "NC_G24_112_v1"), (48, XL, ""), (24, HALF, "")),
+    "c": build_cluster("c", (3, "NC_G12_56_v1"), (12, XL, "[1, 4]")),
+    "d": build_cluster("d", (5, "NC_G24_112_v1"), (24, XL, "[7, 8]"), (24, HALF, "")),
+    "e": build_cluster("e", (5, "NC_G24_112_v1"), (32, XL, "")),
 }
 # cluster, pool: total, expected racks, actual racks, expected VMs per rack, actual VMs per rack
 ROWS = {
@@ -81,25 +90,25 @@ ROWS = {
 }
 
 
-def text(names: str = "abcde", seed: int = 8) -> str:
+def build_configuration(names: str = "abcde", seed: int = 8) -> str:
     return SITE.replace("SEED", str(seed)) + "".join(CLUSTERS[name] for name in names)
 
 
 @cache
-def planned(seed: int = 8) -> PlanResult:
-    return good(plan(text(seed=seed)))
+def plan_environment(seed: int = 8) -> PlanResult:
+    return require_success(plan(build_configuration(seed=seed)))
 
 
 @cache
-def stood() -> State:
-    return applied(planned())
+def build_applied_state() -> State:
+    return build_state_after(plan_environment())
 
 
-def tables(result: PlanResult) -> dict[tuple[str, str], PlacementTable]:
+def list_tables(result: PlanResult) -> dict[tuple[str, str], PlacementTable]:
     return {(t.cluster.removeprefix("cluster-"), t.pool): t for t in result.plan.placement_tables}
 
 
-def row(table: PlacementTable) -> tuple[object, ...]:
+def build_row(table: PlacementTable) -> tuple[object, ...]:
     return (
         table.total_count,
         table.expected_racks,
@@ -109,27 +118,27 @@ def row(table: PlacementTable) -> tuple[object, ...]:
     )
 
 
-def test_all_rows_of_the_tables() -> None:
-    assert {pool: row(table) for pool, table in tables(planned()).items()} == ROWS
+def test_all_table_rows_match() -> None:
+    assert {pool: build_row(table) for pool, table in list_tables(plan_environment()).items()} == ROWS
 
 
-def test_the_fives_and_threes_of_cluster_e_as_printed() -> None:
-    counts = tables(planned())["e", "pool1"].actual_vms_per_rack
+def test_racks_of_cluster_e_with_five_and_three_vms_match() -> None:
+    counts = list_tables(plan_environment())["e", "pool1"].actual_vms_per_rack
     assert {rack for rack, n in counts.items() if n == 5} == {"rack3", "rack6"}
     assert {rack for rack, n in counts.items() if n == 3} == {"rack7", "rack8"}
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_the_rows_hold_for_every_seed(seed: int) -> None:
-    found = tables(planned(seed))
+def test_table_rows_match_for_every_seed(seed: int) -> None:
+    found = list_tables(plan_environment(seed))
     for pool, expected in ROWS.items():
         if pool != ("e", "pool1"):
-            assert row(found[pool]) == expected, pool
+            assert build_row(found[pool]) == expected, pool
     fives = {rack for rack, n in found["e", "pool1"].actual_vms_per_rack.items() if n == 5}
     assert fives <= {"rack2", "rack3", "rack5", "rack6"}
     by_rack: dict[str, set[str]] = {}
     homes = Counter()
-    for name, vm in vms(applied(planned(seed))).items():
+    for name, vm in vms(build_state_after(plan_environment(seed))).items():
         if name.startswith("cluster-d-pool2"):
             by_rack.setdefault(vm["rack"], set()).add(vm["machine"])
         if vm["vm_sku_name"] == XL:
@@ -140,52 +149,52 @@ def test_the_rows_hold_for_every_seed(seed: int) -> None:
     assert sum(1 for n in shared.values() if n == 2) in (58, 59)
 
 
-def test_one_after_the_other_gives_the_same_as_at_once() -> None:
+def test_sequential_applies_give_the_same_places() -> None:
     state = EMPTY
     for many in range(1, 6):
-        state = state_of(text("abcde"[:many]), state)
-    assert places(state) == places(stood())
+        state = build_state(build_configuration("abcde"[:many]), state)
+    assert list_places(state) == list_places(build_applied_state())
 
 
-def test_a_plan_after_an_apply_is_empty() -> None:
-    assert is_empty(good(plan(text(), stood())))
+def test_plan_after_apply_is_empty() -> None:
+    assert is_empty(require_success(plan(build_configuration(), build_applied_state())))
 
 
 @pytest.mark.parametrize("left", ["bcde", "abde", "ace", "e", ""])
-def test_removing_clusters_moves_nobody(left: str) -> None:
-    result = good(plan(text(left), stood()))
-    assert {what for what, _ in triggers(result).values()} == {"remove"}
-    after = applied(result, stood())
-    assert places(after).items() <= places(stood()).items()
-    assert {name.split("-")[1] for name in places(after)} == set(left)
+def test_removing_clusters_moves_no_vm(left: str) -> None:
+    result = require_success(plan(build_configuration(left), build_applied_state()))
+    assert {what for what, _ in list_triggers(result).values()} == {"remove"}
+    after = build_state_after(result, build_applied_state())
+    assert list_places(after).items() <= list_places(build_applied_state()).items()
+    assert {name.split("-")[1] for name in list_places(after)} == set(left)
 
 
-def test_deleting_the_state_and_planning_again_gives_the_same_places() -> None:
-    assert places(state_of(text())) == places(stood())
+def test_planning_without_state_gives_the_same_places() -> None:
+    assert list_places(build_state(build_configuration())) == list_places(build_applied_state())
 
 
-def test_c_pool_1_stands_on_twelve_machines() -> None:
-    found = [vm for name, vm in vms(stood()).items() if name.startswith("cluster-c-pool1")]
+def test_pool_1_of_cluster_c_runs_on_twelve_machines() -> None:
+    found = [vm for name, vm in vms(build_applied_state()).items() if name.startswith("cluster-c-pool1")]
     assert len({vm["machine"] for vm in found}) == 12
     assert Counter(vm["rack"] for vm in found) == {"rack1": 6, "rack4": 6}
 
 
-def test_the_advice_on_a_full_site_is_fewer_vms_first() -> None:
-    more = text().replace("count              = 32", "count              = 100")
+def test_first_fix_for_a_full_site_is_a_smaller_count() -> None:
+    more = build_configuration().replace("count              = 32", "count              = 100")
     result = plan(more, suggested_fixes=True)
     (found,) = [d for d in result.plan.diagnostics if d.id == "insufficient-capacity"]
     fit = found.extra["fit"]
     assert fit["wanted"] == 100
     assert fit["suggested_fixes"][0]["kind"] == "count"
     largest = fit["suggested_fixes"][0]["counts"][0]["count"]
-    good(plan(more.replace("= 100", f"= {largest}")))
+    require_success(plan(more.replace("= 100", f"= {largest}")))
     assert plan(more.replace("= 100", f"= {largest + 1}")).plan.errored
 
 
-def test_certainty_of_what_every_tie_break_gives() -> None:
-    result = good(plan(text("a"), samples=30))
+def test_certainty_is_reported_for_every_placement() -> None:
+    result = require_success(plan(build_configuration("a"), samples=30))
     assert result.plan.samples == 30
-    found = tables(result)
+    found = list_tables(result)
     assert found["a", "pool1"].certain_racks == tuple(f"rack{n}" for n in range(1, 9))
     assert found["a", "pool1"].placed == 24
     for change in result.plan.placements:
@@ -193,32 +202,35 @@ def test_certainty_of_what_every_tie_break_gives() -> None:
         assert 0 <= change.certainty.machine <= change.certainty.rack <= 1
 
 
-def test_certainty_is_measured_for_the_new_only_and_can_be_left_out() -> None:
-    more = text().replace("count              = 32", "count              = 33")
-    result = good(plan(more, stood(), samples=10))
+def test_certainty_covers_only_new_vms_and_can_be_disabled() -> None:
+    more = build_configuration().replace("count              = 32", "count              = 33")
+    result = require_success(plan(more, build_applied_state(), samples=10))
     assert [r.object for r in result.plan.placements if r.certainty is not None] == ["cluster-e-pool1-32"]
-    off = good(plan(more, stood(), samples=0))
+    off = require_success(plan(more, build_applied_state(), samples=0))
     assert off.plan.samples == 0
     assert all(r.certainty is None for r in off.plan.placements)
 
 
-def test_how_many_tie_breaks_are_tried_by_itself() -> None:
-    assert good(plan(text("a"), samples=None)).plan.samples == 100
-    assert good(plan(text(), stood(), samples=None)).plan.samples == 0
+def test_default_number_of_samples() -> None:
+    assert require_success(plan(build_configuration("a"), samples=None)).plan.samples == 100
+    assert require_success(plan(build_configuration(), build_applied_state(), samples=None)).plan.samples == 0
 
 
-def test_the_worst_outcome_of_a_scale_in_is_told() -> None:
-    fewer = text().replace("count              = 48", "count              = 44")
-    result = good(plan(fewer, stood()))
-    assert set(triggers(result)) == {f"cluster-b-pool1-{n}" for n in range(44, 48)}
-    assert tables(result)["b", "pool1"].minimum_remaining_on_rack == 2
-    assert tables(result)["b", "pool2"].minimum_remaining_on_rack is None
+def test_worst_outcome_of_scale_in_is_reported() -> None:
+    fewer = build_configuration().replace("count              = 48", "count              = 44")
+    result = require_success(plan(fewer, build_applied_state()))
+    assert set(list_triggers(result)) == {f"cluster-b-pool1-{n}" for n in range(44, 48)}
+    assert list_tables(result)["b", "pool1"].minimum_remaining_on_rack == 2
+    assert list_tables(result)["b", "pool2"].minimum_remaining_on_rack is None
 
 
 def test_certainty_is_the_share_of_samples_with_the_same_place() -> None:
     runs = 8
-    rows = good(plan(text("a"), samples=runs)).plan.placements
-    single_runs = [good(plan(text("a"), samples=1, first_sample=run)).plan.placements for run in range(runs)]
+    rows = require_success(plan(build_configuration("a"), samples=runs)).plan.placements
+    single_runs = [
+        require_success(plan(build_configuration("a"), samples=1, first_sample=run)).plan.placements
+        for run in range(runs)
+    ]
     shares = set()
     for position, row in enumerate(rows):
         same = [run[position].certainty for run in single_runs]

@@ -1,4 +1,4 @@
-"""Planning knows the objects of a plan by the kind of their type, and never by a type's name."""
+"""Tests of planning source code: it uses kinds of resource types, never type names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nexusform.resource_types.registry import RESOURCE_TYPES
 PLANNING = Path(__file__).parents[2] / "nexusform" / "planning"
 
 
-def test_no_text_in_planning_is_the_name_of_a_type() -> None:
+def test_planning_source_contains_no_type_names() -> None:
     named = {
         f"{file.name}:{node.lineno} {node.value}"
         for file in PLANNING.rglob("*.py")
@@ -20,7 +20,7 @@ def test_no_text_in_planning_is_the_name_of_a_type() -> None:
     assert not named
 
 
-def test_a_reference_leads_to_a_type_and_to_an_attribute_of_it() -> None:
+def test_references_point_to_existing_types_and_attributes() -> None:
     for resource_type in RESOURCE_TYPES.values():
         for attribute in resource_type.schema.attributes.values():
             reference = attribute.refers_to

@@ -1,41 +1,41 @@
-"""Who waits for a plan is told how far it came, with shares."""
+"""Tests of planning progress: stages, with done and total counts."""
 
 from __future__ import annotations
 
 from nexusform.cli.terminal_screen import PlanningProgressLine
 from nexusform.planning.plan_request import PlanningStage
-from tests.planning.harness import RACKS, cluster, good, plan, pool
+from tests.planning.harness import RACKS, cluster, plan, pool, require_success
 
 
-def test_planning_says_how_far_it_came() -> None:
+def test_planning_reports_progress_of_vms_samples_and_objects() -> None:
     told: list[tuple[str, int, int]] = []
 
     def progress(stage: str, done: int, of: int) -> None:
         told.append((str(stage), done, of))
 
-    made = good(plan(RACKS + cluster("a", pools=pool("p", 4)), samples=3, progress=progress))
+    made = require_success(plan(RACKS + cluster("a", pools=pool("p", 4)), samples=3, progress=progress))
     assert [entry for entry in told if entry[0] == "VMs"] == [("VMs", 5, 5)]
     assert [entry for entry in told if entry[0] == "samples"] == [("samples", n, 3) for n in (1, 2, 3)]
     assert max(done for stage, done, _ in told if stage == "objects") == len(made.plan.changes)
 
 
-def test_arguments_and_objects_have_shares() -> None:
+def test_arguments_and_objects_report_progress() -> None:
     told: dict[str, list[tuple[int, int]]] = {"arguments": [], "objects": []}
 
     def progress(stage: str, done: int, of: int) -> None:
         told.setdefault(str(stage), []).append((done, of))
 
     sites = 'resource "nexus_site" "many" {\n  count = 30\n  name = "s${count.index}"\n}\n'
-    good(plan(sites, progress=progress))
+    require_success(plan(sites, progress=progress))
     assert told["arguments"] == [(number, 30) for number in range(1, 31)]
     assert told["objects"] == [(number, 30) for number in range(1, 31)]
     told.clear()
-    good(plan(RACKS + sites, progress=progress))
+    require_success(plan(RACKS + sites, progress=progress))
     for stage in ("arguments", "objects"):
         assert all(0 < done <= of for done, of in told[stage])
         assert told[stage][-1][0] == told[stage][-1][1]
 
 
-def test_the_terminal_has_words_for_every_stage() -> None:
+def test_terminal_has_a_label_for_every_stage() -> None:
     for stage in PlanningStage:
         PlanningProgressLine().update_progress(stage, 412, 706)

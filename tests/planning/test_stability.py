@@ -1,7 +1,7 @@
-"""Random small sites, edited again and again: every plan does exactly what the rule says, to nobody else,
-and its steps never need more room than there is.
+"""Tests of random edits of small sites: every plan does exactly what the rule requires, changes no other VM, and its
+steps never exceed the capacity.
 
-NF_TEST_SITES raises how many sites are tried.
+NF_TEST_SITES sets how many sites are tested.
 """
 
 from __future__ import annotations
@@ -15,8 +15,19 @@ from msgspec.structs import replace
 
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.state.objects import EMPTY, State
-from tests.planning.harness import applied, errors, is_empty, places, plan, triggers
-from tests.planning.site_model import PLANE, Block, Foretold, Pool, Rack, Rule, Site, Standing, document, with_block
+from tests.planning.harness import build_state_after, is_empty, list_errors, list_places, list_triggers, plan
+from tests.planning.site_model import (
+    PLANE,
+    AppliedBlock,
+    Block,
+    ExpectedPlan,
+    PlacementRule,
+    Pool,
+    Rack,
+    Site,
+    build_document,
+    replace_block,
+)
 from tests.planning.step_runner import check_counts, run
 
 SITES = int(os.environ.get("NF_TEST_SITES", "40"))
@@ -55,15 +66,15 @@ def sites(draw: st.DrawFn) -> Site:
     return Site(racks, tuple(blocks), draw(st.sampled_from(("pool", "cluster"))), draw(st.sampled_from((8, 3))))
 
 
-class Edited(Struct):
-    """An edited site, and the -replace options that go with it."""
+class EditedSite(Struct):
+    """An edited site and its -replace options."""
 
     site: Site
     heal: set[str] = field(default_factory=set)
     requested: set[str] = field(default_factory=set)
 
 
-def edit(draw: st.DrawFn, edited: Edited, standing: dict[str, Standing]) -> None:
+def edit_site(draw: st.DrawFn, edited: EditedSite, standing: dict[str, AppliedBlock]) -> None:
     site = edited.site
     what = draw(
         st.sampled_from(
@@ -87,14 +98,14 @@ def edit(draw: st.DrawFn, edited: Edited, standing: dict[str, Standing]) -> None
     if what == "rack":
         rack = draw(st.sampled_from(site.racks))
         fewer = replace(rack, machines=draw(st.integers(1, 5)))
-        _rack(edited, fewer)
+        _edit_rack(edited, fewer)
     elif what == "override":
         rack = draw(st.sampled_from(site.racks))
         slots = st.integers(1, rack.machines)
         chosen = draw(st.dictionaries(slots, st.sampled_from(("cordoned", "evacuate")), max_size=2))
-        _rack(edited, replace(rack, overrides=tuple(sorted(chosen.items()))))
+        _edit_rack(edited, replace(rack, overrides=tuple(sorted(chosen.items()))))
     elif what == "cluster":
-        _cluster(draw, edited, standing)
+        _edit_cluster(draw, edited, standing)
     elif what == "seed":
         edited.site = replace(site, seed=draw(st.integers(0, 50)), spread=draw(st.sampled_from(("pool", "cluster"))))
     elif what == "heal":
@@ -102,10 +113,10 @@ def edit(draw: st.DrawFn, edited: Edited, standing: dict[str, Standing]) -> None
         if names:
             edited.heal.add(draw(st.sampled_from(sorted(names))))
     elif site.blocks:
-        _block(draw, edited, draw(st.sampled_from(site.blocks)), what, standing)
+        _edit_block(draw, edited, draw(st.sampled_from(site.blocks)), what, standing)
 
 
-def list_versions(block: Block, standing: dict[str, Standing]) -> tuple[str, ...]:
+def list_versions(block: Block, standing: dict[str, AppliedBlock]) -> tuple[str, ...]:
     """Return the versions a cluster can have next: no downgrade, no skipped minor version."""
     if block.address not in standing:
         return VERSIONS
@@ -113,14 +124,14 @@ def list_versions(block: Block, standing: dict[str, Standing]) -> tuple[str, ...
     return VERSIONS[current : current + 2]
 
 
-def _rack(edited: Edited, rack: Rack) -> None:
+def _edit_rack(edited: EditedSite, rack: Rack) -> None:
     kept = tuple((slot, what) for slot, what in rack.overrides if slot <= rack.machines)
     rack = replace(rack, overrides=kept)
     racks = tuple(rack if r.name == rack.name else r for r in edited.site.racks)
     edited.site = replace(edited.site, racks=racks)
 
 
-def _cluster(draw: st.DrawFn, edited: Edited, standing: dict[str, Standing]) -> None:
+def _edit_cluster(draw: st.DrawFn, edited: EditedSite, standing: dict[str, AppliedBlock]) -> None:
     site = edited.site
     new = draw(st.sampled_from("abcd"))
     if any(b.cluster == new for b in site.blocks):
@@ -133,7 +144,9 @@ def _cluster(draw: st.DrawFn, edited: Edited, standing: dict[str, Standing]) -> 
         edited.site = replace(site, blocks=blocks)
 
 
-def _block(draw: st.DrawFn, edited: Edited, block: Block, what: str, standing: dict[str, Standing]) -> None:
+def _edit_block(
+    draw: st.DrawFn, edited: EditedSite, block: Block, what: str, standing: dict[str, AppliedBlock]
+) -> None:
     if what == "request":
         if block.address in standing:
             edited.requested.add(block.address)
@@ -145,12 +158,12 @@ def _block(draw: st.DrawFn, edited: Edited, block: Block, what: str, standing: d
         changed = replace(block, pools=(plane, *block.pools[1:]))
     else:
         old = draw(st.sampled_from(block.pools))
-        new = _pool(draw, old, what)
+        new = _edit_pool(draw, old, what)
         changed = replace(block, pools=tuple(new if p is old else p for p in block.pools))
-    edited.site = with_block(edited.site, changed)
+    edited.site = replace_block(edited.site, changed)
 
 
-def _pool(draw: st.DrawFn, old: Pool, what: str) -> Pool:
+def _edit_pool(draw: st.DrawFn, old: Pool, what: str) -> Pool:
     if old.name == PLANE or what == "count":
         return replace(old, count=draw(st.integers(1 if old.name == PLANE else 0, 6)))
     which = draw(st.sampled_from(("sku", "zones", "labels", "taints", "mode")))
@@ -158,39 +171,41 @@ def _pool(draw: st.DrawFn, old: Pool, what: str) -> Pool:
     return replace(old, **{which: draw(st.sampled_from(values))})
 
 
-def check(edited: Edited, state: State, standing: dict[str, Standing], seed: int) -> tuple[State, Foretold]:
-    """One plan against the rule; the state after."""
+def check_plan(
+    edited: EditedSite, state: State, standing: dict[str, AppliedBlock], seed: int
+) -> tuple[State, ExpectedPlan]:
+    """Compare one plan with the rule; return the state after it."""
     site = edited.site
-    said = Rule(site, standing, frozenset(edited.heal), frozenset(edited.requested)).plan()
+    said = PlacementRule(site, standing, frozenset(edited.heal), frozenset(edited.requested)).plan()
     owners = {s.block.vm(k): a for a, s in standing.items() for k in s.places}
     replaces = (*sorted(edited.requested), *(f"{owners[vm]}:{vm}" for vm in sorted(edited.heal)))
-    result = plan({"main.nf.json": document(site)}, state, replaces=replaces)
+    result = plan({"main.nf.json": build_document(site)}, state, replaces=replaces)
     failing = {(u.cluster, u.pool.pool) for u in result.unplaced}
     if said.refused:
         event("last System pool")
-        assert {d.summary for d in errors(result)} == {"Last System pool replacement"}
-        assert len(errors(result)) == len(said.refused)
-        return state, Foretold(after=standing)
-    assert result.plan.errored == bool(said.failing), [d.detail for d in errors(result)]
-    assert set(said.failing[:1]) <= failing  # what follows a failure depends on what is made of it
+        assert {d.summary for d in list_errors(result)} == {"Last System pool replacement"}
+        assert len(list_errors(result)) == len(said.refused)
+        return state, ExpectedPlan(after=standing)
+    assert result.plan.errored == bool(said.failing), [d.detail for d in list_errors(result)]
+    assert set(said.failing[:1]) <= failing  # results after a failure depend on the references to it
     if said.failing:
         event("does not fit")
-        return state, Foretold(after=standing)
-    assert triggers(result) == said.happens
-    after = applied(result, state)
-    assert places(after) == said.places()
+        return state, ExpectedPlan(after=standing)
+    assert list_triggers(result) == said.happens
+    after = build_state_after(result, state)
+    assert list_places(after) == said.places()
     check_counts(result.plan)
     run(result.plan, state, seed, watch=not grows_while_rolling(result)).check("after")
-    again = plan({"main.nf.json": document(site)}, after)
+    again = plan({"main.nf.json": build_document(site)}, after)
     assert is_empty(again)
     assert again.plan.unchanged_count == len(said.places())
     return after, said
 
 
 def grows_while_rolling(result: PlanResult) -> bool:
-    """Whether a cluster gets new VMs in the same step that rolls its old ones. These may take room that
-    a later cluster's roll frees, while that one waits for this one: nobody can keep out of the way.
-    """
+    """Return whether a cluster gets new VMs in the same step as a roll of its old ones. The new VMs may need
+    capacity released by the roll of a later cluster, while that cluster waits for this one, so no order is free of
+    conflicts."""
     rolling = {r.address for r in result.plan.placements if r.trigger == "kubernetes_version_changed"}
     return any(r.address in rolling for r in result.plan.placements if r.action == "place")
 
@@ -203,14 +218,14 @@ def grows_while_rolling(result: PlanResult) -> bool:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(st.data())
-def test_every_plan_of_an_edited_site_does_what_the_rule_says(data: st.DataObject) -> None:
+def test_every_plan_of_edited_site_follows_the_rule(data: st.DataObject) -> None:
     site = data.draw(sites())
-    state, said = check(Edited(site), EMPTY, {}, 0)
+    state, said = check_plan(EditedSite(site), EMPTY, {}, 0)
     for turn in range(data.draw(st.integers(1, 4))):
-        edited = Edited(site)
+        edited = EditedSite(site)
         for _ in range(data.draw(st.integers(1, 2))):
-            edit(data.draw, edited, said.after)
+            edit_site(data.draw, edited, said.after)
         before = state
-        state, said = check(edited, state, said.after, turn)
+        state, said = check_plan(edited, state, said.after, turn)
         if state is not before:
             site = edited.site

@@ -1,4 +1,4 @@
-"""Kubeconfigs as kubectl reads them, and what is said of those that cannot be used."""
+"""Tests of kubeconfigs: they are read like in kubectl, and unusable ones give clear errors."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ KUBECONFIG: dict[str, Any] = {
 }
 
 
-def written(tmp_path: Path, name: str = "config", **changed: Any) -> Path:
+def write_kubeconfig(tmp_path: Path, name: str = "config", **changed: Any) -> Path:
     path = tmp_path / name
     path.write_text(json.dumps({**KUBECONFIG, **changed}))
     return path
 
 
-def problem_of(path: Path, context: str = "") -> str:
+def get_problem(path: Path, context: str = "") -> str:
     with pytest.raises(KubeconfigProblem) as raised:
         build_api_client(read_account([path], context))
     return str(raised.value).replace(str(path), "FILE")
@@ -53,9 +53,9 @@ def problem_of(path: Path, context: str = "") -> str:
         ("contexts: [{name: a}]", "FILE has no current context. Set one: a."),
     ],
 )
-def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_kubeconfig_is_reported(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "config").write_text(text)
-    assert problem_of(tmp_path / "config") == said
+    assert get_problem(tmp_path / "config") == said
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str, said: str) -> N
         ({"clusters": [{"name": "c", "cluster": {}}]}, "the cluster c has no server."),
     ],
 )
-def test_what_a_context_names_is_there(tmp_path: Path, changed: Any, said: str) -> None:
-    assert problem_of(written(tmp_path, **changed)) == f"FILE cannot be used: {said}"
+def test_missing_entries_of_a_context_are_reported(tmp_path: Path, changed: Any, said: str) -> None:
+    assert get_problem(write_kubeconfig(tmp_path, **changed)) == f"FILE cannot be used: {said}"
 
 
 @pytest.mark.parametrize(
@@ -90,35 +90,35 @@ def test_what_a_context_names_is_there(tmp_path: Path, changed: Any, said: str) 
         ),
     ],
 )  # fmt: skip
-def test_what_a_user_signs_in_by(tmp_path: Path, user: Any, said: str) -> None:
-    path = written(tmp_path, users=[{"name": "ann", "user": user}])
-    assert problem_of(path).replace(str(tmp_path), "HERE") == f"FILE cannot be used: {said}"
+def test_invalid_credentials_are_reported(tmp_path: Path, user: Any, said: str) -> None:
+    path = write_kubeconfig(tmp_path, users=[{"name": "ann", "user": user}])
+    assert get_problem(path).replace(str(tmp_path), "HERE") == f"FILE cannot be used: {said}"
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of lightkube's passing file
-def test_certificates_that_are_none(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # caused by lightkube's temporary file
+def test_invalid_certificates_are_reported(tmp_path: Path) -> None:
     junk = base64.b64encode(b"junk").decode()
     cluster = {"server": "https://127.0.0.1:1", "certificate-authority-data": junk}
-    path = written(tmp_path, clusters=[{"name": "c", "cluster": cluster}])
-    assert problem_of(path).startswith("FILE cannot be used: its certificates: ")
+    path = write_kubeconfig(tmp_path, clusters=[{"name": "c", "cluster": cluster}])
+    assert get_problem(path).startswith("FILE cannot be used: its certificates: ")
     gc.collect()
 
 
-def test_several_files_are_one(tmp_path: Path) -> None:
+def test_several_files_are_merged(tmp_path: Path) -> None:
     contexts = [{"name": "b", "context": {"cluster": "c", "user": "bob"}}]
-    first = written(tmp_path, "first", users=[], clusters=[], contexts=contexts, **{"current-context": "b"})
+    first = write_kubeconfig(tmp_path, "first", users=[], clusters=[], contexts=contexts, **{"current-context": "b"})
     (tmp_path / "further").mkdir()
     users = [{"name": "bob", "user": {"tokenFile": "token", "exec": {"command": "bin/plug-in"}}}]
-    second = written(tmp_path / "further", "second", users=users)
+    second = write_kubeconfig(tmp_path / "further", "second", users=users)
     account = read_account([first, second])
     assert (account.server, account.user_name) == ("http://127.0.0.1:1", "bob")
     assert account.user["tokenFile"] == str(tmp_path / "further" / "token")
     assert account.user["exec"]["command"] == str(tmp_path / "further" / "bin/plug-in")
-    assert problem_of(first) == ('FILE cannot be used: no cluster "c" of the context b. Existing: none.')
+    assert get_problem(first) == ('FILE cannot be used: no cluster "c" of the context b. Existing: none.')
 
 
-class Asked(BaseHTTPRequestHandler):
-    """Notes the headers of requests; of tokens it knows the second alone."""
+class RecordingHandler(BaseHTTPRequestHandler):
+    """Records request headers and accepts only the second token."""
 
     headers_seen: list[dict[str, str]]
 
@@ -135,42 +135,42 @@ class Asked(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[tuple[str, list[dict[str, str]]]]:
     seen: list[dict[str, str]] = []
-    api = HTTPServer(("127.0.0.1", 0), type("Api", (Asked,), {"headers_seen": seen}))
+    api = HTTPServer(("127.0.0.1", 0), type("Api", (RecordingHandler,), {"headers_seen": seen}))
     Thread(target=api.serve_forever, args=(0.02,), daemon=True).start()
     yield f"http://127.0.0.1:{api.server_address[1]}", seen
     api.shutdown()
     api.server_close()
 
 
-def asking(tmp_path: Path, server: str, user: Any) -> Path:
+def write_kubeconfig_for_server(tmp_path: Path, server: str, user: Any) -> Path:
     clusters = [{"name": "c", "cluster": {"server": server}}]
-    return written(tmp_path, clusters=clusters, users=[{"name": "ann", "user": user}])
+    return write_kubeconfig(tmp_path, clusters=clusters, users=[{"name": "ann", "user": user}])
 
 
-def test_who_is_impersonated_is_said(tmp_path: Path, server: Any) -> None:
+def test_impersonation_headers_are_sent(tmp_path: Path, server: Any) -> None:
     address, seen = server
     user = {"token": "t", "as": "bob", "as-groups": ["a", "b"], "as-user-extra": {"scope": ["x"]}}
-    with closing(build_api_client(read_account([asking(tmp_path, address, user)]))) as client:
+    with closing(build_api_client(read_account([write_kubeconfig_for_server(tmp_path, address, user)]))) as client:
         assert client.send(ApiRequest("GET", "/")).is_success
     headers = seen[0]
     assert headers["Authorization"] == "Bearer t"
     assert (headers["Impersonate-User"], headers["Impersonate-Extra-scope"]) == ("bob", "x")
 
 
-def plug_in(tmp_path: Path, script: str) -> dict[str, Any]:
+def write_plug_in(tmp_path: Path, script: str) -> dict[str, Any]:
     path = tmp_path / "plug-in"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plug-in"}}
 
 
-def test_a_token_that_is_refused_is_asked_for_anew(tmp_path: Path, server: Any) -> None:
+def test_rejected_token_is_requested_again(tmp_path: Path, server: Any) -> None:
     address, seen = server
     script = (
         f"cd {tmp_path}; token=first; [ -f asked ] && token=second; touch asked\n"
         'echo "{\\"status\\": {\\"token\\": \\"$token\\"}}"'
     )
-    path = asking(tmp_path, address, plug_in(tmp_path, script))
+    path = write_kubeconfig_for_server(tmp_path, address, write_plug_in(tmp_path, script))
     with closing(build_api_client(read_account([path]))) as client:
         assert [client.send(ApiRequest("GET", "/")).status for _ in range(3)] == [401, 200, 200]
     assert [each["Authorization"].removeprefix("Bearer ") for each in seen] == [
@@ -187,24 +187,22 @@ def test_a_token_that_is_refused_is_asked_for_anew(tmp_path: Path, server: Any) 
         ("echo '{\"status\": {}}'", "The sign-in program plug-in printed no ExecCredential with a token."),
     ],
 )
-def test_a_plug_in_that_gives_no_token(tmp_path: Path, server: Any, script: str, said: str) -> None:
-    path = asking(tmp_path, server[0], plug_in(tmp_path, script))
+def test_plug_in_without_a_token_is_reported(tmp_path: Path, server: Any, script: str, said: str) -> None:
+    path = write_kubeconfig_for_server(tmp_path, server[0], write_plug_in(tmp_path, script))
     with closing(build_api_client(read_account([path]))) as client, pytest.raises(ExecPluginProblem) as raised:
         client.send(ApiRequest("GET", "/"))
     assert str(raised.value) == said
 
 
-def test_a_plug_in_that_waits_for_a_person_is_given_up(
-    tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interactive_plug_in_times_out(tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nexusform.providers.exec_credential_plugin._SECONDS", 1)
-    path = asking(tmp_path, server[0], plug_in(tmp_path, "exec sleep 30"))
+    path = write_kubeconfig_for_server(tmp_path, server[0], write_plug_in(tmp_path, "exec sleep 30"))
     with closing(build_api_client(read_account([path]))) as client, pytest.raises(ExecPluginProblem) as raised:
         client.send(ApiRequest("GET", "/"))
     assert str(raised.value).startswith("The sign-in program plug-in did not finish within 1 s.")
 
 
-def test_a_server_is_known_by_another_name(tmp_path: Path) -> None:
+def test_tls_server_name_is_respected(tmp_path: Path) -> None:
     import ssl
 
     key, certificate = tmp_path / "key", tmp_path / "crt"
@@ -214,7 +212,7 @@ def test_a_server_is_known_by_another_name(tmp_path: Path) -> None:
         subprocess.run([*words, *more], check=True, capture_output=True)
     except OSError:
         pytest.skip("openssl is not installed: no certificate of another name can be made")
-    api = HTTPServer(("127.0.0.1", 0), type("Api", (Asked,), {"headers_seen": []}))
+    api = HTTPServer(("127.0.0.1", 0), type("Api", (RecordingHandler,), {"headers_seen": []}))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     api.socket = context.wrap_socket(api.socket, server_side=True)
@@ -224,7 +222,7 @@ def test_a_server_is_known_by_another_name(tmp_path: Path) -> None:
         "certificate-authority": certificate.name,
         "tls-server-name": "hub.example",
     }
-    path = written(tmp_path, clusters=[{"name": "c", "cluster": cluster}])
+    path = write_kubeconfig(tmp_path, clusters=[{"name": "c", "cluster": cluster}])
     try:
         with closing(build_api_client(read_account([path]))) as client:
             assert client.send(ApiRequest("GET", "/")).is_success
@@ -249,11 +247,11 @@ ALLOWED = KubeconfigTrust(is_url_allowed=lambda url: url == "http://127.0.0.1:1"
         ("clusters", {"server": "http://127.0.0.1:1", "insecure-skip-tls-verify": True}),
     ],
 )
-def test_a_kubeconfig_of_an_untrusted_work_tree_has_no_programs_and_credentials(
+def test_untrusted_kubeconfig_must_not_use_programs_or_credentials(
     tmp_path: Path, section: str, entry: dict[str, Any]
 ) -> None:
     kind, name = ("user", "ann") if section == "users" else ("cluster", "c")
-    path = written(tmp_path, **{section: [{"name": name, kind: entry}]})
+    path = write_kubeconfig(tmp_path, **{section: [{"name": name, kind: entry}]})
     trust = KubeconfigTrust(Confinement(str(tmp_path)), ALLOWED.is_url_allowed)
     with pytest.raises(KubeconfigProblem, match="is in the work tree of a sandboxed run") as raised:
         read_account([path], trust=trust)
@@ -262,8 +260,8 @@ def test_a_kubeconfig_of_an_untrusted_work_tree_has_no_programs_and_credentials(
     assert read_account([path], trust=outside).server == "http://127.0.0.1:1" or section == "users"
 
 
-def test_an_untrusted_kubeconfig_needs_an_allowed_server(tmp_path: Path) -> None:
-    path = written(tmp_path)
+def test_untrusted_kubeconfig_needs_an_allowed_server(tmp_path: Path) -> None:
+    path = write_kubeconfig(tmp_path)
     with pytest.raises(KubeconfigProblem, match=r"-allow-remote=http://127\.0\.0\.1:1"):
         read_account([path], trust=KubeconfigTrust(Confinement(str(tmp_path))))
     trust = KubeconfigTrust(Confinement(str(tmp_path)), ALLOWED.is_url_allowed)

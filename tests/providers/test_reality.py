@@ -1,4 +1,4 @@
-"""A reality file on a disk that fails: what was answered for is there, and nothing else."""
+"""Tests of a reality file on a failing disk: it contains every confirmed change and nothing else."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from nexusform.providers import simulated_reality as reality_module
 from nexusform.providers.simulated_reality import Reality
 
 
-def key(number: int) -> ObjectKey:
+def build_key(number: int) -> ObjectKey:
     return ObjectKey("nexus_rack", f"lab/r{number}", number)
 
 
-class Disk:
-    """Fails the calls whose turn it is, of those that change a disk."""
+class FailingDisk:
+    """Fails a given range of the calls changing a disk."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, failing: range, number: int = errno.ENOSPC) -> None:
         self.calls = 0
         self.failing = failing
         self.number = number
         for owner, name in ((os, "write"), (Path, "replace"), (os, "ftruncate")):
-            monkeypatch.setattr(owner, name, self._or_fail(getattr(owner, name)))
-        monkeypatch.setattr(os, "fsync", self._or_fail(lambda _descriptor: None))
+            monkeypatch.setattr(owner, name, self._wrap(getattr(owner, name)))
+        monkeypatch.setattr(os, "fsync", self._wrap(lambda _descriptor: None))
 
-    def _or_fail(self, whole: Callable[..., Any]) -> Callable[..., Any]:
-        def instead(*arguments: Any) -> Any:
+    def _wrap(self, whole: Callable[..., Any]) -> Callable[..., Any]:
+        def fail_or_call(*arguments: Any) -> Any:
             self.calls += 1
             if self.calls in self.failing:
                 raise OSError(self.number, os.strerror(self.number))
             return whole(*arguments)
 
-        return instead
+        return fail_or_call
 
 
 @pytest.fixture(params=["rewritten", "logged"])
@@ -50,42 +50,42 @@ def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return tmp_path / "site.json"
 
 
-def changes(reality: Reality) -> dict[ObjectKey, dict[str, int]]:
-    """Make changes, some of which fail; what must stand after those that did not."""
+def make_changes(reality: Reality) -> dict[ObjectKey, dict[str, int]]:
+    """Make changes, some of them failing; return the objects expected afterwards."""
     standing: dict[ObjectKey, dict[str, int]] = {}
     for turn in range(12):
         number, gone = turn % 4, turn % 5 == 4
         try:
             if gone:
-                reality.remove_object(key(number))
-                standing.pop(key(number), None)
+                reality.remove_object(build_key(number))
+                standing.pop(build_key(number), None)
             else:
-                reality.set_attributes(key(number), {"turn": turn})
-                standing[key(number)] = {"turn": turn}
+                reality.set_attributes(build_key(number), {"turn": turn})
+                standing[build_key(number)] = {"turn": turn}
         except ProviderProblem:
             continue
     return standing
 
 
-def stands(reality: Reality) -> dict[ObjectKey, Any]:
-    return {key(n): found for n in range(4) if (found := reality.get_attributes(key(n))) is not None}
+def list_objects(reality: Reality) -> dict[ObjectKey, Any]:
+    return {build_key(n): found for n in range(4) if (found := reality.get_attributes(build_key(n))) is not None}
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("length", [1, 3])
-def test_a_failed_write_is_undone(path: Path, monkeypatch: pytest.MonkeyPatch, number: int, length: int) -> None:
+def test_failed_write_is_undone(path: Path, monkeypatch: pytest.MonkeyPatch, number: int, length: int) -> None:
     for first in range(1, 60):
         with monkeypatch.context() as patch:
-            disk = Disk(patch, range(first, first + length), number)
+            disk = FailingDisk(patch, range(first, first + length), number)
             reality = Reality(path)
-            expected = changes(reality)
-            assert stands(reality) == expected, first
+            expected = make_changes(reality)
+            assert list_objects(reality) == expected, first
             reached = disk.calls
             torn = reality._is_log_damaged
             reality.close()
         again = Reality(path)
-        if not torn:  # nobody can say what a log holds that can neither be written nor cut
-            assert stands(again) == expected, first
+        if not torn:  # the content of a log is unknown if it can be neither written nor truncated
+            assert list_objects(again) == expected, first
         again.close()
         for file in path.parent.iterdir():
             file.unlink()
@@ -94,38 +94,38 @@ def test_a_failed_write_is_undone(path: Path, monkeypatch: pytest.MonkeyPatch, n
     assert first > 12
 
 
-def test_others_that_waited_for_the_failed_write_are_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_is_reported_to_all_waiting_writers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reality = Reality(path)
-    reality.set_attributes(key(0), {})
+    reality.set_attributes(build_key(0), {})
     told: list[str] = []
 
-    def change(number: int) -> None:
+    def try_to_set(number: int) -> None:
         try:
-            reality.set_attributes(key(number), {"a": 1})
+            reality.set_attributes(build_key(number), {"a": 1})
         except ProviderProblem as problem:
             told.append(str(problem))
 
     with monkeypatch.context() as patch:
-        Disk(patch, range(1, 10**6))
-        threads = [threading.Thread(target=change, args=(number,)) for number in range(1, 9)]
+        FailingDisk(patch, range(1, 10**6))
+        threads = [threading.Thread(target=try_to_set, args=(number,)) for number in range(1, 9)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
     assert len(told) == 8
-    assert list(stands(reality)) == [key(0)]
+    assert list(list_objects(reality)) == [build_key(0)]
 
 
-def test_it_is_for_its_owner_alone(path: Path) -> None:
+def test_reality_file_is_readable_only_by_its_owner(path: Path) -> None:
     reality = Reality(path)
-    reality.set_attributes(key(0), {})
+    reality.set_attributes(build_key(0), {})
     for file in path.parent.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     reality.close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_what_dead_processes_had_begun_to_write_is_removed(path: Path) -> None:
+def test_temporary_files_of_dead_processes_are_removed(path: Path) -> None:
     path.parent.mkdir(exist_ok=True)
     dead = path.with_name(f".site.json.{2**22 + 1}-{'0' * 16}.tmp")
     living = path.with_name(f".site.json.{os.getpid()}-{'0' * 16}.tmp")
@@ -140,16 +140,16 @@ def test_what_dead_processes_had_begun_to_write_is_removed(path: Path) -> None:
     assert all(file.exists() for file in (living, young, foreign))
 
 
-def test_a_run_that_wakes_up_writes_over_nothing_that_others_made(path: Path) -> None:
-    """Its lock was broken while it slept, and another run came and went."""
+def test_suspended_run_does_not_overwrite_changes_of_others(path: Path) -> None:
+    """Its lock was broken while it was suspended, and another run started and ended."""
     sleeper, other = Reality(path), Reality(path)
-    sleeper.set_attributes(key(901), {"n": 1})
-    other.set_attributes(key(902), {"n": 2})
+    sleeper.set_attributes(build_key(901), {"n": 1})
+    other.set_attributes(build_key(902), {"n": 2})
     other.close()
     with pytest.raises(ProviderProblem, match="Another process changed the reality file"):
-        sleeper.set_attributes(key(903), {"n": 3})
+        sleeper.set_attributes(build_key(903), {"n": 3})
     sleeper.close()
     standing = Reality(path)
-    assert standing.get_attributes(key(902)) == {"n": 2}
-    assert standing.get_attributes(key(901)) == {"n": 1}
-    assert standing.get_attributes(key(903)) is None
+    assert standing.get_attributes(build_key(902)) == {"n": 2}
+    assert standing.get_attributes(build_key(901)) == {"n": 1}
+    assert standing.get_attributes(build_key(903)) is None

@@ -1,6 +1,6 @@
-"""A real browser for tests: headless Chromium through chromedriver, spoken to over plain HTTP.
+"""Browser for tests: headless Chromium controlled through chromedriver over plain HTTP.
 
-Debian's packages `chromium` and `chromium-driver` are all it needs; without them the tests skip.
+It needs only Debian's packages `chromium` and `chromium-driver`; without them the tests are skipped.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ class Browser:
             self._process.terminate()
             self._process.wait(10)
 
-    # --- what tests do ---
+    # --- actions of tests ---
 
     def open(self, page: Path, width: int = 1280, height: int = 900) -> None:
-        """Open a file at a width; what the last page left behind is forgotten."""
+        """Open a file at a width, without state of the previous page."""
         self.visit(page.as_uri(), width, height)
 
     def visit(self, address: str, width: int = 1280, height: int = 900) -> None:
@@ -108,7 +108,7 @@ class Browser:
         return self._call("POST", f"{self._session}/execute/sync", body)
 
     def wait_for(self, condition: str, *arguments: Any) -> None:
-        """Wait until an expression holds."""
+        """Wait until an expression is true."""
         for _ in range(100):
             if self.run(f"return Boolean({condition})", *arguments):
                 return
@@ -116,47 +116,47 @@ class Browser:
         raise AssertionError(f"never true: {condition}")
 
     def text(self, selector: str) -> str:
-        """What is to be read in an element."""
+        """Return the visible text of an element."""
         return str(self.run("return document.querySelector(arguments[0]).innerText", selector))
 
     def count(self, selector: str) -> int:
-        """How many elements there are."""
+        """Return the number of matching elements."""
         return int(self.run("return document.querySelectorAll(arguments[0]).length", selector))
 
     def click(self, selector: str) -> None:
-        """Click as a user does: scrolled into view, at its middle."""
+        """Click the middle of an element like a user, after scrolling it into view."""
         self._call("POST", f"{self._session}/element/{self._find(selector)}/click", {})
 
     def hover(self, selector: str) -> None:
-        """Put the pointer over an element."""
+        """Move the pointer over an element."""
         self.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
         move = {"type": "pointerMove", "origin": {_KEY: self._find(selector)}, "x": 0, "y": 0, "duration": 0}
         moves = [{"type": "pointer", "id": "mouse", "actions": [move]}]
         self._call("POST", f"{self._session}/actions", {"actions": moves})
 
     def choose(self, selector: str, value: str) -> None:
-        """Choose an option of a select."""
+        """Select an option of a select element."""
         script = "const s = document.querySelector(arguments[0]); s.value = arguments[1];"
         script += "s.dispatchEvent(new Event('change'))"
         self.run(script, selector, value)
 
     def type(self, selector: str, text: str) -> None:
-        """Type into a field."""
+        """Type into an input field."""
         self._call("POST", f"{self._session}/element/{self._find(selector)}/value", {"text": text})
 
     def press(self, key: str) -> None:
-        """Press a key where the focus is."""
+        """Press a key in the focused element."""
         value = KEYS.get(key, key)
         strokes = [{"type": "keyDown", "value": value}, {"type": "keyUp", "value": value}]
         self._call("POST", f"{self._session}/actions", {"actions": [{"type": "key", "id": "keys", "actions": strokes}]})
 
     def console(self) -> list[str]:
-        """Errors and warnings that the page has logged since the last call."""
+        """Return errors and warnings logged by the page since the last call."""
         entries = self._call("POST", f"{self._session}/se/log", {"type": "browser"})
         return [entry["message"] for entry in entries if entry["level"] in ("SEVERE", "WARNING")]
 
     def screenshot(self, file: Path, *, whole: bool = True) -> None:
-        """A picture of the page."""
+        """Save a screenshot of the page."""
         asked = {"cmd": "Page.captureScreenshot", "params": {"captureBeyondViewport": whole}}
         if whole:
             size = self.run("return [document.documentElement.scrollWidth, document.documentElement.scrollHeight]")
@@ -165,19 +165,19 @@ class Browser:
         file.write_bytes(base64.b64decode(answer["data"]))
 
     def sheets(self) -> int:
-        """How many sheets of paper the page takes."""
+        """Return the number of printed pages."""
         asked = {"cmd": "Page.printToPDF", "params": {"preferCSSPageSize": True, "printBackground": True}}
         answer = self._call("POST", f"{self._session}/goog/cdp/execute", asked)
         return len(re.findall(rb"/Type /Page\b", base64.b64decode(answer["data"])))
 
     def wear(self, scheme: str) -> None:
-        """Let the system wish for `light` or `dark`."""
+        """Set the preferred colour scheme of the system to `light` or `dark`."""
         feature = {"name": "prefers-color-scheme", "value": scheme}
         asked = {"cmd": "Emulation.setEmulatedMedia", "params": {"features": [feature]}}
         self._call("POST", f"{self._session}/goog/cdp/execute", asked)
 
     def violations(self) -> list[str]:
-        """What axe-core finds serious or critical."""
+        """Return the serious and critical findings of axe-core."""
         assert AXE is not None
         self.run(AXE.read_text(encoding="utf-8") + "; return true")
         script = "const done = arguments[arguments.length - 1];"

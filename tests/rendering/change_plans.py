@@ -1,4 +1,4 @@
-"""Plans with every action, reason and shape of a value; a state."""
+"""Plans with every action, reason and value shape, and a state."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from nexusform.plans.plan import Action, CheckResult, Drift, Mode, OutputChange,
 from nexusform.schemas.value_types import NUMBER, STRING, ListType, ObjectType
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
 from nexusform.values.typed_value import UNKNOWN
-from tests.rendering.pieces import D, _pools, address, change, cluster_d, span_of
+from tests.rendering.pieces import D, _build_pools, address, change, cluster_d, span_of
 from tests.rendering.placement_plans import changed_placements
 
-# --- every action, reason and shape of a value ---
+# --- every action, reason and value shape ---
 
 
 def every_action() -> Plan:
@@ -147,7 +147,7 @@ def every_shape() -> Plan:
 
 
 def blocks() -> Plan:
-    pools = _pools()
+    pools = _build_pools()
     changed = {
         "pool2": pools["pool2"] | {"taint": [{"key": "new"}]},
         "pool1": pools["pool1"]

@@ -1,6 +1,6 @@
-"""Plans made by hand, and a comparison with files that a person reviews.
+"""Hand-written plans, and comparison with reviewed files.
 
-NEXUSFORM_REWRITE_GOLDEN=1 writes the files anew.
+NEXUSFORM_REWRITE_GOLDEN=1 rewrites the files.
 """
 
 from __future__ import annotations
@@ -26,13 +26,21 @@ from tests.rendering.change_plans import (
 )
 from tests.rendering.pieces import MAIN, REGISTRIES, D, address, change, span_of
 from tests.rendering.placement_plans import added_cluster, changed_placements
-from tests.rendering.real_plans import NEEDS, RealPlan, copied, evacuated, half_full, planned, repaired
+from tests.rendering.real_plans import (
+    NEEDS,
+    RealPlan,
+    copy_example,
+    plan_directory,
+    plan_evacuation,
+    plan_half_full_site,
+    plan_repair,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
 def fleet_and_pods() -> Plan:
-    """For tests that are `of_domains("fleet")`: imported when one of them asks."""
+    """Import the fleet plans on first use, for tests marked `of_domains("fleet")`."""
     from tests.rendering.workload_plans import fleet_and_pods as made
 
     return made()
@@ -75,18 +83,18 @@ def plans() -> SimpleNamespace:
 
 @pytest.fixture(scope="session")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RealPlan]:
-    """A plan of every example whose domains are there, and of a site on which VMs move and leave."""
+    """Plans of all examples with installed domains, and of a site with moved and removed VMs."""
     where = tmp_path_factory.mktemp("examples")
     plans = {
-        "quickstart": lambda: planned(copied("quickstart", where)),
-        "inventory": lambda: planned(copied("inventory", where)),
-        "fleet": lambda: planned(copied("fleet", where)),
-        "end-to-end": lambda: planned(copied("end-to-end", where)),
-        "hardware-aware": lambda: planned(copied("hardware-aware", where)),
-        "nexus-document": lambda: half_full(where),
-        "repaired": lambda: repaired(where),
-        "evacuated": lambda: evacuated(where / "full"),
-        "separation": lambda: planned(copied("separation", where), "-var", "apart=true"),
-        "nexus-document-from-nothing": lambda: planned(copied("nexus-document", where / "from-nothing")),
+        "quickstart": lambda: plan_directory(copy_example("quickstart", where)),
+        "inventory": lambda: plan_directory(copy_example("inventory", where)),
+        "fleet": lambda: plan_directory(copy_example("fleet", where)),
+        "end-to-end": lambda: plan_directory(copy_example("end-to-end", where)),
+        "hardware-aware": lambda: plan_directory(copy_example("hardware-aware", where)),
+        "nexus-document": lambda: plan_half_full_site(where),
+        "repaired": lambda: plan_repair(where),
+        "evacuated": lambda: plan_evacuation(where / "full"),
+        "separation": lambda: plan_directory(copy_example("separation", where), "-var", "apart=true"),
+        "nexus-document-from-nothing": lambda: plan_directory(copy_example("nexus-document", where / "from-nothing")),
     }
     return {name: made() for name, made in plans.items() if NEEDS.get(name, set()) <= set(find_domains())}

@@ -1,4 +1,4 @@
-"""What hand-made plans are made of: addresses, changes, schemas, rows, tables."""
+"""Parts of hand-written plans: addresses, changes, schemas, rows and tables."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MAIN = SourceFile(
 
 
 def span_of(text: str, file: SourceFile = MAIN) -> Span:
-    """The first place where the text stands in the file (ASCII)."""
+    """Return the span of the first occurrence of an ASCII text in the file."""
     at = file.text.index(text)
     return Span(file.name, _position(file.text, at), _position(file.text, at + len(text)))
 
@@ -89,12 +89,12 @@ def _id(attributes: Any) -> str:
 REGISTRIES = PluginRegistries({"nexus_kubernetes_cluster": ResourceType("nexus_kubernetes_cluster", 4, CLUSTER, _id)})
 
 
-# --- a cluster that is added to a half-full site ---
+# --- a cluster added to a half-full site ---
 
 D = address("nexus_kubernetes_cluster", "d")
 
 
-def _spot(rack: int, slot: int, cell: int) -> dict[str, Any]:
+def _build_place(rack: int, slot: int, cell: int) -> dict[str, Any]:
     return {
         "machine": f"rack{rack}-bm{slot:02d}",
         "rack": f"rack{rack}",
@@ -103,17 +103,17 @@ def _spot(rack: int, slot: int, cell: int) -> dict[str, Any]:
     }
 
 
-def _spots() -> dict[str, dict[str, Any]]:
-    spots = {f"cluster-d-control-plane-{i}": _spot(i + 1, 4 + i, 0) for i in range(5)}
-    spots |= {f"cluster-d-pool1-{i}": _spot(7 + i % 2, 1 + i // 2, 1) for i in range(24)}
-    return spots | {f"cluster-d-pool2-{i}": _spot(1 + i % 8, 5 + i // 8, 0) for i in range(24)}
+def _build_places() -> dict[str, dict[str, Any]]:
+    spots = {f"cluster-d-control-plane-{i}": _build_place(i + 1, 4 + i, 0) for i in range(5)}
+    spots |= {f"cluster-d-pool1-{i}": _build_place(7 + i % 2, 1 + i // 2, 1) for i in range(24)}
+    return spots | {f"cluster-d-pool2-{i}": _build_place(1 + i % 8, 5 + i // 8, 0) for i in range(24)}
 
 
-def _nodes(spots: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _build_nodes(spots: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return {name: {"machine": s["machine"], "rack": s["rack"], "provenance": "predicted"} for name, s in spots.items()}
 
 
-def _pools(count: int = 24) -> dict[str, Any]:
+def _build_pools(count: int = 24) -> dict[str, Any]:
     return {
         "pool1": {
             "count": count,
@@ -132,11 +132,11 @@ def cluster_d(**more: Any) -> dict[str, Any]:
         "name": "cluster-d",
         "site_id": "lab",
         "kubernetes_version": None,
-        "nodes": _nodes(_spots()),
+        "nodes": _build_nodes(_build_places()),
         "node_count": 53,
         "hardware_label_keys": [],
         "control_plane": {"count": 5, "vm_sku_name": "NC_G24_112_v1", "availability_zones": None},
-        "agent_pool": _pools(),
+        "agent_pool": _build_pools(),
         "agent_pool_order": ["pool1", "pool2"],
     } | more
 
@@ -148,8 +148,8 @@ def vm_row(name: str, action: PlacementAction, trigger: str, source: Any, target
         "vm",
         name,
         action,
-        _placement(source),
-        _placement(target),
+        _build_placement(source),
+        _build_placement(target),
         trigger,
         cluster="cluster-d",
         pool=pool,
@@ -159,7 +159,7 @@ def vm_row(name: str, action: PlacementAction, trigger: str, source: Any, target
     )
 
 
-def _placement(spot: dict[str, Any] | None) -> Placement | None:
+def _build_placement(spot: dict[str, Any] | None) -> Placement | None:
     if spot is None:
         return None
     return Placement(spot["machine"], spot["rack"], spot["availability_zone"], tuple(spot["numa_cells"]))
@@ -173,7 +173,7 @@ def table(pool: str, sku: str, count: int, per_rack: dict[str, int], **more: Any
     )
 
 
-def _tables() -> tuple[PlacementTable, ...]:
+def _build_tables() -> tuple[PlacementTable, ...]:
     return (
         table("control-plane", "NC_G24_112_v1", 5, {f"rack{i}": 1 for i in range(1, 6)}, placed=5, racks_certain=0),
         table(
@@ -192,12 +192,12 @@ def _tables() -> tuple[PlacementTable, ...]:
 
 
 def separation_verdict(name: str, enforcement: str, holds: str, *violations: SeparationViolation) -> SeparationVerdict:
-    """What a plan says of nexus_separation_rule.NAME."""
+    """Return the verdict on nexus_separation_rule.NAME."""
     rule = address("nexus_separation_rule", name)
     return SeparationVerdict(rule, "machine", enforcement, holds, violations)
 
 
-# Plans of the fixture `plans` with changes of objects, and all of them.
+# Names of the plans of fixture `plans` with object changes, and of all plans.
 CHANGE_PLANS = (
     "added_cluster",
     "changed_placements",

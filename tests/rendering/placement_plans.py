@@ -1,4 +1,4 @@
-"""Plans that place, move and remove."""
+"""Plans with added, moved and removed VMs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from nexusform.scheduling.placement_decision import PlacementCertainty, Rejectio
 from tests.rendering.pieces import (
     MAIN,
     D,
-    _nodes,
-    _pools,
-    _spot,
-    _spots,
-    _tables,
+    _build_nodes,
+    _build_place,
+    _build_places,
+    _build_pools,
+    _build_tables,
     change,
     cluster_d,
     span_of,
@@ -34,7 +34,7 @@ def added_cluster() -> Plan:
             scores={"pool_vms": 0},
             rejections=(Rejection("rack1-bm01", "fits", "no cell left"),),
         )
-        for name, spot in _spots().items()
+        for name, spot in _build_places().items()
     )
     pinned = build_warning(
         "zones-pinned",
@@ -47,7 +47,7 @@ def added_cluster() -> Plan:
     return Plan(
         changes=(change(D, Action.CREATE, None, cluster_d(), source=source, block='resource "x"'),),
         placements=rows,
-        placement_tables=_tables(),
+        placement_tables=_build_tables(),
         unchanged_count=125,
         samples=100,
         diagnostics=(pinned,),
@@ -57,11 +57,11 @@ def added_cluster() -> Plan:
 
 
 def changed_placements() -> Plan:
-    spots = _spots()
+    spots = _build_places()
     names = list(spots)
     moved = names[7]
     after = dict(spots)
-    after[moved] = _spot(7, 14, 0)
+    after[moved] = _build_place(7, 14, 0)
     for gone in names[-3:]:
         del after[gone]
     rows = [
@@ -70,14 +70,17 @@ def changed_placements() -> Plan:
         vm_row(names[0], PlacementAction.KEEP, "", spots[names[0]], spots[names[0]]),
     ]
     before_attributes = cluster_d()
-    pools = _pools()
+    pools = _build_pools()
     pools["pool2"] = pools["pool2"] | {"count": 21}
-    after_attributes = cluster_d(nodes=_nodes(after), node_count=50, agent_pool=pools)
+    after_attributes = cluster_d(nodes=_build_nodes(after), node_count=50, agent_pool=pools)
     per_rack = {f"rack{i}": 3 if i < 6 else 2 for i in range(1, 9)}
     return Plan(
         changes=(change(D, Action.UPDATE, before_attributes, after_attributes),),
         placements=tuple(rows),
-        placement_tables=(_tables()[1], table("pool2", "NC_P22_112_v1", 21, per_rack, minimum_remaining_on_rack=1)),
+        placement_tables=(
+            _build_tables()[1],
+            table("pool2", "NC_P22_112_v1", 21, per_rack, minimum_remaining_on_rack=1),
+        ),
         unchanged_count=174,
         samples=0,
     )

@@ -1,4 +1,4 @@
-"""Plans of the examples and of small configurations, made as users make them."""
+"""Plans of the examples and of small configurations, made through the command line."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from nexusform.workflow.opening.project import CommandContext
 from nexusform.workflow.plan_files.saved_plans import read_plan
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-# 28 February 2026, 14:00 UTC: eight hours after the export of the inventory example.
+# 28 February 2026, 14:00 UTC: eight hours after the export in the inventory example.
 NOW = "1772287200"
 REGISTRIES = build_registries()
-# The domains whose types an example names.
+# The domains of the types in an example.
 NEEDS = {
     "inventory": {"azure"},
     "fleet": {"fleet"},
@@ -35,7 +35,7 @@ NEEDS = {
 
 
 class RealPlan(Struct, frozen=True):
-    """A saved plan, the sources it was made from, and where it stands."""
+    """A saved plan, its sources, and its location."""
 
     saved: SavedPlan
     file: Path
@@ -46,12 +46,12 @@ class RealPlan(Struct, frozen=True):
 
 
 def of_examples(*names: str) -> list[ParameterSet]:
-    """Parameters of a test: each example goes with the domains that it needs."""
+    """Return test parameters, each example marked with its domains."""
     return [pytest.param(name, marks=pytest.mark.of_domains(*NEEDS.get(name, ()))) for name in names]
 
 
 @contextmanager
-def inside(directory: Path) -> Iterator[None]:
+def change_directory(directory: Path) -> Iterator[None]:
     here, before = Path.cwd(), os.environ.get("SOURCE_DATE_EPOCH")
     os.chdir(directory)
     os.environ["SOURCE_DATE_EPOCH"] = NOW
@@ -65,19 +65,19 @@ def inside(directory: Path) -> Iterator[None]:
 
 
 def nexusform(directory: Path, *words: str, code: int = 0) -> None:
-    """Run a command there."""
-    with inside(directory):
+    """Run a command in a directory."""
+    with change_directory(directory):
         assert run_command_line(list(words)) == code, words
 
 
-def copied(example: str, where: Path) -> Path:
+def copy_example(example: str, where: Path) -> Path:
     target = where / example
     shutil.copytree(EXAMPLES / example, target, ignore=shutil.ignore_patterns("state", ".nexusform"))
     return target
 
 
-def planned(directory: Path, *words: str) -> RealPlan:
-    """The plan of a directory as it stands."""
+def plan_directory(directory: Path, *words: str) -> RealPlan:
+    """Plan a directory and read the saved plan."""
     file = directory / "reviewed.plan"
     nexusform(directory, "plan", f"-out={file}", *words)
     saved, problems = read_plan(str(file), CommandContext(directory=str(directory)))
@@ -85,16 +85,16 @@ def planned(directory: Path, *words: str) -> RealPlan:
     return RealPlan(saved, file)
 
 
-def half_full(where: Path) -> RealPlan:
-    """The document's half-full step: cluster D beside A, B and C, which stand."""
-    directory = copied("nexus-document", where)
+def plan_half_full_site(where: Path) -> RealPlan:
+    """Plan the half-full step of the document: cluster D beside the existing A, B and C."""
+    directory = copy_example("nexus-document", where)
     nexusform(directory, "apply", "-auto-approve", "-var", "step=empty", "-samples=0")
-    return planned(directory, "-var", "step=half-full")
+    return plan_directory(directory, "-var", "step=half-full")
 
 
-def evacuated(where: Path) -> RealPlan:
-    """The document's site in full, when two machines of a rack are evacuated: three VMs move."""
-    directory = copied("nexus-document", where)
+def plan_evacuation(where: Path) -> RealPlan:
+    """Plan the evacuation of two machines of one rack on the full site of the document: three VMs move."""
+    directory = copy_example("nexus-document", where)
     nexusform(directory, "apply", "-auto-approve", "-samples=0")
     main = directory / "main.nf.hcl"
     evacuation = """
@@ -109,7 +109,7 @@ def evacuated(where: Path) -> RealPlan:
 }
 """
     main.write_text(main.read_text().rstrip().removesuffix("}") + evacuation)
-    return planned(directory)
+    return plan_directory(directory)
 
 
 SMALL = """
@@ -139,8 +139,8 @@ resource "nexus_kubernetes_cluster" "web" {
 """
 
 
-def repaired(where: Path) -> RealPlan:
-    """A machine is evacuated and the pool shrinks: VMs move, leave and stay."""
+def plan_repair(where: Path) -> RealPlan:
+    """Plan the evacuation of a machine and a smaller pool: VMs move, are removed or stay."""
     directory = where / "repaired"
     directory.mkdir()
     main = directory / "main.nf.hcl"
@@ -149,29 +149,29 @@ def repaired(where: Path) -> RealPlan:
     more = '\n  dynamic "machine_override" {\n    for_each = count.index == 0 ? ["r1-bm01"] : []\n'
     more += "    labels   = [machine_override.value]\n\n    content {\n      evacuate = true\n    }\n  }"
     main.write_text(SMALL.replace("WORKERS", "8").replace("MORE", more))
-    return planned(directory)
+    return plan_directory(directory)
 
 
-def refused(where: Path) -> str:
-    """The comment on a plan with a pool that does not fit."""
+def render_failed_plan(where: Path) -> str:
+    """Return the comment on a plan with a pool without capacity."""
     directory = where / "refused"
     directory.mkdir()
     (directory / "main.nf.hcl").write_text(SMALL.replace("WORKERS", "40").replace("MORE", ""))
-    return comment_on(directory)
+    return render_comment(directory)
 
 
-def comment_on(directory: Path, *words: str) -> str:
-    """The comment on the plan of a directory, which is in error."""
+def render_comment(directory: Path, *words: str) -> str:
+    """Return the comment on the failed plan of a directory."""
     nexusform(directory, "plan", "-report=markdown:refused.md", *words, code=1)
     return (directory / "refused.md").read_text(encoding="utf-8")
 
 
-def many(where: Path, count: int = 5000) -> RealPlan:
-    """A plan that creates `count` objects and more, all alike but for their names."""
+def plan_many_objects(where: Path, count: int = 5000) -> RealPlan:
+    """Plan the creation of at least `count` objects, equal except for their names."""
     directory = where / "many"
     directory.mkdir()
     text = 'resource "nexus_site" "s" {}\n\nresource "nexus_rack" "r" {\n'
     text += f'  count         = {count}\n  name          = "r${{count.index}}"\n'
     text += "  site_id       = nexus_site.s.id\n  machine_count = 2\n}\n"
     (directory / "main.nf.hcl").write_text(text)
-    return planned(directory, "-samples=0")
+    return plan_directory(directory, "-samples=0")

@@ -1,4 +1,4 @@
-"""What the examples' plans look like as text and as Markdown: files that a person reviews."""
+"""Tests of example plans as text and Markdown against reviewed files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 from tests.rendering.real_plans import REGISTRIES, RealPlan, of_examples
 
 EXAMPLES = ("quickstart", "inventory", "nexus-document", "fleet", "end-to-end", "hardware-aware")
-# What JSON says of where something goes, by kind.
+# Location attributes in JSON, by kind.
 PLACES = {
     "vm": {"machine", "rack", "availability_zone", "numa_cells"},
     "binding": {"cluster", "state"},
@@ -22,8 +22,8 @@ PLACES = {
 }
 
 
-# Each plan has one picture for review: the terminal's. test_facts.py compares the other screens with its sections. A
-# few have a second one for the layout of -details and of the comment.
+# Each plan has one reviewed file: the terminal text. test_facts.py compares the other screens with its sections. A
+# few plans have a second file for the layout of -details and of the comment.
 @pytest.mark.parametrize("name", of_examples("nexus-document", "end-to-end"))
 def test_text(name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]) -> None:
     real = examples[name]
@@ -32,7 +32,9 @@ def test_text(name: str, examples: dict[str, RealPlan], golden: Callable[[str, s
 
 
 @pytest.mark.parametrize("name", of_examples(*EXAMPLES, "separation", "nexus-document-from-nothing", "repaired"))
-def test_short_text(name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]) -> None:
+def test_short_text_matches_reviewed_file(
+    name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]
+) -> None:
     real = examples[name]
     options = PlanTextOptions(saved_path="p.plan", registries=REGISTRIES)
     text = render_plan(real.saved.plan, real.sources, options)
@@ -44,21 +46,25 @@ def test_short_text(name: str, examples: dict[str, RealPlan], golden: Callable[[
 @pytest.mark.parametrize(
     "name", of_examples("end-to-end", "nexus-document-from-nothing", "separation", "repaired", "evacuated")
 )
-def test_markdown(name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]) -> None:
+def test_markdown_matches_reviewed_file(
+    name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]
+) -> None:
     real = examples[name]
     golden(f"examples/{name}.md", render_markdown(real.saved.plan, real.sources, REGISTRIES))
 
 
 @pytest.mark.parametrize("name", of_examples("quickstart", "end-to-end"))
-def test_json(name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]) -> None:
+def test_json_matches_reviewed_file(
+    name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]
+) -> None:
     real = examples[name]
     document = build_plan_document(real.saved.plan, None, registries=REGISTRIES)
     golden(f"examples/{name}.json", encode_document(document, pretty=True).decode())
 
 
 @pytest.mark.parametrize("name", of_examples(*EXAMPLES))
-def test_tools_read_the_counts(name: str, examples: dict[str, RealPlan]) -> None:
-    # What Atlantis and tfcmt look for in the text of a plan, and what they must find in both forms.
+def test_tools_can_read_the_counts(name: str, examples: dict[str, RealPlan]) -> None:
+    # Text searched by Atlantis and tfcmt in a plan. It must be in both forms.
     plan = examples[name].saved.plan
     text = render_plan(plan, examples[name].sources, PlanTextOptions(registries=REGISTRIES))
     comment = render_markdown(plan, examples[name].sources, REGISTRIES)
@@ -69,7 +75,7 @@ def test_tools_read_the_counts(name: str, examples: dict[str, RealPlan]) -> None
 
 
 @pytest.mark.parametrize("name", of_examples(*EXAMPLES))
-def test_json_has_what_consumers_of_plans_read(name: str, examples: dict[str, RealPlan]) -> None:
+def test_json_has_fields_used_by_consumers_of_plans(name: str, examples: dict[str, RealPlan]) -> None:
     real = examples[name]
     document = json.loads(encode_document(build_plan_document(real.saved.plan, None, registries=REGISTRIES)))
     assert document["format_version"] == "1.2"

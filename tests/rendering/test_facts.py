@@ -1,4 +1,4 @@
-"""Every fact of a section of a report is on each screen with this section: terminal, comment, page."""
+"""Tests of report facts: every fact of a section is on all its screens (terminal, comment, page)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ EXAMPLES = of_examples(
 
 
 def list_facts(section: Section) -> Iterable[Text]:
-    """List the texts of a section as a reader expects them: cells, items, notes and lines."""
+    """Return the texts of a section seen by a reader: cells, items, notes and lines."""
     yield from section.lines
     for table in section.all_tables:
         for row in table.rows:
@@ -81,7 +81,7 @@ def list_facts(section: Section) -> Iterable[Text]:
 
 
 def squeeze(text: str) -> str:
-    """Remove blanks, line ends, the marks of Markdown, and the period of a sentence inside another one."""
+    """Remove blanks, line ends, Markdown marks, and the period of an embedded sentence."""
     words = re.sub(r"[\s\\`*~]+|&nbsp;", "", text).replace("\N{RIGHTWARDS ARROW}", "->")
     return words.casefold().removesuffix(".")
 
@@ -93,7 +93,7 @@ def read_page(page: str) -> str:
 
 
 def find_missing(view: PlanReportData, builders: Iterable[Builder], screen: str) -> list[str]:
-    """Return the facts of the sections without a place on the screen."""
+    """Return the facts of the sections missing on the screen."""
     text = squeeze(screen)
     facts = (fact for build in builders if (section := build(view)) for fact in list_facts(section))
     return [plain for fact in facts if squeeze(plain := get_plain_text(fact)) not in text]
@@ -109,10 +109,10 @@ def check_screens(plan: Plan, sources: Mapping[str, SourceFile], registries: Plu
 
 
 @pytest.mark.parametrize("name", CHANGE_PLANS)
-def test_no_screen_loses_a_fact(name: str, plans: SimpleNamespace) -> None:
+def test_every_screen_has_all_facts(name: str, plans: SimpleNamespace) -> None:
     check_screens(getattr(plans, name)(), plans.files, plans.registries)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_no_screen_of_an_example_loses_a_fact(name: str, examples: dict[str, RealPlan]) -> None:
+def test_every_screen_of_an_example_has_all_facts(name: str, examples: dict[str, RealPlan]) -> None:
     check_screens(examples[name].saved.plan, examples[name].sources, REGISTRIES)

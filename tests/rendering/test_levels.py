@@ -1,4 +1,4 @@
-"""What fails, what is advice, and what held before: every report says the same of the same finding."""
+"""Tests of finding levels (error, warning, advice, pre-existing): all reports agree on each finding."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LEVELS = {"new": "warning", "old": "warning", "advice": "advice"}
 
 @pytest.fixture
 def plan(plans: SimpleNamespace) -> Plan:
-    """A plan that leaves one cluster without surge room as it was, and takes it from another."""
+    """Return a plan with one cluster without surge capacity before and after, and one losing it."""
     sku = CATALOGUES[NEWEST].vm_skus["NC_P46_224_v1"]
     before = SpareCapacity(4, 2, "rack1", ("old", "new"), ("old",))
     after = SpareCapacity(3, 1, "rack1", ("old", "new"), ("old", "new"))
@@ -50,7 +50,7 @@ def plan(plans: SimpleNamespace) -> Plan:
     return mark_existing_findings(told)
 
 
-def test_documents_give_every_finding_its_level(plan: Plan) -> None:
+def test_documents_have_the_level_of_every_finding(plan: Plan) -> None:
     document = json.loads(encode_document(build_plan_document(plan, None)))
     assert {each["detail"]: each["level"] for each in document["diagnostics"]} == LEVELS
     assert [each["detail"] for each in document["diagnostics"] if each.get("preexisting")] == ["old"]
@@ -64,7 +64,7 @@ def test_documents_give_every_finding_its_level(plan: Plan) -> None:
     assert [each["diagnostic"]["level"] for each in events] == list(LEVELS.values())
 
 
-def test_errors_alone_fail_a_test_report(plan: Plan) -> None:
+def test_only_errors_fail_a_test_report(plan: Plan) -> None:
     text = render_junit(plan)
     assert "<failure" not in text
     assert "Warning: new" in text
@@ -74,7 +74,7 @@ def test_errors_alone_fail_a_test_report(plan: Plan) -> None:
     assert any("old" in note and "Not caused by this plan" in note for note in notes)
 
 
-def test_people_are_told_which_is_which(plan: Plan) -> None:
+def test_reports_label_every_level(plan: Plan) -> None:
     page = render_html(plan, {}, PluginRegistries())
     assert "1 warning, 1 piece of advice, 1 not caused by this plan" in page
     tags = re.findall(r'<span class="tag">(.*?)</span>', page)
@@ -88,14 +88,14 @@ def test_people_are_told_which_is_which(plan: Plan) -> None:
     assert comment.startswith("### nexusform: 1 to add, 53 VMs to place, nothing moves\n> [!NOTE]\n")
 
 
-def test_a_plan_with_nothing_but_what_held_before_needs_no_look(plan: Plan) -> None:
+def test_plan_with_only_preexisting_findings_is_no_warning(plan: Plan) -> None:
     quiet = replace(plan, diagnostics=(plan.diagnostics[0], plan.diagnostics[2]))
     assert "> [!NOTE]\n" in render_markdown(quiet, {})
     assert "Mind:" not in render_markdown(quiet, {})
     assert 'class="decision safe"' in render_html(quiet, {}, PluginRegistries())
 
 
-def test_a_destroy_is_no_green_verdict(plans: SimpleNamespace) -> None:
+def test_removals_get_a_caution_verdict(plans: SimpleNamespace) -> None:
     page = render_html(plans.changed_placements(), {}, PluginRegistries())
     assert 'class="decision caution"' in page
     assert "<h1>Plan: 1 VM is re-created on another machine, 3 VMs are removed</h1>" in page
@@ -107,7 +107,7 @@ def test_code_in_a_finding_is_code_on_the_page(plan: Plan) -> None:
     assert "<p>Ask <code>nexusform advise</code> what to do.</p>" in page
 
 
-def test_who_a_finding_is_about_is_its_resource_where_the_short_form_names_nobody(plan: Plan) -> None:
+def test_subject_is_the_resource_if_the_brief_names_none(plan: Plan) -> None:
     even = build_warning("even-control-plane", "Take 3.", brief="2 survive no more failures than 1", address=str(NEW))
     (entry,) = build_entries(replace(plan, diagnostics=(even,))).caused
     assert (entry.subjects, entry.text) == ((str(NEW),), "2 survive no more failures than 1")

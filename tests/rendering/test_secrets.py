@@ -1,4 +1,4 @@
-"""A sensitive variable appears in no form of a plan."""
+"""Tests of sensitive variables: their values are in no form of a plan."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OUTPUT = 'output "token" {\n  value     = var.token\n  sensitive = true\n}\n'
 
 
 @pytest.mark.parametrize("passes", [True, False])
-def test_no_report_tells_a_secret(passes: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_report_contains_a_secret(passes: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     text = MAIN.replace("CHECK", 'var.token != ""' if passes else 'var.token == ""')
     (tmp_path / "main.nf.hcl").write_text(VARIABLE + text + OUTPUT)
     reports = [f"-report={name}:{tmp_path / name}" for name in FORMATS]

@@ -1,4 +1,4 @@
-"""What differs inside an object is told in the order in which the configuration writes it."""
+"""Tests of the order of differences in an object: it is the order of the configuration."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 SAID = ["memory_gib 16 -> 32, disk_gib 20 -> 25", 'labels zone "a" -> "b", app "web" -> "www"']
 
 
-def test_a_plan_and_a_saved_one_shown_later(applied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_and_saved_plan_use_source_order(applied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-out=p"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert [words for words in SAID if words not in said] == [], said
@@ -55,7 +55,7 @@ def test_a_plan_and_a_saved_one_shown_later(applied: Path, capsys: pytest.Captur
     assert [words for words in SAID if words not in later] == [], later
 
 
-def test_a_comment(applied: Path) -> None:
+def test_comment_uses_source_order(applied: Path) -> None:
     applied.write_text(CHANGED.replace('"1"', '"2"'))
     assert run_command_line(["plan", "-report=markdown:r.md"]) == 0
     comment = Path("r.md").read_text().replace("\\", "")
@@ -63,13 +63,13 @@ def test_a_comment(applied: Path) -> None:
 
 
 @pytest.mark.usefixtures("applied")
-def test_the_stanzas_of_details_stay_as_those_of_terraform(capsys: pytest.CaptureFixture[str]) -> None:
+def test_details_keep_the_order_of_terraform(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-details", "-no-color"]) == 0
     names = re.findall(r"^ +~ (\S+) += \d", capsys.readouterr().out, re.MULTILINE)
     assert names == ["disk_gib", "memory_gib"]
 
 
-def test_json_is_written_in_an_order_too(applied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_uses_source_order(applied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changed = {
         "resource": {
             "nexus_vm_sku": {"k": {"name": "z", "memory_gib": 32, "vcpus": 5, "disk_gib": 25}},
@@ -90,7 +90,7 @@ def test_json_is_written_in_an_order_too(applied: Path, capsys: pytest.CaptureFi
     assert 'labels zone "a" -> "b", env "prod" -> "test"' in said
 
 
-def test_another_order_is_no_other_plan(applied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reordered_arguments_are_no_change(applied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-out=p"]) == 0
     lines = applied.read_text().splitlines()
     at = next(number for number, line in enumerate(lines) if "memory_gib" in line)

@@ -1,9 +1,8 @@
-"""What tools made for Terraform look for in our text and JSON, as their sources say it.
+"""Tests of text and JSON against the expectations of Terraform tools, taken from their sources.
 
-tfcmt (pkg/terraform/parser.go): the expressions and the lines between which a comment takes its parts.
-terraform-json (plan.go, state.go, action.go): the shape that Go unmarshals; unknown fields are left out, but
-one of another type than declared is an error.
-tf-summarize (terraformstate): what a change is, by its actions.
+tfcmt (pkg/terraform/parser.go): the expressions, and the lines around the parts of a comment. terraform-json
+(plan.go, state.go, action.go): the shape unmarshalled by Go; unknown fields are ignored, but a field of another type
+than declared is an error. tf-summarize (terraformstate): the kind of a change, by its actions.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ DRIFT = "Note: Objects have changed outside of Terraform"
 DRIFT_ENDS = "Unless you have made equivalent changes to your configuration"
 
 
-def compatible(plan: Plan, sources: Any = None) -> list[str]:
+def render_for_terraform(plan: Plan, sources: Any = None) -> list[str]:
     options = PlanTextOptions(terraform=True, registries=REGISTRIES)
     return render_plan(plan, sources or {}, options).split("\n")
 
 
-def changed_result(lines: list[str]) -> str:
-    """The diff in tfcmt's comment: from the header to the rule, or to the end."""
+def extract_changed_result(lines: list[str]) -> str:
+    """Return the diff in tfcmt's comment: from the header to the rule, or to the end."""
     start = lines.index(ACTIONS_FOLLOW) + 1
     rules = [at for at, line in enumerate(lines) if line.startswith("─────") and at > start]
     return "\n".join(lines[start : rules[0] - 1 if rules else len(lines) - 1])
@@ -62,14 +61,14 @@ def changed_result(lines: list[str]) -> str:
 )
 def test_tfcmt_finds_the_verdict_and_the_diff(name: str, examples: dict[str, RealPlan]) -> None:
     plan = examples[name].saved.plan
-    lines = compatible(plan, examples[name].sources)
+    lines = render_for_terraform(plan, examples[name].sources)
     text = "\n".join(lines)
     assert not FAIL.search(text)
     verdict = next(line for line in lines if PASS.match(line))
     assert verdict == f"Plan: {plan.to_add} to add, {plan.to_change} to change, {plan.to_destroy} to destroy."
     assert bool(HAS_DESTROY.search(verdict)) == bool(plan.to_destroy)
     assert not NO_CHANGES.match(verdict)
-    result = changed_result(lines)
+    result = extract_changed_result(lines)
     for change in plan.changes:
         pattern = RESOURCES.get(change.action.value)
         if pattern is not None:
@@ -80,7 +79,7 @@ def test_tfcmt_finds_the_verdict_and_the_diff(name: str, examples: dict[str, Rea
 
 def test_tfcmt_reads_every_action(plans: SimpleNamespace) -> None:
     plan = plans.every_action()
-    lines = compatible(plan, plans.files)
+    lines = render_for_terraform(plan, plans.files)
     counts = {kind: len([line for line in lines if pattern.match(line)]) for kind, pattern in RESOURCES.items()}
     actions = [change.action.value for change in plan.changes]
     assert counts["create"] == actions.count("create")
@@ -89,16 +88,16 @@ def test_tfcmt_reads_every_action(plans: SimpleNamespace) -> None:
     assert counts["replace"] == actions.count("delete-create") + actions.count("create-delete")
 
 
-def test_tfcmt_finds_where_drift_begins_and_ends(plans: SimpleNamespace) -> None:
-    lines = compatible(plans.drifted(), plans.files)
+def test_tfcmt_finds_start_and_end_of_drift(plans: SimpleNamespace) -> None:
+    lines = render_for_terraform(plans.drifted(), plans.files)
     start = lines.index(DRIFT)
     end = next(at for at, line in enumerate(lines) if line.startswith(DRIFT_ENDS))
     assert start < end < lines.index(ACTIONS_FOLLOW)
 
 
-def test_tfcmt_meets_no_drift_without_an_end(plans: SimpleNamespace) -> None:
-    # It slices from the head to the end, and stops with a panic where there is none.
-    lines = compatible(plans.refresh_only(), plans.files)
+def test_drift_without_an_end_is_not_written(plans: SimpleNamespace) -> None:
+    # tfcmt slices from the header to the end, and panics if there is no end.
+    lines = render_for_terraform(plans.refresh_only(), plans.files)
     assert DRIFT not in lines
 
 
@@ -110,8 +109,8 @@ def test_tfcmt_reads_boxes_and_applies() -> None:
     assert re.search(r"(?m)^(Apply complete!)", format_apply_complete(1, 2, 3))
 
 
-def test_tfcmt_reads_a_plan_of_outputs_alone(plans: SimpleNamespace) -> None:
-    lines = compatible(plans.outputs_only(), plans.files)
+def test_tfcmt_reads_a_plan_with_only_outputs(plans: SimpleNamespace) -> None:
+    lines = render_for_terraform(plans.outputs_only(), plans.files)
     assert "Changes to Outputs:" in lines
     assert not FAIL.search("\n".join(lines))
 
@@ -128,7 +127,7 @@ ACTIONS = (
     ["create", "delete"],
     ["forget"],
 )
-# Field -> the JSON types that Go takes for it; absent and null are taken for any.
+# Field -> JSON types accepted by Go; absent and null are accepted for any.
 PLAN: dict[str, type | tuple[type, ...]] = {
     "format_version": str,
     "terraform_version": str,
@@ -171,23 +170,23 @@ STATE_RESOURCE: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def typed(document: dict[str, Any], shape: dict[str, type | tuple[type, ...]]) -> None:
+def check_types(document: dict[str, Any], shape: dict[str, type | tuple[type, ...]]) -> None:
     for name, types in shape.items():
         value = document.get(name)
         assert value is None or isinstance(value, types), (name, value)
 
 
-def resources_of(module: dict[str, Any]) -> list[dict[str, Any]]:
+def list_resources(module: dict[str, Any]) -> list[dict[str, Any]]:
     listed = list(module.get("resources", []))
     for child in module.get("child_modules", []):
         assert isinstance(child["address"], str)
-        listed += resources_of(child)
+        listed += list_resources(child)
     return listed
 
 
 def check_changes(document: dict[str, Any]) -> None:
     for change in [*document["resource_changes"], *document.get("resource_drift", [])]:
-        typed(change, RESOURCE_CHANGE)
+        check_types(change, RESOURCE_CHANGE)
         assert change["mode"] in ("managed", "data")
         assert change["change"]["actions"] in ACTIONS
         assert isinstance(change["change"].get("replace_paths", []), list)
@@ -205,12 +204,12 @@ def test_go_unmarshals_a_plan(name: str, examples: dict[str, RealPlan]) -> None:
     document = json.loads(encode_document(build_plan_document(real.saved.plan, None, registries=REGISTRIES)))
     major, minor = map(int, document["format_version"].split("."))
     assert (0, 1) <= (major, minor) < (2, 0)  # PlanFormatVersionConstraints
-    typed(document, PLAN)
+    check_types(document, PLAN)
     check_changes(document)
     for variable in document.get("variables", {}).values():
         assert set(variable) == {"value"}
-    for resource in resources_of(document["planned_values"]["root_module"]):
-        typed(resource, STATE_RESOURCE)
+    for resource in list_resources(document["planned_values"]["root_module"]):
+        check_types(resource, STATE_RESOURCE)
     for check in document.get("checks", []):
         assert isinstance(check["address"]["to_display"], str)
         assert check["status"] in ("pass", "fail", "error", "unknown")
@@ -222,12 +221,12 @@ def test_go_unmarshals_a_plan(name: str, examples: dict[str, RealPlan]) -> None:
 def test_go_unmarshals_every_action(plans: SimpleNamespace) -> None:
     plan = plans.every_action()
     document = json.loads(encode_document(build_plan_document(plan, None, registries=REGISTRIES)))
-    typed(document, PLAN)
+    check_types(document, PLAN)
     check_changes(document)
 
 
-def test_tf_summarize_counts_what_the_plan_counts(plans: SimpleNamespace) -> None:
-    # One action is what it says, two are a replacement.
+def test_tf_summarize_has_the_counts_of_the_plan(plans: SimpleNamespace) -> None:
+    # A single action names the change, two are a replacement.
     plan = plans.every_action()
     document = json.loads(encode_document(build_plan_document(plan, None, registries=REGISTRIES)))
     kinds = [change["change"]["actions"] for change in document["resource_changes"]]
@@ -244,7 +243,7 @@ def test_go_unmarshals_a_state(plans: SimpleNamespace) -> None:
     major, minor = map(int, document["format_version"].split("."))
     assert (0, 1) <= (major, minor) < (2, 0)  # StateFormatVersionConstraints
     assert isinstance(document["terraform_version"], str)
-    for resource in resources_of(document["values"]["root_module"]):
-        typed(resource, STATE_RESOURCE)
+    for resource in list_resources(document["values"]["root_module"]):
+        check_types(resource, STATE_RESOURCE)
     for output in document["values"].get("outputs", {}).values():
         assert isinstance(output["sensitive"], bool)

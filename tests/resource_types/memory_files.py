@@ -1,4 +1,4 @@
-"""Files that a test hands over, and its time."""
+"""Files and time controlled by a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sites, racks, machines and VM SKUs: what they derive, refuse and put into the inventory."""
+"""Tests of sites, racks, machines and VM SKUs: derived values, validation and inventory entries."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ MACHINE = RESOURCE_TYPES["nexus_bare_metal_machine"]
 SKU = RESOURCE_TYPES["nexus_vm_sku"]
 
 
-def offer(of: ResourceType, attributes: dict[str, Any], inventory: PlanInventory, address: str) -> list[Problem]:
+def add_object(of: ResourceType, attributes: dict[str, Any], inventory: PlanInventory, address: str) -> list[Problem]:
     assert of.add_to_inventory is not None
     return of.add_to_inventory(attributes, address, inventory)
 
 
-def check(of: ResourceType, attributes: dict[str, Any]) -> list[Problem]:
+def validate(of: ResourceType, attributes: dict[str, Any]) -> list[Problem]:
     assert of.check is not None
     return of.check(attributes)
 
 
-def rack(**more: Any) -> dict[str, Any]:
+def build_rack(**more: Any) -> dict[str, Any]:
     return {"site_id": "lab", "name": "rack1", "machine_count": 2, **more}
 
 
-def machine(**more: Any) -> dict[str, Any]:
+def build_machine(**more: Any) -> dict[str, Any]:
     return {"rack_id": "lab/rack1", "name": "spare", "slot": 3, "machine_sku": "bom-1.7.3", **more}
 
 
 @pytest.fixture
 def lab() -> PlanInventory:
     inventory = PlanInventory()
-    assert not offer(SITE, {"name": "lab"}, inventory, "nexus_site.lab")
-    assert not offer(RACK, rack(), inventory, "nexus_rack.r1")
+    assert not add_object(SITE, {"name": "lab"}, inventory, "nexus_site.lab")
+    assert not add_object(RACK, build_rack(), inventory, "nexus_rack.r1")
     return inventory
 
 
@@ -57,45 +57,45 @@ class TestRegistry:
         assert phases["nexus_bare_metal_machine"] == 3
 
     @pytest.mark.of_domains("azure")
-    def test_every_attribute_is_described_and_is_either_required_optional_or_computed(self) -> None:
-        def walk(schema: Any) -> None:
+    def test_attributes_are_described_and_required_optional_or_computed(self) -> None:
+        def check_schema(schema: Any) -> None:
             for name, attribute in schema.attributes.items():
                 assert attribute.description, name
                 assert attribute.required + attribute.optional <= 1, name
                 assert attribute.required or attribute.optional or attribute.computed, name
             for block in schema.blocks.values():
-                walk(block.schema)
+                check_schema(block.schema)
 
         for of in (SITE, RACK, MACHINE, SKU, DATA_SOURCES["nexus_inventory"]):
-            walk(of.schema)
+            check_schema(of.schema)
             assert compute_implied_type(of.schema)
 
 
 class TestSite:
     def test_defaults(self) -> None:
         inventory = PlanInventory()
-        assert not offer(SITE, {"name": "lab", "scheduler": None}, inventory, "nexus_site.a")
+        assert not add_object(SITE, {"name": "lab", "scheduler": None}, inventory, "nexus_site.a")
         site = inventory.sites["nexus_site.a"]
         assert (site.id, site.spread, site.seed) == ("lab", RackSpread.POOL, 8)
 
     def test_scheduler_block(self) -> None:
         inventory = PlanInventory()
         block = {"rack_spread": "cluster", "tie_break_seed": 3}
-        offer(SITE, {"name": "lab", "scheduler": block}, inventory, "nexus_site.a")
+        add_object(SITE, {"name": "lab", "scheduler": block}, inventory, "nexus_site.a")
         site = inventory.sites["nexus_site.a"]
         assert (site.spread, site.seed) == (RackSpread.CLUSTER, 3)
 
-    def test_second_site_of_a_name_names_the_first(self, lab: PlanInventory) -> None:
-        (problem,) = offer(SITE, {"name": "lab"}, lab, "nexus_site.other")
+    def test_duplicate_site_name_is_an_error_naming_the_first(self, lab: PlanInventory) -> None:
+        (problem,) = add_object(SITE, {"name": "lab"}, lab, "nexus_site.other")
         assert problem.path == ("name",)
         assert "nexus_site.lab" in problem.detail
 
-    def test_seed_with_a_fraction(self) -> None:
-        (problem,) = check(SITE, {"name": "lab", "scheduler": {"tie_break_seed": 1.5}})
+    def test_fractional_seed_is_rejected(self) -> None:
+        (problem,) = validate(SITE, {"name": "lab", "scheduler": {"tie_break_seed": 1.5}})
         assert problem.path == ("scheduler", "tie_break_seed")
 
     @pytest.mark.parametrize("name", ["a|b", "a/b", "", "a\nb"])
-    def test_names_that_would_break_ids_or_the_tie_break(self, name: str) -> None:
+    def test_names_invalid_in_ids_or_tie_breaks_are_rejected(self, name: str) -> None:
         import re
 
         for of in (SITE, RACK, MACHINE, SKU):
@@ -103,98 +103,98 @@ class TestSite:
 
 
 class TestRack:
-    def test_derived_zone_machines_and_hardware(self) -> None:
+    def test_zone_machines_and_hardware_are_derived(self) -> None:
         assert RACK.derive is not None
-        derived = RACK.derive(rack(name="rack-1", machine_count=2))
+        derived = RACK.derive(build_rack(name="rack-1", machine_count=2))
         assert derived["availability_zone"] == "rack1"
         assert derived["machine_sku"] == "bom-1.7.3"
         assert derived["machines"] == {"rack-1-bm01": {"slot": 1}, "rack-1-bm02": {"slot": 2}}
-        assert RACK.build_id(rack()) == "lab/rack1"
+        assert RACK.build_id(build_rack()) == "lab/rack1"
 
     def test_machine_names_have_at_least_two_digits(self) -> None:
         assert RACK.derive is not None
-        names = list(RACK.derive(rack(machine_count=120))["machines"])
+        names = list(RACK.derive(build_rack(machine_count=120))["machines"])
         assert (names[8], names[119]) == ("rack1-bm09", "rack1-bm120")
 
-    def test_what_is_written_stays(self) -> None:
+    def test_configured_values_are_kept(self) -> None:
         assert RACK.derive is not None
-        derived = RACK.derive(rack(availability_zone="7", machine_sku="bom-2.0"))
+        derived = RACK.derive(build_rack(availability_zone="7", machine_sku="bom-2.0"))
         assert (derived["availability_zone"], derived["machine_sku"]) == ("7", "bom-2.0")
 
     def test_unknown_arguments_give_unknown_values(self) -> None:
         assert RACK.derive is not None
-        derived = RACK.derive(rack(name=UNKNOWN, machine_count=UNKNOWN))
+        derived = RACK.derive(build_rack(name=UNKNOWN, machine_count=UNKNOWN))
         assert derived["availability_zone"] is UNKNOWN
         assert derived["machines"] is UNKNOWN
-        assert not check(RACK, rack(name=UNKNOWN, machine_count=UNKNOWN, machine_sku=UNKNOWN))
-        assert not offer(RACK, rack(site_id=UNKNOWN), PlanInventory(), "nexus_rack.r")
+        assert not validate(RACK, build_rack(name=UNKNOWN, machine_count=UNKNOWN, machine_sku=UNKNOWN))
+        assert not add_object(RACK, build_rack(site_id=UNKNOWN), PlanInventory(), "nexus_rack.r")
 
     def test_own_figures_replace_the_default_sku(self, lab: PlanInventory) -> None:
         block = {"numa_cells": 4, "cpus_per_cell": 10, "memory_gib_per_cell": 20, "ephemeral_disk_gib": 30}
-        attributes = rack(name="rack2", machine=block)
+        attributes = build_rack(name="rack2", machine=block)
         assert RACK.derive is not None
         assert RACK.derive(attributes)["machine_sku"] is None
-        assert not check(RACK, attributes | RACK.derive(attributes))
-        offer(RACK, attributes, lab, "nexus_rack.r2")
+        assert not validate(RACK, attributes | RACK.derive(attributes))
+        add_object(RACK, attributes, lab, "nexus_rack.r2")
         first = lab.racks["nexus_rack.r2"].machines[0]
         assert (first.machine_sku, first.cells, first.cpus_per_cell, first.disk_gib) == (None, 4, 10, 30)
 
     @pytest.mark.parametrize(("name", "words"), [("a-very-long-rack", "13 characters"), ("---", "no letter or digit")])
-    def test_zone_that_the_name_cannot_give(self, name: str, words: str) -> None:
-        (problem,) = check(RACK, rack(name=name, machine_count=0))
+    def test_name_invalid_as_zone_needs_an_explicit_zone(self, name: str, words: str) -> None:
+        (problem,) = validate(RACK, build_rack(name=name, machine_count=0))
         assert problem.id == "invalid-availability-zone"
         assert words in problem.detail
-        assert not check(RACK, rack(name=name, machine_count=0, availability_zone="1"))
+        assert not validate(RACK, build_rack(name=name, machine_count=0, availability_zone="1"))
 
-    def test_override_of_a_machine_that_is_not_there(self) -> None:
+    def test_override_of_unknown_machine_is_rejected(self) -> None:
         overrides = {"rack1-bm1": {"cordoned": True, "evacuate": False}}
-        (problem,) = check(RACK, rack(machine_override=overrides))
+        (problem,) = validate(RACK, build_rack(machine_override=overrides))
         assert problem.path == ("machine_override", "rack1-bm1")
         assert 'Did you mean "rack1-bm01"?' in problem.detail or "rack1-bm01 to rack1-bm02" in problem.detail
 
     def test_sku_and_figures_conflict(self) -> None:
-        (problem,) = check(RACK, rack(machine_sku="bom-2.0", machine={"numa_cells": 1}))
+        (problem,) = validate(RACK, build_rack(machine_sku="bom-2.0", machine={"numa_cells": 1}))
         assert problem.id == "conflicting-arguments"
 
-    def test_unknown_machine_sku(self) -> None:
-        (problem,) = check(RACK, rack(machine_sku="bom-2.1"))
+    def test_unknown_machine_sku_gets_a_suggestion(self) -> None:
+        (problem,) = validate(RACK, build_rack(machine_sku="bom-2.1"))
         assert 'Did you mean "bom-2.0"?' in problem.detail
 
-    def test_overrides_become_refusals(self, lab: PlanInventory) -> None:
+    def test_overrides_make_machines_unschedulable(self, lab: PlanInventory) -> None:
         overrides = {
             "rack2-bm01": {"cordoned": True, "evacuate": False},
             "rack2-bm02": {"cordoned": False, "evacuate": True},
         }
-        assert not offer(RACK, rack(name="rack2", machine_override=overrides), lab, "nexus_rack.r2")
+        assert not add_object(RACK, build_rack(name="rack2", machine_override=overrides), lab, "nexus_rack.r2")
         offered = lab.racks["nexus_rack.r2"]
         assert [m.unschedulable_reason for m in offered.machines] == ["cordoned", "being evacuated"]
         assert offered.evacuating_machines == {"rack2-bm02"}
 
     def test_planned_racks_are_marked(self, lab: PlanInventory) -> None:
-        offer(RACK, rack(name="rack2", status="planned"), lab, "nexus_rack.r2")
+        add_object(RACK, build_rack(name="rack2", status="planned"), lab, "nexus_rack.r2")
         assert lab.racks["nexus_rack.r2"].is_planned
         assert not lab.racks["nexus_rack.r1"].is_planned
 
-    def test_site_that_nothing_stands_for(self, lab: PlanInventory) -> None:
-        (problem,) = offer(RACK, rack(site_id="lba"), lab, "nexus_rack.r2")
+    def test_unknown_site_is_rejected(self, lab: PlanInventory) -> None:
+        (problem,) = add_object(RACK, build_rack(site_id="lba"), lab, "nexus_rack.r2")
         assert problem.path == ("site_id",)
         assert 'Did you mean "lab"?' in problem.detail
         assert "nexus_rack.r2" not in lab.racks
 
-    def test_second_rack_of_one_id(self, lab: PlanInventory) -> None:
-        (problem,) = offer(RACK, rack(), lab, "nexus_rack.twin")
+    def test_duplicate_rack_id_is_rejected(self, lab: PlanInventory) -> None:
+        (problem,) = add_object(RACK, build_rack(), lab, "nexus_rack.twin")
         assert "nexus_rack.r1" in problem.detail
         assert list(lab.racks) == ["nexus_rack.r1"]
 
-    def test_machine_count_with_a_fraction(self) -> None:
-        (problem,) = check(RACK, rack(machine_count=1.5))
+    def test_fractional_machine_count_is_rejected(self) -> None:
+        (problem,) = validate(RACK, build_rack(machine_count=1.5))
         assert problem.path == ("machine_count",)
 
 
 class TestMachine:
-    def test_adds_a_machine_in_the_racks_zone(self, lab: PlanInventory) -> None:
-        assert not check(MACHINE, machine())
-        assert not offer(MACHINE, machine(), lab, "nexus_bare_metal_machine.m")
+    def test_machine_is_added_in_the_zone_of_its_rack(self, lab: PlanInventory) -> None:
+        assert not validate(MACHINE, build_machine())
+        assert not add_object(MACHINE, build_machine(), lab, "nexus_bare_metal_machine.m")
         machines, clashes = merge_site_machines("lab", lab.racks.values(), lab.machines)
         assert not clashes
         assert [(m.name, m.slot, m.availability_zone, m.unschedulable_reason) for m in machines] == [
@@ -202,11 +202,11 @@ class TestMachine:
             ("rack1-bm02", 2, "rack1", ""),
             ("spare", 3, "rack1", ""),
         ]
-        assert MACHINE.build_id(machine()) == "lab/rack1/spare"
+        assert MACHINE.build_id(build_machine()) == "lab/rack1/spare"
 
-    def test_describes_the_machine_that_the_rack_makes_in_that_slot(self, lab: PlanInventory) -> None:
-        described = machine(name="rack1-bm02", slot=2, machine_sku="bom-2.0")
-        assert not offer(MACHINE, described, lab, "nexus_bare_metal_machine.m")
+    def test_machine_in_slot_of_the_rack_describes_it(self, lab: PlanInventory) -> None:
+        described = build_machine(name="rack1-bm02", slot=2, machine_sku="bom-2.0")
+        assert not add_object(MACHINE, described, lab, "nexus_bare_metal_machine.m")
         machines, clashes = merge_site_machines("lab", lab.racks.values(), lab.machines)
         assert not clashes
         assert [(m.name, m.machine_sku) for m in machines] == [("rack1-bm01", "bom-1.7.3"), ("rack1-bm02", "bom-2.0")]
@@ -228,56 +228,58 @@ class TestMachine:
             ({"cordon_status": "Cordoned", "power_state": "Off"}, "cordoned, powered off"),
         ],
     )
-    def test_who_is_schedulable(self, lab: PlanInventory, state: dict[str, Any], refusal: str) -> None:
-        offer(MACHINE, machine(**state), lab, "nexus_bare_metal_machine.m")
+    def test_unschedulable_reason_by_machine_state(
+        self, lab: PlanInventory, state: dict[str, Any], refusal: str
+    ) -> None:
+        add_object(MACHINE, build_machine(**state), lab, "nexus_bare_metal_machine.m")
         offered = lab.machines["nexus_bare_metal_machine.m"]
         assert offered.machine.unschedulable_reason == refusal
         assert offered.is_evacuating is state.get("evacuate", False)
 
-    def test_hardware_must_be_said(self) -> None:
-        (problem,) = check(MACHINE, machine(machine_sku=None))
+    def test_hardware_is_required(self) -> None:
+        (problem,) = validate(MACHINE, build_machine(machine_sku=None))
         assert problem.id == "missing-required-argument"
         assert "bom-1.7.3" in problem.detail
 
-    def test_an_unknown_status_is_a_warning(self) -> None:
-        (problem,) = check(MACHINE, machine(detailed_status="Provisoned"))
+    def test_unknown_status_is_a_warning(self) -> None:
+        (problem,) = validate(MACHINE, build_machine(detailed_status="Provisoned"))
         assert problem.severity is Severity.WARNING
         assert 'Did you mean "Provisioned"?' in problem.detail
 
-    def test_rack_that_nothing_stands_for(self, lab: PlanInventory) -> None:
-        (problem,) = offer(MACHINE, machine(rack_id="lab/rack2"), lab, "nexus_bare_metal_machine.m")
+    def test_unknown_rack_is_rejected(self, lab: PlanInventory) -> None:
+        (problem,) = add_object(MACHINE, build_machine(rack_id="lab/rack2"), lab, "nexus_bare_metal_machine.m")
         assert problem.path == ("rack_id",)
         assert 'Did you mean "lab/rack1"?' in problem.detail
 
     def test_slots_are_unique_in_a_rack(self, lab: PlanInventory) -> None:
-        offer(MACHINE, machine(), lab, "nexus_bare_metal_machine.m")
-        (problem,) = offer(MACHINE, machine(name="other"), lab, "nexus_bare_metal_machine.n")
+        add_object(MACHINE, build_machine(), lab, "nexus_bare_metal_machine.m")
+        (problem,) = add_object(MACHINE, build_machine(name="other"), lab, "nexus_bare_metal_machine.n")
         assert problem.path == ("slot",)
         assert "nexus_bare_metal_machine.m" in problem.detail
 
     def test_names_are_unique_on_a_site(self, lab: PlanInventory) -> None:
-        offer(RACK, rack(name="rack2", machine_count=0), lab, "nexus_rack.r2")
-        offer(MACHINE, machine(), lab, "nexus_bare_metal_machine.m")
-        (problem,) = offer(MACHINE, machine(rack_id="lab/rack2", slot=1), lab, "nexus_bare_metal_machine.n")
+        add_object(RACK, build_rack(name="rack2", machine_count=0), lab, "nexus_rack.r2")
+        add_object(MACHINE, build_machine(), lab, "nexus_bare_metal_machine.m")
+        (problem,) = add_object(MACHINE, build_machine(rack_id="lab/rack2", slot=1), lab, "nexus_bare_metal_machine.n")
         assert "nexus_bare_metal_machine.m" in problem.detail
-        (problem,) = offer(MACHINE, machine(name="rack1-bm01", slot=4), lab, "nexus_bare_metal_machine.o")
+        (problem,) = add_object(MACHINE, build_machine(name="rack1-bm01", slot=4), lab, "nexus_bare_metal_machine.o")
         assert "nexus_rack.r1 adds a machine" in problem.detail
         assert "slot = 1" in problem.detail
 
-    def test_the_same_name_on_another_site_is_another_machine(self, lab: PlanInventory) -> None:
-        offer(SITE, {"name": "fab"}, lab, "nexus_site.fab")
-        offer(RACK, rack(site_id="fab"), lab, "nexus_rack.f1")
-        offer(MACHINE, machine(), lab, "nexus_bare_metal_machine.m")
-        assert not offer(MACHINE, machine(rack_id="fab/rack1"), lab, "nexus_bare_metal_machine.n")
+    def test_same_name_on_another_site_is_another_machine(self, lab: PlanInventory) -> None:
+        add_object(SITE, {"name": "fab"}, lab, "nexus_site.fab")
+        add_object(RACK, build_rack(site_id="fab"), lab, "nexus_rack.f1")
+        add_object(MACHINE, build_machine(), lab, "nexus_bare_metal_machine.m")
+        assert not add_object(MACHINE, build_machine(rack_id="fab/rack1"), lab, "nexus_bare_metal_machine.n")
 
-    def test_occupied_in_order_of_name(self, lab: PlanInventory) -> None:
+    def test_occupied_blocks_are_sorted_by_name(self, lab: PlanInventory) -> None:
         blocks = [
             {"name": "b", "cpu_cores": 4, "memory_gib": 8, "disk_gib": 0, "numa_cells": 2, "cells": None},
             {"name": "a", "cpu_cores": 2, "memory_gib": 4, "disk_gib": 9, "numa_cells": 1, "cells": [1, 0]},
         ]
-        attributes = machine(occupied=blocks)
-        assert not check(MACHINE, attributes)
-        offer(MACHINE, attributes, lab, "nexus_bare_metal_machine.m")
+        attributes = build_machine(occupied=blocks)
+        assert not validate(MACHINE, attributes)
+        add_object(MACHINE, attributes, lab, "nexus_bare_metal_machine.m")
         assert lab.machines["nexus_bare_metal_machine.m"].occupied_capacities == (
             OccupiedCapacity("spare", "a", 2, 4, 9, 2, (0, 1)),
             OccupiedCapacity("spare", "b", 4, 8, 0, 2),
@@ -293,38 +295,38 @@ class TestMachine:
             ({"cpu_cores": 1.5}, "invalid-number"),
         ],
     )
-    def test_occupied_blocks_that_cannot_be(self, block: dict[str, Any], kind: str) -> None:
+    def test_invalid_occupied_blocks_are_rejected(self, block: dict[str, Any], kind: str) -> None:
         whole = {"name": "a", "cpu_cores": 2, "memory_gib": 4, "numa_cells": 1} | block
-        (problem,) = check(MACHINE, machine(occupied=[whole]))
+        (problem,) = validate(MACHINE, build_machine(occupied=[whole]))
         assert problem.id == kind
         assert problem.path[:2] == ("occupied", 0)
 
-    def test_occupied_names_are_unique_and_more_than_full_is_a_warning(self) -> None:
+    def test_duplicate_occupied_names_fail_and_overcommitment_warns(self) -> None:
         one = {"name": "a", "cpu_cores": 60, "memory_gib": 4, "numa_cells": 2}
-        (problem,) = check(MACHINE, machine(occupied=[one, one]))
+        (problem,) = validate(MACHINE, build_machine(occupied=[one, one]))
         assert problem.id == "duplicate-occupied-block"
-        (problem,) = check(MACHINE, machine(occupied=[one, one | {"name": "b"}]))
+        (problem,) = validate(MACHINE, build_machine(occupied=[one, one | {"name": "b"}]))
         assert (problem.id, problem.severity) == ("overcommitted-machine", Severity.WARNING)
         assert "cpu_cores = 120, and the machine has 96" in problem.detail
 
 
 class TestVmSku:
-    def test_offers_the_figures(self) -> None:
+    def test_figures_are_added_to_the_inventory(self) -> None:
         inventory = PlanInventory()
         attributes = {"name": "mine", "vcpus": 10, "emulator_vcpus": 2, "memory_gib": 40, "numa_cells": 2}
-        assert not check(SKU, attributes)
-        assert not offer(SKU, attributes | {"disk_gib": 0}, inventory, "nexus_vm_sku.a")
+        assert not validate(SKU, attributes)
+        assert not add_object(SKU, attributes | {"disk_gib": 0}, inventory, "nexus_vm_sku.a")
         sku = inventory.skus["nexus_vm_sku.a"]
         assert (sku.host_vcpus, sku.cpus_in_cell, sku.memory_in_cell, sku.disk_gib) == (12, 6, 20, 0)
         assert sku.machine_skus == ()
-        (problem,) = offer(SKU, attributes, inventory, "nexus_vm_sku.b")
+        (problem,) = add_object(SKU, attributes, inventory, "nexus_vm_sku.b")
         assert "nexus_vm_sku.a" in problem.detail
 
-    def test_the_catalogue_keeps_its_names(self) -> None:
-        (problem,) = check(SKU, {"name": "NC_P46_224_v1", "vcpus": 1, "memory_gib": 1})
+    def test_catalogue_names_are_reserved(self) -> None:
+        (problem,) = validate(SKU, {"name": "NC_P46_224_v1", "vcpus": 1, "memory_gib": 1})
         assert problem.path == ("name",)
 
 
-def test_schemas_take_what_the_types_produce() -> None:
-    derived = RACK.derive(rack()) if RACK.derive else {}
-    assert convert_to_value({**rack(), **derived}, compute_implied_type(RACK.schema))
+def test_schemas_accept_values_of_their_types() -> None:
+    derived = RACK.derive(build_rack()) if RACK.derive else {}
+    assert convert_to_value({**build_rack(), **derived}, compute_implied_type(RACK.schema))

@@ -1,4 +1,4 @@
-"""Order and cycles of dependency graphs, against networkx."""
+"""Tests of order and cycles of dependency graphs, compared with networkx."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def graphs(draw: st.DrawFn) -> tuple[dict[int, list[int]], dict[int, int]]:
 
 
 @given(graphs())
-def test_the_order_is_the_lexicographical_one_of_networkx(graph: tuple[dict[int, list[int]], dict[int, int]]) -> None:
+def test_order_equals_the_lexicographical_one_of_networkx(graph: tuple[dict[int, list[int]], dict[int, int]]) -> None:
     dependencies, position = graph
     peer: nx.DiGraph[int] = nx.DiGraph()
     peer.add_nodes_from(dependencies)

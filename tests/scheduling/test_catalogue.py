@@ -16,7 +16,7 @@ def test_names_and_figures_agree() -> None:
         assert sku.disk_gib == (1638 if kind == "L" else 300)
 
 
-def test_every_sku_fits_an_empty_machine_that_lists_it() -> None:
+def test_every_sku_fits_an_empty_machine_of_its_hardware() -> None:
     for sku in NEW.vm_skus.values():
         for name in sku.machine_skus:
             machine = NEW.machine_skus[name]
@@ -26,7 +26,7 @@ def test_every_sku_fits_an_empty_machine_that_lists_it() -> None:
             assert sku.disk_gib <= machine.disk_gib
 
 
-def test_the_extra_large_skus_are_the_four_that_are_named() -> None:
+def test_exactly_the_four_named_skus_are_extra_large() -> None:
     named = {name for name, sku in NEW.vm_skus.items() if sku.extra_large}
     assert named == {"NC_G48_224_v1", "NC_P46_224_v1", "NC_G56_224_v1", "NC_P54_224_v1"}
 
@@ -41,12 +41,12 @@ def test_machine_skus_and_versions() -> None:
     assert len(NEW.vm_skus) == 28
 
 
-def test_skus_that_do_not_exist_are_absent() -> None:
+def test_nonexistent_skus_are_absent() -> None:
     assert "NC_P36_168_v1" not in NEW.vm_skus
     assert "NC_P34_168_v1" in NEW.vm_skus
 
 
-def test_the_largest_sku_of_a_type_that_hardware_lists() -> None:
+def test_largest_sku_of_a_type_for_a_machine_sku() -> None:
     assert NEW.find_largest_sku("G", "bom-2.0").name == "NC_G56_224_v1"
     assert NEW.find_largest_sku("E", "bom-1.7.3").name == "NC_E94_448_v1"
     assert NEW.find_largest_sku("L", "bom-1.7.3") is None

@@ -1,4 +1,4 @@
-"""What nodes register with."""
+"""Tests of node capacity registered by kubelet."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WORKER = VmSku("16 vCPU / 64 GiB", 16, 0, 64, 100)
         ("NC_P10_56_v1", Platform.KUBEADM, set()),
     ],
 )
-def test_nks_keeps_the_first_two_cpus_of_most_skus_and_kubeadm_none(
+def test_nks_reserves_the_first_two_cpus_of_most_skus_and_kubeadm_none(
     sku: str, platform: Platform, kept: set[int]
 ) -> None:
     assert list_reserved_cpus(SKUS[sku], Kubelet(platform)) == kept
@@ -39,18 +39,18 @@ def test_nks_keeps_the_first_two_cpus_of_most_skus_and_kubeadm_none(
 
 
 @pytest.mark.parametrize(("mib", "printed"), [(3584, 3500452), (7168, 7113660)])
-def test_the_kernel_s_share_is_near_what_published_nodes_print(mib: int, printed: int) -> None:
+def test_kernel_reserve_is_near_published_node_values(mib: int, printed: int) -> None:
     there = mib * MIB - compute_kernel_memory(mib * MIB)
     assert 0 <= printed * 1024 - there < 20 * MIB
 
 
-def test_memory_is_short_of_the_kernel_the_eviction_and_hugepages() -> None:
+def test_memory_excludes_kernel_eviction_and_hugepages() -> None:
     size = compute_allocatable(WORKER, Kubelet(Platform.KUBEADM, extended={"hugepages-1Gi": (4 * GIB, 4 * GIB)}))
     assert size.memory == 64 * GIB - (1024 + 128 + 100) * MIB - 8 * GIB
     assert size.extended["hugepages-1Gi"] == 8 * GIB
 
 
-def test_reserves_come_off_and_numbered_cpus_go_before_counted_ones() -> None:
+def test_reserves_are_subtracted_and_cpu_lists_precede_cpu_counts() -> None:
     kubelet = Kubelet(Platform.KUBEADM, 0, Reserve(500, GIB, GIB))
     size = compute_allocatable(WORKER, kubelet)
     assert size.cpu == 15_500
@@ -60,16 +60,16 @@ def test_reserves_come_off_and_numbered_cpus_go_before_counted_ones() -> None:
     assert compute_allocatable(WORKER, numbered).cpu == 13_000
 
 
-def test_a_vm_without_a_disk_states_no_storage() -> None:
+def test_vm_without_a_disk_has_no_storage() -> None:
     assert "ephemeral-storage" not in compute_allocatable(VmSku("s", 2, 0, 4, 0), Kubelet()).extended
 
 
-def test_what_a_pool_declares_goes_before_its_sku() -> None:
+def test_pool_settings_override_the_sku() -> None:
     sku = VmSku("s", 2, 0, 4, 0, extended=(("a.io/x", (2,)), ("a.io/y", (1,))))
     assert compute_allocatable(sku, Kubelet(extended={"a.io/x": (3, 4)})).extended == {"a.io/x": 7, "a.io/y": 1}
 
 
-def test_only_a_control_plane_has_the_labels_of_one() -> None:
+def test_only_control_plane_nodes_have_its_labels() -> None:
     worker, plane = (list_registered_labels("n", control_plane=plane) for plane in (False, True))
     assert worker["kubernetes.io/os"] == worker["beta.kubernetes.io/os"] == "linux"
     assert set(plane) - set(worker) == {

@@ -36,7 +36,7 @@ _PERSON = ObjectType.create({"name": STRING, "age": NUMBER, "tags": MapType(STRI
         (ListType(DYNAMIC), "list of any single type"),
     ],
 )
-def test_types_have_the_names_that_messages_use(of: Any, name: str) -> None:
+def test_types_have_their_names_from_messages(of: Any, name: str) -> None:
     assert describe_type(of, constraint=True) == name
 
 
@@ -52,11 +52,11 @@ def test_types_have_the_names_that_messages_use(of: Any, name: str) -> None:
         ["object", {"a": "string", "b": "bool"}, ["b"]],
     ],
 )
-def test_a_type_survives_json(data: Any) -> None:
+def test_type_round_trips_through_json(data: Any) -> None:
     assert build_type_json(parse_type_json(json.loads(json.dumps(data)))) == data
 
 
 @pytest.mark.parametrize("data", ["int", ["list"], ["list", "string", "string"], None, 3, ["object", []]])
-def test_what_is_no_type_is_refused(data: Any) -> None:
+def test_invalid_type_is_rejected(data: Any) -> None:
     with pytest.raises(ValueError, match="not a type"):
         parse_type_json(data)

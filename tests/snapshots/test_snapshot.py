@@ -1,8 +1,15 @@
 from nexusform.scheduling.racks.vms import PlacementConstraints, build_standalone_demand
 from nexusform.snapshots.snapshot import VmOwnerKind, list_planned_objects, list_state_objects
 from nexusform.state.objects import EMPTY
-from tests.planning.harness import agent_pool, applied, cluster, places, plan, pool
-from tests.worlds.small_worlds import racks, site_of, standing, where, world_after, world_of
+from tests.planning.harness import agent_pool, build_state_after, cluster, list_places, plan, pool
+from tests.worlds.small_worlds import (
+    build_applied_state,
+    build_racks,
+    build_snapshot_after_plan,
+    build_snapshot_of_state,
+    get_site,
+    where,
+)
 
 A = cluster("a", pools=pool("p", 3, more="upgrade_settings { drain_timeout = 600 }"), count=3)
 VM = """
@@ -17,22 +24,22 @@ resource "nexus_virtual_machine" "v" {
 """
 
 
-def test_every_vm_of_the_state_stands_where_the_state_says() -> None:
-    state = standing(racks(3, 3) + A + VM + agent_pool("x", "nexus_kubernetes_cluster.a.id", 2))
-    assert where(site_of(state)) == places(state)
+def test_every_vm_is_at_its_place_in_state() -> None:
+    state = build_applied_state(build_racks(3, 3) + A + VM + agent_pool("x", "nexus_kubernetes_cluster.a.id", 2))
+    assert where(get_site(state)) == list_places(state)
 
 
-def test_a_plan_shows_the_world_that_its_apply_leaves() -> None:
-    before = standing(racks(3, 3) + A)
-    result = plan(racks(3, 4) + cluster("b", pools=pool("q", 2)) + VM, before)
-    after = applied(result, before)
-    seen = world_after(result, before)
-    assert where(seen.sites["s"]) == places(after) == where(site_of(after))
-    assert [c.id for c in seen.list_clusters()] == [c.id for c in world_of(after).list_clusters()]
+def test_snapshot_of_plan_equals_snapshot_after_apply() -> None:
+    before = build_applied_state(build_racks(3, 3) + A)
+    result = plan(build_racks(3, 4) + cluster("b", pools=pool("q", 2)) + VM, before)
+    after = build_state_after(result, before)
+    seen = build_snapshot_after_plan(result, before)
+    assert where(seen.sites["s"]) == list_places(after) == where(get_site(after))
+    assert [c.id for c in seen.list_clusters()] == [c.id for c in build_snapshot_of_state(after).list_clusters()]
 
 
-def test_a_separate_pool_belongs_to_its_cluster() -> None:
-    site = site_of(standing(racks(4) + A + agent_pool("x", "nexus_kubernetes_cluster.a.id", 2) + VM))
+def test_separate_pool_belongs_to_its_cluster() -> None:
+    site = get_site(build_applied_state(build_racks(4) + A + agent_pool("x", "nexus_kubernetes_cluster.a.id", 2) + VM))
     [a, v0, v1] = site.clusters
     assert (a.id, a.kind, [p.name for p in a.pools]) == ("s/a", VmOwnerKind.NKS, ["control-plane", "p", "x"])
     assert [p.is_control_plane for p in a.pools] == [True, False, False]
@@ -43,8 +50,8 @@ def test_a_separate_pool_belongs_to_its_cluster() -> None:
     ]
 
 
-def test_machines_that_are_taken_away_hold_no_vm_and_take_none() -> None:
-    site = site_of(standing(racks(2, 2) + A))
+def test_removed_machines_have_no_vms_and_get_none() -> None:
+    site = get_site(build_applied_state(build_racks(2, 2) + A))
     lost = frozenset({"r1-bm01", "r1-bm02"})
     scheduler, handles = site.build_scheduler_without(lost, "lost")
     assert {vm.placement.rack for vm in scheduler.list_vms()} == {"r2"}
@@ -55,23 +62,23 @@ def test_machines_that_are_taken_away_hold_no_vm_and_take_none() -> None:
         ).maximum
         == 0
     )
-    assert len(list(site.scheduler.list_vms())) == 6  # asking changes nothing
+    assert len(list(site.scheduler.list_vms())) == 6  # queries change nothing
 
 
-def test_a_planned_rack_has_no_machines_yet() -> None:
-    planned = racks(2).replace("machine_count     = 2", 'machine_count = 2\n  status = "planned"')
-    site = site_of(standing(planned))
+def test_planned_rack_has_no_machines_yet() -> None:
+    planned = build_racks(2).replace("machine_count     = 2", 'machine_count = 2\n  status = "planned"')
+    site = get_site(build_applied_state(planned))
     assert site.active_racks == ()
     assert [rack.name for rack in site.racks] == ["r1"]
 
 
-def test_the_things_after_a_plan_are_those_of_the_state_that_it_leads_to() -> None:
-    first = plan(racks(3, 3) + A)
-    state = applied(first)
+def test_planned_objects_equal_the_state_after_apply() -> None:
+    first = plan(build_racks(3, 3) + A)
+    state = build_state_after(first)
     assert {t.address for t in list_planned_objects(first.plan, EMPTY)} == {
         t.address for t in list_state_objects(state)
     }
-    second = plan(racks(3, 3) + cluster("b", pools=pool("q", 2)), state)
+    second = plan(build_racks(3, 3) + cluster("b", pools=pool("q", 2)), state)
     left = {str(thing.address) for thing in list_planned_objects(second.plan, state)}
     assert "nexus_kubernetes_cluster.a" not in left
     assert "nexus_kubernetes_cluster.b" in left

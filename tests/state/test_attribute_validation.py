@@ -41,17 +41,17 @@ SOUND: dict[str, Any] = {
 }
 
 
-def told(attributes: dict[str, Any]) -> list[tuple[str, str]]:
+def list_errors(attributes: dict[str, Any]) -> list[tuple[str, str]]:
     return [(".".join(map(str, wrong.path)), wrong.detail) for wrong in validate_attributes(CLUSTER, attributes)]
 
 
-def test_what_a_type_holds_is_sound() -> None:
-    assert told(SOUND) == []
+def test_valid_attributes_have_no_errors() -> None:
+    assert list_errors(SOUND) == []
 
 
-def test_null_unknown_absent_and_foreign_parts_are_no_mistakes() -> None:
-    assert told(SOUND | {"zones": None, "mode": UNKNOWN, "colour": 3}) == []
-    assert told({"name": "a", "control": {"count": UNKNOWN}}) == []
+def test_null_unknown_absent_and_extra_attributes_are_valid() -> None:
+    assert list_errors(SOUND | {"zones": None, "mode": UNKNOWN, "colour": 3}) == []
+    assert list_errors({"name": "a", "control": {"count": UNKNOWN}}) == []
 
 
 @pytest.mark.parametrize(
@@ -84,14 +84,14 @@ def test_null_unknown_absent_and_foreign_parts_are_no_mistakes() -> None:
         (("nodes", "a-w-0", "number"), None, "nodes.a-w-0.number", '"number" is missing.'),
     ],
 )
-def test_a_mistake_is_named_where_it_stands(path: tuple[Any, ...], value: Any, where: str, message: str) -> None:
+def test_error_has_the_path_of_the_value(path: tuple[Any, ...], value: Any, where: str, message: str) -> None:
     attributes = copy.deepcopy(SOUND)
     inside: Any = attributes
     for step in path[:-1]:
         inside = inside[step]
     inside[path[-1]] = value
-    assert (where, message) in told(attributes)
+    assert (where, message) in list_errors(attributes)
 
 
-def test_what_has_no_machine_needs_no_place() -> None:
-    assert told(SOUND | {"nodes": {"a-w-0": {"machine": None}}}) == []
+def test_node_without_a_machine_needs_no_placement() -> None:
+    assert list_errors(SOUND | {"nodes": {"a-w-0": {"machine": None}}}) == []

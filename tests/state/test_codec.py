@@ -1,4 +1,4 @@
-"""State documents: what is written is read back, and whatever is wrong is told with its place."""
+"""Tests of state documents: they round-trip, and every error has a location."""
 
 import copy
 import json
@@ -89,44 +89,44 @@ states = st.builds(
 )
 
 
-def read(data: bytes) -> State:
+def decode_valid(data: bytes) -> State:
     state, problems = decode_state(data, "s.nfstate")
     assert problems == []
     assert state is not None
     return state
 
 
-def refuse(data: bytes) -> list[Diagnostic]:
+def decode_invalid(data: bytes) -> list[Diagnostic]:
     state, problems = decode_state(data, "s.nfstate")
     assert state is None
     assert problems
     return problems
 
 
-def one_rack(**more: object) -> State:
+def build_one_rack_state(**more: object) -> State:
     rack = ObjectState({"id": "lab/r", "zones": ["1", "2"]}, creation=1, **more)  # type: ignore[arg-type]
     return State("l", 3, "0.1.0", "2024", {RACK: InstanceState(rack)}, last_creation=1)
 
 
 @given(states)
 @settings(max_examples=scale_count(150), deadline=None)
-def test_what_is_written_is_read_back(state: State) -> None:
-    assert read(encode_state(state)) == state
+def test_state_round_trips(state: State) -> None:
+    assert decode_valid(encode_state(state)) == state
 
 
 @given(states, st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
-def test_equal_states_are_equal_bytes(state: State, random: Any) -> None:
-    def shuffled(mapping: Any) -> dict[Any, Any]:
+def test_equal_states_give_equal_bytes(state: State, random: Any) -> None:
+    def shuffle_mapping(mapping: Any) -> dict[Any, Any]:
         items = list(mapping.items())
         random.shuffle(items)
         return dict(items)
 
-    other = replace(state, instances=shuffled(state.instances), outputs=shuffled(state.outputs))
+    other = replace(state, instances=shuffle_mapping(state.instances), outputs=shuffle_mapping(state.outputs))
     assert encode_state(other) == encode_state(state)
 
 
-def test_the_document_has_the_shape_of_a_state_and_our_name_on_top() -> None:
+def test_document_has_terraform_format_and_nexusform_version_on_top() -> None:
     address = parse_address('module.a["k"].nexus_rack.r[2]')
     kept = ObjectState({"id": "x"}, 7, tainted=True, dependencies=("nexus_site.s",), sensitive=(("id",),))
     old = ObjectState({"id": "y"}, 4)
@@ -151,7 +151,7 @@ def test_the_document_has_the_shape_of_a_state_and_our_name_on_top() -> None:
     assert (deposed["index_key"], deposed["deposed"], deposed["attributes"]) == (2, "0a0b0c0d", {"id": "y"})
 
 
-def test_instances_stand_in_the_order_of_their_keys() -> None:
+def test_instances_are_sorted_by_key() -> None:
     made = [Address((), "managed", "t", "n", key) for key in ("b", 10, "a", 2)]
     state = replace(EMPTY, instances={a: InstanceState(ObjectState({}, 0)) for a in made})
     (resource,) = json.loads(encode_state(state))["resources"]
@@ -162,14 +162,14 @@ def test_numbers_beyond_64_bits_stay_exact() -> None:
     huge = 2**200 + 1
     state = replace(EMPTY, instances={RACK: InstanceState(ObjectState({"n": huge, "m": [{"x": -huge}]}, 0))})
     data = encode_state(state)
-    assert read(data) == state
+    assert decode_valid(data) == state
     small = replace(EMPTY, instances={RACK: InstanceState(ObjectState({"n": 1, "m": [{"x": -1}]}, 0))})
     assert data.replace(str(huge).encode(), b"1") == encode_state(small)
 
 
-def test_a_truncated_document_is_named_at_its_line_and_the_backup_is_offered() -> None:
-    data = encode_state(one_rack())
-    (problem,) = refuse(data[: data.index(b'"creation"')])
+def test_truncated_document_is_reported_with_line_and_backup() -> None:
+    data = encode_state(build_one_rack_state())
+    (problem,) = decode_invalid(data[: data.index(b'"creation"')])
     assert problem.summary == "State is not valid JSON"
     assert problem.subject is not None
     assert problem.subject.filename == "s.nfstate"
@@ -181,58 +181,58 @@ def test_a_truncated_document_is_named_at_its_line_and_the_backup_is_offered() -
 
 
 @pytest.mark.parametrize("data", [b"", b"  \n", b"\xff\xfe{", b"nul", b"[1, 2", b'{"format": NaN}', b"[" * 5000])
-def test_what_is_not_json_is_refused(data: Any) -> None:
-    (problem,) = refuse(data)
+def test_invalid_json_is_rejected(data: Any) -> None:
+    (problem,) = decode_invalid(data)
     assert problem.summary == "State is not valid JSON"
 
 
-def test_a_byte_that_is_not_utf8_is_named_where_it_stands() -> None:
-    (problem,) = refuse(b'{\n  "format": "\xc3\xa4\xff"}')
+def test_invalid_utf8_byte_is_reported_with_its_location() -> None:
+    (problem,) = decode_invalid(b'{\n  "format": "\xc3\xa4\xff"}')
     assert (problem.subject.start.line, problem.subject.start.column) == (2, 15)
     assert "not UTF-8" in problem.detail
 
 
-def test_a_mistake_behind_letters_of_other_scripts_is_named_where_it_stands() -> None:
-    (problem,) = refuse('{"format": "größe", x}'.encode())
+def test_error_after_non_latin_letters_has_the_right_location() -> None:
+    (problem,) = decode_invalid('{"format": "größe", x}'.encode())
     assert (problem.subject.start.column, problem.subject.start.byte) == (21, 22)
 
 
-def test_a_byte_order_mark_is_no_mistake() -> None:
-    assert read(b"\xef\xbb\xbf" + encode_state(one_rack())) == one_rack()
+def test_byte_order_mark_is_accepted() -> None:
+    assert decode_valid(b"\xef\xbb\xbf" + encode_state(build_one_rack_state())) == build_one_rack_state()
 
 
-def test_a_state_of_terraform_is_told_apart() -> None:
-    (problem,) = refuse(b'{"version": 4, "terraform_version": "1.9.0", "serial": 1, "resources": []}')
+def test_terraform_state_is_recognized() -> None:
+    (problem,) = decode_invalid(b'{"version": 4, "terraform_version": "1.9.0", "serial": 1, "resources": []}')
     assert problem.summary == "Not a nexusform state"
     assert "Terraform or OpenTofu" in problem.detail
 
 
 @pytest.mark.parametrize("data", [b"[]", b"1", b"{}", b'{"format": "other", "version": 1}', b'{"format": 3}'])
-def test_a_foreign_document_is_told_apart(data: Any) -> None:
-    (problem,) = refuse(data)
+def test_foreign_document_is_recognized(data: Any) -> None:
+    (problem,) = decode_invalid(data)
     assert problem.summary == "Not a nexusform state"
 
 
-def test_a_state_of_a_development_version_is_rejected() -> None:
-    (problem,) = refuse(b'{"format": "nexusform", "version": 1, "nexusform_version": "0.1.0"}')
+def test_state_of_development_version_is_rejected() -> None:
+    (problem,) = decode_invalid(b'{"format": "nexusform", "version": 1, "nexusform_version": "0.1.0"}')
     assert problem.id == "development-version-file"
     assert "was written by a development version of nexusform; import the resources again." in problem.detail
 
 
-def test_a_newer_version_is_refused_with_the_version_that_wrote_it() -> None:
-    (problem,) = refuse(b'{"format": "nexusform", "kind": "state", "version": 9, "nexusform_version": "7.0"}')
+def test_newer_format_is_rejected_with_the_version_of_its_writer() -> None:
+    (problem,) = decode_invalid(b'{"format": "nexusform", "kind": "state", "version": 9, "nexusform_version": "7.0"}')
     assert problem.summary == "Newer state version"
     assert "nexusform 7.0" in problem.detail
 
 
 @pytest.mark.parametrize("version", ["true", '"1"', "0", "1.0", "null"])
-def test_a_version_that_is_none_is_refused(version: str) -> None:
-    (problem,) = refuse(f'{{"format": "nexusform", "kind": "state", "version": {version}}}'.encode())
+def test_invalid_version_is_rejected(version: str) -> None:
+    (problem,) = decode_invalid(f'{{"format": "nexusform", "kind": "state", "version": {version}}}'.encode())
     assert "version" in problem.detail
 
 
-def edited(change: Any) -> bytes:
-    document = json.loads(encode_state(one_rack()))
+def edit_document(change: Any) -> bytes:
+    document = json.loads(encode_state(build_one_rack_state()))
     change(document)
     return json.dumps(document, indent=2).encode()
 
@@ -265,9 +265,9 @@ def edited(change: Any) -> bytes:
         (lambda d: d["outputs"].update(o={"type": ["object", {}, 5], "value": {}}), "outputs.o.type"),
     ],
 )
-def test_every_mistake_is_named_with_its_path_and_line(change: Any, path: Any) -> None:
-    data = edited(change)
-    (problem,) = refuse(data)
+def test_every_error_has_its_path_and_line(change: Any, path: Any) -> None:
+    data = edit_document(change)
+    (problem,) = decode_invalid(data)
     assert problem.summary == "Invalid state document"
     assert f"({path})" in problem.detail
     assert problem.subject is not None
@@ -276,68 +276,68 @@ def test_every_mistake_is_named_with_its_path_and_line(change: Any, path: Any) -
     value = json.loads(text)
     for step in re.findall(r"\w+", path):
         if isinstance(value, dict) and step not in value:
-            assert pointed.startswith("{")  # what is missing is named at the object that lacks it
+            assert pointed.startswith("{")  # a missing member is reported at its object
             return
         value = value[int(step)] if isinstance(value, list) else value[step]
     assert json.JSONDecoder().raw_decode(pointed)[0] == value
     assert problem.subject.start.line == text[: problem.subject.start.byte].count("\n") + 1
 
 
-def test_a_misspelt_member_is_named_with_the_right_one() -> None:
+def test_misspelt_member_gets_a_suggestion() -> None:
     def misspell(document: Any) -> None:
         document["resources"][0]["instances"][0]["dependancies"] = []
 
-    data = edited(misspell)
-    (problem,) = refuse(data)
+    data = edit_document(misspell)
+    (problem,) = decode_invalid(data)
     assert 'Did you mean "dependencies"?' in problem.detail
     line, column = problem.subject.start.line, problem.subject.start.column
     assert data.decode().splitlines()[line - 1][column - 1 :].startswith("[]")
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_errors_are_reported_together() -> None:
     def spoil(document: Any) -> None:
         document["serial"] = "3"
         document["resources"][0]["instances"][0]["creation"] = None
 
-    assert len(refuse(edited(spoil))) == 2
+    assert len(decode_invalid(edit_document(spoil))) == 2
 
 
-def test_two_objects_at_one_address_are_refused() -> None:
-    def double(document: Any) -> None:
+def test_two_objects_at_one_address_are_rejected() -> None:
+    def duplicate_object(document: Any) -> None:
         document["resources"].append(document["resources"][0])
 
-    (problem,) = refuse(edited(double))
+    (problem,) = decode_invalid(edit_document(duplicate_object))
     assert "nexus_rack.r" in problem.detail
     assert "(resources[1].instances[0])" in problem.detail
 
 
-def test_a_creation_number_that_is_taken_is_not_given_again() -> None:
+def test_used_creation_number_is_not_reused() -> None:
     def lower(document: Any) -> None:
         document["last_creation"] = 0
 
-    assert read(edited(lower)).last_creation == 1
+    assert decode_valid(edit_document(lower)).last_creation == 1
 
 
 # copied, since a mutation may itself be mutated
 mutations = st.sampled_from([None, True, -1, 0, 1.5, "", "x", [], {}, [[]], {"a": 1}, 10**30]).map(copy.deepcopy)
 
 
-def places(node: Any, path: Any = ()) -> Iterator[tuple[Any, ...]]:
+def list_paths(node: Any, path: Any = ()) -> Iterator[tuple[Any, ...]]:
     yield path
     if isinstance(node, dict):
         for key, inner in node.items():
-            yield from places(inner, (*path, key))
+            yield from list_paths(inner, (*path, key))
     elif isinstance(node, list):
         for index, inner in enumerate(node):
-            yield from places(inner, (*path, index))
+            yield from list_paths(inner, (*path, index))
 
 
 @given(states, st.data())
 @settings(max_examples=scale_count(200), deadline=None)
-def test_no_edit_brings_it_down(state: State, data: Any) -> None:
+def test_no_edit_raises_an_exception(state: State, data: Any) -> None:
     document = json.loads(encode_state(state))
     for _ in range(data.draw(st.integers(1, 3))):
-        path = data.draw(st.sampled_from(sorted(places(document), key=str)))
+        path = data.draw(st.sampled_from(sorted(list_paths(document), key=str)))
         if not path:
             document = data.draw(mutations)
             break
@@ -356,7 +356,7 @@ def test_no_edit_brings_it_down(state: State, data: Any) -> None:
 
 @given(states, st.data())
 @settings(max_examples=scale_count(200), deadline=None)
-def test_no_damage_brings_it_down(state: State, data: Any) -> None:
+def test_no_damage_raises_an_exception(state: State, data: Any) -> None:
     whole = encode_state(state)
     start = data.draw(st.integers(0, len(whole)))
     end = data.draw(st.integers(start, min(len(whole), start + 20)))

@@ -1,4 +1,4 @@
-"""What a journal makes of a state."""
+"""Tests of journals applied to a state."""
 
 from nexusform.resources.address import parse_address
 from nexusform.schemas.value_types import STRING
@@ -9,14 +9,14 @@ from nexusform.state.state_draft import MAX_APPLIED_PLANS, StateDraft, apply_jou
 A, B, C = (parse_address(f"t.{name}") for name in "abc")
 
 
-def standing(creation: int, **attributes: object) -> InstanceState:
+def build_instance(creation: int, **attributes: object) -> InstanceState:
     return InstanceState(ObjectState(attributes, creation))
 
 
-BASE = State("l", 1, "0.1", "c1", {A: standing(1), B: standing(2)}, last_creation=2)
+BASE = State("l", 1, "0.1", "c1", {A: build_instance(1), B: build_instance(2)}, last_creation=2)
 
 
-def test_outcomes_are_put_on_the_state_and_open_intents_are_told() -> None:
+def test_outcomes_are_applied_and_open_intents_are_returned() -> None:
     planned = ObjectState({"id": "c"}, 3)
     lost = Intent(B, "delete", "t", "b", 2)
     state, open_intents = apply_journal_records(
@@ -28,49 +28,49 @@ def test_outcomes_are_put_on_the_state_and_open_intents_are_told() -> None:
             InstanceOutcome(C, 3, InstanceState(planned)),
         ],
     )
-    assert state.instances == {A: standing(1), B: standing(2), C: InstanceState(planned)}
+    assert state.instances == {A: build_instance(1), B: build_instance(2), C: InstanceState(planned)}
     assert (state.serial, state.nexusform_version, state.catalogue) == (2, "0.2", "c2")
     assert state.applied_plans == ("digest",)
     assert state.last_creation == 3
-    assert [(o.intent, o.prior) for o in open_intents] == [(lost, standing(2))]
+    assert [(o.intent, o.prior) for o in open_intents] == [(lost, build_instance(2))]
 
 
-def test_a_failed_step_closes_its_intent() -> None:
+def test_failed_step_closes_its_intent() -> None:
     _, open_intents = apply_journal_records(
-        BASE, [Intent(A, "update", "t", "a", 1), InstanceOutcome(A, 1, standing(1), "no")]
+        BASE, [Intent(A, "update", "t", "a", 1), InstanceOutcome(A, 1, build_instance(1), "no")]
     )
     assert open_intents == []
 
 
-def test_the_old_and_the_new_object_of_one_address_have_intents_of_their_own() -> None:
+def test_old_and_new_object_of_one_address_have_separate_intents() -> None:
     create, delete = Intent(A, "create", "t", "a", 3), Intent(A, "delete", "t", "a", 1)
-    _, open_intents = apply_journal_records(BASE, [create, delete, InstanceOutcome(A, 1, standing(1))])
+    _, open_intents = apply_journal_records(BASE, [create, delete, InstanceOutcome(A, 1, build_instance(1))])
     assert [o.intent for o in open_intents] == [create]
 
 
-def test_what_is_gone_leaves_the_state() -> None:
+def test_deleted_instances_are_removed_from_state() -> None:
     assert set(apply_journal_records(BASE, [InstanceOutcome(A, 1, None)])[0].instances) == {B}
     assert set(apply_journal_records(BASE, [InstanceOutcome(A, 1, InstanceState(None))])[0].instances) == {B}
 
 
 def test_addresses_can_be_swapped_and_chained() -> None:
     state, _ = apply_journal_records(BASE, [InstanceMoves(((A, B), (B, A)))])
-    assert state.instances == {B: standing(1), A: standing(2)}
+    assert state.instances == {B: build_instance(1), A: build_instance(2)}
     state, _ = apply_journal_records(BASE, [InstanceMoves(((A, B), (B, C)))])
-    assert state.instances == {B: standing(1), C: standing(2)}
+    assert state.instances == {B: build_instance(1), C: build_instance(2)}
 
 
-def test_a_move_of_what_is_not_there_does_nothing() -> None:
+def test_move_of_missing_instance_does_nothing() -> None:
     assert apply_journal_records(BASE, [InstanceMoves(((C, A),))])[0] == BASE
 
 
-def test_a_number_with_an_intent_is_never_given_again() -> None:
+def test_creation_number_of_an_intent_is_never_reused() -> None:
     assert apply_journal_records(BASE, [Intent(C, "create", "t", "c", 9)])[0].last_creation == 9
     deposed = InstanceState(None, {"00000000": ObjectState({}, 8)})
     assert apply_journal_records(BASE, [InstanceOutcome(C, 8, deposed)])[0].last_creation == 8
 
 
-def test_the_end_brings_outputs_and_checks() -> None:
+def test_end_record_sets_outputs_and_checks() -> None:
     outputs = {"o": OutputState("v", STRING)}
     state, _ = apply_journal_records(BASE, [ApplyEnd(outputs, ({"kind": "check"},))])
     assert state.outputs == outputs
@@ -80,7 +80,7 @@ def test_the_end_brings_outputs_and_checks() -> None:
 def test_replaying_twice_changes_nothing() -> None:
     records = [
         ApplyStart("l", 2, plan_digest="d"),
-        InstanceOutcome(C, 3, standing(3)),
+        InstanceOutcome(C, 3, build_instance(3)),
         InstanceOutcome(A, 1, None),
         ApplyEnd(),
     ]
@@ -97,7 +97,7 @@ def test_only_the_last_digests_are_kept() -> None:
     assert plans[-1] == f"d{MAX_APPLIED_PLANS + 4}"
 
 
-def test_a_state_that_was_handed_out_does_not_change() -> None:
+def test_built_state_does_not_change_later() -> None:
     draft = StateDraft(BASE)
     before = draft.build_state()
     draft.apply_record(InstanceOutcome(A, 1, None))

@@ -1,4 +1,4 @@
-"""Moving, removing and tainting by hand."""
+"""Tests of state edits: move, remove and untaint."""
 
 import pytest
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from nexusform.state.state_edits import (
 from tests.taints import taint_object
 
 
-def state_of(*addresses: str, **dependencies: tuple[str, ...]) -> State:
+def build_state(*addresses: str, **dependencies: tuple[str, ...]) -> State:
     instances = {}
     for number, text in enumerate(addresses):
         deps = dependencies.get(text.split(".")[-1].split("[")[0], ())
@@ -26,13 +26,13 @@ def state_of(*addresses: str, **dependencies: tuple[str, ...]) -> State:
     return replace(EMPTY, instances=instances)
 
 
-def move(state: State, source: str, target: str) -> list[tuple[str, str]]:
+def list_moves(state: State, source: str, target: str) -> list[tuple[str, str]]:
     pairs = plan_moves(state, parse_pattern(source), parse_pattern(target))
     return [(str(old), str(new)) for old, new in pairs]
 
 
 def test_instances_are_found_by_address_module_and_id() -> None:
-    state = state_of("t.b[1]", "t.b[0]", "t.a", 'module.m["x"].t.a', "module.n.t.a")
+    state = build_state("t.b[1]", "t.b[0]", "t.a", 'module.m["x"].t.a', "module.n.t.a")
     assert [str(a) for a in select_instances(state, [])] == [
         "t.a",
         "t.b[0]",
@@ -45,8 +45,8 @@ def test_instances_are_found_by_address_module_and_id() -> None:
     assert [str(a) for a in select_instances(state, [], "id-t.b[1]")] == ["t.b[1]"]
 
 
-def test_removed_instances_are_gone() -> None:
-    state = state_of("t.a", "t.b")
+def test_removed_instances_are_deleted_from_state() -> None:
+    state = build_state("t.a", "t.b")
     assert set(remove_instances(state, [parse_address("t.a")]).instances) == {parse_address("t.b")}
 
 
@@ -68,9 +68,11 @@ def test_removed_instances_are_gone() -> None:
          [("module.m.module.x.t.a", "module.n.module.o.module.x.t.a")]),
     ],
 )  # fmt: skip
-def test_what_moves_where(standing: list[str], source: str, target: str, expected: list[tuple[str, str]]) -> None:
-    state = state_of(*standing)
-    assert move(state, source, target) == expected
+def test_instances_and_modules_are_moved(
+    standing: list[str], source: str, target: str, expected: list[tuple[str, str]]
+) -> None:
+    state = build_state(*standing)
+    assert list_moves(state, source, target) == expected
     after = move_instances(state, plan_moves(state, parse_pattern(source), parse_pattern(target)))
     assert len(after.instances) == len(state.instances)
     for old, new in expected:
@@ -96,20 +98,20 @@ def test_what_moves_where(standing: list[str], source: str, target: str, expecte
         ("module.m", "module.n", "move-target-exists"),
     ],
 )
-def test_what_cannot_move(source: str, target: str, kind: str) -> None:
-    state = state_of("t.a", "t.taken", "t.many[0]", "t.many[1]", "t.single[0]", "module.m.t.a", "module.n.t.a")
+def test_invalid_moves_are_rejected(source: str, target: str, kind: str) -> None:
+    state = build_state("t.a", "t.taken", "t.many[0]", "t.many[1]", "t.single[0]", "module.m.t.a", "module.n.t.a")
     with pytest.raises(DiagnosticsError) as problem:
-        move(state, source, target)
+        list_moves(state, source, target)
     (diagnostic,) = problem.value.diagnostics
     assert diagnostic.id == kind
     assert diagnostic.detail.endswith((".", ")."))
 
 
 def test_dependencies_follow_a_move() -> None:
-    state = state_of("t.a[0]", "t.a[1]", "t.user", user=("t.a", "t.other"))
+    state = build_state("t.a[0]", "t.a[1]", "t.user", user=("t.a", "t.other"))
     user = parse_address("t.user")
 
-    def after(source: str, target: str) -> tuple[str, ...]:
+    def get_dependencies_after(source: str, target: str) -> tuple[str, ...]:
         current = (
             move_instances(state, plan_moves(state, parse_pattern(source), parse_pattern(target)))
             .instances[user]
@@ -118,13 +120,13 @@ def test_dependencies_follow_a_move() -> None:
         assert current is not None
         return current.dependencies
 
-    assert after("t.a", "t.b") == ("t.b", "t.other")
-    assert after("t.a[0]", "t.b") == ("t.a", "t.b", "t.other")
-    assert after("t.a[0]", "t.a[5]") == ("t.a", "t.other")
+    assert get_dependencies_after("t.a", "t.b") == ("t.b", "t.other")
+    assert get_dependencies_after("t.a[0]", "t.b") == ("t.a", "t.b", "t.other")
+    assert get_dependencies_after("t.a[0]", "t.a[5]") == ("t.a", "t.other")
 
 
-def test_a_taint_is_removed() -> None:
-    state = state_of("t.a")
+def test_taint_is_removed() -> None:
+    state = build_state("t.a")
     address = find_instance(state, parse_pattern("t.a"))
     assert address is not None
     tainted = taint_object(state, "t.a")
@@ -133,8 +135,8 @@ def test_a_taint_is_removed() -> None:
         remove_taint(state, address)
 
 
-def test_one_instance_must_be_named() -> None:
-    state = state_of("t.a[0]", "t.a[1]")
+def test_address_must_name_one_instance() -> None:
+    state = build_state("t.a[0]", "t.a[1]")
     assert find_instance(state, parse_pattern("t.z")) is None
     assert find_instance(state, parse_pattern("t.a[1]")) == parse_address("t.a[1]")
     for text in ("t.a", "module.m", "data.t.a"):

@@ -1,4 +1,4 @@
-"""Journal lines: exact, checked, torn ends passed over, damage told."""
+"""Tests of journal lines: they round-trip, have checksums, torn last lines are ignored, and damage is reported."""
 
 from typing import Any
 
@@ -47,24 +47,24 @@ RECORDS = [
 LINES = [encode_journal_record(record) for record in RECORDS]
 
 
-def test_records_are_read_back() -> None:
+def test_records_round_trip() -> None:
     assert parse_journal(LINES) == (RECORDS, [])
 
 
-def test_a_record_is_one_line() -> None:
+def test_record_is_one_line() -> None:
     assert not any(b"\n" in line for line in LINES)
 
 
-def test_an_empty_journal_has_no_records() -> None:
+def test_empty_journal_has_no_records() -> None:
     assert parse_journal([]) == ([], [])
 
 
 @pytest.mark.parametrize("kept", [0, 1, 20, -1])
-def test_a_torn_last_line_is_passed_over(kept: int) -> None:
+def test_torn_last_line_is_ignored(kept: int) -> None:
     assert parse_journal([*LINES[:2], LINES[2][:kept]]) == (RECORDS[:2], [])
 
 
-def test_a_damaged_line_before_others_is_told_with_its_number() -> None:
+def test_damaged_line_before_others_is_reported_with_its_number() -> None:
     damaged = LINES[1].replace(b"lab/r", b"lab/q")
     records, (problem,) = parse_journal([LINES[0], damaged, LINES[2]], "s.journal")
     assert records == [RECORDS[0], RECORDS[2]]
@@ -74,7 +74,7 @@ def test_a_damaged_line_before_others_is_told_with_its_number() -> None:
 
 @given(st.sampled_from(LINES), st.data())
 @settings(max_examples=200, deadline=None)
-def test_a_changed_line_is_never_taken_for_a_record(line: bytes, data: Any) -> None:
+def test_changed_line_is_never_read_as_a_record(line: bytes, data: Any) -> None:
     start = data.draw(st.integers(0, len(line)))
     end = data.draw(st.integers(start, len(line)))
     changed = line[:start] + data.draw(st.binary(max_size=3)) + line[end:]
@@ -86,7 +86,7 @@ def test_a_changed_line_is_never_taken_for_a_record(line: bytes, data: Any) -> N
         assert len(problems) == 1
 
 
-def test_a_well_checked_line_of_nonsense_is_no_record() -> None:
+def test_invalid_record_with_valid_checksum_is_rejected() -> None:
     from nexusform.state import journal
 
     for body in (
@@ -107,7 +107,7 @@ def test_a_well_checked_line_of_nonsense_is_no_record() -> None:
         assert len(parse_journal([line, LINES[0]])[1]) == 1
 
 
-def test_what_goes_on_for_a_step_is_kept_until_the_step_is_over() -> None:
+def test_running_operation_is_kept_until_its_step_ends() -> None:
     part = PlanPart(0, 1, 3, "", "l", 1, "")
     address = parse_address("nexus_rack.r")
     begun = Intent(address, "create", "nexus_rack", "lab/r", 1, number=2)
@@ -131,7 +131,7 @@ def test_what_goes_on_for_a_step_is_kept_until_the_step_is_over() -> None:
     assert over.running_operations == {}
 
 
-def test_a_journal_of_a_development_version_is_rejected() -> None:
+def test_journal_of_development_version_is_rejected() -> None:
     records, (problem,) = parse_journal(
         [LINES[0], b'{"check":"0123456789abcdef","record":{"kind":"started"}}'], "the journal"
     )

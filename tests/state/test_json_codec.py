@@ -21,7 +21,7 @@ from nexusform.values.typed_value import (
 )
 
 
-def test_places_are_found_by_path() -> None:
+def test_values_are_located_by_path() -> None:
     text = '{ "a" : [1, {"b": "x"} , 3],\n "c": {"a": null}}'
     found = locate_json_values(text, [("a", 1, "b"), ("a", 2), ("c",), ("c", "a"), (), ("a", 9), ("c", "z", 1)])
     assert text[found["a", 1, "b"] :].startswith('"x"')
@@ -32,12 +32,12 @@ def test_places_are_found_by_path() -> None:
     assert found["c", "z", 1] == found[("c",)]
 
 
-def test_of_a_key_written_twice_the_last_is_found() -> None:
+def test_last_of_duplicate_keys_is_located() -> None:
     text = '{"a": 1, "a": 2}'
     assert locate_json_values(text, [("a",)]) == {("a",): text.index("2")}
 
 
-def test_no_text_brings_the_search_down() -> None:
+def test_invalid_text_does_not_break_the_search() -> None:
     assert locate_json_values("{", [("a",)]) == {("a",): 0}
 
 
@@ -45,7 +45,7 @@ def test_long_numbers_are_read_exactly() -> None:
     assert parse_json(b'[123456789012345678901234567890, "1"]') == [123456789012345678901234567890, "1"]
 
 
-def test_a_number_too_long_for_anything_is_refused_with_its_place() -> None:
+def test_oversized_number_is_rejected_with_its_location() -> None:
     with pytest.raises(JsonProblem, match="more than 4000 digits") as caught:
         parse_json(b'{"a": 1, "b": ' + b"9" * 6000 + b"}")
     assert caught.value.offset == 14
@@ -63,18 +63,18 @@ def test_a_number_too_long_for_anything_is_refused_with_its_place() -> None:
         "18446744073709551616",
     ],
 )
-def test_every_digit_of_a_number_is_read_and_written(text: str) -> None:
+def test_every_digit_of_a_number_round_trips(text: str) -> None:
     exact = convert_decimal(text)
     assert parse_json(f'{{"a": [{text}, 0.5]}}'.encode()) == {"a": [exact, 0.5]}
     assert render_json({"a": [exact, 0.5]}) == f'{{"a":[{text},0.5]}}'.encode()
     assert render_json([[exact]], indent=True) == f"[\n  [\n    {text}\n  ]\n]".encode()
 
 
-def test_a_magnitude_beyond_floats_is_read_from_an_exponent() -> None:
+def test_number_beyond_floats_is_read_from_its_exponent() -> None:
     assert parse_json(b"[1e309]") == [convert_decimal("1e309")]
 
 
-def test_digits_of_texts_do_not_matter() -> None:
+def test_digits_in_strings_are_ignored() -> None:
     text = b'{"serial": "12345678901234567890", "at": "10.20.30.40.50.60.70.80", "n": 0.30000000000000004}'
     assert parse_json(text) == {
         "serial": "12345678901234567890",
@@ -102,14 +102,14 @@ _VALUES = st.recursive(
 
 
 @given(_VALUES)
-def test_readers_take_what_writers_wrote(value: Value) -> None:
+def test_written_values_are_read_back(value: Value) -> None:
     plain, _ = convert_to_plain(value)
     for document in (render_json(plain), render_json(plain, indent=True, sort=True)):
         assert convert_to_value(parse_json(document), value.type) == value
 
 
 @given(_VALUES, st.integers(-1, 3), st.booleans(), st.booleans())
-def test_what_is_laid_out_here_looks_like_the_rest(value: Value, tried: int, indent: bool, sort: bool) -> None:
+def test_own_layout_equals_the_layout_of_orjson(value: Value, tried: int, indent: bool, sort: bool) -> None:
     plain, _ = convert_to_plain(value)
     document = {"b": [plain, {"é\n": [], "a": {}}], "a": [[[[plain]]], 1e16, True, None]}
     with pytest.MonkeyPatch.context() as patch:
@@ -119,7 +119,7 @@ def test_what_is_laid_out_here_looks_like_the_rest(value: Value, tried: int, ind
 
 
 @pytest.mark.usefixtures("deep_calls")
-def test_deep_nesting_is_written_and_read() -> None:
+def test_deep_nesting_round_trips() -> None:
     value = []
     for _ in range(1200):
         value = [value]
@@ -127,8 +127,8 @@ def test_deep_nesting_is_written_and_read() -> None:
     assert render_json(parse_json(render_json(value))) == render_json(value)
 
 
-def test_a_long_number_behind_a_hundred_brackets_harms_no_memory() -> None:
-    """What orjson does with a fragment there: it writes beyond its buffer."""
+def test_long_number_in_deep_nesting_is_written_safely() -> None:
+    """With such a fragment orjson would write beyond its buffer."""
     for digits in (1 << 9, 1 << 10, 1 << 11, 3700, 3800, 3900):
         value: object = 10**digits
         for _ in range(140):
@@ -136,12 +136,12 @@ def test_a_long_number_behind_a_hundred_brackets_harms_no_memory() -> None:
         assert render_json(value) == b"[" * 140 + format_number(10**digits).encode() + b"]" * 140
 
 
-def test_other_data_is_a_bug_that_shows() -> None:
+def test_unsupported_data_raises_type_error() -> None:
     with pytest.raises(TypeError):
         render_json({"a": object()})
 
 
-def test_the_collector_is_as_it_was_afterwards() -> None:
+def test_garbage_collector_is_restored() -> None:
     assert gc.isenabled()
     with pause_garbage_collection():
         assert not gc.isenabled()

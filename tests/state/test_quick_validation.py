@@ -1,4 +1,4 @@
-"""What the quick look at attributes lets pass, the close look finds nothing wrong with."""
+"""Tests of quick validation: attributes accepted by it have no errors in the full validation."""
 
 from __future__ import annotations
 
@@ -21,45 +21,45 @@ SCHEMAS = build_registries().schemas["managed"]
 ODD: tuple[Any, ...] = (None, True, 1, -1, 0.5, 2.0, 10**30, "odd", [], [None], {}, {"odd": None})
 
 
-def sample(of: Type) -> Any:
-    """A value of a type, each list and map with one element."""
+def build_sample(of: Type) -> Any:
+    """Return a value of a type, each list and map with one element."""
     if isinstance(of, ObjectType):
-        return {name: sample(part) for name, part in of.attributes}
+        return {name: build_sample(part) for name, part in of.attributes}
     if isinstance(of, MapType):
-        return {"key": sample(of.element)}
+        return {"key": build_sample(of.element)}
     if isinstance(of, ListType | SetType):
-        return [sample(of.element)]
+        return [build_sample(of.element)]
     if isinstance(of, PrimitiveType):
         return {"string": "text", "bool": True}.get(of.name, 1)
     return ["anything"]
 
 
-def sound(schema: BlockSchema) -> dict[str, Any]:
-    """Attributes in which nothing is wrong: where a schema wants other ones than `sample`, its own."""
-    attributes: dict[str, Any] = sample(compute_implied_type(schema))
+def build_valid_attributes(schema: BlockSchema) -> dict[str, Any]:
+    """Return valid attributes: samples, replaced if the schema restricts values."""
+    attributes: dict[str, Any] = build_sample(compute_implied_type(schema))
     for name, attribute in schema.attributes.items():
         if attribute.choices and isinstance(attribute.type, PrimitiveType):
             attributes[name] = attribute.choices[0]
         elif attribute.minimum is not None and isinstance(attribute.type, PrimitiveType):
             attributes[name] = attribute.minimum
     for name, block in schema.blocks.items():
-        inner, shape = sound(block.schema), attributes[name]
+        inner, shape = build_valid_attributes(block.schema), attributes[name]
         attributes[name] = [inner] if isinstance(shape, list) else inner
         if block.nesting == "map":
             attributes[name] = {"key": inner}
     return attributes
 
 
-def paths(value: Any, here: Path = ()) -> Iterator[Path]:
+def list_paths(value: Any, here: Path = ()) -> Iterator[Path]:
     yield here
     steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for step, part in steps:
-        yield from paths(part, (*here, step))
+        yield from list_paths(part, (*here, step))
 
 
-def with_odd(attributes: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The attributes with something else in one place, and with something left out."""
-    for path in paths(attributes):
+def mutate_attributes(attributes: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the attributes with another value in one place, and with one value left out."""
+    for path in list_paths(attributes):
         for odd in ODD if path else ():
             changed = copy.deepcopy(attributes)
             holder: Any = changed
@@ -73,17 +73,17 @@ def with_odd(attributes: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", sorted(SCHEMAS))
-def test_what_passes_at_once_has_nothing_wrong_with_it(name: str) -> None:
+def test_quickly_accepted_attributes_have_no_errors(name: str) -> None:
     schema = SCHEMAS[name]
-    good = sound(schema)
+    good = build_valid_attributes(schema)
     assert validate_attributes(schema, good) == []
     passed = 0
-    for attributes in with_odd(good):
+    for attributes in mutate_attributes(good):
         if is_certainly_valid(schema, attributes):
             assert validate_attributes(schema, attributes) == [], attributes
             passed += 1
     text = orjson.dumps(good)
-    assert passed or b'"machine":"text"' in text  # what stands on machines is for a closer look
+    assert passed or b'"machine":"text"' in text  # objects on machines need the full validation
 
 
 def test_pools_and_objects_on_machines() -> None:
@@ -91,5 +91,5 @@ def test_pools_and_objects_on_machines() -> None:
     assert not is_certainly_valid(schema, SOUND)
     off = SOUND | {"nodes": {"a": SOUND["nodes"]["a-w-0"] | {"machine": None}}}
     assert is_certainly_valid(schema, off)
-    for attributes in with_odd(off):
+    for attributes in mutate_attributes(off):
         assert not is_certainly_valid(schema, attributes) or validate_attributes(schema, attributes) == []

@@ -1,10 +1,9 @@
-"""Texts that nobody would write, for every kind of document that nexusform reads.
+"""Fuzzer for every kind of document read by nexusform.
 
-    python -m tests.trust.fuzz SECONDS SEED
+python -m tests.trust.fuzz SECONDS SEED
 
-changes samples at random and gives each to a command, in a process of its own with 1 GiB and 10 seconds of
-processor time.
-Prints what crashed, what hung and what took too much memory, and keeps it in ./fuzz-SEED-NUMBER.
+changes samples at random and runs a command on each, in its own process with 1 GiB and 10 seconds of processor time.
+It prints crashes, hangs and excessive memory use, and keeps the documents in ./fuzz-SEED-NUMBER.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ TOKENS = [token.encode() for token in SIGNS.split()]
 TOKENS += [b"<<EOT\n", b"\xff", b"\x00", b"\n", b"&a ", b"*a", b"!!python/object ", b"9" * 400, b"\\u0000", b"{}"]
 TOKENS += [b"for x in ", b"if ", b"count = ", b"each.key", b"\xe2\x80\xae", b"[]", b'""', b": "]
 
-# A kind of document: its sample, its file, what stands beside it, and the commands that read it.
+# A kind of document: its sample, its file name, other files, and the commands reading it.
 Kind = tuple[bytes, str, dict[str, str], list[list[str]]]
 
 
-def samples() -> dict[str, Kind]:
-    """Every kind of document; state and plan are made here."""
+def build_samples() -> dict[str, Kind]:
+    """Return every kind of document, with a state and a plan made here."""
     from nexusform.cli.main import run_command_line
 
     tosca = sorted(EXAMPLES.rglob("*.yaml"))
@@ -87,8 +86,8 @@ def samples() -> dict[str, Kind]:
     }
 
 
-def changed(sample: bytes, chance: random.Random) -> bytes:
-    """A few random changes: bytes, tokens, pieces doubled, dropped or put elsewhere."""
+def mutate_bytes(sample: bytes, chance: random.Random) -> bytes:
+    """Apply a few random changes: bytes, tokens, and pieces duplicated, removed or moved."""
     text = bytearray(sample)
     for _ in range(chance.choice((1, 1, 2, 3, 8))):
         start = chance.randrange(len(text) + 1)
@@ -111,14 +110,14 @@ def changed(sample: bytes, chance: random.Random) -> bytes:
     return bytes(text[: 4 << 20])
 
 
-def outcome(directory: Path, commands: list[list[str]]) -> str:
-    """What came of running the commands in a child: "" when all is well."""
+def run_commands(directory: Path, commands: list[list[str]]) -> str:
+    """Run the commands in a child process; return the failure, or "" for success."""
     child = os.fork()
     if child == 0:
         code = 99
         try:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(WAIT)  # for what waits; others may keep the processor busy
+            signal.alarm(WAIT)  # for a blocked process; others may keep the processor busy
             resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             os.chdir(directory)
@@ -145,7 +144,7 @@ def outcome(directory: Path, commands: list[list[str]]) -> str:
 
 
 def plan_from_hub(directory: Path) -> None:
-    """Plan from a hub that answers every request with the document of the case."""
+    """Plan with a hub answering every request with the document of the case."""
     from nexusform.cli.main import run_command_line
     from tests.contracts.bad_answers import bad_server, document
 
@@ -161,9 +160,9 @@ def plan_from_hub(directory: Path) -> None:
 
 
 def fuzz(seconds: float, seed: int, keep: Callable[[Path, str], None]) -> Counter[str]:
-    """How many documents of each kind were tried; `keep` is called for each that did harm."""
+    """Count tried documents of each kind; call `keep` for each failure."""
     chance = random.Random(seed)
-    kinds = samples()
+    kinds = build_samples()
     tried: Counter[str] = Counter()
     ends = time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as place:
@@ -174,8 +173,8 @@ def fuzz(seconds: float, seed: int, keep: Callable[[Path, str], None]) -> Counte
             (directory / "state").mkdir(parents=True)
             for other, text in beside.items():
                 (directory / other).write_text(text)
-            (directory / file).write_bytes(changed(sample, chance))
-            harm = outcome(directory, commands)
+            (directory / file).write_bytes(mutate_bytes(sample, chance))
+            harm = run_commands(directory, commands)
             if harm:
                 keep(directory, f"{name} {harm}")
             tried[name] += 1
@@ -188,13 +187,13 @@ def main() -> None:
     here = Path.cwd()
     harmful: list[str] = []
 
-    def keep(directory: Path, harm: str) -> None:
+    def keep_failure(directory: Path, harm: str) -> None:
         target = here / f"fuzz-{seed}-{len(harmful)}"
         shutil.copytree(directory, target)
         harmful.append(harm)
         print(target, harm, flush=True)
 
-    print(dict(fuzz(seconds, seed, keep)), "harmful:", len(harmful))
+    print(dict(fuzz(seconds, seed, keep_failure)), "harmful:", len(harmful))
     sys.exit(1 if harmful else 0)
 
 

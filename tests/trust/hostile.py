@@ -1,10 +1,10 @@
-"""Configurations that try to read what is not theirs, and the process that runs them, confined.
+"""Configurations trying to read files of others, and a process running them confined.
 
-    python -m tests.trust.hostile DIRECTORY COUNT SEED
+python -m tests.trust.hostile DIRECTORY COUNT SEED
 
-writes so many work trees below the directory, each with a repository of its own, beside secrets, runs
-commands in each as a CI job would, and leaves what was said and written in DIRECTORY/said, and what was
-opened in DIRECTORY/opened. Every secret holds CANARY.
+writes COUNT work trees below the directory, each with its own repository, beside secrets, runs commands in each like
+a CI job, and leaves all output in DIRECTORY/said and the opened paths in DIRECTORY/opened. Every secret contains
+CANARY.
 """
 
 from __future__ import annotations
@@ -27,50 +27,50 @@ Files = dict[str, str]
 Use = Callable[[str, Files], str]
 
 
-def reads(function: str) -> Use:
-    return lambda path, _files: f'output "o" {{\n  value = {function.replace("PATH", quoted(path))}\n}}\n'
+def read_with(function: str) -> Use:
+    return lambda path, _files: f'output "o" {{\n  value = {function.replace("PATH", quote(path))}\n}}\n'
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$") + '"'
 
 
 def module(path: str, _files: Files) -> str:
     source = path if path.startswith(("./", "../")) else f"./{path.lstrip('/')}"
-    return f'module "m" {{\n  source = {quoted(source)}\n}}\n'
+    return f'module "m" {{\n  source = {quote(source)}\n}}\n'
 
 
-def climbing_module(path: str, _files: Files) -> str:
-    return f'module "m" {{\n  source = {quoted("./../../../../../../../../.." + path)}\n}}\n'
+def use_climbing_module(path: str, _files: Files) -> str:
+    return f'module "m" {{\n  source = {quote("./../../../../../../../../.." + path)}\n}}\n'
 
 
-def inner_module(path: str, files: Files) -> str:
-    files["inner/main.nf.hcl"] = f'output "o" {{\n  value = file({quoted(path)})\n}}\n'
+def use_inner_module(path: str, files: Files) -> str:
+    files["inner/main.nf.hcl"] = f'output "o" {{\n  value = file({quote(path)})\n}}\n'
     return 'module "m" {\n  source = "./inner"\n}\noutput "o" {\n  value = module.m.o\n}\n'
 
 
-def module_in_module(path: str, files: Files) -> str:
+def use_module_in_module(path: str, files: Files) -> str:
     files["inner/main.nf.hcl"] = module("../" + path.lstrip("/"), files)
     return 'module "m" {\n  source = "./inner"\n}\n'
 
 
 def reality(path: str, _files: Files) -> str:
-    return f'provider "simulated" {{\n  reality = {quoted(path)}\n}}\nresource "nexus_site" "s" {{}}\n'
+    return f'provider "simulated" {{\n  reality = {quote(path)}\n}}\nresource "nexus_site" "s" {{}}\n'
 
 
-def computed_reality(path: str, _files: Files) -> str:
+def use_computed_reality(path: str, _files: Files) -> str:
     return (
-        f'variable "p" {{\n  default = {quoted(path)}\n}}\n'
+        f'variable "p" {{\n  default = {quote(path)}\n}}\n'
         'provider "simulated" {\n  reality = join("", [var.p])\n}\nresource "nexus_site" "s" {}\n'
     )
 
 
 def inventory(path: str, _files: Files) -> str:
-    return f'data "nexus_inventory" "i" {{\n  directory = {quoted(path)}\n}}\n' + _SHOWN
+    return f'data "nexus_inventory" "i" {{\n  directory = {quote(path)}\n}}\n' + _SHOWN
 
 
-def inventory_file(path: str, _files: Files) -> str:
-    named = f"  bare_metal_machines_file = {quoted(path)}\n  racks_file = {quoted(path)}\n"
+def use_inventory_file(path: str, _files: Files) -> str:
+    named = f"  bare_metal_machines_file = {quote(path)}\n  racks_file = {quote(path)}\n"
     return f'data "nexus_inventory" "i" {{\n{named}}}\n{_SHOWN}'
 
 
@@ -78,21 +78,21 @@ _SHOWN = 'output "o" {\n  value = data.nexus_inventory.i\n}\n'
 
 
 def remote_state(path: str, _files: Files) -> str:
-    settings = f'backend = "local"\n  config = {{ path = {quoted(path)} }}\n'
+    settings = f'backend = "local"\n  config = {{ path = {quote(path)} }}\n'
     shown = 'output "o" {\n  value = data.nexusform_remote_state.r.outputs\n}\n'
     return f'data "nexusform_remote_state" "r" {{\n  {settings}}}\n{shown}'
 
 
 def export(path: str, _files: Files) -> str:
-    provider = f'provider "azure_export" {{\n  directory = {quoted(path)}\n}}\n'
+    provider = f'provider "azure_export" {{\n  directory = {quote(path)}\n}}\n'
     return provider + 'resource "nexus_site" "s" {\n  provider = azure_export\n}\n'
 
 
-def read_by(block: str, argument: str, *, as_list: bool = False) -> Use:
-    """A data source of what `kubectl` printed."""
+def read_with_data_source(block: str, argument: str, *, as_list: bool = False) -> Use:
+    """Return a use of a data source for files printed by `kubectl`."""
 
     def use(path: str, _files: Files) -> str:
-        value = f"[{quoted(path)}]" if as_list else quoted(path)
+        value = f"[{quote(path)}]" if as_list else quote(path)
         shown = f'output "o" {{\n  value = data.{block}.d\n}}\n'
         return f'data "{block}" "d" {{\n  {argument} = {value}\n}}\n{shown}'
 
@@ -102,24 +102,24 @@ def read_by(block: str, argument: str, *, as_list: bool = False) -> Use:
 def package(path: str, _files: Files) -> str:
     return (
         'resource "nexus_site" "s" {}\n'
-        f'resource "tacker_vnf" "v" {{\n  site_id = nexus_site.s.id\n  csar = {quoted(path)}\n}}\n'
+        f'resource "tacker_vnf" "v" {{\n  site_id = nexus_site.s.id\n  csar = {quote(path)}\n}}\n'
     )
 
 
 def template(path: str, files: Files) -> str:
     files["t.tftpl"] = "${file(p)}"
-    return f'output "o" {{\n  value = templatefile("t.tftpl", {{ p = {quoted(path)} }})\n}}\n'
+    return f'output "o" {{\n  value = templatefile("t.tftpl", {{ p = {quote(path)} }})\n}}\n'
 
 
-def local_backend(path: str, _files: Files) -> str:
-    return f'nexusform {{\n  backend "local" {{\n    path = {quoted(path)}\n  }}\n}}\n'
+def use_local_backend(path: str, _files: Files) -> str:
+    return f'nexusform {{\n  backend "local" {{\n    path = {quote(path)}\n  }}\n}}\n'
 
 
 def workspaces(path: str, _files: Files) -> str:
-    return f'nexusform {{\n  backend "local" {{\n    workspace_dir = {quoted(path)}\n  }}\n}}\n'
+    return f'nexusform {{\n  backend "local" {{\n    workspace_dir = {quote(path)}\n  }}\n}}\n'
 
 
-def key_of_the_environment(_path: str, _files: Files) -> str:
+def use_key_of_the_environment(_path: str, _files: Files) -> str:
     return f"""
 nexusform {{
   encryption {{
@@ -139,17 +139,17 @@ nexusform {{
 
 def condition(path: str, _files: Files) -> str:
     return (
-        f'check "c" {{\n  assert {{\n    condition     = file({quoted(path)}) == ""\n'
-        f"    error_message = file({quoted(path)})\n  }}\n}}\n"
+        f'check "c" {{\n  assert {{\n    condition     = file({quote(path)}) == ""\n'
+        f"    error_message = file({quote(path)})\n  }}\n}}\n"
     )
 
 
 def count(path: str, _files: Files) -> str:
-    return f'resource "nexus_site" "s" {{\n  for_each = toset([file({quoted(path)})])\n}}\n'
+    return f'resource "nexus_site" "s" {{\n  for_each = toset([file({quote(path)})])\n}}\n'
 
 
-def link_as(name: str) -> Use:
-    """The path itself is what a file of the work tree is a link to."""
+def link_to_path(name: str) -> Use:
+    """Return a use with a file of the work tree linked to the path itself."""
 
     def use(path: str, files: Files) -> str:
         files[name] = f"->{path}"
@@ -158,19 +158,19 @@ def link_as(name: str) -> Use:
     return use
 
 
-def linked_in_module(path: str, files: Files) -> str:
+def use_link_in_module(path: str, files: Files) -> str:
     files["inner/more.nf.hcl"] = f"->{path}"
     return 'module "m" {\n  source = "./inner"\n}\n'
 
 
-def loose_test(path: str, files: Files) -> str:
-    files["a.nftest.hcl"] = f'run "one" {{\n  module {{\n    source = {quoted("./" + path)}\n  }}\n}}\n'
+def use_loose_test(path: str, files: Files) -> str:
+    files["a.nftest.hcl"] = f'run "one" {{\n  module {{\n    source = {quote("./" + path)}\n  }}\n}}\n'
     return 'resource "nexus_site" "s" {}\n'
 
 
 USES: list[Use] = [
     *map(
-        reads,
+        read_with,
         (
             "file(PATH)",
             "filebase64(PATH)",
@@ -191,28 +191,28 @@ USES: list[Use] = [
         ),
     ),
     module,
-    climbing_module,
-    inner_module,
-    module_in_module,
+    use_climbing_module,
+    use_inner_module,
+    use_module_in_module,
     reality,
-    computed_reality,
+    use_computed_reality,
     inventory,
-    inventory_file,
+    use_inventory_file,
     export,
-    read_by("kubernetes_manifests", "directory"),
-    read_by("kubernetes_manifests", "files", as_list=True),
-    read_by("kubernetes_nodes", "files", as_list=True),
-    read_by("fleet_hub_export", "directory"),
+    read_with_data_source("kubernetes_manifests", "directory"),
+    read_with_data_source("kubernetes_manifests", "files", as_list=True),
+    read_with_data_source("kubernetes_nodes", "files", as_list=True),
+    read_with_data_source("fleet_hub_export", "directory"),
     package,
     template,
     remote_state,
-    local_backend,
+    use_local_backend,
     workspaces,
-    key_of_the_environment,
+    use_key_of_the_environment,
     condition,
     count,
     *map(
-        link_as,
+        link_to_path,
         (
             "more.nf.hcl",
             "more.nf.json",
@@ -233,8 +233,8 @@ USES: list[Use] = [
             ".nexusform/backend.json",
         ),
     ),
-    linked_in_module,
-    loose_test,
+    use_link_in_module,
+    use_loose_test,
 ]
 COMMANDS = [
     ["plan", "-detailed-exitcode", "-report=json:r.json", "-report=markdown:r.md", "-report=html:r.html"],
@@ -257,8 +257,8 @@ COMMANDS = [
 REPORTS = ["r.json", "r.md", "r.html", "p"]
 
 
-def paths(place: Path) -> list[str]:
-    """How a secret may be named from a work tree: straight, by links, by detours."""
+def list_paths(place: Path) -> list[str]:
+    """Return names of a secret from a work tree: direct, by links, by detours."""
     outside, home = f"{place}/outside", f"{place}/home"
     return [
         f"{outside}/secret",
@@ -296,7 +296,7 @@ def paths(place: Path) -> list[str]:
     ]
 
 
-def links(place: Path) -> dict[str, str]:
+def list_links(place: Path) -> dict[str, str]:
     return {
         "link": f"{place}/outside/secret",
         "chain": "sub/second",
@@ -339,25 +339,25 @@ def write_tree(place: Path, root: Path, use: Use, path: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         if name not in linked:
             target.write_text(text)
-    for name, target_text in {**links(place), **linked}.items():
+    for name, target_text in {**list_links(place), **linked}.items():
         link = root / name
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(target_text)
 
 
-def cases(place: Path, number: int, seed: int) -> Iterator[tuple[Path, Use, str]]:
-    """So many of all combinations, drawn by a seed; every use and every path is among them."""
+def draw_cases(place: Path, number: int, seed: int) -> Iterator[tuple[Path, Use, str]]:
+    """Yield `number` random combinations, with every use and every path among them."""
     chance = random.Random(seed)
-    every = list(itertools.product(USES, paths(place)))
+    every = list(itertools.product(USES, list_paths(place)))
     chance.shuffle(every)
-    ways = paths(place)
+    ways = list_paths(place)
     first = [(use, ways[position % len(ways)]) for position, use in enumerate(USES)]
     for position, (use, path) in enumerate([*first, *every][:number]):
         yield place / "trees" / str(position), use, path
 
 
-def led_to(path: str, flags: object) -> str:
-    """Where a path that is opened leads."""
+def resolve_opened_path(path: str, flags: object) -> str:
+    """Return the real path of an opened path."""
     if isinstance(flags, int) and flags & os.O_NOFOLLOW:
         return f"{os.path.realpath(Path(path).parent)}/{Path(path).name}"
     return os.path.realpath(path)
@@ -370,16 +370,16 @@ def main() -> None:
     write_secrets(place)
     opened: set[str] = set()
 
-    def watch(event: str, arguments: tuple[object, ...]) -> None:
+    def record_opened_path(event: str, arguments: tuple[object, ...]) -> None:
         if watching and event in ("open", "os.listdir", "os.scandir", "subprocess.Popen"):
             path = arguments[0]
             if isinstance(path, str | bytes):
-                opened.add(led_to(os.fsdecode(path), arguments[2] if event == "open" else 0))
+                opened.add(resolve_opened_path(os.fsdecode(path), arguments[2] if event == "open" else 0))
 
     watching = False
-    sys.addaudithook(watch)
+    sys.addaudithook(record_opened_path)
     with (place / "said").open("w") as record:
-        for root, use, path in cases(place, number, seed):
+        for root, use, path in draw_cases(place, number, seed):
             root.mkdir(parents=True)
             write_tree(place, root, use, path)
             os.chdir(root)

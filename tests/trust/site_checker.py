@@ -1,6 +1,5 @@
-"""What the placement rules promise of a site, looked at in nothing but the configuration's data and the state
-document: cells, zones, hints and triggers. Written from the rules' text, with none of the package's code.
-"""
+"""Checks of the placement rules on a site: cells, zones, hints and triggers. They use only the configuration data
+and the state document, and are written from the text of the rules without code of the package."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-# SKU: host vCPUs, GiB, disk in GiB, NUMA cells (the SKU page); a machine: two cells of these, and its disk.
+# SKU: host vCPUs, GiB, disk in GiB, NUMA cells (the SKU page). A machine has two such cells and its disk.
 SKUS: Mapping[str, tuple[int, int, int, int]] = {
     "NC_G6_28_v1": (6, 28, 300, 1),
     "NC_G12_56_v1": (12, 56, 300, 1),
@@ -22,7 +21,7 @@ CELLS, CPUS, MEMORY, DISK = 2, 48, 224, 3500
 
 
 class Vm(NamedTuple):
-    """A VM of the state: whose it is, and where."""
+    """A VM of the state, with its owner and placement."""
 
     owner: str
     pool: str
@@ -34,8 +33,8 @@ class Vm(NamedTuple):
     cells: tuple[int, ...]
 
 
-def vms_of(state: Mapping[str, Any]) -> dict[str, Vm]:
-    """Every VM of a state document by name."""
+def list_vms(state: Mapping[str, Any]) -> dict[str, Vm]:
+    """Return every VM of a state document by name."""
     vms: dict[str, Vm] = {}
     for resource in state["resources"]:
         for instance in resource["instances"]:
@@ -57,13 +56,13 @@ def _number(name: str) -> int:
     return int(name.rpartition("-")[2])
 
 
-def machines_of(site: Mapping[str, Any]) -> dict[str, str]:
-    """Every machine of the site and its rack."""
+def list_machines(site: Mapping[str, Any]) -> dict[str, str]:
+    """Return every machine of the site with its rack."""
     return {f"{rack}-bm{slot:02}": rack for rack, count in site["racks"].items() for slot in range(1, count + 1)}
 
 
-def overfull(vms: Mapping[str, Vm]) -> Iterator[str]:
-    """No cell holds more than it has; a VM stands in as many cells as its size takes."""
+def find_overcommitted_cells(vms: Mapping[str, Vm]) -> Iterator[str]:
+    """Yield violations: a cell or disk above its capacity, or a VM with the wrong number of cells."""
     cpus: Counter[tuple[str, int]] = Counter()
     memory: Counter[tuple[str, int]] = Counter()
     disk: Counter[str] = Counter()
@@ -80,10 +79,10 @@ def overfull(vms: Mapping[str, Vm]) -> Iterator[str]:
     yield from (f"{where}: {used} GiB of disk" for where, used in disk.items() if used > DISK)
 
 
-def misplaced(site: Mapping[str, Any], vms: Mapping[str, Vm]) -> Iterator[str]:
-    """Every VM that is asked for stands, on a machine of the site, in a zone of its pool."""
-    machines = machines_of(site)
-    asked = {name: zones for name, (_, zones) in asked_for(site).items()}
+def find_misplaced_vms(site: Mapping[str, Any], vms: Mapping[str, Vm]) -> Iterator[str]:
+    """Yield violations: a requested VM is missing, or a VM is on a wrong machine or outside the zones of its pool."""
+    machines = list_machines(site)
+    asked = {name: zones for name, (_, zones) in list_requested_vms(site).items()}
     yield from (f"{name}: does not stand" for name in asked.keys() - vms.keys())
     for name, vm in vms.items():
         if name not in asked:
@@ -96,8 +95,8 @@ def misplaced(site: Mapping[str, Any], vms: Mapping[str, Vm]) -> Iterator[str]:
             yield f"{name}: on {vm.machine}, which is evacuated"
 
 
-def asked_for(site: Mapping[str, Any]) -> dict[str, tuple[Mapping[str, Any], tuple[str, ...]]]:
-    """Every VM that the site asks for by name: its pool (or the VM) and its zones, () = all."""
+def list_requested_vms(site: Mapping[str, Any]) -> dict[str, tuple[Mapping[str, Any], tuple[str, ...]]]:
+    """Return every VM requested by the site, by name: its pool (or the VM) and its zones, () = all."""
     asked: dict[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {}
     for cluster, values in site["clusters"].items():
         for pool, terms in values["pools"].items():
@@ -107,8 +106,8 @@ def asked_for(site: Mapping[str, Any]) -> dict[str, tuple[Mapping[str, Any], tup
     return asked
 
 
-def broken_hints(site: Mapping[str, Any], vms: Mapping[str, Vm]) -> Iterator[str]:
-    """A hard hint holds between where its VM and all VMs of its target stand."""
+def find_violated_hints(site: Mapping[str, Any], vms: Mapping[str, Vm]) -> Iterator[str]:
+    """Yield hard hints violated by the places of a VM and all VMs of its target."""
     for name, values in site["vms"].items():
         for kind, target, scope in values["hints"]:
             others = [vm for other, vm in vms.items() if other == target or vm.owner.endswith(f".{target}")]
@@ -118,10 +117,9 @@ def broken_hints(site: Mapping[str, Any], vms: Mapping[str, Vm]) -> Iterator[str
                 yield f"{name}: {kind} {scope} to {target}, on {here}, {target} on {sorted(there)}"
 
 
-def trigger_of(name: str, vm: Vm, before: Mapping[str, Any], site: Mapping[str, Any]) -> str:
-    """The first reason, in the order of the rules, for which a VM that stood leaves or is placed anew; "" =
-    none, so that it stays where it is.
-    """
+def get_trigger(name: str, vm: Vm, before: Mapping[str, Any], site: Mapping[str, Any]) -> str:
+    """Return the first reason, in the order of the rules, for removing or re-creating an existing VM; "" if it
+    stays."""
     cluster = vm.owner.rpartition(".")[2]
     whole = before["vms"].get(name) if not vm.pool else before["clusters"][cluster]
     now = site["vms"].get(name) if not vm.pool else site["clusters"].get(cluster)
@@ -135,7 +133,7 @@ def trigger_of(name: str, vm: Vm, before: Mapping[str, Any], site: Mapping[str, 
         "scale_in": bool(vm.pool) and vm.number >= new["count"],
         "heal": name == site["healed"],
         "cluster_replaced": vm.owner == site["tainted"] or (not vm.pool and old != new),
-        "machine_removed": vm.machine not in machines_of(site),
+        "machine_removed": vm.machine not in list_machines(site),
         "machine_evacuated": vm.machine in site["evacuated"],
         "kubernetes_version_changed": bool(vm.pool) and whole["version"] != now["version"],
         f"{argument}_changed": bool(argument),

@@ -1,4 +1,4 @@
-"""What is too much ends in a diagnostic of the whole plan, soon and in little memory."""
+"""Tests of limits: excessive input gives a diagnostic for the whole plan, quickly and with little memory."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ MACHINE = """
 BRACKETS = "[" * 65_536 + "]" * 65_536
 
 
-def racks(count: int, more: str = "") -> str:
+def build_racks(count: int, more: str = "") -> str:
     return SITE + RACK.replace("COUNT", str(count)).replace("MORE", more)
 
 
-def machine(cpus: int, gib: int) -> str:
-    return racks(1, MACHINE.replace("CPUS", str(cpus)).replace("GIB", str(gib)))
+def build_machine(cpus: int, gib: int) -> str:
+    return build_racks(1, MACHINE.replace("CPUS", str(cpus)).replace("GIB", str(gib)))
 
 
-def clusters(count: int, nodes: int) -> str:
+def build_clusters(count: int, nodes: int) -> str:
     return SITE + CLUSTER.replace("COUNT", str(count)).replace("NODES", str(nodes))
 
 
@@ -73,11 +73,11 @@ CASES = {
         ),
         "more than 200 instances",
     ),
-    "machines": (racks(100_000), "more than 200,000 machines"),
-    "vms": (clusters(30, 400_000), "more than 2,000,000 VMs"),
-    "nodes of a cluster": (clusters(1, 10**12), '"count" must be between 0 and 1000000'),
-    "cpus of a cell": (machine(4097, 1), '"cpus_per_cell" must be between 1 and 4096, not 4097'),
-    "memory of a cell": (machine(1, 65_537), '"memory_gib_per_cell" must be between 1 and 65536, not 65537'),
+    "machines": (build_racks(100_000), "more than 200,000 machines"),
+    "vms": (build_clusters(30, 400_000), "more than 2,000,000 VMs"),
+    "nodes of a cluster": (build_clusters(1, 10**12), '"count" must be between 0 and 1000000'),
+    "cpus of a cell": (build_machine(4097, 1), '"cpus_per_cell" must be between 1 and 4096, not 4097'),
+    "memory of a cell": (build_machine(1, 65_537), '"memory_gib_per_cell" must be between 1 and 65536, not 65537'),
     "levels of YAML": (f'output "o" {{\n  value = yamldecode("{BRACKETS}")\n}}\n', "levels deep"),
     "levels of YAML mappings": (f'output "o" {{\n  value = yamldecode("{"{a: " * 30_000}")\n}}\n', "levels deep"),
     "levels of JSON": (f'output "o" {{\n  value = jsondecode("{BRACKETS}")\n}}\n', "nested too deeply"),
@@ -90,7 +90,7 @@ MEGABYTES = 400
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_too_much_is_a_diagnostic(
+def test_excessive_input_is_a_diagnostic(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -105,9 +105,9 @@ def test_too_much_is_a_diagnostic(
     assert expected in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
-def test_many_machines_take_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_machines_use_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("main.nf.hcl").write_text(racks(10_000))
+    Path("main.nf.hcl").write_text(build_racks(10_000))
     tracemalloc.start()
     try:
         assert run_command_line(["plan", "-limit=machines=3000"]) == 1
@@ -137,8 +137,8 @@ resource "fleet_hub_manifest" "m" {
 """
 
 
-def nest(directory: Path, levels: int, leaf: str = "1") -> None:
-    """A configuration that reads documents of so many levels, in every way that it can."""
+def write_nested_documents(directory: Path, levels: int, leaf: str = "1") -> None:
+    """Write a configuration reading documents of the given nesting depth in every supported way."""
     (directory / "main.nf.hcl").write_text(NESTED)
     mapping = '{"a":' * levels + leaf + "}" * levels
     (directory / "map.txt").write_text(mapping)
@@ -149,21 +149,21 @@ def nest(directory: Path, levels: int, leaf: str = "1") -> None:
 
 
 @pytest.mark.of_domains("fleet")
-def test_documents_nest_as_deep_as_is_said(tmp_path: Path) -> None:
-    def said(*words: str) -> str:
+def test_documents_nest_up_to_the_limit(tmp_path: Path) -> None:
+    def run_and_read_output(*words: str) -> str:
         command = [sys.executable, "-m", "nexusform", *words]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode in (0, 1)
         return " ".join((done.stdout + done.stderr).replace("│", " ").split())
 
-    nest(tmp_path, 512)
-    assert "1 to add" in said("plan", "-out=p", "-report=json:p.json", "-report=html:p.html")
-    assert "Apply complete" in said("apply", "p")
-    nest(tmp_path, 512, "2")
-    assert "Apply complete" in said("apply", "-auto-approve")
-    assert "No changes" in said("plan")
-    nest(tmp_path, 513)
-    refused = said("plan")
+    write_nested_documents(tmp_path, 512)
+    assert "1 to add" in run_and_read_output("plan", "-out=p", "-report=json:p.json", "-report=html:p.html")
+    assert "Apply complete" in run_and_read_output("apply", "p")
+    write_nested_documents(tmp_path, 512, "2")
+    assert "Apply complete" in run_and_read_output("apply", "-auto-approve")
+    assert "No changes" in run_and_read_output("plan")
+    write_nested_documents(tmp_path, 513)
+    refused = run_and_read_output("plan")
     assert "nested more than 512 levels deep" in refused
     assert "Invalid JSON syntax on x.auto.nfvars.json line 1" in refused
     assert "Internal error" not in refused
@@ -176,7 +176,7 @@ LONG_WORDS = {
 
 
 @pytest.mark.parametrize("name", LONG_WORDS)
-def test_a_long_word_takes_little_memory(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_token_uses_little_memory(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     file, text = LONG_WORDS[name]
     Path(file).write_text(text)
@@ -189,11 +189,11 @@ def test_a_long_word_takes_little_memory(name: str, tmp_path: Path, monkeypatch:
     assert peak < 100 << 20  # a hundred times its length
 
 
-def test_bounds_are_raised_by_flag_and_environment_alone(
+def test_only_flag_and_environment_raise_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("main.nf.hcl").write_text(machine(5000, 1))
+    Path("main.nf.hcl").write_text(build_machine(5000, 1))
     assert run_command_line(["plan"]) == 1
     assert run_command_line(["plan", "-limit=cpus_per_cell=5000", "-confine"]) == 0
     monkeypatch.setenv("NF_LIMIT_CPUS_PER_CELL", "6000")
@@ -203,12 +203,12 @@ def test_bounds_are_raised_by_flag_and_environment_alone(
     assert run_command_line(["plan", "-limit=machines=256"]) == 0
 
 
-def test_a_confined_configuration_lowers_bounds_and_raises_none(
+def test_confined_configuration_can_lower_but_not_raise_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     limits = "nexusform {\n  limits {\n    cpus_per_cell = 6000\n    machines = 7\n  }\n}\n"
-    Path("main.nf.hcl").write_text(limits + machine(5000, 1))
+    Path("main.nf.hcl").write_text(limits + build_machine(5000, 1))
     assert run_command_line(["plan", "-limit=machines=256"]) == 0
     assert run_command_line(["plan"]) == 1
     assert "more than 7 machines" in " ".join(capsys.readouterr().err.replace("│", " ").split())
@@ -218,7 +218,7 @@ def test_a_confined_configuration_lowers_bounds_and_raises_none(
     assert "more than 7 machines" in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
-def test_mistakes_of_limits_are_told_all_at_once(
+def test_limit_errors_are_reported_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -229,12 +229,12 @@ def test_mistakes_of_limits_are_told_all_at_once(
     assert all(words in said for words in ('Did you mean "vms"?', '"machines": a whole number', '"instances"'))
 
 
-def test_limits_of_a_module_are_said_to_have_no_effect(
+def test_limits_in_a_module_are_reported_as_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("m").mkdir()
-    Path("m/main.nf.hcl").write_text("nexusform {\n  limits {\n    machines = 7\n  }\n}\n" + machine(96, 1))
+    Path("m/main.nf.hcl").write_text("nexusform {\n  limits {\n    machines = 7\n  }\n}\n" + build_machine(96, 1))
     Path("main.nf.hcl").write_text('module "m" {\n  source = "./m"\n}\n')
     assert run_command_line(["plan"]) == 0
     assert "Limits ignored" in capsys.readouterr().out
@@ -249,7 +249,7 @@ output "long" {
 LIMITED = "nexusform {\n  limits {\n    file_mib = MIB\n  }\n}\n"
 
 
-def test_files_may_be_as_large_as_the_operator_says(
+def test_operator_sets_the_maximum_file_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -279,7 +279,7 @@ def test_files_may_be_as_large_as_the_operator_says(
 
 
 @pytest.mark.parametrize("confined", [[], ["-confine"]])
-def test_nesting_is_no_limit_to_set(
+def test_nesting_limit_cannot_be_set(
     confined: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -292,7 +292,7 @@ def test_nesting_is_no_limit_to_set(
     assert '-limit: "nesting" cannot be set' in " ".join(capsys.readouterr().err.split())
 
 
-def test_bounds_are_those_that_were_agreed() -> None:
+def test_default_limits() -> None:
     assert PlanSizeLimits(2_000_000, 200_000, 200_000, 4_096, 64 * 1024, 1024, 2_048, 600) == DEFAULT
     assert DEFAULT.file_bytes == 1 << 30
     limits = parse_limit_overrides({"NF_LIMIT_VMS": "2", "NF_LIMIT_MACHINES": "5"}, ["vms=3", "vms=4"])
@@ -302,12 +302,12 @@ def test_bounds_are_those_that_were_agreed() -> None:
 
 
 @pytest.mark.parametrize("word", ["vm=3", "vms", "vms=", "vms=-1", "vms=x", "vms=1e9", "vms=1" + "0" * 20])
-def test_a_bound_in_the_wrong_form_is_told(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_limit_flag_is_reported(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", f"-limit={word}"]) == 1
     assert "-limit" in capsys.readouterr().err
 
 
-def test_what_is_read_again_and_again_is_counted(
+def test_repeated_reads_count_toward_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -320,7 +320,7 @@ def test_what_is_read_again_and_again_is_counted(
 
 
 @pytest.mark.parametrize("words", [["plan"], ["sites", "plan"]])
-def test_what_was_read_too_much_of_is_no_mistake_to_be_caught(
+def test_read_limit_cannot_be_caught_by_try(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -339,7 +339,7 @@ def test_what_was_read_too_much_of_is_no_mistake_to_be_caught(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_planning_ends_in_time(
+def test_planning_stops_at_its_time_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -353,7 +353,7 @@ def test_planning_ends_in_time(
 
 
 @pytest.mark.parametrize("junk", ["\0", "\0\1", "@"])
-def test_junk_is_no_memory(
+def test_binary_junk_uses_little_memory(
     junk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -363,5 +363,5 @@ def test_junk_is_no_memory(
     assert run_command_line(["plan"]) == 1
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert most < 32 * size * len(junk)  # a token for each took 300 times as much
+    assert most < 32 * size * len(junk)  # one token per character took 300 times as much
     assert "main.nf.hcl line 1" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""docs/security.md: every claim names a test that there is."""
+"""Tests of docs/security.md: every claim names an existing test."""
 
 import ast
 import re
@@ -19,7 +19,7 @@ def test_every_claim_names_a_test() -> None:
         assert named, row
         folders = named[1].split("/")
         if folders[0] == "domains" and folders[1] not in find_domains():
-            continue  # with its folder a domain goes whole
+            continue  # removed with the folder of its domain
         folder = HERE.parent if "/" in named[1] else HERE
         tree = ast.parse((folder / named[1]).read_text(encoding="utf-8"))
         assert named[2] in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, row

@@ -1,4 +1,4 @@
-"""What a comment at a code host must not do: no line of it is a command, and no word calls anybody."""
+"""Tests of comments at a code host: no line is a bot command, and no word mentions a user."""
 
 import json
 import re
@@ -73,28 +73,28 @@ HOSTILE = [
 ]
 
 
-def text_of(markdown: str) -> str:
+def extract_text(markdown: str) -> str:
     """Return the text outside of code. A code block in a quote ends at the first line without its `>`."""
     outside = re.sub(r"(?m)^> *(`{3,})[^`\n]*\n(?:>[^\n]*\n)*?> *\1$", "", markdown)
     outside = re.sub(r"(?ms)^ *(`{3,})[^\n]*\n.*?^ *\1$", "", outside)
     return re.sub(r"(`+)[^\n]*?\1", "", outside)
 
 
-def check(markdown: str) -> None:
+def check_comment(markdown: str) -> None:
     assert COMMAND.search(markdown) is None, COMMAND.search(markdown)
-    assert REFERENCE.search(text_of(markdown)) is None, REFERENCE.search(text_of(markdown))
+    assert REFERENCE.search(extract_text(markdown)) is None, REFERENCE.search(extract_text(markdown))
 
 
 @pytest.mark.parametrize(
     ("markdown", "has_reference"),
     [("> ```text\n> @all\n> ```", False), ("> ```text\n@all\n> ```", True), ("> ```text\n> x\n> ```\n> @all", True)],
 )
-def test_code_in_a_quote_calls_nobody(markdown: str, has_reference: bool) -> None:
-    assert (REFERENCE.search(text_of(markdown)) is not None) is has_reference
+def test_code_in_a_quote_mentions_no_user(markdown: str, has_reference: bool) -> None:
+    assert (REFERENCE.search(extract_text(markdown)) is not None) is has_reference
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_no_piece_is_a_command(text: str) -> None:
+def test_no_part_is_a_command(text: str) -> None:
     for piece in (
         escape_markdown(text),
         escape_prose(text),
@@ -102,22 +102,22 @@ def test_no_piece_is_a_command(text: str) -> None:
         format_code_block(text, "diff"),
         f"a\n{format_code_block(text)}\n{escape_prose(text)}",
     ):
-        check(disable_bot_commands(piece))
+        check_comment(disable_bot_commands(piece))
 
 
-def test_what_is_no_command_stays_as_it_is() -> None:
+def test_other_text_is_unchanged() -> None:
     text = "### x\n\n| a | b |\n| /b | @c |\n```text\n~ a/b\n+ /x\n```\n`/approve` is code"
     assert disable_bot_commands(text) == text
 
 
-def test_a_command_can_still_be_read() -> None:
+def test_command_stays_readable() -> None:
     assert disable_bot_commands("/merge") == "<span></span>/merge"
     assert disable_bot_commands("```\n  /merge\n```\n/merge") == "```\n  \u2502 /merge\n```\n<span></span>/merge"
 
 
 @pytest.mark.parametrize("golden", sorted(TESTS.rglob("golden/**/*.md")), ids=lambda path: path.stem)
-def test_no_golden_holds_one(golden: Path) -> None:
-    check(golden.read_text())
+def test_no_reviewed_file_contains_a_command(golden: Path) -> None:
+    check_comment(golden.read_text())
 
 
 CONFIGURATION = """locals {{
@@ -153,25 +153,25 @@ output "o" {{
 def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     monkeypatch.chdir(tmp_path)
 
-    def ask(*words: str) -> str:
+    def run_command(*words: str) -> str:
         capsys.readouterr()
         run_command_line(list(words))
         return capsys.readouterr().out
 
-    return ask
+    return run_command
 
 
 @pytest.mark.parametrize("holds", ["true", "false"])
 @pytest.mark.parametrize("number", range(0, len(HOSTILE), 5))
-def test_no_comment_is_a_command(number: int, holds: str, nf: Callable[..., str]) -> None:
+def test_no_comment_contains_a_command(number: int, holds: str, nf: Callable[..., str]) -> None:
     text = "\n".join(HOSTILE[number : number + 5])
     written = json.dumps(text).replace("${", "$${").replace("%{", "%%{")
     written = re.sub(r"\\u000b", "\\\\u000B", written)
     Path("main.nf.hcl").write_text(CONFIGURATION.format(text=written, holds=holds))
     nf("plan", "-out=p", "-report=markdown:plan.md")
-    check(Path("plan.md").read_text())
+    check_comment(Path("plan.md").read_text())
     if holds == "true":
-        check(nf("show", "-report=markdown:-", "p"))
-        check(nf("explain", "-plan=p", "-format=markdown", "nexus_rack.r"))
-        check(nf("advise", "-plan=p", "-format=markdown"))
-        check(nf("simulate", "capacity", "-plan=p", "-format=markdown"))
+        check_comment(nf("show", "-report=markdown:-", "p"))
+        check_comment(nf("explain", "-plan=p", "-format=markdown", "nexus_rack.r"))
+        check_comment(nf("advise", "-plan=p", "-format=markdown"))
+        check_comment(nf("simulate", "capacity", "-plan=p", "-format=markdown"))

@@ -1,4 +1,5 @@
-"""-confine: what configuration names is read below one directory, and addresses are the operator's."""
+"""Tests of -confine: paths from configuration must be below one directory, and addresses must be allowed by the
+operator."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ CASES = int(os.environ.get("NEXUSFORM_HOSTILE_CASES") or scale_count(160))
 TOP = Path(nexusform.__file__).parent.parent
 
 
-# --- the gate ----------------------------------------------------------------------------------
+# --- paths -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ OUTSIDE = [
 
 
 @pytest.mark.parametrize("path", INSIDE)
-def test_what_is_inside_is_admitted_under_its_real_name(path: str, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_inside_is_resolved_to_its_real_name(path: str, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tree)
     gate = parse_confinement("true", {})
     assert gate.root == str(tree.resolve())
@@ -73,7 +74,7 @@ def test_what_is_inside_is_admitted_under_its_real_name(path: str, tree: Path, m
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
-def test_what_is_outside_is_not_admitted(path: str, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_outside_is_rejected(path: str, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tree)
     gate = parse_confinement("true", {})
     with pytest.raises(OutsideConfinement):
@@ -82,12 +83,12 @@ def test_what_is_outside_is_not_admitted(path: str, tree: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("path", ["/proc/self/environ", "/dev/null", "/sys/kernel", "/x/.git/config"])
-def test_the_system_is_never_admitted(path: str) -> None:
+def test_system_paths_are_always_rejected(path: str) -> None:
     with pytest.raises(OutsideConfinement):
         Confinement("/").resolve(path)
 
 
-def test_an_operators_path_is_free_unless_it_leads_through_the_work_tree(tree: Path) -> None:
+def test_operator_path_is_free_unless_it_passes_through_the_work_tree(tree: Path) -> None:
     gate = Confinement(str(tree.resolve()))
     outside = tree.parent / "outside" / "secret"
     assert gate.resolve_path_of_operator(outside) == str(outside)
@@ -95,8 +96,8 @@ def test_an_operators_path_is_free_unless_it_leads_through_the_work_tree(tree: P
         gate.resolve_path_of_operator(tree / "out")
 
 
-def test_another_name_of_the_work_tree_is_no_way_out(tree: Path) -> None:
-    """The operator may name a link to the checkout: what stands in it is still the pull request's."""
+def test_alias_of_the_work_tree_is_confined_too(tree: Path) -> None:
+    """If the operator names a link to the checkout, its contents still belong to the pull request."""
     gate = Confinement(str(tree.resolve()))
     alias = tree.parent / "alias"
     alias.symlink_to(tree)
@@ -105,7 +106,7 @@ def test_another_name_of_the_work_tree_is_no_way_out(tree: Path) -> None:
         gate.resolve_path_of_operator(alias / "out")
 
 
-def test_the_directory_is_the_top_of_the_work_tree_unless_one_is_named(tree: Path) -> None:
+def test_default_directory_is_the_top_of_the_work_tree(tree: Path) -> None:
     assert parse_confinement("1", {}, str(tree / "sub")).root == str(tree)
     assert parse_confinement(str(tree / "sub"), {}, str(tree)).root == str(tree / "sub")
     assert parse_confinement("", {}) == parse_confinement("false", {}) == parse_confinement("0", {}) == UNCONFINED
@@ -113,7 +114,7 @@ def test_the_directory_is_the_top_of_the_work_tree_unless_one_is_named(tree: Pat
         parse_confinement(str(tree / "absent"), {})
 
 
-def test_a_data_directory_that_leads_out_of_the_work_tree_is_refused(tree: Path) -> None:
+def test_data_directory_outside_the_work_tree_is_rejected(tree: Path) -> None:
     shutil.rmtree(tree / ".nexusform")
     (tree / ".nexusform").symlink_to("../outside")
     with pytest.raises(ValueError, match="to a path outside"):
@@ -143,7 +144,7 @@ def test_a_data_directory_that_leads_out_of_the_work_tree_is_refused(tree: Path)
         ("", False),
     ],
 )
-def test_an_address_is_allowed_part_by_part(address: str, allowed: bool) -> None:
+def test_address_is_compared_part_by_part(address: str, allowed: bool) -> None:
     place = CommandContext(confinement=Confinement("/work"), allow_remote=("https://state.example/team",))
     assert place.is_allowed(address) is allowed
     assert CommandContext().is_allowed(address)
@@ -154,7 +155,7 @@ OURS = ' storage_account_name = "ours"\n container_name = "c"\n key = "k"\n'
 HTTP = 'nexusform {\n  backend "http" {\n    address = "http://127.0.0.1:9/state"\n  }\n}\n'
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> str:
+def read_output(capsys: pytest.CaptureFixture[str]) -> str:
     captured = capsys.readouterr()
     return " ".join((captured.out + captured.err).replace("│", " ").split())
 
@@ -172,65 +173,65 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     "command", [["plan"], ["state", "list"], ["init"], ["apply", "-auto-approve"], ["workspace", "list"], ["output"]]
 )
-def test_an_address_in_configuration_is_refused(
+def test_address_in_configuration_is_rejected(
     command: list[str], work: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (work / "main.nf.hcl").write_text(HTTP)
     assert run_command_line([*command, "-confine"]) == 1
-    text = told(capsys)
+    text = read_output(capsys)
     assert 'The setting "address" of the backend "http" is set in the configuration' in text
     assert "-backend-config=NAME=VALUE" in text
 
 
 @pytest.mark.of_domains("remote_state")
-def test_an_address_is_taken_from_the_operator(
+def test_address_of_operator_is_accepted(
     work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing answers at the address, which is what is then told."""
+    """No server answers at the address, so the error is about the connection."""
     (work / "main.nf.hcl").write_text(HTTP)
     refused = "is set in the configuration"
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     assert run_command_line(["plan", "-confine", "-allow-remote=http://127.0.0.1:9/"]) == 1
-    assert refused not in told(capsys)
+    assert refused not in read_output(capsys)
     assert run_command_line(["plan", "-confine", "-allow-remote=http://127.0.0.1:9/other"]) == 1
-    assert refused in told(capsys)
+    assert refused in read_output(capsys)
     monkeypatch.setenv("NF_CONFINE", "true")
     monkeypatch.setenv("NF_ALLOW_REMOTE", "https://other http://127.0.0.1:9")
     assert run_command_line(["plan"]) == 1
-    assert refused not in told(capsys)
+    assert refused not in read_output(capsys)
     monkeypatch.delenv("NF_ALLOW_REMOTE")
     (work / "main.nf.hcl").write_text('nexusform {\n  backend "http" {}\n}\n')
     assert run_command_line(["plan", "-backend-config=address=http://127.0.0.1:9/state"]) == 1
-    assert refused not in told(capsys)
+    assert refused not in read_output(capsys)
 
 
 @pytest.mark.of_domains("remote_state")
-def test_a_setting_is_never_read_as_a_file(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_setting_is_never_read_as_a_file(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A pull request adds a file with the name of a setting of the job."""
     (work / "main.nf.hcl").write_text('nexusform {\n  backend "http" {}\n}\n')
     (work / "address=http:" / "127.0.0.1:9").mkdir(parents=True)
     (work / "address=http:" / "127.0.0.1:9" / "s").write_text('address = "http://127.0.0.1:1/stolen"\n')
     assert run_command_line(["plan", "-confine", "-backend-config=address=http://127.0.0.1:9/s"]) == 1
-    text = told(capsys)
+    text = read_output(capsys)
     assert "127.0.0.1:9" in text
     assert "stolen" not in text
 
 
 @pytest.mark.of_domains("remote_state")
-def test_a_settings_file_of_the_work_tree_names_no_server(
+def test_settings_file_in_work_tree_cannot_set_a_server(
     work: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (work / "main.nf.hcl").write_text('nexusform {\n  backend "http" {}\n}\n')
     (work / "prod.nfvars.hcl").write_text('address = "http://127.0.0.1:9/s"\n')
     command = ["plan", "-confine", "-backend-config=prod.nfvars.hcl"]
     assert run_command_line(command) == 1
-    assert '"prod.nfvars.hcl" is a file of the work tree' in told(capsys)
+    assert '"prod.nfvars.hcl" is a file of the work tree' in read_output(capsys)
     assert run_command_line([*command, "-allow-remote=http://127.0.0.1:9"]) == 1
-    assert "is a file of the work tree" not in told(capsys)
+    assert "is a file of the work tree" not in read_output(capsys)
     own = tmp_path_factory.mktemp("operator") / "own.nfvars.hcl"
     own.write_text('address = "http://127.0.0.1:9/s"\n')
     assert run_command_line(["plan", "-confine", f"-backend-config={own}"]) == 1
-    assert "is a file of the work tree" not in told(capsys)
+    assert "is a file of the work tree" not in read_output(capsys)
 
 
 @pytest.mark.of_domains("remote_state")
@@ -245,13 +246,13 @@ def test_a_settings_file_of_the_work_tree_names_no_server(
         ('backend "http" {\n address = "https://ours/x"\n lock_address = "https://evil/x"\n}', "lock_address"),
     ],
 )
-def test_other_settings_than_allowed_addresses_are_refused(
+def test_settings_other_than_allowed_addresses_are_rejected(
     block: str, setting: str, work: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (work / "main.nf.hcl").write_text(f"nexusform {{\n{block}\n}}\n")
     allowed = ["-allow-remote=https://ours", "-allow-remote=https://ours.blob.core.windows.net"]
     assert run_command_line(["plan", "-confine", *allowed]) == 1
-    text = told(capsys)
+    text = read_output(capsys)
     assert 'The setting "' in text
     assert f'"{setting}' in text
 
@@ -265,16 +266,16 @@ def test_other_settings_than_allowed_addresses_are_refused(
         ("s3", '{ bucket = "b", key = "k", endpoint = "http://127.0.0.1:9" }'),
     ],
 )
-def test_a_remote_state_of_the_configuration_is_refused(
+def test_remote_state_in_configuration_is_rejected(
     backend: str, config: str, work: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = f'data "nexusform_remote_state" "r" {{\n  backend = "{backend}"\n  config  = {config}\n}}\n'
     (work / "main.nf.hcl").write_text(text)
     assert run_command_line(["plan", "-confine"]) == 1
-    assert "is set in the configuration, and -confine does not allow it" in told(capsys)
+    assert "is set in the configuration, and -confine does not allow it" in read_output(capsys)
 
 
-def test_a_key_vault_of_the_configuration_is_refused(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_key_vault_in_configuration_is_rejected(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (work / "main.nf.hcl").write_text(
         """
 nexusform {
@@ -294,12 +295,12 @@ nexusform {
 """
     )
     assert run_command_line(["plan", "-confine"]) == 1
-    assert 'The key vault "https://evil.vault.azure.net" is set in the configuration' in told(capsys)
+    assert 'The key vault "https://evil.vault.azure.net" is set in the configuration' in read_output(capsys)
 
 
 # --- paths of the operator ----------------------------------------------------------------------
 
-# In each `link` is a name that the operator gave, and a link that the pull request laid there.
+# Each `link` is a name given by the operator, and a link placed there by the pull request.
 NAMED = {
     "show": ["show", "link"],
     "apply": ["apply", "link"],
@@ -329,7 +330,7 @@ NAMED = {
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_a_link_in_the_work_tree_leads_no_command_out(
+def test_link_in_work_tree_leads_no_command_outside(
     name: str, work: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outside = tmp_path_factory.mktemp("outside")
@@ -345,14 +346,14 @@ def test_a_link_in_the_work_tree_leads_no_command_out(
     (work / "inside" / "bare_metal_machines.json").symlink_to(outside / "secret")
     capsys.readouterr()
     assert run_command_line([*NAMED[name], "-confine"]) in (1, 2)
-    text = told(capsys)
+    text = read_output(capsys)
     assert "-confine does not allow it" in text or "is in the work tree of a sandboxed run" in text
     assert CANARY not in text
     run_command_line([*NAMED[name], "-confine=false"])
-    assert "-confine" not in told(capsys)
+    assert "-confine" not in read_output(capsys)
 
 
-def test_a_path_outside_is_the_operators(
+def test_path_outside_is_allowed_for_the_operator(
     work: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outside = tmp_path_factory.mktemp("outside")
@@ -366,13 +367,13 @@ def test_a_path_outside_is_the_operators(
     (outside / "racks.json").write_text("[]")
     capsys.readouterr()
     run_command_line(["inventory", "check", str(outside), "-confine"])
-    assert "-confine" not in told(capsys)
+    assert "-confine" not in read_output(capsys)
 
 
-# --- what the work tree remembers ---------------------------------------------------------------
+# --- data recorded in the work tree -------------------------------------------------------------
 
 
-def test_what_a_work_tree_remembers_of_init_and_workspaces_is_not_believed(
+def test_recorded_init_and_workspace_of_work_tree_are_not_trusted(
     work: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (work / "main.nf.hcl").write_text('output "w" {\n  value = nexusform.workspace\n}\n')
@@ -381,13 +382,13 @@ def test_what_a_work_tree_remembers_of_init_and_workspaces_is_not_believed(
     (work / ".nexusform" / "backend.json").write_text(json.dumps(memory))
     (work / ".nexusform" / "environment").write_text("production")
     assert run_command_line(["plan", "-confine"]) == 0
-    text = told(capsys)
+    text = read_output(capsys)
     assert '"default"' in text
     assert "production" not in text
     assert run_command_line(["plan"]) == 1
 
 
-def test_what_init_remembered_outside_of_the_work_tree_counts(
+def test_init_recorded_outside_the_work_tree_is_used(
     work: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NF_DATA_DIR", str(tmp_path_factory.mktemp("data")))
@@ -398,28 +399,28 @@ def test_what_init_remembered_outside_of_the_work_tree_counts(
     assert run_command_line(["plan", "-backend-config=path=elsewhere.nfstate"]) == 0
 
 
-def test_a_message_names_the_path_as_it_is_written(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_message_has_the_path_as_configured(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (work / "l").symlink_to("/etc/hostname")
     (work / "main.nf.hcl").write_text('output "o" {\n  value = file("l")\n}\n')
     assert run_command_line(["plan", "-confine"]) == 1
-    text = told(capsys)
+    text = read_output(capsys)
     assert '"l" cannot be read: -confine does not allow it' in text
     assert "hostname" not in text.replace('file("l")', "")
     assert run_command_line(["plan"]) == 0
 
 
-def test_the_root_module_must_be_in_the_directory(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_root_module_must_be_in_the_directory(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (work / "main.nf.hcl").write_text("")
     (work / "sub").mkdir()
     assert run_command_line(["plan", "-confine=sub"]) == 1
-    assert "-confine does not allow it" in told(capsys)
+    assert "-confine does not allow it" in read_output(capsys)
 
 
 # --- hostile configurations ---------------------------------------------------------------------
 
 
-def hostile(place: Path, number: int, *, confined: bool, before: tuple[str, ...] = ()) -> tuple[str, list[str]]:
-    """What was said in so many hostile work trees, and what was opened."""
+def hostile_run(place: Path, number: int, *, confined: bool, before: tuple[str, ...] = ()) -> tuple[str, list[str]]:
+    """Return the output of all hostile work trees and the opened paths."""
     environment = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(TOP),
@@ -433,11 +434,11 @@ def hostile(place: Path, number: int, *, confined: bool, before: tuple[str, ...]
     return (place / "said").read_text(), (place / "opened").read_text().splitlines()
 
 
-def strangers(opened: list[str], place: Path) -> list[str]:
-    """What is neither of a work tree nor of the interpreter, the packages and the system."""
+def list_foreign_paths(opened: list[str], place: Path) -> list[str]:
+    """Return the paths outside the work trees, the interpreter, the packages and the system."""
     ours = [str(place / "trees"), str(place / "said"), str(place / "opened"), str(TOP)]
     system = [sys.prefix, sys.base_prefix, "/usr", "/lib", "/etc", "/dev/null", "/dev/urandom"]
-    # The C library reads the second before it gives memory back.
+    # The C library reads the second one before it returns memory.
     kernel = ["/proc/sys/kernel/random/boot_id", "/proc/sys/vm/overcommit_memory"]
     allowed = (*ours, *system, *kernel)
     known = re.compile(r"/proc/(\d+|self)/(stat|maps|status|fd)|/sys/(devices/system|fs/cgroup).*|/proc/cpuinfo")
@@ -446,35 +447,35 @@ def strangers(opened: list[str], place: Path) -> list[str]:
 
 
 @pytest.mark.of_domains("azure", "fleet", "remote_state", "vnf")
-def test_hostile_configurations_open_nothing_outside_and_tell_no_secret(tmp_path: Path) -> None:
-    said, opened = hostile(tmp_path.resolve(), CASES, confined=True)
+def test_hostile_configurations_open_no_outside_file_and_print_no_secret(tmp_path: Path) -> None:
+    said, opened = hostile_run(tmp_path.resolve(), CASES, confined=True)
     assert CANARY not in said
     assert "Internal error" not in said
-    assert strangers(opened, tmp_path.resolve()) == []
+    assert list_foreign_paths(opened, tmp_path.resolve()) == []
     assert said.count("-confine does not allow it") > CASES
 
 
-def test_the_same_configurations_do_all_that_where_nothing_is_confined(tmp_path: Path) -> None:
-    said, opened = hostile(tmp_path.resolve(), 40, confined=False)
+def test_hostile_configurations_succeed_without_confinement(tmp_path: Path) -> None:
+    said, opened = hostile_run(tmp_path.resolve(), 40, confined=False)
     assert said.count(CANARY) > 10
     outside = str(tmp_path.resolve() / "outside")
-    assert any(path.startswith(outside) for path in strangers(opened, tmp_path.resolve()))
+    assert any(path.startswith(outside) for path in list_foreign_paths(opened, tmp_path.resolve()))
 
 
 @pytest.mark.of_domains("azure", "fleet", "remote_state", "vnf")
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-def test_the_kernel_saw_nothing_opened_outside_either(tmp_path: Path) -> None:
+def test_kernel_reports_no_outside_file_opened(tmp_path: Path) -> None:
     place = tmp_path.resolve()
     log = place.parent / f"{place.name}.strace"
     calls = ("strace", "-f", "-qq", "-y", "-e", "trace=open,openat,openat2,execve,connect", "-o", str(log))
-    said, _ = hostile(place, max(30, CASES // 10), confined=True, before=calls)
+    said, _ = hostile_run(place, max(30, CASES // 10), confined=True, before=calls)
     assert CANARY not in said
     kernel = log.read_text(errors="replace")
-    # What is written there is what the process lays out before it runs anything: secrets, trees and links.
+    # Files written there are prepared by the process before its runs: secrets, trees and links.
     lines = [line for line in kernel.splitlines() if "O_WRONLY|O_CREAT" not in line]
     opened = [match[1] for line in lines if (match := re.search(r"\bopen(?:at2?)?\(.* = \d+<([^>]+)>", line))]
     assert len(opened) > 1000
-    assert strangers(opened, place) == []
+    assert list_foreign_paths(opened, place) == []
     assert "AF_INET" not in kernel
 
 
@@ -504,10 +505,8 @@ resource "nexus_virtual_machine" "v" {
 
 
 @pytest.mark.of_domains("editor", "remote_state")
-def test_what_an_editor_opens_is_confined_as_the_environment_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The language server makes plans of what is opened, for hints; it writes nothing."""
+def test_editor_confinement_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The language server plans opened files for hints; it writes nothing."""
     from nexusform.domains.editor.placement_preview import build_saved_preview
 
     with state_server() as (address, store):

@@ -1,4 +1,4 @@
-"""What is kept of a crash may be handed to others."""
+"""Tests of crash logs: they may be shared with others."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from nexusform.cli import main
 
 
-def test_it_holds_no_credentials_of_an_address(capsys: pytest.CaptureFixture[str]) -> None:
+def test_crash_log_has_no_credentials_of_an_address(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         main._report_internal_error(KeyError("https://me:canary@h.example/x?token=canary&b=1 postgres://u:canary@db/n"))
         == 1

@@ -1,4 +1,4 @@
-"""No value of an ephemeral variable is in any file or message: 40 canaries, each in a place of its own."""
+"""Tests of ephemeral variables: none of 40 canaries, each used in another place, is in a file or message."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ output "value" {
 """
 
 
-def canary(number: int) -> str:
+def build_canary(number: int) -> str:
     return f"canary-{number}-x"
 
 
 def list_places(name: str) -> list[str]:
-    """Read the places of a file: each is a block that uses `var.c{n}`."""
+    """Read the places of a file: each is a block with `var.c{n}`."""
     return (Path(__file__).parent / "cases" / name).read_text().split("---\n")
 
 
-def write(places: list[str], first: int) -> list[str]:
-    """Write a configuration with one ephemeral variable per place; return the flags that set them."""
+def write_configuration(places: list[str], first: int) -> list[str]:
+    """Write a configuration with one ephemeral variable per place; return the flags to set them."""
     Path("child").mkdir(exist_ok=True)
     Path("child/main.nf.hcl").write_text(CHILD)
     text, flags = SETUP, []
     for number, place in enumerate(places, first):
         text += f'variable "c{number}" {{\n  type      = string\n  ephemeral = true\n}}\n'
         text += place.replace("{n}", str(number)) + "\n"
-        flags.append(f"-var=c{number}={canary(number)}")
+        flags.append(f"-var=c{number}={build_canary(number)}")
     Path("main.nf.hcl").write_text(text)
     return flags
 
@@ -61,7 +61,7 @@ def assert_no_canary(said: str) -> None:
             assert b"canary-" not in path.read_bytes(), path
 
 
-def test_40_places_of_ephemeral_values(
+def test_ephemeral_values_of_40_places_are_never_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     valid, mistakes = list_places("ephemeral-valid.txt"), list_places("ephemeral-mistakes.txt")
@@ -76,7 +76,7 @@ def test_40_places_of_ephemeral_values(
         assert_no_canary(said)
         return said
 
-    flags = write(valid, 0)
+    flags = write_configuration(valid, 0)
     run("plan", "-out=p.nfplan", *flags)
     run("show", "p.nfplan")
     run("show", "-json", "p.nfplan")
@@ -90,7 +90,7 @@ def test_40_places_of_ephemeral_values(
     run("output", "-json")
     run("apply", "-auto-approve", *flags[1:], "-var=c0=canary-other")
     for number, place in enumerate(mistakes):
-        flags = write([place], number)
+        flags = write_configuration([place], number)
         run("plan", "-out=bad.nfplan", *flags, code=1)
         run("plan", "-json", *flags, code=1)
         run("apply", "-auto-approve", *flags, code=1)
@@ -117,21 +117,21 @@ nexusform {
 """
 
 
-def test_encrypted_files_hold_no_ephemeral_value_inside(
+def test_encrypted_files_contain_no_ephemeral_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("cryptography")
     contents: list[bytes] = []
     encrypt = DocumentCipher.encrypt
 
-    def record(cipher: DocumentCipher, content: bytes, *rest: Any, **named: Any) -> bytes:
+    def record_content(cipher: DocumentCipher, content: bytes, *rest: Any, **named: Any) -> bytes:
         contents.append(content)
         return encrypt(cipher, content, *rest, **named)
 
-    monkeypatch.setattr(DocumentCipher, "encrypt", record)
+    monkeypatch.setattr(DocumentCipher, "encrypt", record_content)
     monkeypatch.setenv("SITE_PASSPHRASE", "canary-passphrase-long-enough")
     monkeypatch.chdir(tmp_path)
-    flags = write(list_places("ephemeral-valid.txt"), 0)
+    flags = write_configuration(list_places("ephemeral-valid.txt"), 0)
     Path("main.nf.hcl").write_text(ENCRYPTION + Path("main.nf.hcl").read_text())
     for words in (["plan", "-out=p.nfplan"], ["show", "-json", "p.nfplan"], ["apply", "p.nfplan"], ["state", "pull"]):
         assert run_command_line([*words[:1], *(flags if words[0] in ("plan", "apply") else ()), *words[1:]]) == 0
@@ -166,7 +166,7 @@ resource "fleet_hub_manifest" "token" {
 """
 
 
-def test_a_write_only_body_reaches_the_hub_alone(hub: Front, told: Told) -> None:
+def test_write_only_body_is_sent_only_to_the_hub(hub: Front, told: Told) -> None:
     def read_token() -> str:
         secret = hub.get("Secret", "t", "web")
         assert secret is not None
@@ -179,7 +179,7 @@ def test_a_write_only_body_reaches_the_hub_alone(hub: Front, told: Told) -> None
         assert code == 0, said
         assert_no_canary(said)
     assert "canary-2" in read_token() or "Y2FuYXJ5LTI=" in read_token()
-    # The version decides: another text alone is no change.
+    # Only the version counts: a changed text alone is no change.
     code, said = told("plan", "-detailed-exitcode", "-var=token=canary-3")
     assert code == 0, said
     Path("main.nf.hcl").write_text(MANIFEST.replace("VERSION", "2"))

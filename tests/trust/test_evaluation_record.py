@@ -1,4 +1,4 @@
-"""Files, servers and programs in the record of a plan."""
+"""Tests of the evaluation record of a plan: files, servers and programs."""
 
 import os
 import subprocess
@@ -33,7 +33,7 @@ def test_variable_files_are_recorded(flag: str, tmp_path: Path, monkeypatch: pyt
     assert files == [EvaluatedFile(f"{tmp_path}/outside.nfvars", digest, False), EvaluatedFile(name, digest, True)]
 
 
-def test_settings_of_the_backend_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backend_settings_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text('nexusform {\n  backend "local" {}\n}\noutput "a" {\n  value = 1\n}\n')
     Path("b.hcl").write_text('path = "s.nfstate"\n')
@@ -44,7 +44,7 @@ def test_settings_of_the_backend_are_recorded(tmp_path: Path, monkeypatch: pytes
     assert "b.hcl" in [file.path for file in saved.plan.basis.evaluation.files]
 
 
-def test_programs_are_recorded_however_they_start(tmp_path: Path) -> None:
+def test_programs_are_recorded_for_every_way_of_starting_them(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o700)
@@ -60,7 +60,7 @@ def test_programs_are_recorded_however_they_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.of_domains("remote_state")
-def test_the_servers_of_a_login_are_recorded() -> None:
+def test_login_servers_are_recorded() -> None:
     import requests
 
     from nexusform.domains.remote_state.backends.azure_login import _request_token
@@ -70,5 +70,5 @@ def test_the_servers_of_a_login_are_recorded() -> None:
         assert _request_token(f"{server.address}/token?a=b", "bearer") == "token"
         assert get_recorded_accesses().origins == {server.address}
         start_access_record()
-        requests.get(f"{server.address}/tenant/oauth2/token", timeout=10)  # as azure-identity does
+        requests.get(f"{server.address}/tenant/oauth2/token", timeout=10)  # like azure-identity
         assert get_recorded_accesses().origins == {server.address}

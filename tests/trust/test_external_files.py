@@ -1,4 +1,4 @@
-"""Every variable, default path and flag that leads to a file, in a sandboxed run."""
+"""Tests of external files in a sandboxed run: every variable, default path and flag leading to a file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SOURCE = Path(nexusform.__file__).parent
 PAGE = SOURCE.parent / "docs" / "security.md"
 REJECTED = [entry for entry in EXTERNAL_FILES if entry.writer is AllowedWriter.OPERATOR]
 FLAGS = [entry for entry in EXTERNAL_FILES if entry.form is PathValueForm.FLAG]
-# Variables of the product that lead to no file.
+# Variables of the product without a file.
 VALUES = (
     re.compile(r"NF_(INPUT|CLI_ARGS_?|LIMIT_|VAR_|LOG|CONFINE|ALLOW_REMOTE|IN_AUTOMATION|WORKSPACE|NET_DEADLINE)"),
     re.compile(
@@ -45,7 +45,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("entry", REJECTED, ids=[entry.name for entry in REJECTED])
-def test_a_file_of_the_work_tree_is_rejected_where_the_operator_writes(
+def test_output_file_in_work_tree_is_rejected(
     entry: untrusted_files.ExternalFile, tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if entry.form is PathValueForm.FLAG:
@@ -75,7 +75,7 @@ def test_a_file_of_the_work_tree_is_rejected_where_the_operator_writes(
 
 
 @pytest.mark.parametrize("case", KUBECONFIG_CASES)
-def test_a_kubeconfig_of_the_work_tree_runs_and_reads_nothing(
+def test_kubeconfig_in_work_tree_runs_and_reads_nothing(
     case: str, tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     untrusted_files.use_kubeconfig(case, tree, monkeypatch.setenv)
@@ -99,7 +99,7 @@ NAMED = {
 
 @pytest.mark.of_domains("fleet", "hub")
 @pytest.mark.parametrize("case", NAMED)
-def test_a_kubeconfig_of_the_operator_names_no_file_of_the_work_tree(
+def test_kubeconfig_of_operator_may_not_name_work_tree_files(
     case: str, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = tree / "bin" / "sign-in"
@@ -118,7 +118,7 @@ def test_a_kubeconfig_of_the_operator_names_no_file_of_the_work_tree(
 
 
 @pytest.mark.of_domains("vnf")
-def test_clouds_of_the_work_tree_are_not_read(
+def test_clouds_file_in_work_tree_is_not_read(
     tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     auth = {"auth_url": untrusted_files.SERVER, "username": "u", "password": "p"}
@@ -131,7 +131,7 @@ def test_clouds_of_the_work_tree_are_not_read(
 
 @pytest.mark.of_domains("vnf")
 @pytest.mark.parametrize("verified", [True, False])
-def test_an_unverified_openstack_is_named(verified: bool, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unverified_openstack_is_named(verified: bool, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from contextlib import ExitStack
 
     from nexusform.domains.vnf.providers.tacker import make_provider
@@ -153,10 +153,10 @@ def test_an_unverified_openstack_is_named(verified: bool, tree: Path, monkeypatc
 
 @pytest.mark.of_domains("vnf")
 @pytest.mark.parametrize("auth", ["keystone", "none"])
-def test_an_endpoint_of_the_work_tree_needs_the_permission_of_the_operator(
+def test_endpoint_from_work_tree_needs_permission_of_the_operator(
     auth: str, tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without credentials, too: a connection reaches servers that only the runner can reach."""
+    """This also holds without credentials: a connection may reach servers accessible only to the runner."""
     text = untrusted_files.LIVE_TACKER.replace("\n}", f'\n  auth = "{auth}"\n}}', 1)
     (tree / "main.nf.hcl").write_text(text)
     assert run_command_line(["plan", "-confine"]) == 1
@@ -166,9 +166,7 @@ def test_an_endpoint_of_the_work_tree_needs_the_permission_of_the_operator(
 
 @pytest.mark.of_domains("remote_state")
 @pytest.mark.parametrize("case", BACKEND_CASES)
-def test_a_settings_file_of_the_work_tree_reaches_nothing(
-    case: str, tree: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_settings_file_in_work_tree_has_no_effect(case: str, tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = untrusted_files.use_backend_settings(case, tree)
     assert run_command_line(["plan", "-confine", *arguments]) == 1
     text = " ".join(capsys.readouterr().err.replace("│", " ").split())
@@ -177,7 +175,7 @@ def test_a_settings_file_of_the_work_tree_reaches_nothing(
 
 @pytest.mark.of_domains("fleet", "hub", "remote_state")
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-def test_the_kernel_saw_nothing_run_opened_or_contacted(tmp_path: Path) -> None:
+def test_kernel_reports_no_program_file_or_connection(tmp_path: Path) -> None:
     log = tmp_path / "kernel.log"
     calls = ["strace", "-f", "-qq", "-e", "trace=open,openat,execve,connect", "-o", str(log)]
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(SOURCE.parent), "HOME": str(tmp_path)}
@@ -191,7 +189,7 @@ def test_the_kernel_saw_nothing_run_opened_or_contacted(tmp_path: Path) -> None:
     assert kernel.count("main.nf.hcl") > len(KUBECONFIG_CASES)
 
 
-def test_the_table_has_every_variable_and_flag_of_the_product() -> None:
+def test_table_has_every_variable_and_flag_of_the_product() -> None:
     names = {entry.name for entry in EXTERNAL_FILES}
     texts = [path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py") if path.name != "external_files.py"]
     constants = {
@@ -209,7 +207,7 @@ def test_the_table_has_every_variable_and_flag_of_the_product() -> None:
     assert {f"-{name.replace('_', '-')}" for name in inputs} - names == set()
 
 
-def test_the_page_has_the_table() -> None:
+def test_documentation_page_has_the_table() -> None:
     page = PAGE.read_text(encoding="utf-8")
     for writer in AllowedWriter:
         section = page.partition(f"| {writer.value} | ")[2].partition("\n")[0]

@@ -1,7 +1,7 @@
-"""A work tree that somebody else wrote: what it can make `plan` write, read or wait for.
+"""Tests of an untrusted work tree: it cannot make `plan` write, read or wait for other files.
 
-Each case lays a trap as a pull request could, with links and odd files, or finds one laid beside the work
-tree, and runs nexusform as a CI job does.
+Each case prepares a trap with links and special files, in the work tree like a pull request or beside it, and runs
+nexusform like a CI job.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ resource "nexus_rack" "r" {
 }
 """
 PRECIOUS = "precious\n"
-SECONDS = 300  # a command that takes longer hangs; an apply waits for the disk, which others may keep busy
+SECONDS = 300  # a slower command counts as hanging; an apply waits for a possibly busy disk
 MOST_MEMORY = 16 << 30  # bytes; an endless file would take more
 
 
-class Hangs(BaseException):
-    """No Exception: nexusform would take it for a Internal error, and the test would miss what happened."""
+class CommandHangs(BaseException):
+    """A BaseException: as an Exception, nexusform would report it as an Internal error and hide the cause."""
 
 
-class Tree:
-    """A work tree beside a file that must stay as it is, and a home of its own."""
+class WorkTree:
+    """A work tree beside a file to be left unchanged, with its own home directory."""
 
     def __init__(self, directory: Path) -> None:
         self.root = directory / "work"
@@ -69,13 +69,13 @@ class Tree:
         return path
 
     def run(self, *arguments: str) -> tuple[int, str]:
-        """Exit code, and what was said on both streams. Fails where a command waits or reads for ever."""
+        """Run a command; return its exit code and the output of both streams. Fail if it waits or reads forever."""
         said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
         limits = resource.getrlimit(resource.RLIMIT_AS)
         before = Path.cwd()
 
-        def late(*_: object) -> None:
-            raise Hangs(arguments)
+        def raise_timeout(*_: object) -> None:
+            raise CommandHangs(arguments)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "environ", os.environ.copy())
@@ -84,7 +84,7 @@ class Tree:
             patch.setattr("sys.stdin", io.StringIO())
             for stream in ("stdout", "stderr"):
                 patch.setattr(f"sys.{stream}", said)
-            alarm = signal.signal(signal.SIGALRM, late)
+            alarm = signal.signal(signal.SIGALRM, raise_timeout)
             os.chdir(self.root)
             signal.alarm(SECONDS)
             resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, limits[1]))
@@ -98,7 +98,7 @@ class Tree:
         return code, said.detach().getvalue().decode()
 
     def run_alone(self, *arguments: str, before: str = "") -> tuple[int, str]:
-        """The same in a process of its own, after what a shell does `before`."""
+        """Run a command in its own process, after the shell commands in `before`."""
         done = subprocess.run(
             ["bash", "-c", f'{before} exec "$@"', "bash", sys.executable, "-m", "nexusform", *arguments],
             cwd=self.root,
@@ -112,7 +112,7 @@ class Tree:
         return done.returncode, done.stdout.decode()
 
     def files(self) -> dict[str, bytes]:
-        """Every file of the work tree, links as links."""
+        """Return every file of the work tree, with links as links."""
         return {
             str(path.relative_to(self.root)): os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
             for path in sorted(self.root.rglob("*"))
@@ -121,35 +121,35 @@ class Tree:
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Tree:
-    return Tree(tmp_path)
+def tree(tmp_path: Path) -> WorkTree:
+    return WorkTree(tmp_path)
 
 
-def row(name: str) -> dict[str, object]:
+def build_row(name: str) -> dict[str, object]:
     return {"type": "nexus_rack", "id": f"lab/{name}", "creation": 1, "attributes": {"id": f"lab/{name}"}}
 
 
-def unboxed(text: str) -> str:
+def strip_box(text: str) -> str:
     return " ".join(text.replace("│", " ").split())
 
 
-def pending(name: str) -> str:
+def build_pending_line(name: str) -> str:
     return json.dumps(["nexus_rack", f"lab/{name}", 1, {"id": f"lab/{name}"}]) + "\n"
 
 
 # --- writing -----------------------------------------------------------------------------------
 
 
-def test_plan_leaves_the_work_tree_as_it_is(tree: Tree) -> None:
+def test_plan_leaves_the_work_tree_unchanged(tree: WorkTree) -> None:
     before = tree.files()
     code, text = tree.run("plan")
     assert code == 0, text
     assert tree.files() == before
 
 
-def test_a_link_where_the_reality_is_written_aside_is_not_followed(tree: Tree) -> None:
+def test_link_at_temporary_reality_file_is_not_followed(tree: WorkTree) -> None:
     tree.run("apply", "-auto-approve")
-    tree.write("site.json.pending", pending("b"))
+    tree.write("site.json.pending", build_pending_line("b"))
     tree.link(".site.json.tmp")
     tree.run("plan")
     assert tree.victim.read_text() == PRECIOUS
@@ -157,10 +157,10 @@ def test_a_link_where_the_reality_is_written_aside_is_not_followed(tree: Tree) -
     assert tree.victim.read_text() == PRECIOUS
 
 
-def test_plan_folds_no_pending_log_into_a_reality(tree: Tree) -> None:
+def test_plan_merges_no_pending_log_into_the_reality_file(tree: WorkTree) -> None:
     code, text = tree.run("apply", "-auto-approve")
     assert code == 0, text
-    tree.write("site.json.pending", pending("b"))
+    tree.write("site.json.pending", build_pending_line("b"))
     before = tree.files()
     code, text = tree.run("plan", "-refresh=true")
     assert code == 0, text
@@ -172,8 +172,8 @@ def test_plan_folds_no_pending_log_into_a_reality(tree: Tree) -> None:
     assert not (tree.root / "site.json.pending").exists()
 
 
-def test_plan_records_nothing_of_an_interrupted_apply(tree: Tree) -> None:
-    """A proposal could bring providers of its own, which say of an earlier apply what they like."""
+def test_plan_records_nothing_of_an_interrupted_apply(tree: WorkTree) -> None:
+    """A proposal could bring its own providers with false reports about an earlier apply."""
     code, text = tree.run("apply", "-auto-approve")
     assert code == 0, text
     intent = Intent(parse_address("nexus_rack.r"), "delete", "nexus_rack", "lab/r1", 2)
@@ -184,7 +184,7 @@ def test_plan_records_nothing_of_an_interrupted_apply(tree: Tree) -> None:
     code, text = tree.run("plan", "-out=saved", "-detailed-exitcode")
     assert code == 2, text
     assert "Apply interrupted" in text
-    assert "the next apply records them" in unboxed(text)
+    assert "the next apply records them" in strip_box(text)
     code, text = tree.run("show", "-json", "saved")
     assert code == 0, text
     assert "lab/r1" not in json.dumps(json.loads(text)["prior_state"])
@@ -193,14 +193,14 @@ def test_plan_records_nothing_of_an_interrupted_apply(tree: Tree) -> None:
     tree.write("site.json", real)
     code, text = tree.run("state", "rm", "nexus_rack.r")
     assert code == 1
-    assert "nexusform apply -refresh-only" in unboxed(text)
+    assert "nexusform apply -refresh-only" in strip_box(text)
     code, text = tree.run("apply", "-refresh-only", "-auto-approve")
     assert code == 0, text
     assert not (tree.root / "state/nexusform.nfstate.journal").exists()
     assert "lab/r1" in (tree.root / "state/nexusform.nfstate").read_text()
 
 
-def test_a_link_as_pending_log_is_not_written_through(tree: Tree) -> None:
+def test_pending_log_is_not_written_through_a_link(tree: WorkTree) -> None:
     tree.victim.write_text("")
     tree.link("site.json.pending")
     code, text = tree.run("apply", "-auto-approve")
@@ -209,7 +209,7 @@ def test_a_link_as_pending_log_is_not_written_through(tree: Tree) -> None:
     assert tree.victim.read_text() == ""
 
 
-def test_a_link_as_journal_is_not_written_through(tree: Tree) -> None:
+def test_journal_is_not_written_through_a_link(tree: WorkTree) -> None:
     tree.link("state/nexusform.nfstate.journal")
     code, text = tree.run("plan")
     assert code == 1, text
@@ -218,7 +218,7 @@ def test_a_link_as_journal_is_not_written_through(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("name", ["backend.json.tmp", "backend.json"])
-def test_init_writes_through_no_link(tree: Tree, name: str) -> None:
+def test_init_does_not_write_through_a_link(tree: WorkTree, name: str) -> None:
     tree.write("backend.nf.hcl", 'nexusform {\n  backend "local" {\n    path = "elsewhere.nfstate"\n  }\n}\n')
     tree.link(f".nexusform/{name}")
     tree.run("init", "-reconfigure")
@@ -226,7 +226,7 @@ def test_init_writes_through_no_link(tree: Tree, name: str) -> None:
     assert oct(tree.victim.stat().st_mode)[-3:] != "600"
 
 
-def test_selecting_a_workspace_writes_through_no_link(tree: Tree) -> None:
+def test_workspace_selection_does_not_write_through_a_link(tree: WorkTree) -> None:
     tree.link(".nexusform/environment")
     tree.run("workspace", "new", "blue")
     assert tree.victim.read_text() == PRECIOUS
@@ -235,7 +235,7 @@ def test_selecting_a_workspace_writes_through_no_link(tree: Tree) -> None:
 @pytest.mark.parametrize(
     "flag", ["-out=result", "-report=markdown:result", "-report=json:result"], ids=lambda f: f.split("=")[1]
 )
-def test_what_was_asked_for_replaces_a_link(tree: Tree, flag: str) -> None:
+def test_requested_output_file_replaces_a_link(tree: WorkTree, flag: str) -> None:
     tree.link("result")
     code, text = tree.run("plan", flag)
     assert code == 0, text
@@ -244,7 +244,7 @@ def test_what_was_asked_for_replaces_a_link(tree: Tree, flag: str) -> None:
     assert (tree.root / "result").stat().st_size > 0
 
 
-def test_results_of_tests_replace_a_link(tree: Tree) -> None:
+def test_junit_results_replace_a_link(tree: WorkTree) -> None:
     tree.write("a.nftest.hcl", 'run "one" {\n  command = plan\n}\n')
     tree.link("result.xml")
     code, text = tree.run("test", "-junit-xml=result.xml")
@@ -253,31 +253,31 @@ def test_results_of_tests_replace_a_link(tree: Tree) -> None:
     assert "testsuite" in (tree.root / "result.xml").read_text()
 
 
-def test_generated_configuration_goes_through_no_link(tree: Tree) -> None:
+def test_generated_configuration_is_not_written_through_a_link(tree: WorkTree) -> None:
     target = tree.victim.with_name("not-there.nf.hcl")
     tree.link("made.nf.hcl", target)
-    tree.write("site.json", json.dumps([{**row("a"), "attributes": {"id": "lab/a", "name": "a"}}]))
+    tree.write("site.json", json.dumps([{**build_row("a"), "attributes": {"id": "lab/a", "name": "a"}}]))
     tree.write("import.nf.hcl", 'import {\n  to = nexus_rack.a\n  id = "lab/a"\n}\n')
     tree.run("plan", "-generate-config-out=made.nf.hcl")
     assert not target.exists()
 
 
-def test_a_pipe_and_standard_output_are_written_to_as_they_come(tree: Tree) -> None:
+def test_report_is_written_to_standard_output(tree: WorkTree) -> None:
     code, text = tree.run_alone("plan", "-report=json:/dev/stdout")
     assert code == 0, text
     assert '"format_version"' in text
 
 
-def test_standard_output_that_is_a_file_stays_that_file(tree: Tree) -> None:
+def test_report_to_redirected_output_keeps_the_file(tree: WorkTree) -> None:
     code, _ = tree.run_alone("plan", "-report=json:/dev/stdout", before="exec > out.json;")
     assert code == 0
     assert '"format_version"' in (tree.root / "out.json").read_text()
 
 
-# --- the state behind a link -------------------------------------------------------------------
+# --- state file behind a link ------------------------------------------------------------------
 
 
-def test_lock_journal_and_backup_stand_beside_the_real_state(tree: Tree) -> None:
+def test_lock_journal_and_backup_are_beside_the_real_state(tree: WorkTree) -> None:
     real = tree.root / "real"
     real.mkdir()
     (tree.root / "state").mkdir()
@@ -297,7 +297,7 @@ def test_lock_journal_and_backup_stand_beside_the_real_state(tree: Tree) -> None
     assert "1234" in text
 
 
-# --- odd files ---------------------------------------------------------------------------------
+# --- special files -----------------------------------------------------------------------------
 
 ODD_PLACES = [
     "site.json",
@@ -314,7 +314,7 @@ ODD_PLACES = [
 
 @pytest.mark.parametrize("place", ODD_PLACES)
 @pytest.mark.parametrize("kind", ["fifo", "endless", "directory"])
-def test_an_odd_file_is_refused_or_passed_over_at_once(tree: Tree, place: str, kind: str) -> None:
+def test_special_file_is_rejected_or_skipped_immediately(tree: WorkTree, place: str, kind: str) -> None:
     path = tree.root / place
     path.parent.mkdir(parents=True, exist_ok=True)
     if kind == "fifo":
@@ -329,7 +329,7 @@ def test_an_odd_file_is_refused_or_passed_over_at_once(tree: Tree, place: str, k
     assert "Out of memory" not in text
 
 
-def test_files_named_by_the_operator_may_not_be_endless_either(tree: Tree) -> None:
+def test_endless_files_named_by_the_operator_are_rejected(tree: WorkTree) -> None:
     for flag in ("-target-file=/dev/zero", "-var-file=/dev/zero"):
         code, text = tree.run("plan", flag)
         assert code == 1, text
@@ -346,7 +346,7 @@ NOT_TYPED = [json.dumps({"ID": name, "Who": "x"}) for name in UNTYPABLE]
 
 
 @pytest.mark.parametrize("garbage", ["", "not JSON", "{}", '{"ID": 7}', "link", "fifo", *NOT_TYPED])
-def test_a_garbage_lock_is_broken_by_the_command_that_its_message_names(tree: Tree, garbage: str) -> None:
+def test_invalid_lock_is_removed_by_the_command_in_its_message(tree: WorkTree, garbage: str) -> None:
     path = tree.root / "state" / "nexusform.nfstate.lock.info"
     path.parent.mkdir()
     if garbage == "link":
@@ -366,13 +366,13 @@ def test_a_garbage_lock_is_broken_by_the_command_that_its_message_names(tree: Tr
 
 
 @pytest.mark.parametrize("name", ["$(touch ../victim2)", "`touch x`", "a b; touch x", "it's", "1f0e-22"])
-def test_the_command_that_breaks_a_lock_may_be_pasted_into_a_shell(tree: Tree, name: str) -> None:
+def test_unlock_command_can_be_pasted_into_a_shell(tree: WorkTree, name: str) -> None:
     path = tree.root / "state" / "nexusform.nfstate.lock.info"
     path.parent.mkdir()
     path.write_text(json.dumps({"ID": name, "Who": "x"}))
     code, text = tree.run("plan")
     assert code == 1
-    command = unboxed(text).split("break its lock with `nexusform ")[1].split("`. Lock Info")[0]
+    command = strip_box(text).split("break its lock with `nexusform ")[1].split("`. Lock Info")[0]
     assert shlex.split(command) == ["force-unlock", name]
     code, text = tree.run("force-unlock", "-force", name)
     assert code == 0, text
@@ -380,7 +380,7 @@ def test_the_command_that_breaks_a_lock_may_be_pasted_into_a_shell(tree: Tree, n
     assert code == 0, text
 
 
-def test_planning_without_a_lock_is_told(tree: Tree) -> None:
+def test_planning_without_a_lock_is_reported(tree: WorkTree) -> None:
     code, text = tree.run("plan", "-lock=false")
     assert code == 0
     assert "Unlocked state" in text
@@ -405,14 +405,14 @@ def test_planning_without_a_lock_is_told(tree: Tree) -> None:
     ],
     ids=" ".join,
 )
-def test_a_closed_stdin_is_no_crash(tree: Tree, arguments: tuple[str, ...]) -> None:
+def test_closed_stdin_causes_no_crash(tree: WorkTree, arguments: tuple[str, ...]) -> None:
     code, text = tree.run_alone(*arguments, before="exec <&-;")
     assert code in (0, 1, 2), text
     assert "Internal error" not in text
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="this system has no /dev/shm")
-def test_a_plan_in_shared_memory_is_written_whole_and_private(tmp_path: Path) -> None:
+def test_plan_in_shared_memory_is_complete_and_private(tmp_path: Path) -> None:
     from nexusform.workflow.opening.system_io import write_output
 
     name = Path("/dev/shm") / f"nexusform-test-{os.getpid()}"

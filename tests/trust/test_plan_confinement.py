@@ -1,4 +1,4 @@
-"""What a plan file says is evaluated as confined as it was made, whoever wrote the file."""
+"""Tests of plan confinement: a plan file is evaluated as confined as it was made, for any writer of the file."""
 
 import subprocess
 from collections.abc import Callable
@@ -36,19 +36,19 @@ output "read" {{
 
 
 @pytest.fixture
-def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
-    def ask(*words: str) -> tuple[int, str]:
+def run_command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    def run_and_capture(*words: str) -> tuple[int, str]:
         capsys.readouterr()
         code = run_command_line(list(words))
         said = capsys.readouterr()
         return code, said.out + said.err
 
-    return ask
+    return run_and_capture
 
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A work tree whose configuration shows what it can read outside."""
+    """A work tree with a configuration printing files outside of it."""
     for name in ("NF_CONFINE", "NF_ALLOW_REMOTE", "NF_DATA_DIR", "NF_IN_AUTOMATION"):
         monkeypatch.delenv(name, raising=False)
     work = tmp_path / "work"
@@ -73,33 +73,33 @@ QUESTIONS = [
 
 @pytest.mark.parametrize("where", ["there", "elsewhere"])
 @pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
-def test_what_was_confined_stays_confined(
+def test_confined_plan_stays_confined(
     question: tuple[str, ...],
     where: str,
     tree: Path,
-    told: Callable[..., tuple[int, str]],
+    run_command: Callable[..., tuple[int, str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    code, said = told("plan", "-confine", "-out=p")
+    code, said = run_command("plan", "-confine", "-out=p")
     assert code == 0
     if where == "elsewhere":
         other = tree.parent / "bot"
         other.mkdir()
         (tree / "p").rename(other / "p")
         monkeypatch.chdir(other)
-    _, more = told(*question)
+    _, more = run_command(*question)
     assert CANARY not in said + more
     assert "Traceback" not in more
 
 
 @pytest.mark.parametrize("record", ["no", ""])
 @pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
-def test_a_plan_that_says_it_was_free_is_not_believed(
-    question: tuple[str, ...], record: str, tree: Path, told: Callable[..., tuple[int, str]]
+def test_plan_claiming_to_be_unconfined_is_not_trusted(
+    question: tuple[str, ...], record: str, tree: Path, run_command: Callable[..., tuple[int, str]]
 ) -> None:
     from msgspec.structs import replace
 
-    assert told("plan", "-confine", "-out=p")[0] == 0
+    assert run_command("plan", "-confine", "-out=p")[0] == 0
     saved, _ = plan_file.read_plan_file((tree / "p").read_bytes())
     assert saved is not None
     assert saved.plan.basis.evaluation is not None
@@ -107,122 +107,122 @@ def test_a_plan_that_says_it_was_free_is_not_believed(
     evaluation = replace(saved.plan.basis.evaluation, confined=False) if record else None
     forged = replace(saved.plan, basis=replace(saved.plan.basis, evaluation=evaluation, allowed_prefixes=()))
     (tree / "p").write_bytes(plan_file.write_plan_file(forged, saved.configuration_files, saved.prior_state))
-    _, said = told(*question)
+    _, said = run_command(*question)
     assert CANARY not in said
 
 
-def test_the_operator_may_say_that_a_plan_is_free(tree: Path, told: Callable[..., tuple[int, str]]) -> None:
+def test_operator_can_lift_confinement_of_a_plan(tree: Path, run_command: Callable[..., tuple[int, str]]) -> None:
     (tree / "main.nf.hcl").write_text((tree / "main.nf.hcl").read_text().replace("!str", "str"))
-    assert told("plan", "-out=p")[0] == 0
-    code, said = told("apply", "-input=false", "p")
+    assert run_command("plan", "-out=p")[0] == 0
+    code, said = run_command("apply", "-input=false", "p")
     assert code == 1
     assert "-confine=false" in said
     assert "A confined run cannot read" in " ".join(said.replace("│", "").split())
     assert not (tree / "state").exists()
-    code, said = told("apply", "-input=false", "-confine=false", "p")
+    code, said = run_command("apply", "-input=false", "-confine=false", "p")
     assert code == 0
     assert "was not compared" not in said
 
 
-def key_pair(directory: Path) -> tuple[Path, Path]:
+def create_key_pair(directory: Path) -> tuple[Path, Path]:
     private, public = directory / "plan.key", directory / "plan.pub"
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", private], check=True)
     subprocess.run(["openssl", "pkey", "-in", private, "-pubout", "-out", public], check=True)
     return private, public
 
 
-def test_a_verified_plan_is_evaluated_as_it_was_made(
-    tree: Path, told: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+def test_verified_plan_is_evaluated_as_it_was_made(
+    tree: Path, run_command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tree / "main.nf.hcl").write_text((tree / "main.nf.hcl").read_text().replace("!str", "str"))
-    private, public = key_pair(tree.parent)
-    assert told("plan", "-out=p", f"-sign={private}", "-confine=false")[0] == 0
+    private, public = create_key_pair(tree.parent)
+    assert run_command("plan", "-out=p", f"-sign={private}", "-confine=false")[0] == 0
     monkeypatch.setenv("NF_IN_AUTOMATION", "1")
-    code, said = told("apply", "-input=false", f"-verify=key:{public}", "p")
+    code, said = run_command("apply", "-input=false", f"-verify=key:{public}", "p")
     assert code == 0
     assert "was not compared" not in said
 
 
 @pytest.mark.of_domains("remote_state")
-def test_credentials_go_to_no_address_that_a_plan_names(
-    tree: Path, told: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+def test_credentials_are_not_sent_to_addresses_from_a_plan(
+    tree: Path, run_command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NF_HTTP_USERNAME", "ci")
     monkeypatch.setenv("NF_HTTP_PASSWORD", CANARY)
     with state_server() as (address, store):
         block = f'nexusform {{\n  backend "http" {{\n    address = "{address}/s"\n  }}\n}}\n'
         (tree / "main.nf.hcl").write_text(block + 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n')
-        assert told("plan", "-out=p")[0] == 0
-        # Here the directory says the same as the plan.
-        assert told("apply", "-input=false", "p")[0] == 0
+        assert run_command("plan", "-out=p")[0] == 0
+        # Here the directory has the same address as the plan.
+        assert run_command("apply", "-input=false", "p")[0] == 0
         bot = tree.parent / "bot"
         bot.mkdir()
         (bot / "p").write_bytes((tree / "p").read_bytes())
         monkeypatch.chdir(bot)
         store.requests.clear()
         for question in (("apply", "-input=false", "p"), ("explain", "nexus_site.lab", "-plan=p"), ("show", "p")):
-            told(*question)
-        code, said = told("apply", "-input=false", "p")
+            run_command(*question)
+        code, said = run_command("apply", "-input=false", "p")
         assert (code, store.requests) == (1, [])
         assert "-confine=false" in said
         assert "-backend-config" in said
 
 
 @pytest.mark.usefixtures("tree")
-def test_automation_confines_unless_it_is_told_otherwise(
-    told: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+def test_automation_is_confined_by_default(
+    run_command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NF_IN_AUTOMATION", "1")
-    assert CANARY not in told("plan")[1]
+    assert CANARY not in run_command("plan")[1]
     monkeypatch.setenv("NF_CONFINE", "false")
-    assert CANARY in told("plan")[1]
-    assert CANARY not in told("plan", "-confine=true")[1]
+    assert CANARY in run_command("plan")[1]
+    assert CANARY not in run_command("plan", "-confine=true")[1]
     monkeypatch.delenv("NF_CONFINE")
-    assert CANARY in told("plan", "-confine=false")[1]
+    assert CANARY in run_command("plan", "-confine=false")[1]
 
 
 @pytest.mark.of_domains("remote_state")
-def test_in_automation_a_backend_in_the_configuration_is_refused_with_the_ways_out(
-    tree: Path, told: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+def test_automation_rejects_configured_backend_with_suggested_fixes(
+    tree: Path, run_command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NF_IN_AUTOMATION", "1")
     with state_server() as (address, store):
         block = f'nexusform {{\n  backend "http" {{\n    address = "{address}/s"\n  }}\n}}\n'
         (tree / "main.nf.hcl").write_text(block + 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n')
-        code, said = told("init", "-input=false")
+        code, said = run_command("init", "-input=false")
         assert code == 1
         for way_out in ("-confine=false", "NF_CONFINE=false", "-backend-config=", "NF_ALLOW_REMOTE"):
             assert way_out in " ".join(said.replace("│", "").split())
         assert store.requests == []
         monkeypatch.setenv("NF_ALLOW_REMOTE", address)
-        assert told("plan")[0] == 0
+        assert run_command("plan")[0] == 0
         monkeypatch.delenv("NF_ALLOW_REMOTE")
         monkeypatch.setenv("NF_CONFINE", "false")
-        assert told("init", "-input=false")[0] == 0
-        assert told("plan")[0] == 0
+        assert run_command("init", "-input=false")[0] == 0
+        assert run_command("plan")[0] == 0
 
 
-def test_a_local_state_elsewhere_is_refused_with_the_ways_out_too(
-    tree: Path, monkeypatch: pytest.MonkeyPatch, told: Callable[..., tuple[int, str]]
+def test_automation_rejects_outside_local_state_with_suggested_fixes(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, run_command: Callable[..., tuple[int, str]]
 ) -> None:
     monkeypatch.setenv("NF_IN_AUTOMATION", "1")
     where = tree.parent / "states" / "lab.nfstate"
     site = 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n'
     (tree / "main.nf.hcl").write_text(f'nexusform {{\n  backend "local" {{\n    path = "{where}"\n  }}\n}}\n{site}')
     for command in (("init",), ("plan",)):
-        code, said = told(*command)
+        code, said = run_command(*command)
         said = " ".join(said.replace("│", " ").split())
         assert code == 1
         assert "-backend-config=path=PATH" in said
         assert "NF_CONFINE=false" in said
-    code, said = told("apply", "-auto-approve", f"-backend-config=path={where}")
+    code, said = run_command("apply", "-auto-approve", f"-backend-config=path={where}")
     assert code == 0, said
     assert where.exists()
 
 
 @pytest.mark.usefixtures("tree")
-def test_a_plan_keeps_what_was_allowed(told: Callable[..., tuple[int, str]]) -> None:
-    assert told("plan", "-confine", "-allow-remote=https://b/x", "-allow-remote=https://a", "-out=p")[0] == 0
+def test_plan_keeps_its_allowed_addresses(run_command: Callable[..., tuple[int, str]]) -> None:
+    assert run_command("plan", "-confine", "-allow-remote=https://b/x", "-allow-remote=https://a", "-out=p")[0] == 0
     saved, _ = plan_file.read_plan_file(Path("p").read_bytes())
     assert saved is not None
     assert saved.plan.basis.evaluation is not None
@@ -230,7 +230,7 @@ def test_a_plan_keeps_what_was_allowed(told: Callable[..., tuple[int, str]]) -> 
     assert saved.plan.basis.allowed_prefixes == ("https://a", "https://b/x")
 
 
-def test_of_two_lists_the_narrower_of_what_both_allow_counts() -> None:
+def test_intersection_of_allowed_addresses_keeps_the_narrower() -> None:
     assert intersect_prefixes(("https://a/x", "https://b"), ("https://a", "https://c")) == ("https://a/x",)
     assert intersect_prefixes(("https://a",), ("https://a/x", "https://a/y")) == ("https://a/x", "https://a/y")
     assert intersect_prefixes((), ("https://a",)) == ()

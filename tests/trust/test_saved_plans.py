@@ -1,4 +1,4 @@
-"""A plan that was changed after it was saved, its digests with it, is refused before anything is done."""
+"""Tests of forged plans: a plan changed after saving, with its digests, is rejected before any change."""
 
 import json
 import shutil
@@ -26,8 +26,8 @@ resource "nexus_rack" "r" {
 """
 
 
-def forge(path: Path, member: str, change: Callable[[Any], None]) -> None:
-    """Change one part of a plan file, and the digest that the file has of it."""
+def forge_plan(path: Path, member: str, change: Callable[[Any], None]) -> None:
+    """Change one part of a plan file and its recorded digest."""
     members = plan_file.unpack_archive(path.read_bytes())
     assert members is not None
     manifest = json.loads(members["nexusform.json"])
@@ -39,36 +39,36 @@ def forge(path: Path, member: str, change: Callable[[Any], None]) -> None:
     path.write_bytes(plan_file.pack_archive({**members, "nexusform.json": json.dumps(manifest).encode()}))
 
 
-def more_machines(steps: Any) -> None:
+def add_machines(steps: Any) -> None:
     rack = next(step for step in steps if (step.get("planned") or {}).get("name") == "r1")
     rack["planned"]["machine_count"] = 200
 
 
-def a_change_that_is_not_there(steps: Any) -> None:
+def refer_to_missing_change(steps: Any) -> None:
     steps[1]["change"] = 77
 
 
-def no_change(steps: Any) -> None:
+def remove_change(steps: Any) -> None:
     steps[1]["change"] = -1
 
 
-def a_circle(steps: Any) -> None:
+def create_cycle(steps: Any) -> None:
     steps[0]["waits_for"] = [steps[-1]["id"]]
     steps[-1]["waits_for"] = [steps[0]["id"]]
 
 
-def a_step_less(steps: Any) -> None:
+def remove_step(steps: Any) -> None:
     del steps[-1]
 
 
-@pytest.mark.parametrize("change", [more_machines, a_change_that_is_not_there, no_change, a_circle, a_step_less])
-def test_a_forged_plan_is_refused_and_nothing_is_written(
+@pytest.mark.parametrize("change", [add_machines, refer_to_missing_change, remove_change, create_cycle, remove_step])
+def test_forged_plan_is_rejected_and_nothing_is_written(
     change: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(CONFIGURATION)
     assert run_command_line(["plan", "-out=p.nfplan"]) == 0
-    forge(Path("p.nfplan"), "steps.json", change)
+    forge_plan(Path("p.nfplan"), "steps.json", change)
     capsys.readouterr()
     assert run_command_line(["apply", "p.nfplan"]) == 1
     told = capsys.readouterr().err
@@ -80,113 +80,113 @@ def test_a_forged_plan_is_refused_and_nothing_is_written(
 EXAMPLE = Path(__file__).parents[2] / "examples" / "end-to-end"
 
 
-def rows(kind: str, change: Callable[[list[Any], list[int]], None]) -> Callable[[Any], None]:
-    """A change of all placement rows that is told where the rows of a kind stand."""
+def change_rows(kind: str, change: Callable[[list[Any], list[int]], None]) -> Callable[[Any], None]:
+    """Return a change of all placement rows, called with the positions of the rows of a kind."""
 
-    def of_kind(placements: Any) -> None:
+    def change_rows_of_kind(placements: Any) -> None:
         change(placements, [at for at, row in enumerate(placements) if row["kind"] == kind])
 
-    return of_kind
+    return change_rows_of_kind
 
 
-def drop(placements: list[Any], at: list[int]) -> None:
+def drop_row(placements: list[Any], at: list[int]) -> None:
     del placements[at[0]]
 
 
-def swap(placements: list[Any], at: list[int]) -> None:
+def swap_names(placements: list[Any], at: list[int]) -> None:
     first, last = at[0], at[-1]
     names = placements[first]["object"], placements[last]["object"]
     placements[last]["object"], placements[first]["object"] = names
 
 
-def told_as_sure(placements: list[Any], at: list[int]) -> None:
+def remove_certainty(placements: list[Any], at: list[int]) -> None:
     placements[at[0]]["certainty"] = None
 
 
-def told_otherwise(placements: list[Any], at: list[int]) -> None:
+def change_reason(placements: list[Any], at: list[int]) -> None:
     placements[at[0]]["reason"] = "because"
 
 
-def moved_elsewhere(placements: list[Any], at: list[int]) -> None:
+def change_pod_machine(placements: list[Any], at: list[int]) -> None:
     placements[at[0]]["target"]["PodLocation"]["machine"] = "rack9-bm01"
 
 
-def moved_elsewhere_vm(placements: list[Any], at: list[int]) -> None:
+def change_vm_target(placements: list[Any], at: list[int]) -> None:
     placements[at[0]]["target"] = placements[at[-1]]["target"]
 
 
-def placed_otherwise(plan: Any) -> None:
+def change_placed_count(plan: Any) -> None:
     plan["placement_tables"][0]["placed"] += 1
 
 
-def counted_as_certain(plan: Any) -> None:
+def count_as_certain(plan: Any) -> None:
     table = plan["placement_tables"][0]
     table["racks_certain"] = table["machines_certain"] = table["placed"]
 
 
-def no_samples(plan: Any) -> None:
+def remove_samples(plan: Any) -> None:
     plan["samples"] = 0
 
 
-def no_rules(plan: Any) -> None:
+def remove_rules(plan: Any) -> None:
     plan["separation_verdicts"] = []
 
 
-def fewer_samples_of_a_rule(plan: Any) -> None:
+def reduce_samples_of_rule(plan: Any) -> None:
     plan["separation_verdicts"][0]["sample_count"] -= 1
 
 
-def a_rule(plan: Any) -> None:
+def add_rule(plan: Any) -> None:
     rule = {"address": "nexus_separation_rule.a", "scope": "rack", "enforcement": "deny", "satisfied": "always"}
     plan["separation_verdicts"] = [rule]
 
 
-def of_another_snapshot(placements: list[Any], at: list[int]) -> None:
+def change_policy_snapshot(placements: list[Any], at: list[int]) -> None:
     placements[at[0]]["target"]["Binding"]["policy_snapshot"] = 7
 
 
-def stood_before(placements: list[Any], at: list[int]) -> None:
+def set_source_to_target(placements: list[Any], at: list[int]) -> None:
     placements[at[0]]["source"] = placements[at[0]]["target"]
 
 
-def named_otherwise(placements: list[Any], at: list[int]) -> None:
+def change_name(placements: list[Any], at: list[int]) -> None:
     placements[at[0]]["object"] = "mars"
 
 
-def dropped(name: str) -> Callable[[Any], None]:
-    """A change that drops the first of a list of the plan, such as a notice or a site's room."""
+def drop_first(name: str) -> Callable[[Any], None]:
+    """Return a change removing the first item of a list in the plan, such as a diagnostic or a site's capacity."""
     return lambda plan: plan[name].pop(0)
 
 
-def counted_otherwise(plan: Any) -> None:
+def change_rack_count(plan: Any) -> None:
     plan["placement_tables"][0]["actual_racks"] += 1
 
 
-def a_move(plan: Any) -> None:
+def add_move(plan: Any) -> None:
     plan["address_moves"] = [["fleet_member_cluster.a", "fleet_member_cluster.b"]]
 
 
 FORGERIES: dict[str, tuple[str, Callable[[Any], None]]] = {
-    **{f"{kind} dropped": ("placements.json", rows(kind, drop)) for kind in ("vm", "binding", "pod")},
-    **{f"{kind} swapped": ("placements.json", rows(kind, swap)) for kind in ("vm", "binding", "pod")},
-    "binding of another snapshot": ("placements.json", rows("binding", of_another_snapshot)),
-    "binding that stood": ("placements.json", rows("binding", stood_before)),
-    "binding of another cluster": ("placements.json", rows("binding", named_otherwise)),
-    "pod of another name": ("placements.json", rows("pod", named_otherwise)),
-    "pod elsewhere": ("placements.json", rows("pod", moved_elsewhere)),
-    "vm elsewhere": ("placements.json", rows("vm", moved_elsewhere_vm)),
-    "rule invented": ("plan.json", a_rule),
-    "vm count without a decision": ("plan.json", placed_otherwise),
-    "room dropped": ("plan.json", dropped("capacity")),
-    "notice dropped": ("plan.json", dropped("diagnostics")),
-    "output dropped": ("plan.json", dropped("outputs")),
-    "table counted otherwise": ("plan.json", counted_otherwise),
-    "move invented": ("plan.json", a_move),
+    **{f"{kind} dropped": ("placements.json", change_rows(kind, drop_row)) for kind in ("vm", "binding", "pod")},
+    **{f"{kind} swapped": ("placements.json", change_rows(kind, swap_names)) for kind in ("vm", "binding", "pod")},
+    "binding of another snapshot": ("placements.json", change_rows("binding", change_policy_snapshot)),
+    "binding that stood": ("placements.json", change_rows("binding", set_source_to_target)),
+    "binding of another cluster": ("placements.json", change_rows("binding", change_name)),
+    "pod of another name": ("placements.json", change_rows("pod", change_name)),
+    "pod elsewhere": ("placements.json", change_rows("pod", change_pod_machine)),
+    "vm elsewhere": ("placements.json", change_rows("vm", change_vm_target)),
+    "rule invented": ("plan.json", add_rule),
+    "vm count without a decision": ("plan.json", change_placed_count),
+    "room dropped": ("plan.json", drop_first("capacity")),
+    "notice dropped": ("plan.json", drop_first("diagnostics")),
+    "output dropped": ("plan.json", drop_first("outputs")),
+    "table counted otherwise": ("plan.json", change_rack_count),
+    "move invented": ("plan.json", add_move),
     "site dropped": ("sites.json", lambda sites: sites.pop(0)),
 }
 
 
-def test_rows_that_do_not_follow_from_the_plan_are_refused(
+def test_rows_contradicting_the_plan_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "example")
@@ -195,7 +195,7 @@ def test_rows_that_do_not_follow_from_the_plan_are_refused(
     plan = Path("p.nfplan").read_bytes()
     for name, (member, change) in FORGERIES.items():
         Path("p.nfplan").write_bytes(plan)
-        forge(Path("p.nfplan"), member, change)
+        forge_plan(Path("p.nfplan"), member, change)
         assert Path("p.nfplan").read_bytes() != plan
         capsys.readouterr()
         assert run_command_line(["apply", "p.nfplan"]) == 1, name
@@ -206,10 +206,14 @@ def test_rows_that_do_not_follow_from_the_plan_are_refused(
 
 
 CONFIDENCE: dict[str, tuple[str, Callable[[Any], None]]] = {
-    "vm told as sure": ("placements.json", rows("vm", told_as_sure)),
-    "all counted as certain": ("plan.json", counted_as_certain),
+    "vm told as sure": ("placements.json", change_rows("vm", remove_certainty)),
+    "all counted as certain": ("plan.json", count_as_certain),
 }
-RULE_FORGERIES = {"no samples": no_samples, "no rules": no_rules, "fewer samples of a rule": fewer_samples_of_a_rule}
+RULE_FORGERIES = {
+    "no samples": remove_samples,
+    "no rules": remove_rules,
+    "fewer samples of a rule": reduce_samples_of_rule,
+}
 RULE = """
 resource "nexus_separation_rule" "apart" {
   scope       = "machine"
@@ -224,26 +228,26 @@ resource "nexus_separation_rule" "apart" {
 """
 
 
-def test_figures_of_confidence_are_checked_if_a_guard_rail_needs_them(
+def test_certainty_is_checked_if_a_guard_rail_needs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "example")
     monkeypatch.chdir(tmp_path / "example")
     assert run_command_line(["plan", "-out=p.nfplan", "-fail-on=certainty:0"]) == 0
-    forge(Path("p.nfplan"), *CONFIDENCE["all counted as certain"])
+    forge_plan(Path("p.nfplan"), *CONFIDENCE["all counted as certain"])
     capsys.readouterr()
     assert run_command_line(["apply", "p.nfplan"]) == 1
     assert "Saved plan contents mismatch" in capsys.readouterr().err
 
 
-def test_figures_of_confidence_decide_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_certainty_has_no_effect_on_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     resources: list[Any] = []
     for number, forgery in enumerate((None, *CONFIDENCE.values())):
         shutil.copytree(EXAMPLE, tmp_path / str(number))
         monkeypatch.chdir(tmp_path / str(number))
         assert run_command_line(["plan", "-out=p.nfplan"]) == 0
         if forgery is not None:
-            forge(Path("p.nfplan"), *forgery)
+            forge_plan(Path("p.nfplan"), *forgery)
         assert run_command_line(["apply", "p.nfplan"]) == 0
         state = json.loads(Path("state/nexusform.nfstate").read_text())
         resources.append(
@@ -252,7 +256,7 @@ def test_figures_of_confidence_decide_no_step(tmp_path: Path, monkeypatch: pytes
     assert all(row == resources[0] for row in resources)
 
 
-def test_samples_that_decide_a_separation_rule_are_compared(
+def test_samples_for_a_separation_rule_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "example")
@@ -263,7 +267,7 @@ def test_samples_that_decide_a_separation_rule_are_compared(
     by_rule = {name: ("plan.json", change) for name, change in RULE_FORGERIES.items()}
     for name, (member, change) in {**CONFIDENCE, **by_rule}.items():
         Path("p.nfplan").write_bytes(plan)
-        forge(Path("p.nfplan"), member, change)
+        forge_plan(Path("p.nfplan"), member, change)
         capsys.readouterr()
         assert run_command_line(["apply", "p.nfplan"]) == 1, name
         assert "Saved plan contents mismatch" in capsys.readouterr().err, name
@@ -289,13 +293,13 @@ resource "nexus_kubernetes_cluster" "a" {
 """
 
 
-def upgraded_otherwise(plan: Any) -> None:
+def change_upgrade(plan: Any) -> None:
     plan["upgrades"][0]["pools"][0]["batches"] = 1
     plan["upgrades"][0]["after"] = "1.29.1"
 
 
-@pytest.mark.parametrize("change", [upgraded_otherwise, dropped("upgrades"), dropped("placement_totals")])
-def test_what_is_told_of_an_upgrade_must_follow_from_the_plan(
+@pytest.mark.parametrize("change", [change_upgrade, drop_first("upgrades"), drop_first("placement_totals")])
+def test_upgrades_contradicting_the_plan_are_rejected(
     change: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -303,39 +307,39 @@ def test_what_is_told_of_an_upgrade_must_follow_from_the_plan(
     assert run_command_line(["apply", "-auto-approve"]) == 0
     Path("main.nf.hcl").write_text(CONFIGURATION + CLUSTER.replace("1.30.1", "1.31.1"))
     assert run_command_line(["plan", "-out=p.nfplan"]) == 0
-    forge(Path("p.nfplan"), "plan.json", change)
+    forge_plan(Path("p.nfplan"), "plan.json", change)
     capsys.readouterr()
     assert run_command_line(["apply", "p.nfplan"]) == 1
     assert "Saved plan contents mismatch" in capsys.readouterr().err
 
 
-def asked_otherwise(name: str) -> Callable[[Any], None]:
-    """Words that no plan can be made of again."""
+def set_invalid_address(name: str) -> Callable[[Any], None]:
+    """Return a change of an option to an invalid address, to prevent planning again."""
     return lambda plan: plan.update({name: ["nexus_rack.nowhere["]})
 
 
-def another_file(plan: Any) -> None:
+def change_file_digest(plan: Any) -> None:
     (file,) = [name for name in plan["basis"]["files"] if name.endswith("batch.yaml")]
     plan["basis"]["files"][file] = "0" * 64
 
 
 @pytest.mark.parametrize("name", ["targets", "excludes", "replaces"])
-def test_words_that_keep_a_plan_from_being_compared_are_refused(
+def test_options_preventing_the_comparison_are_rejected(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "example")
     monkeypatch.chdir(tmp_path / "example")
     assert run_command_line(["plan", "-out=p.nfplan"]) == 0
-    forge(Path("p.nfplan"), "plan.json", asked_otherwise(name))
-    forge(Path("p.nfplan"), "placements.json", rows("pod", drop))
+    forge_plan(Path("p.nfplan"), "plan.json", set_invalid_address(name))
+    forge_plan(Path("p.nfplan"), "placements.json", change_rows("pod", drop_row))
     capsys.readouterr()
     assert run_command_line(["apply", "p.nfplan"]) == 1
     assert "Saved plan contents mismatch" in capsys.readouterr().err
     assert not Path("state/nexusform.nfstate").exists()
 
 
-def signed_by_key(directory: Path) -> None:
-    """A plan that the key of a job signed, and the key to verify it with."""
+def build_signed_plan(directory: Path) -> None:
+    """Return a plan signed with the key of a job, and the key to verify it."""
     key = Ed25519PrivateKey.generate()
     (directory / "private.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -354,7 +358,7 @@ output "note" {
 
 
 @pytest.mark.parametrize("then", ["another", None])
-def test_a_plan_of_a_file_that_is_another_or_gone_is_applied_only_where_it_was_signed(
+def test_plan_with_changed_or_missing_file_needs_a_signature(
     then: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     work = tmp_path / "work"
@@ -362,7 +366,7 @@ def test_a_plan_of_a_file_that_is_another_or_gone_is_applied_only_where_it_was_s
     monkeypatch.chdir(work)
     Path("main.nf.hcl").write_text(READING)
     Path("note.txt").write_text("as it was")
-    signed_by_key(tmp_path)
+    build_signed_plan(tmp_path)
     if then is None:
         Path("note.txt").unlink()
     else:
@@ -378,7 +382,7 @@ def test_a_plan_of_a_file_that_is_another_or_gone_is_applied_only_where_it_was_s
     assert "as it was" in Path("state/nexusform.nfstate").read_text()
 
 
-def test_a_plan_of_another_version_is_applied_only_where_it_was_signed(
+def test_plan_of_another_version_needs_a_signature(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     work = tmp_path / "work"
@@ -387,7 +391,7 @@ def test_a_plan_of_another_version_is_applied_only_where_it_was_signed(
     Path("main.nf.hcl").write_text(CONFIGURATION)
     with monkeypatch.context() as earlier:
         earlier.setattr("nexusform.planning.conclusion.plan_assembly.__version__", "0.0.1")
-        signed_by_key(tmp_path)
+        build_signed_plan(tmp_path)
     capsys.readouterr()
     assert run_command_line(["apply", "p.nfplan"]) == 1
     assert "nexusform 0.0.1 created it." in capsys.readouterr().err
@@ -396,15 +400,15 @@ def test_a_plan_of_another_version_is_applied_only_where_it_was_signed(
     assert "nexusform 0.0.1 created it." in capsys.readouterr().out
 
 
-def test_a_plan_as_it_was_saved_is_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_plan_is_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(CONFIGURATION)
     assert run_command_line(["plan", "-out=p.nfplan"]) == 0
-    forge(Path("p.nfplan"), "steps.json", lambda _steps: None)
+    forge_plan(Path("p.nfplan"), "steps.json", lambda _steps: None)
     assert run_command_line(["apply", "p.nfplan"]) == 0
 
 
-def test_instance_keys_that_are_new_when_planning_again_are_counted(
+def test_new_instance_keys_when_planning_again_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

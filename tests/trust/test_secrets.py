@@ -1,4 +1,4 @@
-"""What is sensitive is told by nothing: no message, no report, no key, no source line."""
+"""Tests of sensitive values: they are in no message, report, key or source line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> str:
+def read_output(capsys: pytest.CaptureFixture[str]) -> str:
     captured = capsys.readouterr()
     return captured.out + captured.err
 
@@ -73,18 +73,18 @@ resource "nexus_site" "s" {}
 """
 
 
-def test_no_message_holds_a_value_that_is_sensitive(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_message_contains_a_sensitive_value(capsys: pytest.CaptureFixture[str]) -> None:
     for position, expression in enumerate(MISTAKES.split()):
         Path(f"o{position}.nf.hcl").write_text(f'output "o{position}" {{\n  value = {expression}\n}}\n')
     assert run_command_line(["plan", "-no-color"]) == 1
-    text = told(capsys)
+    text = read_output(capsys)
     assert text.count("Error: ") > 45
     assert CANARY not in text
     assert NUMBER not in text
 
 
-def test_a_fixed_problem_is_written_down_as_it_is() -> None:
-    """The one kind of problem that is told of sensitive arguments holds words alone."""
+def test_fixed_problem_texts_are_recorded_unchanged() -> None:
+    """The only problems reported for sensitive arguments contain just fixed text."""
     calls = 0
     for path in Path(nexusform.__file__).parent.rglob("*.py"):
         text = path.read_text()
@@ -100,22 +100,20 @@ def test_a_fixed_problem_is_written_down_as_it_is() -> None:
     assert calls > 60
 
 
-def test_a_value_of_the_wrong_type_is_not_shown(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_value_of_wrong_type_is_not_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     Path("x.nfvars.hcl").write_text(f's = ["{CANARY}"]\nm = "{CANARY}"\n')
     assert run_command_line(["plan", "-var-file=x.nfvars.hcl"]) == 1
     assert run_command_line(["plan", "-var", f"m=[{CANARY}"]) == 1
     assert run_command_line(["plan", "-var", f'm=["{CANARY}"]']) == 1
     monkeypatch.setenv("NF_VAR_n", CANARY)
     assert run_command_line(["plan"]) == 1
-    text = told(capsys)
+    text = read_output(capsys)
     assert CANARY not in text
     assert "(from x.nfvars.hcl:1" in text
     assert "hidden because" in " ".join(text.replace("│", " ").split())
 
 
-def test_keys_of_a_sensitive_map_stand_in_no_report(capsys: pytest.CaptureFixture[str]) -> None:
+def test_keys_of_sensitive_map_are_in_no_report(capsys: pytest.CaptureFixture[str]) -> None:
     Path("more.nf.hcl").write_text(
         """
 output "m" {
@@ -138,7 +136,7 @@ resource "nexus_site" "s" {}
     assert run_command_line(["show"]) == 0
     assert run_command_line(["state", "show", "nexus_site.s"]) == 0
     assert run_command_line(["output"]) == 0
-    text = told(capsys) + "".join(path.read_text() for path in Path().glob("r.*"))
+    text = read_output(capsys) + "".join(path.read_text() for path in Path().glob("r.*"))
     assert CANARY not in text
     assert '"m":{"value":{}}' in "".join(Path("r.json").read_text().split())
 
@@ -164,27 +162,25 @@ BROKEN_VALUES = {
 
 
 @pytest.mark.parametrize(("name", "text"), [(n, text) for n, texts in BROKEN_VALUES.items() for text in texts])
-def test_no_line_of_a_file_of_variables_is_shown(name: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Which value a broken line holds, and whether it is sensitive, cannot be told."""
+def test_lines_of_variable_files_are_never_shown(name: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The value in an invalid line, and its sensitivity, are unknown."""
     Path(name).write_text(text + "\n")
     run_command_line(["plan", "-report=sarif:r.sarif"])
-    said = told(capsys) + (Path("r.sarif").read_text() if Path("r.sarif").exists() else "")
+    said = read_output(capsys) + (Path("r.sarif").read_text() if Path("r.sarif").exists() else "")
     assert name in said
     assert CANARY not in said
 
 
-def test_a_sensitive_value_is_no_key_of_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sensitive_value_is_rejected_as_for_each_key(capsys: pytest.CaptureFixture[str]) -> None:
     Path("more.nf.hcl").write_text('resource "nexus_site" "s" {\n  for_each = var.m\n}\n')
     assert run_command_line(["plan"]) == 1
-    assert CANARY not in told(capsys)
+    assert CANARY not in read_output(capsys)
 
 
-def test_the_console_hides_what_is_sensitive(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_console_hides_sensitive_values(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("var.s\nvar.m\n[var.n]\nregex(var.s, 1)\n{ (var.s) = 1 }\n"))
     run_command_line(["console"])
-    text = told(capsys)
+    text = read_output(capsys)
     assert CANARY not in text
     assert NUMBER not in text
 
@@ -227,7 +223,7 @@ resource "nexus_virtual_machine" "v" {{
 """
 
 
-def test_what_a_provider_with_sensitive_settings_says_is_not_passed_on(
+def test_messages_of_provider_with_sensitive_settings_are_hidden(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -242,10 +238,10 @@ def test_what_a_provider_with_sensitive_settings_says_is_not_passed_on(
 @pytest.mark.parametrize(
     "answer", ["{ name = var.secret }", "var.secret", '{ "nodes[0].machine" = "x-${var.secret}" }']
 )
-def test_an_answer_that_is_planted_cannot_be_sensitive(
+def test_planted_answer_must_not_be_sensitive(
     answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It would be an attribute of the object, and be shown as one."""
+    """It would become an attribute of the object and be shown as one."""
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(FAULT.replace("ANSWER", answer))
     assert run_command_line(["apply", "-auto-approve"]) == 1
@@ -255,7 +251,7 @@ def test_an_answer_that_is_planted_cannot_be_sensitive(
     assert not Path("state").exists()
 
 
-def test_labels_of_nodes_are_sensitive_where_they_are_made_of_what_is(
+def test_node_labels_derived_from_sensitive_values_are_sensitive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -270,7 +266,7 @@ def test_labels_of_nodes_are_sensitive_where_they_are_made_of_what_is(
     assert run_command_line(["plan"]) == 1
     told = capfd.readouterr()
     assert "sensitive" in told.err
-    assert "r-bm0" in told.out  # what is not made of it is shown
+    assert "r-bm0" in told.out  # other labels are shown
     assert CANARY not in told.out + told.err
 
 
@@ -278,7 +274,7 @@ def test_labels_of_nodes_are_sensitive_where_they_are_made_of_what_is(
     "value",
     ["var.s", "[var.s]", "{(var.s) = 1}", "keys(var.m)", "{for k, v in var.m : k => 1}", "templatestring(var.s, {})"],
 )
-def test_a_refused_output_stands_in_no_report(
+def test_rejected_output_is_in_no_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], value: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -323,7 +319,7 @@ resource "fleet_hub_manifest" "m" {
 
 
 @pytest.mark.of_domains("fleet")
-def test_secrets_of_kubernetes_stand_in_no_report(capsys: pytest.CaptureFixture[str]) -> None:
+def test_kubernetes_secrets_are_in_no_report(capsys: pytest.CaptureFixture[str]) -> None:
     Path("main.nf.hcl").write_text(HUB)
     Path("m.yaml").write_text(KUBERNETES_SECRETS)
     reports = [f"-report={kind}:r.{kind}" for kind in ("json", "markdown", "html", "sarif", "text")]
@@ -338,5 +334,5 @@ def test_secrets_of_kubernetes_stand_in_no_report(capsys: pytest.CaptureFixture[
     for words in (["plan", "-details", *later], ["show"], ["show", "-json"], ["plan", "-json"]):
         assert run_command_line(words) == 0
     assert run_command_line(["state", "show", "fleet_hub_manifest.m"]) == 0
-    text = told(capsys) + "".join(path.read_text() for path in (*Path().glob("r.*"), *Path().glob("l.*")))
+    text = read_output(capsys) + "".join(path.read_text() for path in (*Path().glob("r.*"), *Path().glob("l.*")))
     assert CANARY not in text

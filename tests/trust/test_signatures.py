@@ -1,4 +1,4 @@
-"""`plan -sign` and `apply -verify=key:FILE`: only what was signed with the key is applied."""
+"""Tests of `plan -sign` and `apply -verify=key:FILE`: only plans signed with the key are applied."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from nexusform.cli.main import run_command_line
 from nexusform.plans.saved import plan_file
-from tests.trust.test_saved_plans import CONFIGURATION, forge, more_machines
+from tests.trust.test_saved_plans import CONFIGURATION, add_machines, forge_plan
 
 PEM = serialization.Encoding.PEM
 ENCRYPTION = """
@@ -48,19 +48,19 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def refused(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
+def apply_and_expect_rejection(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
     capsys.readouterr()
     assert run_command_line(["apply", *flags, "p.nfplan"]) == 1
     assert not Path("state/nexusform.nfstate").exists()
     return " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
-def test_a_plan_with_the_signature_is_applied() -> None:
+def test_signed_plan_is_applied() -> None:
     assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key", "-confine=false"]) == 0
     assert run_command_line(["apply", "-verify=key:team.pub", "p.nfplan"]) == 0
 
 
-def test_a_signed_plan_needs_no_verification_and_is_applied_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_signed_plan_needs_no_verification_and_is_applied_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key", "-confine=false"]) == 0
     signed = Path("p.nfplan").read_bytes()
     assert run_command_line(["apply", "p.nfplan"]) == 0
@@ -71,24 +71,24 @@ def test_a_signed_plan_needs_no_verification_and_is_applied_once(capsys: pytest.
     assert "Saved plan already applied" in capsys.readouterr().err
 
 
-def test_the_signature_lies_within_the_encryption() -> None:
+def test_signature_is_inside_the_encryption() -> None:
     Path("encryption.nf.hcl").write_text(ENCRYPTION)
     assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key", "-confine=false"]) == 0
     assert b"signature" not in Path("p.nfplan").read_bytes()
     assert run_command_line(["apply", "-verify=key:team.pub", "p.nfplan"]) == 0
 
 
-def test_a_plan_without_a_signature_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unsigned_plan_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-out=p.nfplan"]) == 0
-    assert "Saved plan not verified It is not signed." in refused(capsys, "-verify=key:team.pub")
+    assert "Saved plan not verified It is not signed." in apply_and_expect_rejection(capsys, "-verify=key:team.pub")
 
 
-def test_a_plan_that_another_key_signed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_signed_with_another_key_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     write_keys("mallory")
     assert run_command_line(["plan", "-out=p.nfplan", "-sign=mallory.key", "-confine=false"]) == 0
-    assert "It was signed with the key" in refused(capsys, "-verify=key:team.pub")
+    assert "It was signed with the key" in apply_and_expect_rejection(capsys, "-verify=key:team.pub")
     both = ("-verify=key:team.pub", "-verify=key:mallory.pub")
-    assert "It was signed with the key" in refused(capsys, *both)
+    assert "It was signed with the key" in apply_and_expect_rejection(capsys, *both)
     members = plan_file.unpack_archive(Path("p.nfplan").read_bytes()) or {}
     signature = json.loads(members["signature.json"])
     assert run_command_line(["plan", "-out=q.nfplan", "-sign=team.key", "-confine=false"]) == 0
@@ -96,25 +96,25 @@ def test_a_plan_that_another_key_signed_is_refused(capsys: pytest.CaptureFixture
     signature["key"] = mine["key"]
     members["signature.json"] = json.dumps(signature).encode()
     Path("p.nfplan").write_bytes(plan_file.pack_archive(members))
-    assert "Its signature is invalid" in refused(capsys, "-verify=key:team.pub")
+    assert "Its signature is invalid" in apply_and_expect_rejection(capsys, "-verify=key:team.pub")
 
 
-def test_a_plan_that_was_changed_after_it_was_signed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_changed_after_signing_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key", "-confine=false"]) == 0
-    forge(Path("p.nfplan"), "steps.json", more_machines)
-    assert "Its signature is invalid" in refused(capsys, "-verify=key:team.pub")
+    forge_plan(Path("p.nfplan"), "steps.json", add_machines)
+    assert "Its signature is invalid" in apply_and_expect_rejection(capsys, "-verify=key:team.pub")
 
 
 @pytest.mark.parametrize("signature", [b"", b"[]", b"{}", b'{"algorithm":"none"}', b'{"algorithm":7,"key":[]}'])
-def test_a_broken_signature_is_refused(signature: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_signature_is_rejected(signature: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key", "-confine=false"]) == 0
     members = plan_file.unpack_archive(Path("p.nfplan").read_bytes()) or {}
     members["signature.json"] = signature
     Path("p.nfplan").write_bytes(plan_file.pack_archive(members))
-    assert "signature" in refused(capsys, "-verify=key:team.pub")
+    assert "signature" in apply_and_expect_rejection(capsys, "-verify=key:team.pub")
 
 
-def test_keys_of_openssl_are_taken() -> None:
+def test_openssl_keys_are_accepted() -> None:
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", "o.key"], check=True)
     subprocess.run(["openssl", "pkey", "-in", "o.key", "-pubout", "-out", "o.pub"], check=True)
     assert run_command_line(["plan", "-out=p.nfplan", "-sign=o.key", "-confine=false"]) == 0
@@ -122,19 +122,19 @@ def test_keys_of_openssl_are_taken() -> None:
 
 
 @pytest.mark.parametrize("encryption", ["", ENCRYPTION])
-def test_a_plan_is_signed_once_it_was_approved(encryption: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_can_be_signed_after_approval(encryption: str, capsys: pytest.CaptureFixture[str]) -> None:
     if encryption:
         Path("encryption.nf.hcl").write_text(encryption)
     write_keys("mallory")
     assert run_command_line(["plan", "-out=p.nfplan", "-sign=mallory.key", "-confine=false"]) == 0
-    assert "It was signed with the key" in refused(capsys, "-verify=key:team.pub")
+    assert "It was signed with the key" in apply_and_expect_rejection(capsys, "-verify=key:team.pub")
     assert run_command_line(["sign", "-key=team.key", "p.nfplan", "-confine=false"]) == 0
     assert (b"signature" in Path("p.nfplan").read_bytes()) == (not encryption)
     assert Path("p.nfplan").stat().st_mode & 0o777 == 0o600
     assert run_command_line(["apply", "-verify=key:team.pub", "p.nfplan"]) == 0
 
 
-def test_what_cannot_be_signed_is_left_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_input_of_sign_is_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-out=p.nfplan"]) == 0
     plan = Path("p.nfplan").read_bytes()
     Path("odd.nfplan").write_bytes(plan[:-1])
@@ -151,7 +151,7 @@ def test_what_cannot_be_signed_is_left_as_it_is(capsys: pytest.CaptureFixture[st
     assert Path("odd.nfplan").read_bytes() == plan[:-1]
 
 
-def odd_keys() -> dict[str, tuple[bytes, str]]:
+def build_invalid_keys() -> dict[str, tuple[bytes, str]]:
     curve = ec.generate_private_key(ec.SECP256R1())
     pkcs8 = serialization.PrivateFormat.PKCS8
     secret = serialization.BestAvailableEncryption(b"secret")
@@ -171,13 +171,13 @@ def odd_keys() -> dict[str, tuple[bytes, str]]:
     }
 
 
-def test_a_key_to_sign_with_in_the_wrong_form_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    for key, expected in odd_keys().values():
+def test_invalid_signing_key_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    for key, expected in build_invalid_keys().values():
         Path("odd.key").write_bytes(key)
         assert run_command_line(["plan", "-out=p.nfplan", "-sign=odd.key", "-confine=false"]) == 1
         captured = capsys.readouterr()
         told = " ".join(captured.err.replace("│", " ").split())
-        assert not captured.out  # nothing is planned for nothing
+        assert not captured.out  # planning does not start
         assert "Plan signing failed" in told
         assert expected in told
         assert run_command_line(["show", "-json", "p.nfplan"]) == 0
@@ -186,15 +186,15 @@ def test_a_key_to_sign_with_in_the_wrong_form_is_named(capsys: pytest.CaptureFix
     assert 'There is no file "absent.key"' in capsys.readouterr().err
 
 
-def test_a_key_to_verify_with_in_the_wrong_form_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_verification_key_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key", "-confine=false"]) == 0
-    assert "is a private key" in refused(capsys, "-verify=key:team.key")
+    assert "is a private key" in apply_and_expect_rejection(capsys, "-verify=key:team.key")
     curve = ec.generate_private_key(ec.SECP256R1()).public_key()
     Path("odd.pub").write_bytes(curve.public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo))
-    assert "not an Ed25519 key" in refused(capsys, "-verify=key:odd.pub")
+    assert "not an Ed25519 key" in apply_and_expect_rejection(capsys, "-verify=key:odd.pub")
     Path("odd.pub").write_bytes(b"ssh-ed25519 AAAA me\n")
-    assert "an OpenSSH key" in refused(capsys, "-verify=key:odd.pub")
-    assert 'There is no file "absent"' in refused(capsys, "-verify=key:absent")
+    assert "an OpenSSH key" in apply_and_expect_rejection(capsys, "-verify=key:odd.pub")
+    assert 'There is no file "absent"' in apply_and_expect_rejection(capsys, "-verify=key:absent")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,9 @@ def test_a_key_to_verify_with_in_the_wrong_form_is_named(capsys: pytest.CaptureF
         (["apply", "-verify=team.pub", "p"], "invalid value"),
     ],
 )
-def test_flags_that_make_no_sense(words: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_flag_combinations_are_rejected(
+    words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command_line(words) == 1
     assert expected in capsys.readouterr().err
 
@@ -230,7 +232,7 @@ UNSAFE = {
 
 @pytest.mark.of_domains("sites")
 @pytest.mark.parametrize("case", UNSAFE)
-def test_twelve_ways_to_sign_what_one_should_not(
+def test_twelve_unsafe_signing_requests_are_rejected(
     case: str, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outside = tmp_path_factory.mktemp("outside")

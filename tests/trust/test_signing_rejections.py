@@ -1,4 +1,5 @@
-"""Plans, keys and statements that `sign`, `plan -sign` and `apply -verify` reject; each file stays as it was."""
+"""Tests of plans, keys and statements rejected by `sign`, `plan -sign` and `apply -verify`; each file stays
+unchanged."""
 
 import base64
 import json
@@ -43,7 +44,7 @@ def make_keys(name: str, algorithm: str = "ed25519") -> None:
 
 
 def rewrite(**fields: object) -> None:
-    """Write the plan with other fields of its evaluation."""
+    """Rewrite the plan with other fields of its evaluation."""
     saved, _ = plan_file.read_plan_file(Path("p.nfplan").read_bytes())
     assert saved is not None
     assert saved.plan.basis.evaluation is not None
@@ -68,7 +69,7 @@ def plan_with_error() -> None:
     assert run_command_line(["plan", "-confine", "-out=p.nfplan"]) == 1
 
 
-def cut_off() -> None:
+def truncate_plan() -> None:
     Path("p.nfplan").write_bytes(Path("p.nfplan").read_bytes()[:-9])
 
 
@@ -93,7 +94,7 @@ REJECTIONS: dict[str, tuple[Callable[[], object], list[str], str]] = {
     "a record without the files": (lambda: rewrite(files=()), SIGN, "The record of its evaluation lacks main.nf.hcl"),
     "a failed plan": (plan_with_error, SIGN, "Planning failed with 1 error"),
     "a changed plan": (change_member, SIGN, 'Its part "configuration.json" was changed'),
-    "half a plan": (cut_off, SIGN, "Bytes are missing"),
+    "half a plan": (truncate_plan, SIGN, "Bytes are missing"),
     "a state": (lambda: Path("p.nfplan").write_text("{}"), SIGN, "was not written by nexusform plan"),
     "a plan signed while planning without a sandbox": (
         lambda: None, ["plan", "-sign=../team.key", "-out=p.nfplan"], "was not made in a sandbox"
@@ -116,7 +117,7 @@ REJECTIONS: dict[str, tuple[Callable[[], object], list[str], str]] = {
 
 
 @pytest.mark.parametrize("case", REJECTIONS)
-def test_a_plan_that_must_not_be_signed_stays_unsigned(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rejected_plan_stays_unsigned(case: str, capsys: pytest.CaptureFixture[str]) -> None:
     prepare, words, reason = REJECTIONS[case]
     prepare()
     content = Path("p.nfplan").read_bytes()
@@ -129,7 +130,7 @@ def test_a_plan_that_must_not_be_signed_stays_unsigned(case: str, capsys: pytest
     assert not Path("p.nfplan.intoto.jsonl").exists()
 
 
-def test_an_environment_variable_does_not_replace_the_typed_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variable_does_not_replace_the_flag(monkeypatch: pytest.MonkeyPatch) -> None:
     plan_unconfined()
     monkeypatch.setenv("NF_CONFINE", "false")
     assert run_command_line(SIGN) == 1
@@ -156,14 +157,14 @@ def _forge_payload(envelope: dict[str, str]) -> dict[str, str]:
 @pytest.mark.parametrize(
     "change", [_forge_payload, lambda _: {}, lambda envelope: {**envelope, "signatures": []}, lambda _: []]
 )
-def test_a_forged_statement_is_rejected(change: Callable[[dict[str, str]], object]) -> None:
+def test_forged_statement_is_rejected(change: Callable[[dict[str, str]], object]) -> None:
     assert run_command_line(SIGN) == 0
     envelope = json.loads(Path("p.nfplan.intoto.jsonl").read_text())
     Path("p.nfplan.intoto.jsonl").write_text(json.dumps(change(envelope)))
     assert run_command_line(["apply", "-verify=key:../team.pub", "p.nfplan"]) == 1
 
 
-def test_the_statement_of_another_plan_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+def test_statement_of_another_plan_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(SIGN) == 0
     Path("text.txt").write_text("other text")
     assert run_command_line(["plan", "-confine", "-out=q.nfplan"]) == 0
@@ -188,7 +189,7 @@ def test_json_and_comment_name_the_evaluation(capsys: pytest.CaptureFixture[str]
     assert "\nsandboxed, 2 files\n" in capsys.readouterr().out
 
 
-def test_a_file_of_the_operator_is_outside_of_the_work_tree(
+def test_operator_file_counts_as_outside_the_work_tree(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("../outside.txt").write_text("outside")
@@ -202,7 +203,7 @@ def test_a_file_of_the_operator_is_outside_of_the_work_tree(
 
 
 @pytest.mark.parametrize("sign_while_planning", [True, False])
-def test_a_signed_plan_has_a_statement(sign_while_planning: bool) -> None:
+def test_signed_plan_has_a_statement(sign_while_planning: bool) -> None:
     if sign_while_planning:
         assert run_command_line(["plan", "-confine", "-sign=../team.key", "-out=p.nfplan"]) == 0
     else:

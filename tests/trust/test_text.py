@@ -1,4 +1,4 @@
-"""A work tree that somebody else wrote: what it can make a reader see, or a CI system do."""
+"""Tests of an untrusted work tree: its texts cannot deceive a reader or control a CI system."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ output "lines" {
   value = { text = join("\\n", local.lines) }
 }
 """
-# As configuration writes them, so that the file itself holds plain characters.
+# Escaped like in configuration, so the file itself contains plain characters.
 TRICKS = {
     "&lt;x&gt; <blink>": "entity",
     "zero\\u200bwidth": "zero",
@@ -49,16 +49,16 @@ def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     monkeypatch.setenv("NF_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "main.nf.hcl").write_text(CHECK % " / ".join(TRICKS))
 
-    def call(*arguments: str) -> Told:
+    def run_command(*arguments: str) -> Told:
         code = run_command_line(arguments)
         captured = capsys.readouterr()
         return code, captured.out + captured.err
 
-    return call
+    return run_command
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_nothing_unseen_reaches_a_report(nf: Callable[..., Told], name: str) -> None:
+def test_reports_have_no_invisible_characters(nf: Callable[..., Told], name: str) -> None:
     code, text = nf("plan", f"-report={name}:report")
     assert code == 0, text
     report = Path("report").read_text()
@@ -87,7 +87,7 @@ output "names" {
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_nothing_unseen_stands_in_a_name_of_a_report(nf: Callable[..., Told], name: str) -> None:
+def test_names_in_reports_have_no_invisible_characters(nf: Callable[..., Told], name: str) -> None:
     Path("main.nf.hcl").write_text(NAMES)
     code, text = nf("plan", f"-report={name}:report")
     assert code == 0, text
@@ -100,7 +100,7 @@ def test_nothing_unseen_stands_in_a_name_of_a_report(nf: Callable[..., Told], na
 
 
 @pytest.mark.parametrize("words", [("plan", "-json"), ("plan", "-report=json:-"), ("output", "-json")], ids=" ".join)
-def test_json_says_the_same_and_shows_nothing_unseen(nf: Callable[..., Told], words: tuple[str, ...]) -> None:
+def test_json_has_the_same_values_without_invisible_characters(nf: Callable[..., Told], words: tuple[str, ...]) -> None:
     Path("main.nf.hcl").write_text(NAMES)
     assert nf("apply", "-auto-approve")[0] == 0
     code, text = nf(*words)
@@ -115,7 +115,7 @@ def test_json_says_the_same_and_shows_nothing_unseen(nf: Callable[..., Told], wo
 
 
 @pytest.mark.parametrize("name", ["html", "svg", "junit", "sarif", "csv"])
-def test_no_line_of_a_report_on_stdout_is_obeyed(nf: Callable[..., Told], name: str) -> None:
+def test_report_on_stdout_has_no_ci_commands(nf: Callable[..., Told], name: str) -> None:
     Path("main.nf.hcl").write_text(CHECK % r"\n::set-env name=a::b\n##[command]x ##vso[task.x]" + NAMES)
     code, text = nf("plan", f"-report={name}:-")
     assert code == 0
@@ -124,7 +124,7 @@ def test_no_line_of_a_report_on_stdout_is_obeyed(nf: Callable[..., Told], name: 
         ET.fromstring(text[text.index("<?xml") :])
 
 
-def test_a_comment_mentions_nobody_and_shows_entities_as_written(nf: Callable[..., Told]) -> None:
+def test_comment_mentions_no_user_and_shows_entities_literally(nf: Callable[..., Told]) -> None:
     nf("plan", "-report=markdown:report")
     report = Path("report").read_text()
     outside_of_code = re.sub(r"(`+).*?\1", "", report, flags=re.DOTALL)
@@ -134,7 +134,7 @@ def test_a_comment_mentions_nobody_and_shows_entities_as_written(nf: Callable[..
 
 
 @pytest.mark.parametrize("command", [("plan",), ("output",), ("show",), ("plan", "-report=text:-")], ids=" ".join)
-def test_no_line_of_a_log_is_obeyed_by_a_ci_system(nf: Callable[..., Told], command: tuple[str, ...]) -> None:
+def test_log_has_no_ci_commands(nf: Callable[..., Told], command: tuple[str, ...]) -> None:
     nf("apply", "-auto-approve")
     code, text = nf(*command)
     assert code == 0, text
@@ -143,7 +143,7 @@ def test_no_line_of_a_log_is_obeyed_by_a_ci_system(nf: Callable[..., Told], comm
     assert "##vso[" not in text
 
 
-def test_a_raw_output_is_as_it_is(nf: Callable[..., Told]) -> None:
+def test_raw_output_is_unchanged(nf: Callable[..., Told]) -> None:
     Path("main.nf.hcl").write_text('output "raw" {\n  value = "::set-env name=a::b\\n"\n}\n')
     nf("apply", "-auto-approve")
     assert nf("output", "-raw", "raw") == (0, "::set-env name=a::b\n")
@@ -159,7 +159,7 @@ def test_a_raw_output_is_as_it_is(nf: Callable[..., Told]) -> None:
         ("x.nftest.hcl", '# \u2066\nrun "x" {\n  command = plan\n}\n'),
     ],
 )
-def test_characters_that_nobody_sees_are_told_of(nf: Callable[..., Told], name: str, text: str) -> None:
+def test_hidden_characters_in_files_are_reported(nf: Callable[..., Told], name: str, text: str) -> None:
     Path(name).write_text(text)
     command = "plan" if "nfvars" in name else "validate"
     code, told = nf(command)
@@ -168,12 +168,12 @@ def test_characters_that_nobody_sees_are_told_of(nf: Callable[..., Told], name: 
     assert name in told
 
 
-def test_a_byte_order_mark_and_visible_letters_are_not_told_of(nf: Callable[..., Told]) -> None:
+def test_byte_order_mark_and_visible_letters_are_not_reported(nf: Callable[..., Told]) -> None:
     Path("main.nf.hcl").write_text('\ufeff# Grüße, 日本\noutput "x" {\n  value = "ä"\n}\n', encoding="utf-8")
     assert "Hidden characters" not in nf("validate")[1]
 
 
-def test_the_name_of_a_file_stays_on_its_line(
+def test_file_name_with_line_breaks_stays_on_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,7 +1,7 @@
-"""Random walks of a site through applies, faults among them: after each the rules hold, and nobody moved
-without a reason. `site_checker.py` says what that is.
+"""Tests of random site changes with applies and faults: after each one the rules of `site_checker.py` hold, and no
+VM moved without a trigger.
 
-NEXUSFORM_WALK_STEPS makes the walk longer (300), NEXUSFORM_WALK_SEEDS repeats it.
+NEXUSFORM_WALK_STEPS sets the number of changes (300), NEXUSFORM_WALK_SEEDS the number of repetitions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ZONES = ((), (), ("r1", "r2"), ("r2", "r3", "r4"))
 Site = dict[str, Any]
 
 
-def first_site() -> Site:
+def build_first_site() -> Site:
     return {
         "racks": {"r1": 3, "r2": 3, "r3": 3, "r4": 3},
         "evacuated": [],
@@ -41,10 +41,10 @@ def first_site() -> Site:
     }
 
 
-# --- the configuration of a site ---------------------------------------------------------------
+# --- configuration of a site -------------------------------------------------------------------
 
 
-def document(site: Site) -> dict[str, Any]:
+def build_document(site: Site) -> dict[str, Any]:
     resources: dict[str, Any] = {"nexus_site": {"s": {}}, "nexus_rack": {}}
     for rack, count in site["racks"].items():
         body = {"site_id": "${nexus_site.s.id}", "machine_count": count, "availability_zone": rack}
@@ -55,22 +55,22 @@ def document(site: Site) -> dict[str, Any]:
         body |= {"machine_sku": "bom-1.7.3", "evacuate": True}
         resources.setdefault("nexus_bare_metal_machine", {})[machine] = body
     for name, cluster in site["clusters"].items():
-        resources.setdefault("nexus_kubernetes_cluster", {})[name] = _cluster(cluster)
+        resources.setdefault("nexus_kubernetes_cluster", {})[name] = _build_cluster(cluster)
     for name, vm in site["vms"].items():
-        resources.setdefault("nexus_virtual_machine", {})[name] = _vm(site, vm)
+        resources.setdefault("nexus_virtual_machine", {})[name] = _build_vm(site, vm)
     faults = [site["fault"]] if site["fault"] else []
     return {"resource": resources, "provider": {"simulated": {"fault": faults}}}
 
 
-def _cluster(cluster: dict[str, Any]) -> dict[str, Any]:
+def _build_cluster(cluster: dict[str, Any]) -> dict[str, Any]:
     plane, *pools = cluster["pools"].items()
     body: dict[str, Any] = {"site_id": "${nexus_site.s.id}", "kubernetes_version": cluster["version"]}
-    body["control_plane"] = _pool(plane[1])
-    body["agent_pool"] = {name: {**_pool(pool), "mode": "User"} for name, pool in pools}
+    body["control_plane"] = _build_pool(plane[1])
+    body["agent_pool"] = {name: {**_build_pool(pool), "mode": "User"} for name, pool in pools}
     return body
 
 
-def _pool(pool: dict[str, Any]) -> dict[str, Any]:
+def _build_pool(pool: dict[str, Any]) -> dict[str, Any]:
     body = {"count": pool["count"], "vm_sku_name": pool["sku"]}
     if pool["zones"]:
         body["availability_zones"] = list(pool["zones"])
@@ -79,7 +79,7 @@ def _pool(pool: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _vm(site: Site, vm: dict[str, Any]) -> dict[str, Any]:
+def _build_vm(site: Site, vm: dict[str, Any]) -> dict[str, Any]:
     hints = []
     for kind, target, scope in vm["hints"]:
         of = "nexus_virtual_machine" if target in site["vms"] else "nexus_kubernetes_cluster"
@@ -89,10 +89,10 @@ def _vm(site: Site, vm: dict[str, Any]) -> dict[str, Any]:
     return {"site_id": "${nexus_site.s.id}", **size, "placement_hint": hints}
 
 
-# --- what happens to it ------------------------------------------------------------------------
+# --- changes of the site -----------------------------------------------------------------------
 
 
-def _new_pool(chance: random.Random, skus: tuple[str, ...], most: int) -> dict[str, Any]:
+def _draw_pool(chance: random.Random, skus: tuple[str, ...], most: int) -> dict[str, Any]:
     pool = {"count": chance.randint(1, most), "sku": chance.choice(skus), "zones": chance.choice(ZONES)}
     return {**pool, "labels": ""}
 
@@ -100,8 +100,8 @@ def _new_pool(chance: random.Random, skus: tuple[str, ...], most: int) -> dict[s
 def add(chance: random.Random, site: Site) -> None:
     if chance.random() < 0.5:
         free = [name for name in "abcd" if name not in site["clusters"]]
-        pools = {name: _new_pool(chance, POOL_SKUS, 4) for name in chance.sample("pq", chance.randint(0, 2))}
-        pools = {"control-plane": {**_new_pool(chance, PLANE_SKUS, 3), "zones": ()}, **pools}
+        pools = {name: _draw_pool(chance, POOL_SKUS, 4) for name in chance.sample("pq", chance.randint(0, 2))}
+        pools = {"control-plane": {**_draw_pool(chance, PLANE_SKUS, 3), "zones": ()}, **pools}
         site["clusters"] |= {name: {"version": "1.30", "pools": pools} for name in free[:1]}
         return
     free = [name for name in ("v1", "v2", "v3", "v4") if name not in site["vms"]]
@@ -122,12 +122,12 @@ def remove(chance: random.Random, site: Site) -> None:
 
 
 def scale(chance: random.Random, site: Site) -> None:
-    for cluster in _one_of(chance, site["clusters"]):
+    for cluster in _draw_cluster(chance, site["clusters"]):
         chance.choice(list(cluster["pools"].values()))["count"] = chance.randint(1, 6)
 
 
 def change(chance: random.Random, site: Site) -> None:
-    for cluster in _one_of(chance, site["clusters"]):
+    for cluster in _draw_cluster(chance, site["clusters"]):
         name = chance.choice(list(cluster["pools"]))
         pool = cluster["pools"][name]
         what = chance.choice(("version", "sku", "zones", "labels"))
@@ -156,7 +156,7 @@ def lose_rack(chance: random.Random, site: Site) -> None:
 
 
 def heal(chance: random.Random, site: Site) -> None:
-    site["healed"] = chance.choice([*checker.vms_of(state()), ""])
+    site["healed"] = chance.choice([*checker.vms_of(read_state()), ""])
 
 
 def taint(chance: random.Random, site: Site) -> None:
@@ -166,37 +166,37 @@ def taint(chance: random.Random, site: Site) -> None:
 
 
 def fail(chance: random.Random, site: Site) -> None:
-    """Something else happens, and the provider fails at some of it."""
+    """Apply another change, with some failing provider operations."""
     chance.choice((add, scale, evacuate, lose_rack))(chance, site)
     operation = chance.choice(("create", "update", "delete"))
     site["fault"] = {"address": "nexus_*", "operation": operation, "error": "out of order", "times": 2}
 
 
-def _one_of(chance: random.Random, clusters: dict[str, Any]) -> list[dict[str, Any]]:
+def _draw_cluster(chance: random.Random, clusters: dict[str, Any]) -> list[dict[str, Any]]:
     return chance.sample(list(clusters.values()), min(len(clusters), 1))
 
 
 EVENTS = (add, add, remove, scale, scale, change, change, evacuate, lose_rack, heal, taint, fail)
 
 
-# --- the walk ----------------------------------------------------------------------------------
+# --- random walk -------------------------------------------------------------------------------
 
 
-def state() -> dict[str, Any]:
+def read_state() -> dict[str, Any]:
     document: dict[str, Any] = json.loads(STATE.read_bytes())
     return document
 
 
-def write(site: Site) -> None:
-    Path("main.nf.json").write_text(json.dumps(document(site)))
+def write_configuration(site: Site) -> None:
+    Path("main.nf.json").write_text(json.dumps(build_document(site)))
 
 
-def planned(site: Site, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
-    """The exit code of a plan, and the plan as JSON."""
-    write(site)
+def plan_site(site: Site, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
+    """Return the exit code of a plan, and the plan as JSON."""
+    write_configuration(site)
     options = []
     if site["healed"]:
-        owner = checker.vms_of(state())[site["healed"]].owner
+        owner = checker.vms_of(read_state())[site["healed"]].owner
         options = [f"-replace={owner}:{site['healed']}"]
     code = run_command_line(["plan", "-out=plan", "-samples=0", *options])
     capsys.readouterr()
@@ -207,19 +207,19 @@ def planned(site: Site, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[s
     return code, shown
 
 
-def turn(before: Site, site: Site, capsys: pytest.CaptureFixture[str]) -> bool:
-    """One change of the site, planned and applied; whether it was possible."""
-    prior = state()
+def apply_change(before: Site, site: Site, capsys: pytest.CaptureFixture[str]) -> bool:
+    """Plan and apply one change of the site; return whether it was possible."""
+    prior = read_state()
     stood = checker.vms_of(prior)
-    if site["healed"] and trigger(site["healed"], stood, before, {**site, "healed": ""}) == "cluster_removed":
+    if site["healed"] and get_trigger(site["healed"], stood, before, {**site, "healed": ""}) == "cluster_removed":
         site["healed"] = ""
     if site["tainted"]:
         taint_in_file(STATE, site["tainted"])
-    code, plan = planned(site, capsys)
+    code, plan = plan_site(site, capsys)
     if code != 0:
         STATE.write_text(json.dumps(prior))
         return False
-    reasons = {name: trigger(name, stood, before, site) for name in stood}
+    reasons = {name: get_trigger(name, stood, before, site) for name in stood}
     rows = {row["object"]: row["trigger"] for row in plan["placement_changes"] if row["action"] != "keep"}
     expected = {name: reason for name, reason in reasons.items() if reason}
     assert {name: rows.get(name) for name in expected} == expected
@@ -227,11 +227,11 @@ def turn(before: Site, site: Site, capsys: pytest.CaptureFixture[str]) -> bool:
     code = run_command_line(["apply", "plan"])
     if site["fault"]:
         site["fault"] = None
-        assert list(checker.overfull(checker.vms_of(state()))) == []
-        write(site)
+        assert list(checker.overfull(checker.vms_of(read_state()))) == []
+        write_configuration(site)
         code = run_command_line(["apply", "-auto-approve", "-samples=0"])
     assert code == 0, capsys.readouterr().err
-    stands = checker.vms_of(state())
+    stands = checker.vms_of(read_state())
     assert list(checker.overfull(stands)) == []
     assert list(checker.misplaced(site, stands)) == []
     assert list(checker.broken_hints(site, stands)) == []
@@ -240,25 +240,25 @@ def turn(before: Site, site: Site, capsys: pytest.CaptureFixture[str]) -> bool:
     return True
 
 
-def trigger(name: str, stood: dict[str, checker.Vm], before: Site, site: Site) -> str:
+def get_trigger(name: str, stood: dict[str, checker.Vm], before: Site, site: Site) -> str:
     return checker.trigger_of(name, stood[name], before, site)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_nothing_breaks_the_rules_on_a_long_walk(
+def test_rules_hold_on_a_long_random_walk(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     chance = random.Random(seed)
-    site = first_site()
-    write(site)
+    site = build_first_site()
+    write_configuration(site)
     assert run_command_line(["apply", "-auto-approve"]) == 0
     possible = 0
     for _ in range(STEPS):
         changed = copy.deepcopy(site)
         changed |= {"healed": "", "tainted": ""}
         chance.choice(EVENTS)(chance, changed)
-        if turn(site, changed, capsys):
+        if apply_change(site, changed, capsys):
             site = changed
             possible += 1
     assert possible > STEPS // 2

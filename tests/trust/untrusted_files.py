@@ -1,6 +1,6 @@
-"""Files of a work tree that try to be settings, programs and credentials of the runner.
+"""Untrusted files of a work tree used as settings, programs or credentials of the runner.
 
-    python -m tests.trust.untrusted_files DIRECTORY
+python -m tests.trust.untrusted_files DIRECTORY
 
 runs a sandboxed plan for each of them, in one process.
 """
@@ -34,7 +34,7 @@ resource "tacker_vnf" "a" {{
 
 
 def write_tree(root: Path) -> Path:
-    """Write a work tree with a file and a directory that may be named."""
+    """Write a work tree with a file and a directory to be named by settings."""
     for folder in (".git", "folder", "bin"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     (root / "main.nf.hcl").write_text(CONFIGURATION)
@@ -43,7 +43,7 @@ def write_tree(root: Path) -> Path:
 
 
 def build_environment(entry: ExternalFile, root: Path) -> dict[str, str]:
-    """Return variables that lead an entry of the table to a file of the work tree."""
+    """Return variables leading an entry of the table to a file of the work tree."""
     evil = str(root / "evil")
     if entry.form is PathValueForm.HOME:
         target = root / entry.name[2:]
@@ -69,7 +69,7 @@ def build_environment(entry: ExternalFile, root: Path) -> dict[str, str]:
 # --- kubeconfigs ---------------------------------------------------------------------------------
 
 PLUG_IN = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", "touch ran"]}
-# The fields of the user and of the cluster.
+# Fields of the user and of the cluster.
 _FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "exec": ({"exec": PLUG_IN}, {}),
     "exec of the tree": ({"exec": {**PLUG_IN, "command": "./evil"}}, {}),
@@ -98,7 +98,7 @@ def write_kubeconfig(path: Path, user: dict[str, Any], cluster: dict[str, Any]) 
 
 
 def use_kubeconfig(case: str, root: Path, set_variable: SetVariable) -> None:
-    """Write the kubeconfig of a case to the work tree, and set the variable that leads to it."""
+    """Write the kubeconfig of a case to the work tree, and set its variable."""
     route, _, name = case.partition(": ")
     user, cluster = _FIELDS[name]
     path = root / ".kube" / "config" if route == "HOME" else root / "kubeconfig"
@@ -110,7 +110,7 @@ def use_kubeconfig(case: str, root: Path, set_variable: SetVariable) -> None:
     set_variable(route, str(root) if route == "HOME" else str(path))
 
 
-# --- settings of backends ------------------------------------------------------------------------
+# --- backend settings ----------------------------------------------------------------------------
 
 _SETTINGS = {
     "http": [
@@ -145,7 +145,7 @@ BACKEND_CASES = [f"{kind} {number}" for kind, texts in _SETTINGS.items() for num
 
 
 def use_backend_settings(case: str, root: Path) -> list[str]:
-    """Write the settings file of a case to the work tree; return the flags that name it."""
+    """Write the settings file of a case to the work tree; return the flags naming it."""
     (root / "main.nf.hcl").write_text('nexusform {\n  backend "http" {}\n}\n')
     if case == "link to a file outside":
         (root / "link.nfvars.hcl").symlink_to("/etc/hostname")
@@ -159,7 +159,7 @@ def use_backend_settings(case: str, root: Path) -> list[str]:
     return ["-backend-config=settings.nfvars.hcl"]
 
 
-def prepare(name: str, root: Path) -> list[str]:
+def prepare_case(name: str, root: Path) -> list[str]:
     """Write the files of a case, set its variables, and return its flags."""
     for entry in EXTERNAL_FILES:
         if entry.name == name:
@@ -181,7 +181,7 @@ def main() -> None:
         os.chdir(root)
         os.environ.clear()
         os.environ.update(variables)
-        if run_command_line(["plan", "-confine", *prepare(name, root)]) != 1:
+        if run_command_line(["plan", "-confine", *prepare_case(name, root)]) != 1:
             raise SystemExit(f"{name}: accepted")
 
 

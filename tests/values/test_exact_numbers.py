@@ -1,4 +1,4 @@
-"""Numbers as text and in arithmetic."""
+"""Tests of numbers as text and in arithmetic."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from nexusform.values.typed_value import (
 @pytest.mark.parametrize(
     "text", ["0", "1", "-1", "0.1", "-0.25", "1.5", "100.5", "0.00000025", "123456789012345678901234567890.5", "9.99"]
 )
-def test_a_decimal_reads_back_as_written(text: str) -> None:
+def test_decimal_round_trips(text: str) -> None:
     found = parse_number(text)
     assert found is not None
     assert format_number(found) == text
 
 
 @pytest.mark.parametrize("text", ["", "x", " 1", "1 ", "0x10", "1_000", "--1", "1e", ".", "inf", "nan", "\u0661"])
-def test_what_is_no_decimal_is_no_number(text: str) -> None:
+def test_invalid_decimal_is_rejected(text: str) -> None:
     assert parse_number(text) is None
 
 
@@ -41,14 +41,14 @@ def test_fractions_have_512_bits() -> None:
     assert normalize_number(convert_decimal("0.1") + convert_decimal("0.2")) == convert_decimal("0.3")
 
 
-def test_the_remainder_has_the_sign_of_what_is_divided() -> None:
+def test_remainder_has_the_sign_of_the_dividend() -> None:
     assert compute_remainder(-7, 3) == -1
     assert compute_remainder(7, -3) == 1
     with pytest.raises(ZeroDivisionError):
         compute_remainder(1, 0)
 
 
-def test_whole_numbers_beyond_the_precision_are_rounded() -> None:
+def test_integers_beyond_the_precision_are_rounded() -> None:
     big = normalize_number(10**200 + 1)
     assert format_number(big) == "1" + "0" * 200
 
@@ -62,7 +62,7 @@ def test_rounding_is_to_the_nearest(numerator: int, denominator: int) -> None:
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**20), max_value=10**20, places=12))
-def test_the_shortest_text_names_the_same_number(given_decimal: object) -> None:
+def test_formatted_number_is_parsed_to_the_same_number(given_decimal: object) -> None:
     found = parse_number(format(given_decimal, "f"))
     assert found is not None
     assert parse_number(format_number(found)) == found

@@ -20,7 +20,7 @@ from nexusform.values.typed_value import (
 )
 
 
-def test_constructors_find_the_type() -> None:
+def test_constructors_infer_the_type() -> None:
     assert build_object({"b": build_string("x"), "a": build_boolean(True)}).type == ObjectType.create(
         {"a": BOOL, "b": STRING}
     )
@@ -29,7 +29,7 @@ def test_constructors_find_the_type() -> None:
     assert not build_unknown(STRING).is_known
 
 
-def test_a_set_is_sorted_without_duplicates_and_takes_over_marks() -> None:
+def test_set_is_sorted_without_duplicates_and_keeps_marks() -> None:
     made = build_set([build_string("b"), build_string("a").add_marks(SENSITIVE), build_string("b")])
     assert [v.raw for v in made.raw] == ["a", "b"]
     assert made.is_sensitive
@@ -37,11 +37,11 @@ def test_a_set_is_sorted_without_duplicates_and_takes_over_marks() -> None:
     assert [v.raw for v in build_set([build_number(10), build_number(9), build_null(NUMBER)]).raw] == [9, 10, None]
 
 
-def test_unknown_elements_of_a_set_stay_apart() -> None:
+def test_unknown_elements_of_a_set_stay_separate() -> None:
     assert len(build_set([build_unknown(STRING), build_unknown(STRING), build_string("a")]).raw) == 3
 
 
-def test_whole_knowledge_and_marks_are_seen_through_structure() -> None:
+def test_unknown_values_and_marks_are_found_in_nested_values() -> None:
     deep = build_object({"a": build_tuple([build_string("x"), build_unknown(NUMBER)])})
     assert deep.is_known
     assert not deep.is_wholly_known
@@ -53,7 +53,7 @@ def test_whole_knowledge_and_marks_are_seen_through_structure() -> None:
     assert not bare.has_marks
 
 
-def test_numbers_are_as_exact_as_they_are_written() -> None:
+def test_numbers_are_exact() -> None:
     assert build_number(0.1) == Value(NUMBER, convert_decimal("0.1"))
     assert build_number(3.0).raw == 3
     assert isinstance(build_number(3.0).raw, int)

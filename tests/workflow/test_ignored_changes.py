@@ -1,4 +1,4 @@
-"""What `ignore_changes` names is left as it stands, or the plan says why nothing can stand there."""
+"""Tests of `ignore_changes`: named paths are kept, and invalid paths are errors with a reason."""
 
 from __future__ import annotations
 
@@ -66,30 +66,32 @@ Validated = Callable[..., str]
 
 
 @pytest.fixture
-def validated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Validated:
-    def call(block: str, *paths: str) -> str:
+def validate_ignored_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Validated:
+    def run_validate(block: str, *paths: str) -> str:
         monkeypatch.chdir(tmp_path)
         Path("main.nf.hcl").write_text(block.format(", ".join(paths)))
         run_command_line(["validate"])
         return " ".join(capsys.readouterr().err.replace("│", "").split())
 
-    return call
+    return run_validate
 
 
 @pytest.mark.parametrize("block", HEEDED)
-def test_a_path_that_may_be_there_is_taken(validated: Validated, block: str) -> None:
-    assert "Unsupported attribute" not in validated(block, *HEEDED[block])
+def test_possible_path_is_accepted(validate_ignored_paths: Validated, block: str) -> None:
+    assert "Unsupported attribute" not in validate_ignored_paths(block, *HEEDED[block])
 
 
 @pytest.mark.parametrize(("block", "path", "words"), REFUSED)
-def test_a_path_that_is_never_there_is_refused_with_the_one_to_write(
-    validated: Validated, block: str, path: str, words: str
+def test_impossible_path_is_rejected_with_the_correct_one(
+    validate_ignored_paths: Validated, block: str, path: str, words: str
 ) -> None:
-    said = validated(block, path)
+    said = validate_ignored_paths(block, path)
     assert "Unsupported attribute on main.nf.hcl line" in said
     assert words in said
 
 
-def test_all_of_them_are_told(validated: Validated) -> None:
+def test_all_invalid_paths_are_reported(validate_ignored_paths: Validated) -> None:
     refused = [path for block, path, _ in REFUSED if block == PLACEMENT]
-    assert validated(PLACEMENT, *refused).count("Unsupported attribute") == len(refused)
+    assert validate_ignored_paths(PLACEMENT, *refused).count("Unsupported attribute") == len(refused)

@@ -1,4 +1,4 @@
-"""A tree of modules from the first apply to the last destroy, as users run it."""
+"""Tests of a tree of modules from the first apply to the last destroy, through the command line."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ output "path" {
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NF_VAR_regions", '{ east = ["a", "b"], west = ["c"] }')
     Path("region/zone").mkdir(parents=True)
@@ -102,16 +102,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("region/note.txt").write_text("region")
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     code = run_command_line(arguments)
     captured = capsys.readouterr()
     assert (code, captured.err) == (0, "")
     return captured.out
 
 
-def test_three_levels_are_applied_kept_and_destroyed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "Success!" in told(capsys, "validate")
-    out = told(capsys, "apply", "-auto-approve")
+def test_three_module_levels_are_applied_kept_and_destroyed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Success!" in run_command(capsys, "validate")
+    out = run_command(capsys, "apply", "-auto-approve")
     assert "Apply complete! Resources: 13 added, 0 changed, 0 destroyed." in out
     assert "hush" not in out
     lines = out.splitlines()
@@ -119,16 +119,16 @@ def test_three_levels_are_applied_kept_and_destroyed(capsys: pytest.CaptureFixtu
     done = [i for i, line in enumerate(lines) if line.startswith("module.region") and "complete" in line]
     assert len(done) == 11
     assert late > max(done)
-    assert json.loads(told(capsys, "output", "-json", "machines")) == {"east": 12, "west": 6}
-    assert json.loads(told(capsys, "output", "-json", "notes")) == ["region", "root", ".", "region/zone"]
-    assert json.loads(told(capsys, "output", "-json", "secret")) == "hush-east"
+    assert json.loads(run_command(capsys, "output", "-json", "machines")) == {"east": 12, "west": 6}
+    assert json.loads(run_command(capsys, "output", "-json", "notes")) == ["region", "root", ".", "region/zone"]
+    assert json.loads(run_command(capsys, "output", "-json", "secret")) == "hush-east"
     assert [o["id"] for o in json.loads(Path("reality.json").read_text())] == ["extra"]
-    assert "No changes." in told(capsys, "plan")
-    assert "Destroy complete! Resources: 13 destroyed." in told(capsys, "destroy", "-auto-approve")
+    assert "No changes." in run_command(capsys, "plan")
+    assert "Destroy complete! Resources: 13 destroyed." in run_command(capsys, "destroy", "-auto-approve")
     assert json.loads(Path("reality.json").read_text()) == []
 
 
-def test_an_override_file_has_the_last_word(capsys: pytest.CaptureFixture[str]) -> None:
+def test_override_file_has_priority(capsys: pytest.CaptureFixture[str]) -> None:
     Path("region/zone/override.nf.hcl").write_text('resource "nexus_rack" "r" {\n  count = 1\n}\n')
-    out = told(capsys, "plan")
+    out = run_command(capsys, "plan")
     assert "Plan: 7 to add, 0 to change, 0 to destroy." in out

@@ -1,4 +1,5 @@
-"""Configurations with a token taken out, doubled, swapped or put in: told, and never a traceback."""
+"""Tests of configurations with tokens removed, duplicated, swapped or inserted: errors are diagnostics, never
+tracebacks."""
 
 from __future__ import annotations
 
@@ -123,7 +124,7 @@ _TOKENS = re.compile(r'\s+|[A-Za-z_][\w-]*|\d+|"|\$\{|%\{|=>|==|!=|>=|\.\.\.|<<-
 _MORE = ["{", "}", "[", "]", "(", ")", '"', "${", "=", ",", ".", "\n", "?", ":", "for", "in", "null", "0", "-", "*"]
 
 
-def mutated(text: str, choice: random.Random) -> str:
+def mutate_tokens(text: str, choice: random.Random) -> str:
     tokens = _TOKENS.findall(text)
     for _ in range(choice.choice([1, 1, 1, 2, 3])):
         at, other = choice.randrange(len(tokens)), choice.randrange(len(tokens))
@@ -147,7 +148,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def inside(found: Diagnostic, text: str) -> bool:
+def is_inside_file(found: Diagnostic, text: str) -> bool:
     span = found.subject
     if span is None or span.filename != "main.nf.hcl":
         return True
@@ -159,13 +160,13 @@ def inside(found: Diagnostic, text: str) -> bool:
 
 
 @pytest.mark.usefixtures("here")
-def test_the_sample_is_in_order() -> None:
+def test_sample_is_valid() -> None:
     Path("main.nf.hcl").write_text(SAMPLE)
     assert validate_directory(CommandContext()).diagnostics == ()
-    assert not planned().errored
+    assert not plan_directory().errored
 
 
-def planned() -> Plan:
+def plan_directory() -> Plan:
     opened = open_project(CommandContext())
     assert opened.project is not None, opened.diagnostics
     with begin_run(opened.project, "test", LockOptions(enabled=False)) as run:
@@ -174,14 +175,14 @@ def planned() -> Plan:
 
 @pytest.mark.parametrize("seed", select_cases(range(10)))
 @pytest.mark.usefixtures("here")
-def test_a_hundred_mutations_end_in_diagnostics(seed: int) -> None:
+def test_a_hundred_mutations_give_only_diagnostics(seed: int) -> None:
     choice = random.Random(seed)
     broken = 0
     for _ in range(100):
-        text = mutated(SAMPLE, choice)
+        text = mutate_tokens(SAMPLE, choice)
         Path("main.nf.hcl").write_text(text)
         found = validate_directory(CommandContext()).diagnostics
-        assert all(inside(d, text) for d in found), text
+        assert all(is_inside_file(d, text) for d in found), text
         assert all(d.id in known_ids() for d in found), text
         broken += any(d.severity is Severity.ERROR for d in found)
     assert broken > 60
@@ -189,10 +190,10 @@ def test_a_hundred_mutations_end_in_diagnostics(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.usefixtures("here")
-def test_what_is_still_valid_can_be_planned(seed: int) -> None:
+def test_valid_mutations_can_be_planned(seed: int) -> None:
     choice = random.Random(1000 + seed)
     for _ in range(40):
-        Path("main.nf.hcl").write_text(mutated(SAMPLE, choice))
+        Path("main.nf.hcl").write_text(mutate_tokens(SAMPLE, choice))
         opened = open_project(CommandContext())
         if opened.project is None:
             assert opened.diagnostics

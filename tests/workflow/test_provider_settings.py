@@ -1,4 +1,4 @@
-"""What is wrong in the settings of providers is told at once, each at its line."""
+"""Tests of invalid provider settings: all are reported together, each with its line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ provider "azure" {
 """
 
 
-def test_every_wrong_setting_is_told_with_its_line(
+def test_every_invalid_setting_is_reported_with_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -45,7 +45,7 @@ def test_every_wrong_setting_is_told_with_its_line(
 
 
 @pytest.mark.parametrize("timeout", ["0s", "", "-1m", "30", "1d"])
-def test_a_step_is_waited_for_longer_than_not_at_all(
+def test_invalid_timeout_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], timeout: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -54,7 +54,7 @@ def test_a_step_is_waited_for_longer_than_not_at_all(
     assert "must be a duration such as 30m" in capsys.readouterr().err
 
 
-def test_the_answers_of_all_planted_faults_are_read(
+def test_answers_of_all_faults_are_validated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

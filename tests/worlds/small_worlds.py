@@ -1,4 +1,4 @@
-"""Small worlds: configurations planned, applied as planned, and looked at."""
+"""Small sites for tests: planned, applied as planned, and built as snapshots."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from nexusform.snapshots.snapshot import (
     list_state_objects,
 )
 from nexusform.state.objects import EMPTY, State
-from tests.planning.harness import all_types, applied, plan
+from tests.planning.harness import all_types, build_state_after, plan
 
 DOCUMENT = Path(__file__).parents[2] / "examples" / "nexus-document"
 
 
-def document(step: str) -> State:
-    """The state of examples/nexus-document after `step`."""
+def build_document_state(step: str) -> State:
+    """Return the state of examples/nexus-document after `step`."""
     files = {file.name: file.read_text() for file in DOCUMENT.glob("*.hcl")}
-    return applied(plan(files, variables=[f"step={step}"]))
+    return build_state_after(plan(files, variables=[f"step={step}"]))
 
 
-def racks(*machines: int, more: str = "") -> str:
-    """A site `s` with racks r1, r2, ... of so many machines, zones "1", "2", ..."""
+def build_racks(*machines: int, more: str = "") -> str:
+    """Return a site `s` with racks r1, r2, ... of the given machine counts, zones "1", "2", ..."""
     text = 'resource "nexus_site" "s" {}\n'
     for number, count in enumerate(machines, 1):
         text += f"""
@@ -41,20 +41,20 @@ resource "nexus_rack" "r{number}" {{
     return text
 
 
-def standing(files: str | dict[str, Any], state: State = EMPTY) -> State:
-    return applied(plan(files, state), state)
+def build_applied_state(files: str | dict[str, Any], state: State = EMPTY) -> State:
+    return build_state_after(plan(files, state), state)
 
 
-def world_of(state: State) -> Snapshot:
+def build_snapshot_of_state(state: State) -> Snapshot:
     return build_snapshot(list_state_objects(state), all_types(), state.catalogue)
 
 
-def world_after(result: PlanResult, prior: State = EMPTY) -> Snapshot:
+def build_snapshot_after_plan(result: PlanResult, prior: State = EMPTY) -> Snapshot:
     return build_snapshot(list_planned_objects(result.plan, prior), all_types(), result.plan.catalogue)
 
 
-def site_of(state: State, site_id: str = "s") -> SiteSnapshot:
-    return world_of(state).sites[site_id]
+def get_site(state: State, site_id: str = "s") -> SiteSnapshot:
+    return build_snapshot_of_state(state).sites[site_id]
 
 
 def where(site: SiteSnapshot) -> dict[str, tuple[str, tuple[int, ...]]]:

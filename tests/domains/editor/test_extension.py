@@ -20,7 +20,7 @@ def _rules(rule: Any) -> list[dict[str, Any]]:
     return rules + [found for each in inner for found in _rules(each)]
 
 
-def test_the_manifest_names_files_that_there_are_and_a_command_that_there_is() -> None:
+def test_manifest_names_existing_files_and_command() -> None:
     manifest = json.loads((FOLDER / "package.json").read_text(encoding="utf-8"))
     (language,), (grammar,) = manifest["contributes"]["languages"], manifest["contributes"]["grammars"]
     for path in (manifest["main"], language["configuration"], grammar["path"]):

@@ -130,7 +130,7 @@ def test_only_literals_of_the_shown_diff_are_written(exploration: PlanExploratio
     assert Path("main.nf.hcl").read_text() == expected
 
 
-def test_a_file_that_was_edited_meanwhile_is_left_alone(exploration: PlanExploration) -> None:
+def test_file_edited_meanwhile_is_not_overwritten(exploration: PlanExploration) -> None:
     wish = ExplorationRequest(counts={LARGE: 5})
     change = exploration.compute_file_changes(wish)
     Path("main.nf.hcl").write_text(MAIN + "# mine\n")
@@ -172,7 +172,7 @@ def ask(server: ExplorerServer) -> Callable[..., tuple[int, Any]]:
     return send_request
 
 
-def test_the_page_and_its_questions(server: ExplorerServer, ask: Callable[..., tuple[int, Any]]) -> None:
+def test_page_and_its_requests(server: ExplorerServer, ask: Callable[..., tuple[int, Any]]) -> None:
     assert server.server_address[0] == "127.0.0.1"
     status, page = ask(server.url.removeprefix(server.origin))
     assert status == 200
@@ -225,7 +225,9 @@ def test_user_changes_counts_and_racks(width: int, server: ExplorerServer) -> No
         {"Host": "evil.example"},
     ],
 )
-def test_nobody_else_may_ask(ask: Callable[..., tuple[int, Any]], headers: dict[str, str | None]) -> None:
+def test_requests_of_other_origins_are_rejected(
+    ask: Callable[..., tuple[int, Any]], headers: dict[str, str | None]
+) -> None:
     status, text = ask("/write", {"wish": {"counts": {LARGE: 3}}, "digest": "x"}, **headers)
     assert status == 403
     assert LARGE not in text
@@ -233,7 +235,7 @@ def test_nobody_else_may_ask(ask: Callable[..., tuple[int, Any]], headers: dict[
 
 
 @pytest.mark.parametrize("path", ["/", "/?token=x", "/?token="])
-def test_the_page_needs_the_token(ask: Callable[..., tuple[int, Any]], path: str) -> None:
+def test_page_requires_token(ask: Callable[..., tuple[int, Any]], path: str) -> None:
     status, text = ask(path)
     assert status == 403
     assert "explore-data" not in text

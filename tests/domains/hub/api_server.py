@@ -32,7 +32,7 @@ class ApiServer(Front):
         self._programs, self._forgets = programs, False
         self._webhooks: list[Webhooks] = []
         self._at_rest: Any = None  # Server and controller at the last time without work left
-        _grant_bob_read_access(self._ask)
+        _grant_bob_read_access(self._send_request)
         super().__init__()
 
     # --- for tests and the controller --------------------------------------------------------------
@@ -40,7 +40,7 @@ class ApiServer(Front):
     def all(self, kind: str, namespace: str = "") -> list[Body]:
         found = self._listed.get(kind)
         if found is None:
-            answer = self._ask("GET", get_collection_path(kind)).json()
+            answer = self._send_request("GET", get_collection_path(kind)).json()
             named = {"apiVersion": answer["apiVersion"], "kind": kind}
             found = self._listed[kind] = [{**named, **each} for each in answer["items"]]
         return [each for each in found if not namespace or each["metadata"].get("namespace") == namespace]
@@ -79,14 +79,14 @@ class ApiServer(Front):
                 self._empty(body["metadata"]["name"])
                 names = {name: body[name] for name in ("apiVersion", "kind")}
                 named = {"metadata": {"name": body["metadata"]["name"]}, "spec": {"finalizers": []}}
-                self._ask("PUT", f"{path}/finalize", {}, {**names, **named})
+                self._send_request("PUT", f"{path}/finalize", {}, {**names, **named})
             elif body["metadata"].get("finalizers"):
-                self._ask("PATCH", path, {}, {"metadata": {"finalizers": None}}, MERGE)
+                self._send_request("PATCH", path, {}, {"metadata": {"finalizers": None}}, MERGE)
 
     def hold(self, body: Body) -> None:
         with self.lock:
             self._listed.pop(body["kind"], None)
-            self._ask("DELETE", _get_object_path(body))
+            self._send_request("DELETE", _get_object_path(body))
 
     def leave(self) -> None:
         """Empty the hub and disconnect from it."""
@@ -107,32 +107,32 @@ class ApiServer(Front):
         """Let the controller do its pending work, and remove deleted namespaces."""
         with self.lock:
             for _ in range(0 if self._client.is_closed else 6):
-                standing = self._standing()
+                standing = self._compute_activity_mark()
                 if standing == self._at_rest:
                     return
                 for namespace in self.all("Namespace"):
                     if namespace["metadata"].get("deletionTimestamp"):
                         self.remove(namespace)
                 self.controller(self)
-                if self._standing() == standing:
+                if self._compute_activity_mark() == standing:
                     self._at_rest = standing
 
     def judge(self, deny: Callable[[Body], str] | None) -> None:
         def rule(_user: str, _before: Body | None, after: Body) -> str:
             return deny(after) if deny is not None else ""
 
-        self._webhooks.append(Webhooks(self._ask, self._programs.where, rule, is_silent=deny is None))
+        self._webhooks.append(Webhooks(self._send_request, self._programs.where, rule, is_silent=deny is None))
 
     def admit(self, rule: Rule, fill_in: Callable[[Body], None]) -> None:
-        self._webhooks.append(Webhooks(self._ask, self._programs.where, build_denial(rule), fill_in))
+        self._webhooks.append(Webhooks(self._send_request, self._programs.where, build_denial(rule), fill_in))
 
     def forget(self) -> None:
         self._forgets = True
 
-    def _standing(self) -> Any:
+    def _compute_activity_mark(self) -> Any:
         """Return a value with a change on any activity: the server's version and the controller's settings."""
         self._listed.clear()
-        answer = self._ask("GET", "/api/v1/namespaces", {"limit": "1"})
+        answer = self._send_request("GET", "/api/v1/namespaces", {"limit": "1"})
         return answer.json()["metadata"]["resourceVersion"], repr(getattr(self.controller, "__dict__", ""))
 
     def _empty(self, namespace: str) -> None:
@@ -151,7 +151,7 @@ class ApiServer(Front):
         self._listed.clear()
         if self._forgets and query.get("resourceVersionMatch") == "Exact":
             self._programs.forget()
-        answer = self._ask(method, path, query, content, content_type, token)
+        answer = self._send_request(method, path, query, content, content_type, token)
         told = answer.headers.get("Content-Type", "").startswith("application/json")
         return answer.status_code, answer.json() if told else answer.text
 
@@ -179,12 +179,12 @@ class ApiServer(Front):
             self.act()
 
     def _written(self, method: str, path: str, query: dict[str, str], body: Body) -> Body:
-        answer = self._ask(method, path, query, body, MERGE if method == "PATCH" else "application/json")
+        answer = self._send_request(method, path, query, body, MERGE if method == "PATCH" else "application/json")
         assert answer.is_success, f"{method} {path}: {answer.text}"
         written: Body = answer.json()
         return written
 
-    def _ask(
+    def _send_request(
         self,
         method: str,
         path: str,

@@ -65,7 +65,7 @@ class Controller:
             self._place(server, placement)
         self._clean(server)
         for run in server.all("ClusterStagedUpdateRun"):
-            self._carry_out(server, run)
+            self._execute_run(server, run)
         for eviction in server.all("ClusterResourcePlacementEviction"):
             if not eviction.get("status"):
                 self._evict(server, eviction)
@@ -105,7 +105,7 @@ class Controller:
                 self._release_binding(server, binding)
         self._report(server, placement, clusters, external=external)
 
-    def _carry_out(self, server: Front, run: Body) -> None:
+    def _execute_run(self, server: Front, run: Body) -> None:
         """Let a staged run apply the content selected by its placement."""
         name = run["spec"]["placementName"]
         placement = server.get("ClusterResourcePlacement", name)

@@ -44,7 +44,7 @@ class Webhooks:
         *,
         is_silent: bool = False,
     ) -> None:
-        self._ask, self._deny, self._change = ask, deny, change
+        self._send_request, self._deny, self._change = ask, deny, change
         self._heard = threading.Event()
         folder = where / "webhooks"
         folder.mkdir(exist_ok=True)
@@ -65,7 +65,7 @@ class Webhooks:
     def close(self) -> None:
         """Remove the registration from the API server."""
         for kind in ("validating", "mutating"):
-            self._ask("DELETE", f"{_CONFIGURATIONS}/{kind}webhookconfigurations/{WEBHOOK}")
+            self._send_request("DELETE", f"{_CONFIGURATIONS}/{kind}webhookconfigurations/{WEBHOOK}")
 
         def is_unregistered(status: int) -> bool:
             was_heard = self._heard.is_set()
@@ -109,14 +109,14 @@ class Webhooks:
         }
         kind = f"{what}WebhookConfiguration"
         body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": WEBHOOK}}
-        answer = self._ask("POST", f"{_CONFIGURATIONS}/{kind.lower()}s", {}, {**body, "webhooks": [webhook]})
+        answer = self._send_request("POST", f"{_CONFIGURATIONS}/{kind.lower()}s", {}, {**body, "webhooks": [webhook]})
         assert answer.is_success, answer.text
 
     def _until(self, holds: Callable[[int], bool]) -> None:
         """Wait until a dry run has the expected result."""
         end = time.monotonic() + _PATIENCE
         path = get_collection_path("ClusterResourcePlacement")
-        while not holds(self._ask("POST", path, {"dryRun": "All"}, _PROBE).status_code):
+        while not holds(self._send_request("POST", path, {"dryRun": "All"}, _PROBE).status_code):
             assert time.monotonic() < end, "the API server does not heed its webhooks"
             time.sleep(0.1)
 

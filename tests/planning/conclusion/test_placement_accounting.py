@@ -1,4 +1,4 @@
-"""Everything that stood before a plan is accounted for after it, whatever is edited or selected."""
+"""Tests of placement accounting: a plan accounts for every pre-existing VM, for any edit and selection."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.planning.harness import (
     RACKS,
     agent_pool,
     all_types,
-    applied,
     at,
+    build_state,
+    build_state_after,
     cluster,
-    errors,
-    good,
+    list_errors,
     plan,
     pool,
-    state_of,
+    require_success,
     vms,
 )
 
@@ -39,89 +39,89 @@ FORGET = "\nremoved {{\n from = {}\n lifecycle {{\n destroy = false\n }}\n}}\n"
 
 @pytest.fixture(scope="module")
 def state() -> State:
-    return state_of(TEXT)
+    return build_state(TEXT)
 
 
-def total(result: PlanResult, kind: str = "vm") -> PlacementTotal:
+def get_total(result: PlanResult, kind: str = "vm") -> PlacementTotal:
     (figures,) = [each for each in result.plan.placement_totals if each.kind == kind]
     return figures
 
 
-def on_rack(state: State, rack: str) -> int:
+def count_on_rack(state: State, rack: str) -> int:
     return sum(vm["rack"] == rack for vm in vms(state).values())
 
 
-def balanced(figures: PlacementTotal) -> bool:
+def is_balanced(figures: PlacementTotal) -> bool:
     parts = (figures.stays, figures.moves, figures.recreated, figures.leaves)
     before = sum(parts) + figures.loses_machine + figures.forgotten
     after = figures.stays + figures.moves + figures.recreated + figures.comes
     return (figures.before, figures.after) == (before, after)
 
 
-def two_racks(text: str) -> str:
+def remove_third_rack(text: str) -> str:
     return text.replace("= 3\n", "= 2\n", 1)
 
 
-# --- a machine that goes with VMs on it ----------------------------------------------------------
+# --- deleting a machine with VMs on it ----------------------------------------------------------
 
 
-def test_a_rack_that_goes_alone_is_refused_with_a_row_for_every_vm_on_it(state: State) -> None:
-    result = plan(two_racks(TEXT), state, targets=("nexus_rack.r",))
+def test_deleting_only_a_rack_is_rejected_with_a_row_per_vm(state: State) -> None:
+    result = plan(remove_third_rack(TEXT), state, targets=("nexus_rack.r",))
     lost = [row for row in result.plan.placements if row.action is PlacementAction.LOSE]
     rack = lost[0].source.rack  # type: ignore[union-attr]
-    assert len(lost) == on_rack(state, rack) > 0
+    assert len(lost) == count_on_rack(state, rack) > 0
     assert {row.trigger for row in lost} == {"machine_removed"}
-    figures = total(result)
-    assert balanced(figures)
+    figures = get_total(result)
+    assert is_balanced(figures)
     assert (figures.before, figures.loses_machine) == (len(vms(state)), len(lost))
-    (problem,) = errors(result)
+    (problem,) = list_errors(result)
     assert problem.id == STRANDED
     assert "-target='nexus_kubernetes_cluster.a'" in problem.detail
 
 
-def test_with_the_clusters_the_same_plan_moves_them(state: State) -> None:
+def test_plan_with_rack_and_clusters_moves_the_vms(state: State) -> None:
     targets = ["nexus_rack.r", "nexus_kubernetes_cluster.a", "nexus_kubernetes_cluster.b", "nexus_agent_pool.own"]
-    figures = total(good(plan(two_racks(TEXT), state, targets=tuple(targets))))
+    figures = get_total(require_success(plan(remove_third_rack(TEXT), state, targets=tuple(targets))))
     assert figures.moves > 0
     assert figures.loses_machine == 0
 
 
-def test_an_exclusion_that_strands_vms_is_named(state: State) -> None:
-    (problem,) = errors(plan(two_racks(TEXT), state, excludes=("nexus_kubernetes_cluster.b",)))
+def test_error_names_the_exclusion_stranding_vms(state: State) -> None:
+    (problem,) = list_errors(plan(remove_third_rack(TEXT), state, excludes=("nexus_kubernetes_cluster.b",)))
     assert problem.id == STRANDED
     assert "Omit -exclude='nexus_kubernetes_cluster.b'" in problem.detail
 
 
-def test_a_destroyed_rack_asks_to_be_taken_out_of_the_configuration(state: State) -> None:
+def test_error_on_destroyed_rack_suggests_removal_from_configuration(state: State) -> None:
     result = plan(TEXT, state, mode=Mode.DESTROY, targets=("nexus_rack.r[2]",))
-    (problem,) = errors(result)
+    (problem,) = list_errors(result)
     assert problem.id == STRANDED
     assert "remove nexus_rack.r[2] from the configuration" in problem.detail
     assert "-target" not in problem.detail
-    assert balanced(total(result))
+    assert is_balanced(get_total(result))
 
 
-def test_vms_that_are_left_out_stay_and_are_counted(state: State) -> None:
-    figures = total(good(plan(TEXT, state, targets=("nexus_site.s",))))
+def test_vms_outside_the_selection_are_counted_as_unchanged(state: State) -> None:
+    figures = get_total(require_success(plan(TEXT, state, targets=("nexus_site.s",))))
     assert (figures.stays, figures.before) == (len(vms(state)), len(vms(state)))
 
 
-def test_a_rack_that_was_found_gone_is_no_mistake_of_the_plan(state: State) -> None:
-    """The loss is a fact by now: it is counted and warned of."""
+def test_rack_missing_after_refresh_is_no_error(state: State) -> None:
+    """The loss has already happened: the plan counts it and warns of it."""
     gone = {at("nexus_rack.r[1]"): None}
-    refreshed = good(plan(TEXT, state, mode=Mode.REFRESH_ONLY, refreshed_objects=gone))
-    figures = total(refreshed)
+    refreshed = require_success(plan(TEXT, state, mode=Mode.REFRESH_ONLY, refreshed_objects=gone))
+    figures = get_total(refreshed)
     assert figures.loses_machine == sum(row.action is PlacementAction.LOSE for row in refreshed.plan.placements) > 0
-    assert balanced(figures)
+    assert is_balanced(figures)
 
 
-# --- forgotten -----------------------------------------------------------------------------------
+# --- forgotten VMs -------------------------------------------------------------------------------
 
 
-def test_the_vms_of_a_forgotten_cluster_run_on(state: State) -> None:
+def test_vms_of_forgotten_cluster_keep_running(state: State) -> None:
     text = TEXT.replace(cluster("a", pools=pool("p", 5), count=3), FORGET.format("nexus_kubernetes_cluster.a"))
-    result = good(plan(text, state))
-    figures = total(result)
+    result = require_success(plan(text, state))
+    figures = get_total(result)
     assert (figures.forgotten, figures.leaves) == (8, 0)
     assert {row.action for row in result.plan.placements} == {PlacementAction.FORGET}
 
@@ -132,21 +132,21 @@ def test_the_vms_of_a_forgotten_cluster_run_on(state: State) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "limits", "broken"),
     [
-        (two_racks(TEXT), {"targets": ("nexus_rack.r",)}, "moved:0", ("moved:0",)),
+        (remove_third_rack(TEXT), {"targets": ("nexus_rack.r",)}, "moved:0", ("moved:0",)),
         (TEXT, {"mode": Mode.DESTROY}, "moved:0,removed:0", ("removed:0",)),
         (SITE, {}, "moved:0,removed:2", ("removed:2",)),
         (SITE, {}, "moved:0,removed:3", ()),
         (SITE + FORGET.format("nexus_agent_pool.own"), {}, "removed:0", ("removed:0",)),
     ],
 )
-def test_guard_rails_see_what_leaves_and_what_loses_its_machine(
+def test_guard_rails_count_removed_vms_and_lost_hosts(
     state: State, text: str, options: dict[str, Any], limits: str, broken: tuple[str, ...]
 ) -> None:
     result = plan(text, state, **options)
     assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits(limits))) == broken
 
 
-# --- the law -------------------------------------------------------------------------------------
+# --- invariants ----------------------------------------------------------------------------------
 
 _EDITS = (
     ("count       = 5", "count       = 2"),
@@ -175,7 +175,7 @@ _REPLACED = st.sampled_from(((), ("nexus_kubernetes_cluster.b",), ("nexus_kubern
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(_EDITED, st.sampled_from(["all", "target", "exclude"]), _PICKED, _REPLACED, st.sampled_from(list(Mode)))
-def test_every_vm_is_in_exactly_one_place_of_the_sums(
+def test_every_vm_is_counted_exactly_once(
     state: State, edits: list[tuple[str, str]], how: str, picked: tuple[str, ...], replaces: tuple[str, ...], mode: Mode
 ) -> None:
     text = TEXT
@@ -189,22 +189,22 @@ def test_every_vm_is_in_exactly_one_place_of_the_sums(
     result = plan(text, state, **options)
     held = [figures for figures in result.plan.placement_totals if figures.kind == "vm"]
     if result.plan.errored and not held:
-        assert "unbalanced-plan-totals" not in {problem.id for problem in errors(result)}
+        assert "unbalanced-plan-totals" not in {problem.id for problem in list_errors(result)}
         return
     (figures,) = held
-    assert balanced(figures)
+    assert is_balanced(figures)
     assert figures.before == len(vms(state))
     if result.plan.errored:
         return
     assert figures.loses_machine == 0
-    after = state if mode is Mode.REFRESH_ONLY else applied(result, state)
+    after = state if mode is Mode.REFRESH_ONLY else build_state_after(result, state)
     assert figures.after == len(vms(after))
     gone = Counter(row.object for row in result.plan.placements if row.action in ("remove", "forget"))
     assert set(vms(state)) - set(vms(after)) <= set(gone)
 
 
-def test_a_plan_whose_rows_leave_something_out_is_told_from_one_that_is_whole(state: State) -> None:
-    whole: Plan = good(plan(SITE, state)).plan
+def test_missing_placement_row_is_reported(state: State) -> None:
+    whole: Plan = require_success(plan(SITE, state)).plan
     types = all_types().resource_types
     assert compute_totals(whole.changes, whole.placements, types).mistakes == ()
     part = replace(whole, placements=whole.placements[1:])
@@ -212,7 +212,7 @@ def test_a_plan_whose_rows_leave_something_out_is_told_from_one_that_is_whole(st
     assert f'"{whole.placements[0].object}"' in mistake
 
 
-# --- plans that are refused ----------------------------------------------------------------------
+# --- rejected plans ------------------------------------------------------------------------------
 
 FIVE = "count       = 5"
 ZONE = 'availability_zones = ["9"]'
@@ -226,34 +226,36 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "text", "options"), REFUSED, ids=[each[0] for each in REFUSED])
-def test_a_refused_plan_accounts_for_what_stands(state: State, kind: str, text: str, options: dict[str, Any]) -> None:
+def test_rejected_plan_accounts_for_existing_vms(state: State, kind: str, text: str, options: dict[str, Any]) -> None:
     result = plan(text, state, **options)
-    assert kind in {problem.id for problem in errors(result)}
-    figures = total(result)
-    assert balanced(figures)
+    assert kind in {problem.id for problem in list_errors(result)}
+    figures = get_total(result)
+    assert is_balanced(figures)
     assert figures.before == len(vms(state))
 
 
-# --- what a refusal proposes is tried ------------------------------------------------------------
+# --- suggested fixes are tested ------------------------------------------------------------------
 
 
-def test_a_target_that_is_proposed_and_would_be_refused_says_why(state: State) -> None:
+def test_suggested_target_is_marked_if_its_plan_is_rejected_too(state: State) -> None:
     zoned = TEXT.replace("count       = 4", 'count       = 4\n    availability_zones = ["r2"]')
-    standing = state_of(zoned)
-    result = plan(two_racks(zoned), standing, targets=("nexus_rack.r",), suggested_fixes=True)
-    (problem,) = errors(result)
+    standing = build_state(zoned)
+    result = plan(remove_third_rack(zoned), standing, targets=("nexus_rack.r",), suggested_fixes=True)
+    (problem,) = list_errors(result)
     assert "That plan is rejected too" in problem.detail
     assert 'No rack of site s is in zone "r2"' in problem.detail
-    plain = plan(two_racks(TEXT), state, targets=("nexus_rack.r",), suggested_fixes=True)
-    (problem,) = errors(plain)
+    plain = plan(remove_third_rack(TEXT), state, targets=("nexus_rack.r",), suggested_fixes=True)
+    (problem,) = list_errors(plain)
     assert "refused as well" not in problem.detail
-    good(plan(two_racks(TEXT), state, targets=("nexus_rack.r", *problem.extra["selection"]["targets"])))
+    require_success(
+        plan(remove_third_rack(TEXT), state, targets=("nexus_rack.r", *problem.extra["selection"]["targets"]))
+    )
 
 
-def test_a_site_that_is_only_forgotten_is_named(state: State) -> None:
+def test_error_names_a_forgotten_site(state: State) -> None:
     text = TEXT.replace('resource "nexus_site" "s" {}', "").replace("nexus_site.s.id", '"s"')
     result = plan(text + FORGET.format("nexus_site.s"), state, targets=("nexus_site.s",))
-    refused = [problem.detail for problem in errors(result) if problem.id == STRANDED]
+    refused = [problem.detail for problem in list_errors(result) if problem.id == STRANDED]
     details = {detail.partition(",")[0] for detail in refused}
     assert details == {"nexus_site.s is forgotten with this plan"}
     assert {row.trigger for row in result.plan.placements} == {"machine_forgotten"}

@@ -1,11 +1,11 @@
-"""The rows of the tables: pools of clusters, and the VMs of a block as one pool."""
+"""Tests of placement tables: pools of clusters, and the VMs of a block as one pool."""
 
 from __future__ import annotations
 
 import pytest
 
 from nexusform.rendering.report.placement_rows import ShownPlacements, build_placement_groups
-from tests.planning.harness import cluster, good, plan, pool, state_of
+from tests.planning.harness import build_state, cluster, plan, pool, require_success
 
 VMS = """
 resource "nexus_site" "s" {}
@@ -26,7 +26,7 @@ resource "nexus_virtual_machine" "v" {
 """
 
 
-def test_the_vms_of_a_block_are_one_pool_of_the_tables() -> None:
+def test_vms_of_a_block_form_one_pool_in_tables() -> None:
     made = plan(VMS, samples=20).plan
     (table,) = made.placement_tables
     assert (table.cluster, table.total_count, table.placed) == ("nexus_virtual_machine.v", 5, 5)
@@ -36,14 +36,14 @@ def test_the_vms_of_a_block_are_one_pool_of_the_tables() -> None:
     assert table.vm_sku_name == "2 sizes"
 
 
-def test_what_is_certain_of_plain_vms_is_counted_once() -> None:
+def test_certain_racks_of_plain_vms_are_counted_once() -> None:
     made = plan(VMS.replace("count         = 2", "count         = 1"), samples=20).plan
     (table,) = made.placement_tables
     assert (table.racks_certain, table.certain_racks) == (5, ("r0",))
     assert table.machines_certain < 5
 
 
-def test_the_lines_of_a_block_are_folded_like_those_of_a_pool() -> None:
+def test_lines_of_a_block_are_folded_like_pool_lines() -> None:
     made = plan(VMS, samples=20).plan
     (group,) = build_placement_groups(made, ShownPlacements.CHANGED)
     (line,) = group.lines
@@ -59,15 +59,13 @@ RACKS_OF_FOUR = VMS[: VMS.index('resource "nexus_virtual_machine"')]
     ("before", "after", "worst"),
     [
         (pool("p", 6), pool("p", 5), 2),
-        (pool("p", 6), pool("p", 0), None),  # nothing is left to choose
-        (pool("p", 6), pool("p", 4, "NC_G12_56_v1"), None),  # the others are all placed anew
-        (pool("p", 2), pool("p", 1), None),  # one on each rack: each choice leaves the same
+        (pool("p", 6), pool("p", 0), None),  # no VM left
+        (pool("p", 6), pool("p", 4, "NC_G12_56_v1"), None),  # the other VMs are all re-created
+        (pool("p", 2), pool("p", 1), None),  # one VM on each rack: every removal has the same result
     ],
 )
-def test_the_worst_case_of_a_scale_in_is_told_where_the_choice_matters(
-    before: str, after: str, worst: int | None
-) -> None:
-    state = state_of(RACKS_OF_FOUR + cluster("a", pools=before))
-    made = good(plan(RACKS_OF_FOUR + cluster("a", pools=after), state)).plan
+def test_worst_case_of_scale_in_is_reported_if_outcomes_differ(before: str, after: str, worst: int | None) -> None:
+    state = build_state(RACKS_OF_FOUR + cluster("a", pools=before))
+    made = require_success(plan(RACKS_OF_FOUR + cluster("a", pools=after), state)).plan
     tables = {table.pool: table for table in made.placement_tables}
     assert tables["p"].minimum_remaining_on_rack == worst

@@ -1,54 +1,56 @@
-"""What was most likely renamed is said with the `moved` block to write; what merely goes and comes is not."""
+"""Tests of rename advice: a probable rename is reported with its `moved` block, a plain removal or addition is not."""
 
 from __future__ import annotations
 
-from tests.planning.harness import RACKS, cluster, plan, pool, state_of, warnings
+from tests.planning.harness import RACKS, build_state, cluster, list_warnings, plan, pool
 
 
-def told(before: str, after: str) -> list[str]:
-    result = plan(RACKS + after, state_of(RACKS + before))
-    return [problem.detail for problem in warnings(result) if problem.id in {"probable-rename", "destructive-rename"}]
+def list_rename_warnings(before: str, after: str) -> list[str]:
+    result = plan(RACKS + after, build_state(RACKS + before))
+    return [
+        problem.detail for problem in list_warnings(result) if problem.id in {"probable-rename", "destructive-rename"}
+    ]
 
 
-def test_a_block_under_another_name_is_said_with_the_block_to_write() -> None:
-    (detail,) = told(cluster("a", pools=pool("p", 2)), cluster("b", pools=pool("p", 2)))
+def test_renamed_block_is_reported_with_moved_block() -> None:
+    (detail,) = list_rename_warnings(cluster("a", pools=pool("p", 2)), cluster("b", pools=pool("p", 2)))
     assert detail.startswith("nexus_kubernetes_cluster.a is removed and nexus_kubernetes_cluster.b")
     moved = "  moved {\n    from = nexus_kubernetes_cluster.a\n    to   = nexus_kubernetes_cluster.b\n  }"
     assert detail.endswith(moved)
-    # With that block nothing is destroyed, and nothing is said.
-    assert told(cluster("a", pools=pool("p", 2)), cluster("b", pools=pool("p", 2)) + moved) == []
+    # With that block nothing is destroyed and nothing is reported.
+    assert list_rename_warnings(cluster("a", pools=pool("p", 2)), cluster("b", pools=pool("p", 2)) + moved) == []
 
 
-def test_what_is_written_otherwise_is_another_thing() -> None:
+def test_blocks_with_different_arguments_are_no_rename() -> None:
     old = cluster("a", pools=pool("p", 2))
-    assert told(old, cluster("b", pools=pool("p", 3))) == []
-    assert told(old, cluster("b", pools=pool("q", 2))) == []
-    # A name that is written would be another one: moved would not keep the object.
-    assert told(old, cluster("b", arguments='name = "b"', pools=pool("p", 2))) == []
-    assert told(old, cluster("b", arguments='name = "a"', pools=pool("p", 2))) != []
+    assert list_rename_warnings(old, cluster("b", pools=pool("p", 3))) == []
+    assert list_rename_warnings(old, cluster("b", pools=pool("q", 2))) == []
+    # A configured name changes with the rename: a moved block would not keep the object.
+    assert list_rename_warnings(old, cluster("b", arguments='name = "b"', pools=pool("p", 2))) == []
+    assert list_rename_warnings(old, cluster("b", arguments='name = "a"', pools=pool("p", 2))) != []
 
 
-def test_which_of_two_it_was_is_not_guessed() -> None:
+def test_ambiguous_rename_is_not_guessed() -> None:
     twins = cluster("b", pools=pool("p", 2)) + cluster("c", pools=pool("p", 2))
-    assert told(cluster("a", pools=pool("p", 2)), twins) == []
+    assert list_rename_warnings(cluster("a", pools=pool("p", 2)), twins) == []
 
 
-def test_keys_of_a_block_are_renamed_alike() -> None:
-    def each(*keys: str) -> str:
+def test_renamed_keys_of_a_block_are_reported() -> None:
+    def build_cluster(*keys: str) -> str:
         names = ", ".join(f'"{key}"' for key in keys)
         name = 'name = lookup({ z = "y" }, each.key, each.key)'
         return cluster("a", arguments=f"for_each = toset([{names}])\n  {name}", pools=pool("p", 1))
 
-    (detail,) = told(each("x", "y"), each("x", "z"))
+    (detail,) = list_rename_warnings(build_cluster("x", "y"), build_cluster("x", "z"))
     assert 'from = nexus_kubernetes_cluster.a["y"]' in detail
     assert 'to   = nexus_kubernetes_cluster.a["z"]' in detail
-    assert told(each("x", "y"), each("x", "u", "v")) == []
+    assert list_rename_warnings(build_cluster("x", "y"), build_cluster("x", "u", "v")) == []
 
 
-def test_all_instances_of_a_block_go_with_it() -> None:
+def test_all_instances_of_a_block_are_renamed_together() -> None:
     old, new = (
         cluster(name, arguments='count = 2\n  name  = "c${count.index}"', pools=pool("p", 1)) for name in ("a", "b")
     )
-    (detail,) = told(old, new)
+    (detail,) = list_rename_warnings(old, new)
     assert detail.startswith("nexus_kubernetes_cluster.a (2 instances) is removed")
     assert "from = nexus_kubernetes_cluster.a\n" in detail

@@ -12,7 +12,7 @@ from nexusform.plans.site_capacity.occupancy import SiteCapacity, SiteVms
 from nexusform.plans.site_capacity.other_capacity import NetworkSupply, SiteSupplies, build_supplies_note
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import EMPTY, InstanceState
-from tests.planning.harness import all_types, applied, plan
+from tests.planning.harness import all_types, build_state_after, plan
 
 SITE = """
 resource "nexus_site" "s" {}
@@ -42,78 +42,78 @@ resource "nexus_kubernetes_cluster" "NAME" {
 """
 
 
-def site(machines: int = 2) -> str:
+def build_site(machines: int = 2) -> str:
     return SITE.replace("MACHINES", str(machines))
 
 
-def cluster(name: str, count: int, surge: str = "1") -> str:
+def build_cluster(name: str, count: int, surge: str = "1") -> str:
     return CLUSTER.replace("NAME", name).replace("COUNT", str(count)).replace("SURGE", surge)
 
 
-def rooms(result: PlanResult) -> tuple[SiteCapacity, ...]:
+def list_capacity(result: PlanResult) -> tuple[SiteCapacity, ...]:
     return add_site_capacity(result, all_types()).plan.capacity
 
 
-def test_free_cells_and_a_rack_lost() -> None:
-    # Six machines of two cells: one cell is broken by the control plane, three are taken.
-    result = plan(site() + cluster("a", 3))
-    workers, masters = rooms(result)
+def test_free_cells_and_free_cells_after_rack_loss() -> None:
+    # Six machines with two cells: the control plane splits one cell, workers occupy three.
+    result = plan(build_site() + build_cluster("a", 3))
+    workers, masters = list_capacity(result)
     assert (workers.site_id, workers.site, workers.sku, workers.cells) == ("s", "s", "NC_P46_224_v1", 1)
     assert workers.before is None
     assert workers.after is not None
     assert workers.after.free == 12 - 1 - 3
-    # Every rack holds a worker; the control plane stands on one of them, so the others have 3 free.
+    # Every rack runs a worker and one of them the control plane, so the other two have 3 free cells.
     assert workers.after.free_after_rack_loss == 8 - 3
     assert (workers.after.no_surge_clusters, workers.after.clusters) == ((), ("a",))
-    # The largest SKU comes first; four of the small one fit into a whole cell, three beside a control plane.
+    # The largest SKU comes first. Four VMs of the small one fit into a free cell, three beside a control plane.
     assert masters.sku == "NC_G12_56_v1"
     assert masters.after is not None
     assert masters.after.free == 4 * 8 + 3
 
 
-def test_before_and_after() -> None:
-    first = plan(site() + cluster("a", 3))
-    second = plan(site() + cluster("a", 3) + cluster("b", 4), applied(first))
-    workers = rooms(second)[0]
+def test_capacity_before_and_after() -> None:
+    first = plan(build_site() + build_cluster("a", 3))
+    second = plan(build_site() + build_cluster("a", 3) + build_cluster("b", 4), build_state_after(first))
+    workers = list_capacity(second)[0]
     assert workers.before is not None
     assert workers.after is not None
     assert (workers.before.free, workers.before.clusters) == (8, ("a",))
-    # b takes four cells; its control plane shares none of them, or the one that a's broke.
+    # b takes four cells. Its control plane uses none of them, or the cell already split by the one of a.
     assert workers.after.free in (3, 4)
     assert workers.after.clusters == ("a", "b")
 
 
-def test_figures_agree_with_placing_that_many_and_one_more() -> None:
-    text = site() + cluster("a", 3)
-    stands = applied(plan(text))
-    room = rooms(plan(text, stands))[0].after
+def test_free_count_fits_and_one_more_does_not() -> None:
+    text = build_site() + build_cluster("a", 3)
+    stands = build_state_after(plan(text))
+    room = list_capacity(plan(text, stands))[0].after
     assert room is not None
-    grown = plan(site() + cluster("a", 3 + room.free), stands)
+    grown = plan(build_site() + build_cluster("a", 3 + room.free), stands)
     assert not grown.plan.errored
-    assert plan(site() + cluster("a", 4 + room.free), stands).plan.errored
+    assert plan(build_site() + build_cluster("a", 4 + room.free), stands).plan.errored
 
 
-def test_clusters_without_room_for_their_surge_are_named() -> None:
-    result = plan(site() + cluster("a", 4, "50%") + cluster("b", 5, "1"))
-    room = rooms(result)[0].after
+def test_clusters_without_surge_capacity_are_named() -> None:
+    result = plan(build_site() + build_cluster("a", 4, "50%") + build_cluster("b", 5, "1"))
+    room = list_capacity(result)[0].after
     assert room is not None
     assert room.free == 1
     assert room.no_surge_clusters == ("a",)
 
 
-def test_what_is_gone_and_what_is_in_error_has_no_room() -> None:
-    first = plan(site() + cluster("a", 3))
-    gone = plan("", applied(first))
-    workers = rooms(gone)[0]
+def test_no_capacity_for_deleted_or_failed_plans() -> None:
+    first = plan(build_site() + build_cluster("a", 3))
+    gone = plan("", build_state_after(first))
+    workers = list_capacity(gone)[0]
     assert workers.before is not None
     assert workers.after is None
-    errored = plan(site() + cluster("a", 99))
+    errored = plan(build_site() + build_cluster("a", 99))
     assert errored.plan.errored
-    assert rooms(errored) == ()
-    assert rooms(plan(site(), EMPTY)) == ()
+    assert list_capacity(errored) == ()
+    assert list_capacity(plan(build_site(), EMPTY)) == ()
 
 
-# --- the sites on each side --------------------------------------------------------------------
+# --- sites before and after ----------------------------------------------------------------------
 
 
 PLAIN = """
@@ -138,101 +138,103 @@ resource "nexus_virtual_machine" "v" {
 """
 
 
-def the_site(result: PlanResult) -> SiteVms:
+def get_site(result: PlanResult) -> SiteVms:
     (only,) = add_site_capacity(result, all_types()).plan.sites
     return only
 
 
-def before(result: PlanResult) -> set[str]:
-    return {vm.name for pool in the_site(result).pools for vm in pool.before}
+def list_vms_before(result: PlanResult) -> set[str]:
+    return {vm.name for pool in get_site(result).pools for vm in pool.before}
 
 
-def after(result: PlanResult) -> set[str]:
-    return {vm.name for pool in the_site(result).pools for vm in pool.after}
+def list_vms_after(result: PlanResult) -> set[str]:
+    return {vm.name for pool in get_site(result).pools for vm in pool.after}
 
 
-def test_the_sites_are_those_that_planning_left() -> None:
-    result = plan(site() + PLAIN + cluster("a", 3) + cluster("b", 2))
+def test_rebuilt_sites_equal_planned_sites() -> None:
+    result = plan(build_site() + PLAIN + build_cluster("a", 3) + build_cluster("b", 2))
     rebuilt = build_occupied_sites(result.plan, result.objects, all_types(), BeforeOrAfter.AFTER)["s"]
     left = result.sites["s"].scheduler
     assert Counter((vm.vm, vm.sku, vm.placement) for vm in rebuilt.site.scheduler.list_vms()) == Counter(
         (vm.vm, vm.sku, vm.placement) for vm in left.list_vms()
     )
     assert rebuilt.site.machines == result.sites["s"].machines
-    assert [vm.name for vm in the_site(result).unmanaged_vms] == ["legacy"]
-    assert after(result) >= {"jump", "a-control-plane-0", "b-np-1"}
-    assert [(pool.cluster, pool.pool) for pool in the_site(result).pools] == [
+    assert [vm.name for vm in get_site(result).unmanaged_vms] == ["legacy"]
+    assert list_vms_after(result) >= {"jump", "a-control-plane-0", "b-np-1"}
+    assert [(pool.cluster, pool.pool) for pool in get_site(result).pools] == [
         ("nexus_virtual_machine.v", "vm"),
         ("a", "control-plane"),
         ("a", "np"),
         ("b", "control-plane"),
         ("b", "np"),
     ]
-    assert before(result) == set()
+    assert list_vms_before(result) == set()
 
 
-def test_before_is_what_stood() -> None:
-    first = plan(site() + PLAIN + cluster("a", 3))
-    second = plan(site() + PLAIN + cluster("a", 1) + cluster("b", 2), applied(first))
-    assert before(second) - after(second) == {"a-np-1", "a-np-2"}
-    assert after(second) - before(second) == {"b-control-plane-0", "b-np-0", "b-np-1"}
+def test_before_lists_existing_vms() -> None:
+    first = plan(build_site() + PLAIN + build_cluster("a", 3))
+    second = plan(build_site() + PLAIN + build_cluster("a", 1) + build_cluster("b", 2), build_state_after(first))
+    assert list_vms_before(second) - list_vms_after(second) == {"a-np-1", "a-np-2"}
+    assert list_vms_after(second) - list_vms_before(second) == {"b-control-plane-0", "b-np-0", "b-np-1"}
 
 
-def test_a_vm_that_stays_is_the_very_record_that_was_read_from_state() -> None:
-    first = plan(site() + cluster("a", 3))
-    second = plan(site() + cluster("a", 4), applied(first))
+def test_unchanged_vm_is_the_record_read_from_state() -> None:
+    first = plan(build_site() + build_cluster("a", 3))
+    second = plan(build_site() + build_cluster("a", 4), build_state_after(first))
     read = {id(vm) for vms in second.objects.values() for vm in vms.prior.existing.values()}
-    kept = [vm for pool in the_site(second).pools for vm in pool.unchanged]
+    kept = [vm for pool in get_site(second).pools for vm in pool.unchanged]
     assert len(kept) == 4
     assert all(id(vm) in read for vm in kept)
 
 
-def test_what_moves_is_there_on_both_sides() -> None:
-    first = plan(site() + cluster("a", 3))
-    second = plan(site().replace("= 2", "= 1") + cluster("a", 3), applied(first))
+def test_moved_vms_are_on_both_sides() -> None:
+    first = plan(build_site() + build_cluster("a", 3))
+    second = plan(build_site().replace("= 2", "= 1") + build_cluster("a", 3), build_state_after(first))
     moved = {row.object for row in second.plan.placements}
-    pools = the_site(second).pools
+    pools = get_site(second).pools
     assert moved
     assert {vm.name for pool in pools for vm in pool.removed} == moved
     assert {vm.name for pool in pools for vm in pool.added} == moved
-    gone = [machine for machine in the_site(second).machines if not machine.exists_after]
+    gone = [machine for machine in get_site(second).machines if not machine.exists_after]
     assert len(gone) == 3
     assert all(machine.exists_before for machine in gone)
 
 
-def test_a_plan_in_error_shows_what_stands_and_what_it_would_have_placed() -> None:
-    first = plan(site() + cluster("a", 3))
-    errored = plan(site() + cluster("a", 99), applied(first))
+def test_failed_plan_shows_existing_and_attempted_vms() -> None:
+    first = plan(build_site() + build_cluster("a", 3))
+    errored = plan(build_site() + build_cluster("a", 99), build_state_after(first))
     assert errored.plan.errored
-    assert before(errored) == after(first)
-    assert len(before(errored)) == 4
-    assert before(errored) < after(errored)
+    assert list_vms_before(errored) == list_vms_after(first)
+    assert len(list_vms_before(errored)) == 4
+    assert list_vms_before(errored) < list_vms_after(errored)
     assert errored.plan.capacity == ()
 
 
-def test_a_destroy_leaves_nobody() -> None:
-    first = plan(site() + cluster("a", 3) + cluster("b", 1))
-    gone = plan(site() + cluster("a", 3) + cluster("b", 1), applied(first), mode=Mode.DESTROY)
-    assert len(before(gone)) == 6
-    assert after(gone) == set()
+def test_destroy_leaves_no_vms() -> None:
+    first = plan(build_site() + build_cluster("a", 3) + build_cluster("b", 1))
+    gone = plan(
+        build_site() + build_cluster("a", 3) + build_cluster("b", 1), build_state_after(first), mode=Mode.DESTROY
+    )
+    assert len(list_vms_before(gone)) == 6
+    assert list_vms_after(gone) == set()
     part = plan(
-        site() + cluster("a", 3) + cluster("b", 1),
-        applied(first),
+        build_site() + build_cluster("a", 3) + build_cluster("b", 1),
+        build_state_after(first),
         mode=Mode.DESTROY,
         targets=("nexus_kubernetes_cluster.b",),
     )
-    assert after(part) == {"a-control-plane-0", "a-np-0", "a-np-1", "a-np-2"}
+    assert list_vms_after(part) == {"a-control-plane-0", "a-np-0", "a-np-1", "a-np-2"}
 
 
-def test_pools_are_listed_by_number_whatever_the_order_of_names() -> None:
-    result = plan(site(6) + cluster("a", 12))
-    names = [vm.name for pool in the_site(result).pools for vm in pool.after]
+def test_pool_vms_are_listed_by_number() -> None:
+    result = plan(build_site(6) + build_cluster("a", 12))
+    names = [vm.name for pool in get_site(result).pools for vm in pool.after]
     assert names == ["a-control-plane-0", *(f"a-np-{n}" for n in range(12))]
 
 
-def test_a_saved_plan_brings_its_sites_and_its_room_back() -> None:
-    first = plan(site() + PLAIN + cluster("a", 3))
-    second = plan(site() + PLAIN + cluster("a", 1) + cluster("b", 2), applied(first))
+def test_saved_plan_contains_sites_and_capacity() -> None:
+    first = plan(build_site() + PLAIN + build_cluster("a", 3))
+    second = plan(build_site() + PLAIN + build_cluster("a", 1) + build_cluster("b", 2), build_state_after(first))
     whole = add_site_capacity(second, all_types()).plan
     saved, problems = plan_file.read_plan_file(plan_file.write_plan_file(whole, {}))
     assert saved is not None, problems
@@ -240,11 +242,11 @@ def test_a_saved_plan_brings_its_sites_and_its_room_back() -> None:
     assert (saved.plan.sites, saved.plan.capacity) == (whole.sites, whole.capacity)
 
 
-def test_nodes_of_a_new_cluster_take_addresses_of_the_network_that_it_names() -> None:
+def test_nodes_of_new_cluster_use_addresses_of_its_network() -> None:
     network = 'networkConfiguration = { cniNetworkId = "/x/cniNetworks/net-b" }'
     azure = f"azure {{ body = {{ properties = {{ {network} }} }} }}"
     site = SITE.replace("MACHINES", "4")
-    state = applied(plan(site))
+    state = build_state_after(plan(site))
     where = parse_address("nexus_site.s")
     supplies = SiteSupplies(networks=(NetworkSupply("net-a", 30, 2), NetworkSupply("net-b", 254, 4)))
     current = state.instances[where].current

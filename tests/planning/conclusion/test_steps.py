@@ -1,7 +1,7 @@
-"""Any edit of any small site, with references, create_before_destroy and parts left out: the steps never
-wait for each other, tell providers what stands, and keep machines within their room.
+"""Tests of plan steps after random edits of small sites, with references, create_before_destroy and selections:
+steps have no cycles, pass the current objects to providers, and keep machines within their capacity.
 
-NF_TEST_SITES raises how many sites are tried.
+NF_TEST_SITES sets how many sites are tested.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.plans.plan import Mode, Plan, StepKind
 from nexusform.state.objects import EMPTY, State
-from tests.planning.harness import applied, cluster, good, is_empty, plan, pool, state_of
+from tests.planning.harness import build_state, build_state_after, cluster, is_empty, plan, pool, require_success
 from tests.planning.step_runner import check_counts, run
 
 SITES = int(os.environ.get("NF_TEST_SITES", "30"))
@@ -25,7 +25,7 @@ SKUS = ("NC_P46_224_v1", "NC_P22_112_v1", "NC_G6_28_v1")
 
 
 class Part(Struct, frozen=True):
-    """A cluster, or with `cpus` a plain VM, that may refer to others."""
+    """A cluster, or with `cpus` a plain VM, with optional references to other parts."""
 
     name: str
     plane: str = SKUS[2]
@@ -55,7 +55,7 @@ class Part(Struct, frozen=True):
         return {**found, "agent_pool": {"p": size}} if self.pool else found
 
 
-class Small(Struct, frozen=True):
+class SmallSite(Struct, frozen=True):
     racks: tuple[int, ...]
     parts: tuple[Part, ...]
     options: dict[str, Any] = field(default_factory=dict)
@@ -69,8 +69,8 @@ class Small(Struct, frozen=True):
         return {"main.nf.json": {"resource": blocks}}
 
 
-def part(draw: st.DrawFn, name: str) -> Part:
-    """References go to earlier names only: no circles."""
+def draw_part(draw: st.DrawFn, name: str) -> Part:
+    """Return a random part with references to earlier names only, to avoid cycles."""
     earlier = NAMES[: NAMES.index(name)]
     needs = tuple(n for n in earlier if draw(st.integers(0, 3)) == 0)
     first = draw(st.integers(0, 4)) == 0
@@ -87,19 +87,19 @@ def part(draw: st.DrawFn, name: str) -> Part:
 
 
 @st.composite
-def smalls(draw: st.DrawFn) -> Small:
+def small_sites(draw: st.DrawFn) -> SmallSite:
     racks = tuple(draw(st.integers(1, 3)) for _ in range(3))
     chosen = draw(st.permutations(draw(st.sampled_from(("ab", "abc", "bd", "abcd")))))
-    return Small(racks, tuple(part(draw, name) for name in chosen))
+    return SmallSite(racks, tuple(draw_part(draw, name) for name in chosen))
 
 
-def changed(draw: st.DrawFn, old: Part) -> list[Part]:
-    """The part as it is after an edit; nothing when it is taken out."""
+def edit_part(draw: st.DrawFn, old: Part) -> list[Part]:
+    """Return the part after an edit, or nothing if it is removed."""
     what = draw(st.sampled_from(("keep", "keep", "new", "pool", "version", "plane", "gone", "needs")))
     if what == "gone":
         return []
     if what == "new":
-        return [part(draw, old.name)]
+        return [draw_part(draw, old.name)]
     changes: dict[str, dict[str, Any]] = {
         "pool": {"pool": draw(st.integers(0, 5)), "sku": draw(st.sampled_from(SKUS))},
         "version": {"version": draw(st.sampled_from(("1.30", "1.31")))},
@@ -109,24 +109,23 @@ def changed(draw: st.DrawFn, old: Part) -> list[Part]:
     return [replace(old, **changes.get(what, {}))]
 
 
-def edited(draw: st.DrawFn, small: Small) -> Small:
-    parts = [p for old in small.parts for p in changed(draw, old)]
+def edit_site(draw: st.DrawFn, small: SmallSite) -> SmallSite:
+    parts = [p for old in small.parts for p in edit_part(draw, old)]
     for name in NAMES:
         if all(p.name != name for p in small.parts) and draw(st.integers(0, 3)) == 0:
-            parts.insert(draw(st.integers(0, len(parts))), part(draw, name))
+            parts.insert(draw(st.integers(0, len(parts))), draw_part(draw, name))
     racks = tuple(draw(st.sampled_from((n, n, 0, n + 1))) for n in small.racks)
     options: dict[str, Any] = {}
     everything = [p.address for p in (*small.parts, *parts)]
     if everything:
         chosen = (draw(st.sampled_from(everything)),)
         options = draw(st.sampled_from(({}, {}, {"targets": chosen}, {"excludes": chosen}, {"mode": Mode.DESTROY})))
-    return Small(racks, tuple(parts), options)
+    return SmallSite(racks, tuple(parts), options)
 
 
-def watched(small: Small, before: Small, plan_: Any) -> bool:
-    """Whether room can be kept in every order. Not where references demand another order than room
-    does, nor where old and new VMs of a rolled or doubled cluster stand in each other's way.
-    """
+def can_check_capacity(small: SmallSite, before: SmallSite, plan_: Any) -> bool:
+    """Return whether capacity is respected in every order. It is not if references require another order, or if old
+    and new VMs of a rolling or replaced cluster compete for cells."""
     rolling = any(r.trigger == "kubernetes_version_changed" for r in plan_.placements)
     related = any(p.needs or p.first for p in (*small.parts, *before.parts))
     return not rolling and not related
@@ -140,8 +139,8 @@ def watched(small: Small, before: Small, plan_: Any) -> bool:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(st.data())
-def test_steps_of_any_edit_can_be_carried_out(data: st.DataObject) -> None:
-    small = data.draw(smalls())
+def test_steps_of_any_edit_can_be_applied(data: st.DataObject) -> None:
+    small = data.draw(small_sites())
     state, before = EMPTY, small
     for turn in range(4):
         result = plan(small.document(), state, **small.options)
@@ -150,21 +149,21 @@ def test_steps_of_any_edit_can_be_carried_out(data: st.DataObject) -> None:
             small = replace(before, options={})
         else:
             check_counts(result.plan)
-            watch = watched(small, before, result.plan)
+            watch = can_check_capacity(small, before, result.plan)
             event(f"room watched: {watch}")
             room = run(result.plan, state, turn, watch=watch)
-            after = applied(result, state)
-            room_left(room.objects, after)
+            after = build_state_after(result, state)
+            check_objects(room.objects, after)
             releases = [s for s in result.plan.steps if s.kind is StepKind.RELEASE]
             assert all(s.waits_for == () for s in releases)
             if not small.options:
                 assert is_empty(plan(small.document(), after))
             state, before = after, small
-        small = edited(data.draw, small)
+        small = edit_site(data.draw, small)
 
 
-def room_left(objects: dict[tuple[str, str, int], Any], after: State) -> None:
-    """What the provider holds in the end is what state says."""
+def check_objects(objects: dict[tuple[str, str, int], Any], after: State) -> None:
+    """Check that the provider's objects equal the state."""
     said = {}
     for address, instance in after.instances.items():
         assert instance.current is not None
@@ -173,7 +172,7 @@ def room_left(objects: dict[tuple[str, str, int], Any], after: State) -> None:
     assert objects == said
 
 
-# --- one machine, two cells --------------------------------------------------------------------------
+# --- one machine with two cells ------------------------------------------------------------------------
 
 TIGHT = """
 resource "nexus_site" "s" {}
@@ -184,33 +183,35 @@ resource "nexus_rack" "r" {
 """
 
 
-def in_every_order(before: str, after: str) -> Plan:
-    """The plan from one configuration to the other, its steps tried in many orders."""
-    state = state_of(before)
-    result = good(plan(after, state))
+def plan_and_run_in_many_orders(before: str, after: str) -> Plan:
+    """Plan the change from one configuration to the other, and run its steps in 12 orders."""
+    state = build_state(before)
+    result = require_success(plan(after, state))
     for seed in range(12):
         run(result.plan, state, seed)
     return result.plan
 
 
-def test_what_takes_room_waits_for_the_release_that_frees_it() -> None:
+def test_create_waits_for_release_of_its_capacity() -> None:
     site = TIGHT.replace("MACHINES", "1")
     before = site + cluster("a", pools=pool("p", 1, SKUS[0]))
     after = site + cluster("a", pools=pool("p", 0, SKUS[0])) + cluster("b", pools=pool("p", 1, SKUS[0]))
-    found = in_every_order(before, after)
+    found = plan_and_run_in_many_orders(before, after)
     release = next(s for s in found.steps if s.kind is StepKind.RELEASE)
     create = next(s for s in found.steps if s.kind is StepKind.CREATE)
     assert release.id in create.waits_for
     assert not release.main
 
 
-def test_what_takes_room_waits_for_the_delete_that_frees_it() -> None:
+def test_create_waits_for_delete_of_its_capacity() -> None:
     site = TIGHT.replace("MACHINES", "1")
-    in_every_order(site + cluster("a", pools=pool("p", 1, SKUS[0])), site + cluster("b", pools=pool("p", 1, SKUS[0])))
+    plan_and_run_in_many_orders(
+        site + cluster("a", pools=pool("p", 1, SKUS[0])), site + cluster("b", pools=pool("p", 1, SKUS[0]))
+    )
 
 
-def test_what_takes_room_waits_for_the_update_that_rolls_away_from_it() -> None:
+def test_create_waits_for_rolling_update_of_its_capacity() -> None:
     site = TIGHT.replace("MACHINES", "2")
     before = site + cluster("a", arguments='kubernetes_version = "1.30"', plane=SKUS[0])
     after = before.replace('"1.30"', '"1.31"') + cluster("b", pools=pool("p", 2, SKUS[0]), plane=SKUS[0])
-    in_every_order(before, after)
+    plan_and_run_in_many_orders(before, after)

@@ -1,4 +1,4 @@
-"""What a plan says of the upgrade of a cluster: batches, how many are away at once, what holds it up."""
+"""Tests of planned cluster upgrades: batches, concurrently unavailable VMs, and blockers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nexusform.plans.maintenance import Upgrade
 from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, describe_upgrades
-from tests.planning.harness import RACKS, cluster, errors, good, plan, pool, state_of
+from tests.planning.harness import RACKS, build_state, cluster, list_errors, plan, pool, require_success
 
 OLD, NEW = 'kubernetes_version = "1.29.4"', 'kubernetes_version = "1.30.1"'
 IN_PLACE = 'upgrade_settings {\n max_surge = "0"\n max_unavailable = "2"\n}'
@@ -36,18 +36,18 @@ resource "fleet_hub_manifest" "shop" {
 """
 
 
-def text(version: str, more: str = "") -> str:
+def build_configuration(version: str, more: str = "") -> str:
     pools = pool("p", 4) + pool("q", 3, more=IN_PLACE)
     return RACKS + cluster("a", arguments=version, pools=pools, count=3) + more
 
 
-def upgrade_of(before: str, after: str) -> Upgrade:
-    (upgrade,) = good(plan(after, state_of(before))).plan.upgrades
+def plan_upgrade(before: str, after: str) -> Upgrade:
+    (upgrade,) = require_success(plan(after, build_state(before))).plan.upgrades
     return upgrade
 
 
-def test_pools_go_in_batches_and_never_below_what_is_allowed() -> None:
-    upgrade = upgrade_of(text(OLD), text(NEW))
+def test_pools_upgrade_in_batches_above_allowed_minimum() -> None:
+    upgrade = plan_upgrade(build_configuration(OLD), build_configuration(NEW))
     assert (upgrade.cluster, upgrade.before, upgrade.after) == ("a", "1.29.4", "1.30.1")
     shapes = [(each.pool, each.vms, each.batches, each.concurrent_vms, each.minimum_up) for each in upgrade.pools]
     assert shapes == [("control-plane", 3, 3, 1, 3), ("p", 4, 4, 1, 4), ("q", 3, 2, 2, 1)]
@@ -57,22 +57,24 @@ def test_pools_go_in_batches_and_never_below_what_is_allowed() -> None:
 
 
 @pytest.mark.of_domains("fleet")
-def test_a_budget_that_lets_no_pod_go_holds_it_up() -> None:
-    upgrade = upgrade_of(text(OLD, SHOP), text(NEW, SHOP))
+def test_budget_without_allowed_disruptions_blocks_upgrade() -> None:
+    upgrade = plan_upgrade(build_configuration(OLD, SHOP), build_configuration(NEW, SHOP))
     assert upgrade.budgets == ("default/shop",)
     assert upgrade.single_replicas == ("default/Deployment/shop",)
     assert not upgrade.is_feasible
 
 
 def test_other_changes_are_no_upgrade() -> None:
-    changed = text(OLD).replace("count       = 4", "count       = 5")
-    assert good(plan(changed, state_of(text(OLD)))).plan.upgrades == ()
+    changed = build_configuration(OLD).replace("count       = 4", "count       = 5")
+    assert require_success(plan(changed, build_state(build_configuration(OLD)))).plan.upgrades == ()
 
 
 @pytest.mark.of_domains("fleet")
-def test_another_sku_makes_a_pool_anew_at_once() -> None:
-    bigger = text(OLD, SHOP).replace(pool("q", 3, more=IN_PLACE), pool("q", 3, "NC_G12_56_v1", more=IN_PLACE))
-    upgrade = upgrade_of(text(OLD, SHOP), bigger)
+def test_changed_sku_re_creates_pool_at_once() -> None:
+    bigger = build_configuration(OLD, SHOP).replace(
+        pool("q", 3, more=IN_PLACE), pool("q", 3, "NC_G12_56_v1", more=IN_PLACE)
+    )
+    upgrade = plan_upgrade(build_configuration(OLD, SHOP), bigger)
     assert (upgrade.trigger, upgrade.before, upgrade.after, upgrade.is_rolling) == ("sku_changed", "", "", False)
     (of_pool,) = upgrade.pools
     assert (of_pool.pool, of_pool.vms, of_pool.batches, of_pool.concurrent_vms) == ("q", 3, 1, 3)
@@ -80,43 +82,45 @@ def test_another_sku_makes_a_pool_anew_at_once() -> None:
 
 
 @pytest.mark.of_domains("fleet")
-def test_pods_on_other_pools_are_not_at_stake() -> None:
-    """The one pod of the shop runs on one of the two pools: it is down only when that one is made anew."""
+def test_pods_on_other_pools_are_not_affected() -> None:
+    """The only pod of the shop runs on one of the two pools: it is down only when that pool is re-created."""
     small = pool("q", 3, more=IN_PLACE)
     other = pool("p", 4)
-    changed_q = text(OLD, SHOP).replace(small, pool("q", 3, "NC_G12_56_v1", more=IN_PLACE))
-    changed_p = text(OLD, SHOP).replace(other, pool("p", 4, "NC_G12_56_v1"))
-    at_stake = [upgrade_of(text(OLD, SHOP), changed).single_replicas for changed in (changed_q, changed_p)]
+    changed_q = build_configuration(OLD, SHOP).replace(small, pool("q", 3, "NC_G12_56_v1", more=IN_PLACE))
+    changed_p = build_configuration(OLD, SHOP).replace(other, pool("p", 4, "NC_G12_56_v1"))
+    at_stake = [
+        plan_upgrade(build_configuration(OLD, SHOP), changed).single_replicas for changed in (changed_q, changed_p)
+    ]
     assert sorted(at_stake) == [(), ("default/Deployment/shop",)]
 
 
-def test_where_it_stops_is_told() -> None:
-    """Two machines, both full: no surge VM finds room."""
+def test_failed_batch_of_upgrade_is_reported() -> None:
+    """Two full machines: no surge VM fits."""
     big = "NC_P46_224_v1"
     racks = RACKS.replace("= 3\n", "= 1\n").replace("= 4\n", "= 2\n")
 
-    def full(version: str) -> str:
+    def build_full_site(version: str) -> str:
         return racks + cluster("a", arguments=version, plane=big, pools=pool("p", 3, big))
 
-    result = plan(full(NEW), state_of(full(OLD)))
-    assert {problem.id for problem in errors(result)} == {"insufficient-capacity"}
+    result = plan(build_full_site(NEW), build_state(build_full_site(OLD)))
+    assert {problem.id for problem in list_errors(result)} == {"insufficient-capacity"}
     (upgrade,) = result.plan.upgrades
     assert [each.failed_batch for each in upgrade.pools] == [1, 1]
     assert all(each.reason for each in upgrade.pools)
     assert not upgrade.is_feasible
 
 
-def test_a_pool_that_another_argument_makes_anew_beside_the_upgrade_is_away_at_once() -> None:
-    both = text(NEW).replace(pool("p", 4), pool("p", 4, "NC_G12_56_v1"))
-    upgrade = upgrade_of(text(OLD), both)
+def test_pool_re_created_during_upgrade_is_down_at_once() -> None:
+    both = build_configuration(NEW).replace(pool("p", 4), pool("p", 4, "NC_G12_56_v1"))
+    upgrade = plan_upgrade(build_configuration(OLD), both)
     shapes = {each.pool: (each.batches, each.concurrent_vms, each.minimum_up, each.surges) for each in upgrade.pools}
     assert shapes["p"] == (1, 4, 0, False)
     assert shapes["control-plane"] == (3, 1, 3, True)
 
 
-def test_nodes_that_lose_their_machine_beside_the_upgrade_are_missing() -> None:
-    state = state_of(text(OLD))
-    made = good(plan(text(NEW), state, replaces=("nexus_rack.r[0]",)))
+def test_nodes_with_lost_hosts_during_upgrade_are_missing() -> None:
+    state = build_state(build_configuration(OLD))
+    made = require_success(plan(build_configuration(NEW), state, replaces=("nexus_rack.r[0]",)))
     (upgrade,) = made.plan.upgrades
     on_rack = [row for row in made.plan.placements if row.trigger == "machine_replaced"]
     of_pools = {each.pool: sum(row.pool == each.pool for row in on_rack) for each in upgrade.pools}
@@ -139,8 +143,8 @@ resource "nexus_rack" "r" {
 """
 
 
-def beside_a_scale_in(version: str, wide: int, narrow: int) -> str:
-    """A cluster in one zone that is upgraded, beside one over both that shrinks."""
+def build_two_clusters(version: str, wide: int, narrow: int) -> str:
+    """Return a cluster to upgrade in one zone, beside a shrinking one in both zones."""
     zoned = pool("p", narrow, "NC_P46_224_v1", more='availability_zones = ["r0"]')
     return (
         ONE_RACK + cluster("a", arguments=version, pools=zoned) + cluster("b", pools=pool("q", wide, "NC_P46_224_v1"))
@@ -148,9 +152,9 @@ def beside_a_scale_in(version: str, wide: int, narrow: int) -> str:
 
 
 @pytest.mark.parametrize(("narrow", "hangs"), [(4, ("b/q",)), (3, ())])
-def test_room_that_hangs_on_whom_a_scale_in_takes_is_not_sure(narrow: int, hangs: tuple[str, ...]) -> None:
-    # Eight cells to a rack: with four of a/p in r0 all six of b/q leave no room there for a fifth.
-    upgrade = upgrade_of(beside_a_scale_in(OLD, 6, narrow), beside_a_scale_in(NEW, 5, narrow))
+def test_capacity_depending_on_scale_in_is_uncertain(narrow: int, hangs: tuple[str, ...]) -> None:
+    # A rack has eight cells: with four of a/p in r0, the six of b/q may leave none there for a fifth.
+    upgrade = plan_upgrade(build_two_clusters(OLD, 6, narrow), build_two_clusters(NEW, 5, narrow))
     by_pool = {each.pool: each.scale_in_pools for each in upgrade.pools}
     assert by_pool["p"] == hangs
     assert upgrade.is_feasible == (not hangs)
@@ -158,32 +162,32 @@ def test_room_that_hangs_on_whom_a_scale_in_takes_is_not_sure(narrow: int, hangs
     assert (said in describe_upgrade_course(upgrade)) == bool(hangs)
 
 
-def test_more_zones_for_an_upgrade_make_its_pool_anew_and_say_so() -> None:
+def test_added_zones_re_create_the_pool_and_the_fix_says_so() -> None:
     def full(version: str) -> str:
         zoned = pool("p", 4, "NC_P46_224_v1", more='availability_zones = ["r0"]')
         wide = pool("q", 7, "NC_P46_224_v1")
         return ONE_RACK + cluster("a", arguments=version, pools=zoned) + cluster("b", pools=wide)
 
-    (refused,) = errors(plan(full(NEW), state_of(full(OLD)), suggested_fixes=True))
+    (refused,) = list_errors(plan(full(NEW), build_state(full(OLD)), suggested_fixes=True))
     ways = refused.extra["fit"]["suggested_fixes"]
     assert any(way["kind"] == "zones" for way in ways)
     assert "Other zones re-create the pool: 4 nodes down at once, not in batches." in refused.detail
 
 
 @pytest.mark.of_domains("fleet")
-def test_an_upgrade_that_is_held_up_is_warned_of() -> None:
-    result = good(plan(text(NEW, SHOP), state_of(text(OLD, SHOP))))
+def test_blocked_upgrade_is_reported_as_warning() -> None:
+    result = require_success(plan(build_configuration(NEW, SHOP), build_state(build_configuration(OLD, SHOP))))
     (warning,) = [each for each in result.diagnostics if each.id == "blocked-upgrade"]
     assert "a: default/shop allows no eviction" in warning.brief
     assert "simulate kubernetes-upgrade nexus_kubernetes_cluster.a" in warning.detail
     assert warning.subject is not None
-    plain = good(plan(text(NEW), state_of(text(OLD))))
+    plain = require_success(plan(build_configuration(NEW), build_state(build_configuration(OLD))))
     assert not [each for each in plain.diagnostics if each.id == "blocked-upgrade"]
 
 
 @pytest.mark.of_domains("fleet")
-def test_a_headline_does_not_promise_an_upgrade_that_comes_to_a_halt() -> None:
-    upgrade = upgrade_of(text(OLD, SHOP), text(NEW, SHOP))
+def test_headline_reports_blocked_upgrade() -> None:
+    upgrade = plan_upgrade(build_configuration(OLD, SHOP), build_configuration(NEW, SHOP))
     assert describe_upgrades([upgrade]) == ["the upgrade of a to 1.30.1 is blocked"]
     stops = replace(upgrade, budgets=(), pools=(replace(upgrade.pools[1], failed_batch=2),))
     assert describe_upgrades([stops]) == ["the upgrade of a to 1.30.1 stops at batch 2 of p"]

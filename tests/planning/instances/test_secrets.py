@@ -1,4 +1,4 @@
-"""A sensitive value never shows where names, places and messages are made of arguments."""
+"""Tests of sensitive values: they never appear in names, places or messages built from arguments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ resource "nexus_kubernetes_cluster" "k" {
 """
 
 
-def _found(name: str, sku: str) -> list[str]:
+def _plan_summaries(name: str, sku: str) -> list[str]:
     text = SITE + CLUSTER.replace("NAME", name).replace("SKU", sku)
     result = plan({"main.nf.hcl": text})
     told = [f"{d.summary} {d.detail} {d.values}" for d in result.plan.diagnostics]
@@ -43,17 +43,17 @@ def _found(name: str, sku: str) -> list[str]:
     return [d.summary for d in result.plan.diagnostics]
 
 
-def test_a_secret_label_is_fine_and_hidden() -> None:
-    assert _found('"k"', '"NC_G6_28_v1"') == []
+def test_sensitive_label_is_accepted_and_hidden() -> None:
+    assert _plan_summaries('"k"', '"NC_G6_28_v1"') == []
 
 
-def test_a_secret_cannot_make_a_name_or_a_place() -> None:
-    assert "Sensitive value decides a placement" in _found('"web-${var.secret}"', '"NC_G6_28_v1"')
-    assert "Sensitive value decides a placement" in _found('"k"', "var.secret")
+def test_sensitive_value_in_name_or_sku_is_an_error() -> None:
+    assert "Sensitive value decides a placement" in _plan_summaries('"web-${var.secret}"', '"NC_G6_28_v1"')
+    assert "Sensitive value decides a placement" in _plan_summaries('"k"', "var.secret")
 
 
 @pytest.mark.of_domains("fleet")
-def test_what_shows_parts_of_a_secret_is_secret_too() -> None:
+def test_attributes_derived_from_sensitive_value_are_sensitive() -> None:
     body = r'"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ${var.secret}\n  namespace: x\n"'
     text = SITE + f'resource "fleet_hub_manifest" "m" {{\n  yaml_body = {body}\n}}\n'
     result = plan({"main.nf.hcl": text})

@@ -1,4 +1,4 @@
-"""Calls of modules: what they pass, and what they give back."""
+"""Tests of module calls: their arguments and outputs."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ _MODULE = f'{_VARIABLE}output "size" {{\n  value = var.size\n}}\n'
 _CALL = 'module "m" {\n  source = "./m"\n  size   = null\n}\noutput "size" {\n  value = module.m.size\n}\n'
 
 
-def _plan(directory: Path, default: str) -> int:
+def _plan_call(directory: Path, default: str) -> int:
     (directory / "m").mkdir()
     (directory / "m" / "main.nf.hcl").write_text(_MODULE % default)
     (directory / "main.nf.hcl").write_text(_CALL)
     return run_command_line(["plan", "-no-color"])
 
 
-def test_a_null_for_a_variable_that_may_not_be_null_is_an_error_at_the_argument(
+def test_null_for_non_nullable_variable_is_an_error_at_argument(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert _plan(tmp_path, "") == 1
+    assert _plan_call(tmp_path, "") == 1
     error = capsys.readouterr().err
     assert "Required variable not set" in error
     assert 'on main.nf.hcl line 3, in module "m"' in error
 
 
-def test_a_null_stands_for_the_default_of_a_variable_that_may_not_be_null(
+def test_null_selects_default_of_non_nullable_variable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert _plan(tmp_path, '  default = "small"\n') == 0
+    assert _plan_call(tmp_path, '  default = "small"\n') == 0
     assert '+ size = "small"' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("source", ['"./nowhere"', "null", '"registry/module"'])
-def test_of_a_module_that_cannot_be_read_nothing_more_is_said(
+def test_unreadable_module_gives_exactly_one_error(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -6,7 +6,7 @@ import pytest
 
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import CheckResult, Mode
-from tests.planning.harness import Unreadable, errors, plan, warnings
+from tests.planning.harness import UnreadableConfigurationError, list_errors, list_warnings, plan
 
 INNER = """
 variable "zone" {
@@ -58,18 +58,18 @@ module "m" {
 """
 
 
-def tree(root: str = "", inner: str = INNER, **options: Any) -> PlanResult:
+def build_module_tree(root: str = "", inner: str = INNER, **options: Any) -> PlanResult:
     return plan({"main.nf.hcl": ROOT + root, "inner/main.nf.hcl": inner}, **options)
 
 
-def verdicts(result: PlanResult) -> dict[str, CheckResult]:
+def list_check_results(result: PlanResult) -> dict[str, CheckResult]:
     return {check.address: check for check in result.plan.checks}
 
 
-def test_conditions_of_every_instance_of_a_module_are_judged() -> None:
-    result = tree()
-    assert not errors(result)
-    found = verdicts(result)
+def test_conditions_of_every_module_instance_are_evaluated() -> None:
+    result = build_module_tree()
+    assert not list_errors(result)
+    found = list_check_results(result)
     assert sorted(found) == [
         f'module.m["{key}"].{name}' for key in "ab" for name in ("check.even", "output.machines", "var.zone")
     ]
@@ -77,9 +77,9 @@ def test_conditions_of_every_instance_of_a_module_are_judged() -> None:
     assert {c.kind for c in found.values()} == {"check", "output_value", "input_variable"}
 
 
-def test_a_validation_inside_a_module_names_the_argument_of_the_call() -> None:
-    result = tree(variables=['zones=["a","bb"]'])
-    (wrong,) = errors(result)
+def test_validation_error_in_module_names_the_call_argument() -> None:
+    result = build_module_tree(variables=['zones=["a","bb"]'])
+    (wrong,) = list_errors(result)
     assert wrong.summary == "Invalid value for variable"
     assert wrong.detail.startswith("The zone bb has more than one letter.\n\n")
     assert "validation rule at " in wrong.detail
@@ -87,24 +87,24 @@ def test_a_validation_inside_a_module_names_the_argument_of_the_call() -> None:
     assert wrong.subject.filename.endswith("main.nf.hcl")
     assert "inner" not in wrong.subject.filename
     assert wrong.address == 'module.m["bb"]'
-    assert verdicts(result)['module.m["bb"].var.zone'].status == "fail"
-    assert verdicts(result)['module.m["a"].var.zone'].status == "pass"
+    assert list_check_results(result)['module.m["bb"].var.zone'].status == "fail"
+    assert list_check_results(result)['module.m["a"].var.zone'].status == "pass"
 
 
-def test_an_output_precondition_inside_a_module_is_an_error() -> None:
-    result = tree(inner=INNER.replace("machine_count = 2", "machine_count = 1"))
-    assert {e.summary for e in errors(result)} == {"Module output value precondition failed"}
-    assert {e.detail for e in errors(result)} == {"Only 1 machines in a.", "Only 1 machines in b."}
+def test_failed_output_precondition_in_module_is_an_error() -> None:
+    result = build_module_tree(inner=INNER.replace("machine_count = 2", "machine_count = 1"))
+    assert {e.summary for e in list_errors(result)} == {"Module output value precondition failed"}
+    assert {e.detail for e in list_errors(result)} == {"Only 1 machines in a.", "Only 1 machines in b."}
 
 
-def test_a_check_block_warns_and_does_not_stop_the_plan() -> None:
-    result = tree(inner=INNER.replace("machine_count = 2", "machine_count = 3"))
+def test_failed_check_block_warns_and_does_not_stop_plan() -> None:
+    result = build_module_tree(inner=INNER.replace("machine_count = 2", "machine_count = 3"))
     assert not result.plan.errored
-    assert {(w.summary, w.detail) for w in warnings(result)} == {
+    assert {(w.summary, w.detail) for w in list_warnings(result)} == {
         ("Check block assertion failed", "An odd number of machines in a."),
         ("Check block assertion failed", "An odd number of machines in b."),
     }
-    check = verdicts(result)['module.m["a"].check.even']
+    check = list_check_results(result)['module.m["a"].check.even']
     assert (check.status, check.messages) == ("fail", ("An odd number of machines in a.",))
 
 
@@ -118,24 +118,24 @@ def test_a_check_block_warns_and_does_not_stop_the_plan() -> None:
         ("[path.module]", "error"),
     ],
 )
-def test_the_status_of_a_check_and_never_an_error(condition: str, status: str) -> None:
+def test_check_status_is_reported_without_errors(condition: str, status: str) -> None:
     text = f'check "c" {{\n  assert {{\n    condition = {condition}\n    error_message = "no"\n  }}\n}}\n'
     result = plan(text)
-    assert not errors(result)
-    assert verdicts(result)["check.c"].status == status
-    assert bool(warnings(result)) == (status in ("fail", "error"))
+    assert not list_errors(result)
+    assert list_check_results(result)["check.c"].status == status
+    assert bool(list_warnings(result)) == (status in ("fail", "error"))
 
 
-def test_a_sensitive_message_is_not_shown() -> None:
+def test_sensitive_error_message_is_hidden() -> None:
     result = plan(
         'variable "s" {\n  default = "hush"\n  sensitive = true\n}\n'
         'check "c" {\n  assert {\n    condition = var.s == ""\n    error_message = "it is ${var.s}"\n  }\n}\n'
     )
-    (told,) = warnings(result)
+    (told,) = list_warnings(result)
     assert "hush" not in told.detail
 
 
-def test_a_root_validation_may_refer_to_what_is_planned() -> None:
+def test_root_validation_may_refer_to_planned_values() -> None:
     text = (
         'variable "least" {\n  default = 3\n  validation {\n'
         "    condition = nexus_rack.r.machine_count >= var.least\n"
@@ -144,11 +144,11 @@ def test_a_root_validation_may_refer_to_what_is_planned() -> None:
         'resource "nexus_rack" "r" {\n  site_id = nexus_site.s.id\n  machine_count = 2\n}\n'
     )
     result = plan(text)
-    assert [e.detail.split("\n")[0] for e in errors(result)] == ["too few"]
-    assert not errors(plan(text, variables=["least=2"]))
+    assert [e.detail.split("\n")[0] for e in list_errors(result)] == ["too few"]
+    assert not list_errors(plan(text, variables=["least=2"]))
 
 
-def test_three_levels_with_count_and_for_each_need_nothing_known_beforehand() -> None:
+def test_nested_count_and_for_each_work_in_one_plan() -> None:
     files = {
         "main.nf.hcl": ROOT.replace("zone     = each.key", 'zones = ["1", "2"]\n  name = each.key'),
         "inner/main.nf.hcl": (
@@ -163,32 +163,32 @@ def test_three_levels_with_count_and_for_each_need_nothing_known_beforehand() ->
         ),
     }
     result = plan({**files, "out.nf.hcl": 'output "o" {\n  value = module.m["a"].all\n}\n'})
-    assert not errors(result)
+    assert not list_errors(result)
     assert [str(c.address) for c in result.plan.changes] == [
         f'module.m["{key}"].module.deep[{n}].nexus_site.s' for key in "ab" for n in (0, 1)
     ]
     assert result.plan.planned_outputs["o"].value == ["a1", "a2"]
 
 
-def test_a_sensitive_output_of_a_module_stays_sensitive() -> None:
-    result = tree('output "h" {\n  value = module.m["a"].hidden\n}\n')
-    assert [e.summary for e in errors(result)] == ["Output refers to sensitive values"]
-    assert not errors(tree('output "h" {\n  value = module.m["a"].hidden\n  sensitive = true\n}\n'))
+def test_sensitive_module_output_stays_sensitive() -> None:
+    result = build_module_tree('output "h" {\n  value = module.m["a"].hidden\n}\n')
+    assert [e.summary for e in list_errors(result)] == ["Output refers to sensitive values"]
+    assert not list_errors(build_module_tree('output "h" {\n  value = module.m["a"].hidden\n  sensitive = true\n}\n'))
 
 
 @pytest.mark.of_domains("azure")
-def test_two_checks_may_not_name_their_data_alike() -> None:
+def test_duplicate_data_names_in_checks_are_an_error() -> None:
     text = "".join(
         f'check "{name}" {{\n  data "nexus_inventory" "i" {{\n    directory = "x"\n  }}\n'
         '  assert {\n    condition = path.module != ""\n    error_message = "no"\n  }\n}\n'
         for name in "ab"
     )
-    with pytest.raises(Unreadable) as refused:
+    with pytest.raises(UnreadableConfigurationError) as refused:
         plan(text)
     assert [p.summary for p in refused.value.problems] == ['Duplicate data "nexus_inventory" configuration']
 
 
-def test_a_target_leaves_out_the_outputs_and_checks_of_other_blocks() -> None:
+def test_target_excludes_outputs_and_checks_of_other_blocks() -> None:
     text = (
         'resource "nexus_site" "s" {}\n'
         'resource "nexus_rack" "r" {\n  count = 2\n  name = "r${count.index}"\n'
@@ -199,7 +199,7 @@ def test_a_target_leaves_out_the_outputs_and_checks_of_other_blocks() -> None:
         '    error_message = "no"\n  }\n}\n'
     )
     result = plan(text, targets=("nexus_site.s",))
-    assert not errors(result)
+    assert not list_errors(result)
     assert result.plan.planned_outputs == {}
     assert result.plan.checks == ()
 
@@ -252,12 +252,12 @@ check "c" {
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_what_depends_on_a_rejected_variable_is_not_evaluated(mode: Mode) -> None:
+def test_expressions_using_rejected_variable_are_not_evaluated(mode: Mode) -> None:
     result = plan({"main.nf.hcl": REJECTED % "r", "inner/main.nf.hcl": INNER}, mode=mode)
     assert [d.address for d in result.plan.diagnostics if d.id != "no-racks"] == ["var.n"]
 
 
-def test_a_mistake_beside_a_rejected_variable_is_reported_too() -> None:
+def test_other_errors_beside_rejected_variable_are_reported() -> None:
     text = REJECTED % "r" + 'resource "nexus_rack" "x" {\n  site_id = "lab"\n  name = 1 / 0\n  machine_count = 1\n}\n'
     result = plan({"main.nf.hcl": text, "inner/main.nf.hcl": INNER})
-    assert [d.id for d in errors(result)] == ["division-by-zero", "invalid-value-for-variable"]
+    assert [d.id for d in list_errors(result)] == ["division-by-zero", "invalid-value-for-variable"]

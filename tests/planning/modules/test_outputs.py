@@ -10,7 +10,7 @@ from nexusform.cli.main import run_command_line
 from nexusform.planning.modules.root_outputs import build_inventory_read
 from nexusform.plans.plan import InventoryRead, Plan
 from nexusform.plans.saved import plan_file
-from tests.rendering.real_plans import RealPlan, copied, planned
+from tests.rendering.real_plans import RealPlan, copy_example, plan_directory
 
 
 @pytest.fixture
@@ -19,17 +19,17 @@ def run(
 ) -> Callable[..., tuple[int, str]]:
     monkeypatch.chdir(tmp_path)
 
-    def call(*words: str) -> tuple[int, str]:
+    def run_command(*words: str) -> tuple[int, str]:
         code = run_command_line([*words])
         captured = capsys.readouterr()
         return code, captured.out + captured.err
 
-    return call
+    return run_command
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> RealPlan:
-    directory = copied("inventory", tmp_path_factory.mktemp("inventory"))
+def inventory_plan(tmp_path_factory: pytest.TempPathFactory) -> RealPlan:
+    directory = copy_example("inventory", tmp_path_factory.mktemp("inventory"))
     module = directory / "site"
     module.mkdir()
     (module / "main.nf.hcl").write_text(
@@ -39,13 +39,13 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> RealPlan:
         'module "other" {\n  for_each = toset(["b", "a"])\n  source = "./site"\n  from = "./export"\n}\n'
     )
     (directory / "zz.nf.hcl").write_text('data "nexus_inventory" "first" {\n  directory = "./export"\n}\n')
-    return planned(directory, "-samples=0")
+    return plan_directory(directory, "-samples=0")
 
 
 @pytest.mark.of_domains("azure")
-def test_every_inventory_is_remembered_with_its_date(real: RealPlan) -> None:
+def test_plan_records_every_inventory_with_its_date(inventory_plan: RealPlan) -> None:
     taken = "2026-02-28T06:00:00Z"
-    assert real.saved.plan.inventories == (
+    assert inventory_plan.saved.plan.inventories == (
         InventoryRead("data.nexus_inventory.first", taken),
         InventoryRead("data.nexus_inventory.lon1", taken),
         InventoryRead('module.other["a"].data.nexus_inventory.all', taken),
@@ -64,18 +64,18 @@ def test_every_inventory_is_remembered_with_its_date(real: RealPlan) -> None:
         ("", "7d", True),
     ],
 )
-def test_an_inventory_is_old_after_its_max_age_or_a_day(taken_at: str, max_age: str | None, is_old: bool) -> None:
+def test_inventory_is_stale_after_max_age_or_one_day(taken_at: str, max_age: str | None, is_old: bool) -> None:
     assert build_inventory_read("a", taken_at, "2026-03-01T12:00:00Z", max_age).is_stale is is_old
 
 
-def test_a_plan_without_inventories_says_nothing_of_them() -> None:
+def test_plan_without_inventories_lists_none() -> None:
     saved, problems = plan_file.read_plan_file(plan_file.write_plan_file(Plan(), {}))
     assert not problems
     assert saved is not None
     assert saved.plan.inventories == ()
 
 
-def test_an_output_has_its_declared_type(tmp_path: Path, run: Callable[..., tuple[int, str]]) -> None:
+def test_output_is_converted_to_declared_type(tmp_path: Path, run: Callable[..., tuple[int, str]]) -> None:
     output = 'output "o" {{\n  value = ["1"]\n  type  = {kind}\n}}\noutput "p" {{\n  value = convert("2", number)\n}}\n'
     (tmp_path / "main.nf.hcl").write_text(output.format(kind="set(number)"))
     assert run("apply", "-auto-approve")[0] == 0

@@ -1,4 +1,4 @@
-"""`lifecycle { enabled = expr }` of resources and modules, as OpenTofu 1.12.6 plans them."""
+"""Tests of `lifecycle { enabled = expr }` for resources and modules, as planned by OpenTofu 1.12.6."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ resource "nexus_site" "e" {
 
 
 @pytest.fixture(autouse=True)
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m").mkdir()
     Path("m/main.nf.hcl").write_text('resource "nexus_site" "t" {}\noutput "name" {\n  value = nexus_site.t.name\n}\n')
 
 
-def test_a_disabled_block_has_no_instance_and_is_null(capsys: pytest.CaptureFixture[str]) -> None:
+def test_disabled_block_has_no_instance_and_is_null(capsys: pytest.CaptureFixture[str]) -> None:
     Path("main.nf.hcl").write_text(CONFIGURATION)
 
     def run(*words: str) -> str:
@@ -66,7 +66,7 @@ def test_a_disabled_block_has_no_instance_and_is_null(capsys: pytest.CaptureFixt
     assert [outputs.get(name, {}).get("value") for name in ("whole", "name", "module")] == [None, "off", "off"]
 
 
-def test_mistakes_of_enabled(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_enabled_arguments_are_errors(capsys: pytest.CaptureFixture[str]) -> None:
     Path("main.nf.hcl").write_text(MISTAKES.partition('resource "nexus_site" "b"')[0])
     assert run_command_line(["validate"]) == 1
     assert '"count" and "enabled" are mutually exclusive' in capsys.readouterr().err

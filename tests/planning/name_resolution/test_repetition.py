@@ -1,4 +1,4 @@
-"""What expressions see of an instance."""
+"""Tests of the values of an instance in expressions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SCHEMA = BlockSchema({"keys": AttributeSchema(ListType(STRING), "Keys.", option
 _BEGINNING = Refinement(not_null=True, prefix="a-")
 
 
-def test_what_is_known_of_unknown_parts_is_seen_in_the_attribute_and_in_the_whole() -> None:
+def test_refinement_is_visible_in_attribute_and_whole_value() -> None:
     view = InstanceView({"keys": ["x", UNKNOWN]}, (), _SCHEMA, None, ((("keys", 1), _BEGINNING),))
     keys = view.get_attribute("keys")
     assert keys is not None

@@ -1,4 +1,4 @@
-"""Data that cannot be read is told of once, not also everywhere that it is used."""
+"""Tests of unreadable data: the error is reported once, not again at each use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ resource "nexus_rack" "r" {
 
 
 @pytest.mark.of_domains("azure")
-def test_what_is_made_of_unread_data_is_not_blamed(
+def test_values_from_unreadable_data_give_no_further_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Whether anything of a plan is known only after apply."""
+"""Tests of plan completeness: values known only after apply."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nexusform.values.typed_value import UNKNOWN
 from tests.planning.harness import RACKS, all_types, plan
 
 
-def test_a_plan_is_unfinished_by_an_output_alone(tmp_path: Path) -> None:
+def test_output_alone_makes_a_plan_incomplete(tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(RACKS)
     schemas = all_types().schemas
     configuration, problems = load_configuration(

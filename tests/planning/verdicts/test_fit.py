@@ -1,6 +1,4 @@
-"""When Insufficient capacity: every pool that fails is named with what stood in the way, and what is offered
-as a way out works when it is followed.
-"""
+"""Tests of capacity errors: every failed pool is named with its cause, and every suggested fix works."""
 
 from __future__ import annotations
 
@@ -16,25 +14,25 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.state.objects import EMPTY, State
 from tests.planning.harness import (
     RACKS,
-    applied,
+    build_state,
+    build_state_after,
     cluster,
-    errors,
-    good,
-    line_of,
-    places,
+    get_line,
+    list_errors,
+    list_places,
+    list_triggers,
     plan,
     pool,
-    state_of,
-    triggers,
+    require_success,
 )
-from tests.planning.site_model import Block, Pool, Rack, Site, document
+from tests.planning.site_model import Block, Pool, Rack, Site, build_document
 from tests.planning.test_stability import PLANE_SKUS, POOL_SKUS, ZONES
 
 BIG, HALF, SMALL = "NC_P46_224_v1", "NC_P22_112_v1", "NC_G6_28_v1"
 SITES = int(os.environ.get("NF_TEST_SITES", "25"))
 
 
-def rack(name: str, machines: int, more: str = "") -> str:
+def build_rack(name: str, machines: int, more: str = "") -> str:
     return f"""
 resource "nexus_rack" "{name}" {{
   site_id       = nexus_site.s.id
@@ -47,97 +45,97 @@ resource "nexus_rack" "{name}" {{
 SITE = 'resource "nexus_site" "s" {}\n'
 
 
-def misfits(result: PlanResult) -> dict[tuple[str, str], Diagnostic]:
-    """The errors about room by address and pool."""
-    return {(d.address, d.extra["fit"]["pool"]): d for d in errors(result) if d.id == "insufficient-capacity"}
+def list_capacity_errors(result: PlanResult) -> dict[tuple[str, str], Diagnostic]:
+    """Return the capacity errors by address and pool."""
+    return {(d.address, d.extra["fit"]["pool"]): d for d in list_errors(result) if d.id == "insufficient-capacity"}
 
 
-def ways(result: PlanResult) -> dict[str, dict[str, Any]]:
-    found = errors(result)[0].extra["fit"]["suggested_fixes"]
+def list_suggested_fixes(result: PlanResult) -> dict[str, dict[str, Any]]:
+    found = list_errors(result)[0].extra["fit"]["suggested_fixes"]
     return {way["kind"]: way for way in found}
 
 
-# --- what is said ----------------------------------------------------------------------------------
+# --- messages --------------------------------------------------------------------------------------
 
 
-def test_every_pool_that_fails_is_named_with_how_many_fit() -> None:
-    text = SITE + rack("r", 2)
+def test_every_failed_pool_is_named_with_its_placed_count() -> None:
+    text = SITE + build_rack("r", 2)
     text += cluster("a", pools=pool("p", 9, BIG) + pool("q", 2, SMALL)) + cluster("b", pools=pool("p", 1, BIG))
     result = plan(text)
-    found = misfits(result)
+    found = list_capacity_errors(result)
     assert set(found) == {("nexus_kubernetes_cluster.a", "p"), ("nexus_kubernetes_cluster.b", "p")}
     first = found["nexus_kubernetes_cluster.a", "p"]
     assert first.summary == f"9 x {BIG} do not fit: 3 of 9 placed"
-    assert line_of(first)[1] == text[: text.index('agent_pool "p"')].count("\n") + 1
-    # q fits beside what p left.
-    assert "a-q-1" in triggers(result)
+    assert get_line(first)[1] == text[: text.index('agent_pool "p"')].count("\n") + 1
+    # q fits into the capacity left by p.
+    assert "a-q-1" in list_triggers(result)
 
 
-def test_the_errors_hold_nothing_else_and_nothing_is_applied() -> None:
-    result = plan(SITE + rack("r", 1) + cluster("a", pools=pool("p", 9, BIG)))
-    assert [d.id for d in errors(result)] == ["insufficient-capacity"]
+def test_capacity_error_is_the_only_error() -> None:
+    result = plan(SITE + build_rack("r", 1) + cluster("a", pools=pool("p", 9, BIG)))
+    assert [d.id for d in list_errors(result)] == ["insufficient-capacity"]
     assert result.plan.errored
 
 
-def test_cells_broken_by_smaller_vms() -> None:
-    text = SITE + rack("r", 1) + cluster("a", count=2) + cluster("b", plane=BIG, count=2)
-    detail = misfits(plan(text))["nexus_kubernetes_cluster.b", "control-plane"].detail
+def test_cells_split_by_smaller_vms_are_reported() -> None:
+    text = SITE + build_rack("r", 1) + cluster("a", count=2) + cluster("b", plane=BIG, count=2)
+    detail = list_capacity_errors(plan(text))["nexus_kubernetes_cluster.b", "control-plane"].detail
     assert "No NUMA cell with 48 vCPUs and 224 GiB is free" in detail
     assert "a/control-plane" in detail
 
 
-def test_two_cells_of_one_machine() -> None:
-    text = SITE + rack("r", 1) + cluster("a", pools=pool("p", 1, "NC_E94_448_v1"))
-    assert "2 NUMA cells" in errors(plan(text))[0].detail
+def test_two_cells_of_one_machine_are_reported() -> None:
+    text = SITE + build_rack("r", 1) + cluster("a", pools=pool("p", 1, "NC_E94_448_v1"))
+    assert "2 NUMA cells" in list_errors(plan(text))[0].detail
 
 
-def test_the_disk() -> None:
+def test_missing_disk_space_is_reported() -> None:
     size = 'resource "nexus_vm_sku" "wide" {\n vcpus = 2\n memory_gib = 2\n disk_gib = 1500\n}\n'
-    text = SITE + size + rack("r", 1) + cluster("a", pools=pool("p", 3, "wide"))
-    found = errors(plan(text))[0]
+    text = SITE + size + build_rack("r", 1) + cluster("a", pools=pool("p", 3, "wide"))
+    found = list_errors(plan(text))[0]
     assert "disk" in found.detail
     assert "2 of 3" in found.summary
 
 
-def test_no_machine_that_takes_new_vms() -> None:
+def test_no_schedulable_machine_is_reported() -> None:
     off = 'machine_override "r-bm01" {\n cordoned = true\n}\nmachine_override "r-bm02" {\n evacuate = true\n}'
-    detail = errors(plan(SITE + rack("r", 2, off) + cluster("a")))[0].detail
+    detail = list_errors(plan(SITE + build_rack("r", 2, off) + cluster("a")))[0].detail
     assert "None of the 2 machines" in detail
 
 
-def test_hardware_that_does_not_list_the_sku() -> None:
-    detail = errors(plan(RACKS + cluster("a", pools=pool("p", 1, "NC_P54_224_v1"))))[0].detail
+def test_hardware_without_the_sku_is_reported() -> None:
+    detail = list_errors(plan(RACKS + cluster("a", pools=pool("p", 1, "NC_P54_224_v1"))))[0].detail
     assert "bom-2.0" in detail
     assert "bom-1.7.3" in detail
     assert "NC_P46_224_v1" in detail
-    detail = errors(plan(RACKS + cluster("a", pools=pool("p", 1, "NC_G56_224_v1"))))[0].detail
+    detail = list_errors(plan(RACKS + cluster("a", pools=pool("p", 1, "NC_G56_224_v1"))))[0].detail
     assert "NC_G48_224_v1" in detail
 
 
-def test_no_machine_at_all() -> None:
-    assert "no machine" in errors(plan(SITE + cluster("a")))[0].detail.lower()
+def test_site_without_machines_is_reported() -> None:
+    assert "no machine" in list_errors(plan(SITE + cluster("a")))[0].detail.lower()
 
 
 def test_zones_are_named() -> None:
     text = RACKS + cluster("a", pools=pool("p", 20, BIG, 'availability_zones = ["r1", "r0"]'))
-    assert "r0, r1" in errors(plan(text))[0].detail
+    assert "r0, r1" in list_errors(plan(text))[0].detail
 
 
-# --- what is offered -------------------------------------------------------------------------------
+# --- suggested fixes -------------------------------------------------------------------------------
 
 
-def test_the_largest_count_that_fits() -> None:
-    text = SITE + rack("r", 3) + cluster("a", pools=pool("p", 9, BIG))
-    way = ways(plan(text, suggested_fixes=True))["count"]
+def test_largest_fitting_count_is_suggested() -> None:
+    text = SITE + build_rack("r", 3) + cluster("a", pools=pool("p", 9, BIG))
+    way = list_suggested_fixes(plan(text, suggested_fixes=True))["count"]
     assert way["counts"][0]["count"] == 5
-    good(plan(text.replace("count       = 9", "count       = 5")))
+    require_success(plan(text.replace("count       = 9", "count       = 5")))
     assert plan(text.replace("count       = 9", "count       = 6")).plan.errored
 
 
-def test_the_count_of_a_separate_pool_is_its_node_count() -> None:
+def test_node_count_is_suggested_for_a_separate_pool() -> None:
     text = (
         SITE
-        + rack("r", 3)
+        + build_rack("r", 3)
         + cluster("a")
         + f"""
 resource "nexus_agent_pool" "own" {{
@@ -147,84 +145,91 @@ resource "nexus_agent_pool" "own" {{
 }}
 """
     )
-    assert ways(plan(text, suggested_fixes=True))["count"]["counts"][0]["node_count"] == 5
+    assert list_suggested_fixes(plan(text, suggested_fixes=True))["count"]["counts"][0]["node_count"] == 5
 
 
-def test_counts_are_never_below_what_stands() -> None:
-    before = SITE + rack("r", 3) + cluster("a", pools=pool("p", 4, HALF))
+def test_suggested_counts_are_never_below_existing_vms() -> None:
+    before = SITE + build_rack("r", 3) + cluster("a", pools=pool("p", 4, HALF))
     after = before.replace(HALF, BIG).replace("machine_count = 3", "machine_count = 2")
-    result = plan(after, state_of(before), suggested_fixes=True)
-    assert "count" not in ways(result)
+    result = plan(after, build_state(before), suggested_fixes=True)
+    assert "count" not in list_suggested_fixes(result)
 
 
-def test_the_smallest_widening_of_zones() -> None:
-    text = "".join(rack(f"r{i}", 2) for i in range(4)) + SITE
+def test_smallest_set_of_added_zones_is_suggested() -> None:
+    text = "".join(build_rack(f"r{i}", 2) for i in range(4)) + SITE
     text += cluster("a", pools=pool("p", 10, BIG, 'availability_zones = ["r0"]'))
-    way = ways(plan(text, suggested_fixes=True))["zones"]
+    way = list_suggested_fixes(plan(text, suggested_fixes=True))["zones"]
     zones = way["zones"][0]["availability_zones"]
     assert len(zones) == 3
     listed = ", ".join(f'"{z}"' for z in zones)
-    good(plan(text.replace('["r0"]', f"[{listed}]")))
+    require_success(plan(text.replace('["r0"]', f"[{listed}]")))
 
 
-def test_widening_says_how_many_standing_vms_it_re_places() -> None:
-    text = "".join(rack(f"r{i}", 2) for i in range(3)) + SITE
+def test_zone_fix_reports_re_created_vms() -> None:
+    text = "".join(build_rack(f"r{i}", 2) for i in range(3)) + SITE
     text += cluster("a", pools=pool("p", 3, BIG, 'availability_zones = ["r0"]'))
-    state = state_of(text)
+    state = build_state(text)
     result = plan(text.replace("count       = 3", "count       = 6"), state, suggested_fixes=True)
-    assert ways(result)["zones"]["replaced_vms"] == 3
-    assert "3 existing VMs" in errors(result)[0].detail
+    assert list_suggested_fixes(result)["zones"]["replaced_vms"] == 3
+    assert "3 existing VMs" in list_errors(result)[0].detail
 
 
-def test_a_planned_rack_made_active() -> None:
-    text = SITE + rack("r", 1) + rack("far", 1, 'status = "planned"') + rack("next", 4, 'status = "planned"')
+def test_activating_a_planned_rack_is_suggested() -> None:
+    text = (
+        SITE
+        + build_rack("r", 1)
+        + build_rack("far", 1, 'status = "planned"')
+        + build_rack("next", 4, 'status = "planned"')
+    )
     text += cluster("a", pools=pool("p", 8, BIG))
-    way = ways(plan(text, suggested_fixes=True))["racks"]
+    way = list_suggested_fixes(plan(text, suggested_fixes=True))["racks"]
     assert [r["address"] for r in way["racks"]] == ["nexus_rack.next"]
-    good(plan(text.replace('machine_count = 4\n  status = "planned"', "machine_count = 4")))
+    require_success(plan(text.replace('machine_count = 4\n  status = "planned"', "machine_count = 4")))
 
 
-def test_larger_first_is_offered_when_it_helps() -> None:
+def test_placing_larger_vms_first_is_suggested_if_it_helps() -> None:
     small, large = cluster("a", pools=pool("p", 3)), cluster("b", plane=BIG, pools=pool("p", 4, BIG))
-    text = SITE + rack("r", 3)
+    text = SITE + build_rack("r", 3)
     result = plan(text + small + large, suggested_fixes=True)
-    way = ways(result)["order"]
+    way = list_suggested_fixes(result)["order"]
     assert way["order"] == ["nexus_kubernetes_cluster.b"]
-    good(plan(text + large + small))
+    require_success(plan(text + large + small))
 
 
-def test_a_smaller_sku_comes_last() -> None:
-    text = SITE + rack("r", 1) + cluster("a", pools=pool("p", 3, BIG))
+def test_smaller_sku_is_the_last_suggestion() -> None:
+    text = SITE + build_rack("r", 1) + cluster("a", pools=pool("p", 3, BIG))
     result = plan(text, suggested_fixes=True)
-    kinds = list(ways(result))
+    kinds = list(list_suggested_fixes(result))
     assert kinds == ["count", "sku"]
-    good(plan(text.replace(BIG, ways(result)["sku"]["vm_sku_name"])))
-    assert "No changes were made" in errors(result)[0].detail
+    require_success(plan(text.replace(BIG, list_suggested_fixes(result)["sku"]["vm_sku_name"])))
+    assert "No changes were made" in list_errors(result)[0].detail
 
 
-def test_nothing_is_offered_that_does_not_work() -> None:
-    text = SITE + rack("r", 1) + cluster("a", plane="NC_G48_224_v1", count=1, pools=pool("p", 1, "NC_E94_448_v1"))
+def test_only_working_fixes_are_suggested() -> None:
+    text = SITE + build_rack("r", 1) + cluster("a", plane="NC_G48_224_v1", count=1, pools=pool("p", 1, "NC_E94_448_v1"))
     result = plan(text, suggested_fixes=True)
-    for way in ways(result).values():
+    for way in list_suggested_fixes(result).values():
         assert way["kind"] == "sku", way
 
 
-def test_pools_that_fail_together_get_counts_for_all_of_them() -> None:
-    text = SITE + rack("r", 3) + cluster("a", pools=pool("p", 5, BIG)) + cluster("b", pools=pool("p", 5, HALF))
+def test_count_fix_covers_all_failed_pools() -> None:
+    text = SITE + build_rack("r", 3) + cluster("a", pools=pool("p", 5, BIG)) + cluster("b", pools=pool("p", 5, HALF))
     result = plan(text + cluster("c", pools=pool("p", 9, BIG)), suggested_fixes=True)
-    if "count" in ways(result):
-        assert {c["address"] for c in ways(result)["count"]["counts"]} == {d.address for d in errors(result)}
+    if "count" in list_suggested_fixes(result):
+        assert {c["address"] for c in list_suggested_fixes(result)["count"]["counts"]} == {
+            d.address for d in list_errors(result)
+        }
 
 
-def test_every_error_carries_the_same_ways_out() -> None:
-    text = SITE + rack("r", 2) + cluster("a", pools=pool("p", 9, BIG)) + cluster("b", pools=pool("p", 2, BIG))
+def test_every_error_has_the_same_suggested_fixes() -> None:
+    text = SITE + build_rack("r", 2) + cluster("a", pools=pool("p", 9, BIG)) + cluster("b", pools=pool("p", 2, BIG))
     result = plan(text, suggested_fixes=True)
-    listed = [d.extra["fit"]["suggested_fixes"] for d in errors(result)]
+    listed = [d.extra["fit"]["suggested_fixes"] for d in list_errors(result)]
     assert len(listed) == 2
     assert listed[0] == listed[1]
 
 
-# --- any site --------------------------------------------------------------------------------------
+# --- random sites ----------------------------------------------------------------------------------
 
 pools = st.builds(Pool, st.sampled_from("pq"), st.integers(1, 9), st.sampled_from(POOL_SKUS), st.sampled_from(ZONES))
 
@@ -240,8 +245,8 @@ def crowded_sites(draw: st.DrawFn) -> Site:
     return Site(racks, tuple(blocks))
 
 
-def followed(site: Site, way: dict[str, Any]) -> Site:
-    """The site after somebody did what a way out says."""
+def apply_fix(site: Site, way: dict[str, Any]) -> Site:
+    """Return the site with a suggested fix applied."""
     if way["kind"] == "order":
         first = [b for a in way["order"] for b in site.blocks if b.address == a]
         return replace(site, blocks=(*first, *(b for b in site.blocks if b not in first)))
@@ -257,8 +262,8 @@ def followed(site: Site, way: dict[str, Any]) -> Site:
     return replace(site, blocks=tuple(blocks))
 
 
-def attempt(site: Site, state: State = EMPTY, *, suggested_fixes: bool = False) -> PlanResult:
-    return plan({"main.nf.json": document(site)}, state, suggested_fixes=suggested_fixes)
+def try_plan(site: Site, state: State = EMPTY, *, suggested_fixes: bool = False) -> PlanResult:
+    return plan({"main.nf.json": build_document(site)}, state, suggested_fixes=suggested_fixes)
 
 
 @settings(
@@ -269,12 +274,12 @@ def attempt(site: Site, state: State = EMPTY, *, suggested_fixes: bool = False) 
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(crowded_sites())
-def test_every_way_out_works_and_the_count_is_the_largest(site: Site) -> None:
-    result = attempt(site, suggested_fixes=True)
+def test_every_suggested_fix_works_and_the_count_is_the_largest(site: Site) -> None:
+    result = try_plan(site, suggested_fixes=True)
     assume(result.plan.errored)
-    found = misfits(result)
-    assert len(found) == len(errors(result))
-    for kind, way in ways(result).items():
+    found = list_capacity_errors(result)
+    assert len(found) == len(list_errors(result))
+    for kind, way in list_suggested_fixes(result).items():
         event(kind)
         if kind == "sku":
             failing = set(found)
@@ -287,47 +292,47 @@ def test_every_way_out_works_and_the_count_is_the_largest(site: Site) -> None:
                 )
                 for b in site.blocks
             ]
-            good(attempt(replace(site, blocks=tuple(blocks))))
+            require_success(try_plan(replace(site, blocks=tuple(blocks))))
             continue
-        after = followed(site, way)
-        good(attempt(after))
+        after = apply_fix(site, way)
+        require_success(try_plan(after))
         if kind == "count" and len(way["counts"]) == 1:
             one_more = {**way, "counts": [{**way["counts"][0], "count": way["counts"][0]["count"] + 1}]}
-            assert attempt(followed(site, one_more)).plan.errored
+            assert try_plan(apply_fix(site, one_more)).plan.errored
 
 
-def test_a_failing_plan_leaves_standing_vms_in_its_rows_alone() -> None:
-    text = SITE + rack("r", 2) + cluster("a", pools=pool("p", 2, BIG))
-    state = state_of(text)
+def test_failed_plan_has_no_rows_for_existing_vms() -> None:
+    text = SITE + build_rack("r", 2) + cluster("a", pools=pool("p", 2, BIG))
+    state = build_state(text)
     result = plan(text.replace("count       = 2", "count       = 9"), state)
     assert result.plan.errored
-    assert {what for what, _ in triggers(result).values()} == {"place"}
-    assert len(places(state)) == 3
+    assert {what for what, _ in list_triggers(result).values()} == {"place"}
+    assert len(list_places(state)) == 3
 
 
-def test_what_refers_to_a_vm_that_does_not_fit_hides_nothing() -> None:
+def test_references_to_a_failed_vm_hide_no_error() -> None:
     text = RACKS + cluster("a", pools=pool("p", 400))
     text += 'output "o" {\n  value = nexus_kubernetes_cluster.a.nodes["a-p-399"].machine\n}\n'
-    (told,) = errors(plan(text))
+    (told,) = list_errors(plan(text))
     assert "do not fit" in told.summary
     text += (
         'resource "nexus_virtual_machine" "v" {\n  site_id    = nexus_site.s.id\n  cpu_cores  = 2\n'
         "  memory_gib = 4\n  disk_gib   = 4\n"
         '  machine    = nexus_kubernetes_cluster.a.nodes["a-p-399"].machine\n}\n'
     )
-    assert "do not fit" in errors(plan(text))[0].summary
+    assert "do not fit" in list_errors(plan(text))[0].summary
 
 
-def test_a_broken_rack_is_told_without_what_follows_from_it() -> None:
+def test_invalid_rack_is_the_only_reported_error() -> None:
     text = RACKS.replace("machine_count = 4", "machine_count = 400") + cluster("a", pools=pool("p", 1))
     text += 'output "o" {\n  value = nexus_kubernetes_cluster.a.nodes["a-p-0"].machine\n}\n'
-    assert {told.summary for told in errors(plan(text))} == {"Invalid value for argument"}
+    assert {told.summary for told in list_errors(plan(text))} == {"Invalid value for argument"}
 
 
-# --- hints of other VMs ----------------------------------------------------------------------------
+# --- placement hints of other VMs ------------------------------------------------------------------
 
 
-def machine(name: str, more: str = "", sku: str = 'machine_sku = "bom-1.7.3"') -> str:
+def build_machine(name: str, more: str = "", sku: str = 'machine_sku = "bom-1.7.3"') -> str:
     return f"""
 resource "nexus_rack" "{name}" {{
   site_id       = nexus_site.s.id
@@ -342,7 +347,7 @@ resource "nexus_bare_metal_machine" "{name}" {{
 """
 
 
-def hinted(scope: str = "Machine", memory: int = 16) -> str:
+def build_hinted_vms(scope: str = "Machine", memory: int = 16) -> str:
     return f"""
 resource "nexus_virtual_machine" "first" {{
   site_id    = nexus_site.s.id
@@ -374,19 +379,19 @@ SMALL_MACHINE = """machine {
   }"""
 
 
-def evacuated(text: str, more: str = "") -> tuple[PlanResult, str, State]:
-    """`first` loses its machine: the plan (with `more`), what it is made from, and the state before."""
-    state = state_of(text)
-    stood = places(state)["first"][0]
+def plan_evacuation(text: str, more: str = "") -> tuple[PlanResult, str, State]:
+    """Evacuate the machine of `first`; return the plan (with `more`), its configuration, and the state before."""
+    state = build_state(text)
+    stood = list_places(state)["first"][0]
     block = text.index(f'name    = "{stood}"')
     after = text[:block] + text[block:].replace('machine_sku = "bom-1.7.3"', EVACUATED, 1) + more
     return plan(after, state, suggested_fixes=True), after, state
 
 
-def test_a_standing_vms_hard_hint_in_the_way_may_be_made_soft() -> None:
-    result, text, state = evacuated(SITE + machine("a") + machine("b") + hinted())
-    assert list(ways(result)) == ["hint"]
-    way = ways(result)["hint"]
+def test_softening_the_blocking_hint_of_an_existing_vm_is_suggested() -> None:
+    result, text, state = plan_evacuation(SITE + build_machine("a") + build_machine("b") + build_hinted_vms())
+    assert list(list_suggested_fixes(result)) == ["hint"]
+    way = list_suggested_fixes(result)["hint"]
     assert way["text"] == (
         'scheduling_execution = "Soft" in the placement_hint of nexus_virtual_machine.far: it fits. '
         "It re-places 1 existing VM."
@@ -394,26 +399,26 @@ def test_a_standing_vms_hard_hint_in_the_way_may_be_made_soft() -> None:
     assert way["edits"] == [
         {"address": "nexus_virtual_machine.far", "path": ["placement_hint", 0, "scheduling_execution"], "value": "Soft"}
     ]
-    followed = good(plan(text.replace('"Hard"', '"Soft"'), state))
-    assert set(triggers(followed)) == {"first", "far"}
+    followed = require_success(plan(text.replace('"Hard"', '"Soft"'), state))
+    assert set(list_triggers(followed)) == {"first", "far"}
 
 
-def test_the_vm_whose_hint_stands_in_the_way_may_be_placed_anew_too() -> None:
-    text = SITE + machine("a") + machine("b") + hinted(memory=100)
-    result, after, state = evacuated(text, machine("c", SMALL_MACHINE))
-    assert list(ways(result)) == ["replace", "hint"]
-    way = ways(result)["replace"]
+def test_replacing_the_vm_with_the_blocking_hint_is_suggested() -> None:
+    text = SITE + build_machine("a") + build_machine("b") + build_hinted_vms(memory=100)
+    result, after, state = plan_evacuation(text, build_machine("c", SMALL_MACHINE))
+    assert list(list_suggested_fixes(result)) == ["replace", "hint"]
+    way = list_suggested_fixes(result)["replace"]
     assert way["replace"] == ["nexus_virtual_machine.far:far"]
-    followed = applied(plan(after, state, replaces=tuple(way["replace"])), state)
-    assert {name: machine for name, (machine, _) in places(followed).items()} == {
-        "first": places(state)["far"][0],
+    followed = build_state_after(plan(after, state, replaces=tuple(way["replace"])), state)
+    assert {name: machine for name, (machine, _) in list_places(followed).items()} == {
+        "first": list_places(state)["far"][0],
         "far": "c",
     }
 
 
-def test_a_hint_in_the_way_may_ask_for_less() -> None:
-    text = SITE + machine("a") + machine("b") + hinted("Rack")
-    rack = places(state_of(text))["far"][0]
+def test_narrower_scope_for_the_blocking_hint_is_suggested() -> None:
+    text = SITE + build_machine("a") + build_machine("b") + build_hinted_vms("Rack")
+    rack = list_places(build_state(text))["far"][0]
     second = f"""
 resource "nexus_bare_metal_machine" "second" {{
   rack_id     = nexus_rack.{rack}.id
@@ -422,8 +427,8 @@ resource "nexus_bare_metal_machine" "second" {{
   machine_sku = "bom-1.7.3"
 }}
 """
-    result, after, state = evacuated(text, second)
-    texts = [way["text"].partition(":")[0] for way in errors(result)[0].extra["fit"]["suggested_fixes"]]
+    result, after, state = plan_evacuation(text, second)
+    texts = [way["text"].partition(":")[0] for way in list_errors(result)[0].extra["fit"]["suggested_fixes"]]
     hint = "in the placement_hint of nexus_virtual_machine.far"
     assert texts == [f'scheduling_execution = "Soft" {hint}', f'scope = "Machine" {hint}']
-    good(plan(after.replace('"Rack"', '"Machine"'), state))
+    require_success(plan(after.replace('"Rack"', '"Machine"'), state))

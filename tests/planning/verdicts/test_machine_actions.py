@@ -58,7 +58,7 @@ resource "nexus_bare_metal_machine" "NAME" {
 
 
 class Project:
-    """A site with a cluster, applied once."""
+    """A site with an applied cluster."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self.capsys = capsys
@@ -71,7 +71,7 @@ class Project:
         return code
 
     def find_machines(self, pool: str) -> list[str]:
-        """Return the machines of a pool, as ids."""
+        """Return the ids of the machines of a pool."""
         state = json.loads(Path("state/nexusform.nfstate").read_text())
         cluster = next(one for one in state["resources"] if one["type"] == "nexus_kubernetes_cluster")
         nodes = cluster["instances"][0]["attributes"]["nodes"].values()
@@ -102,7 +102,7 @@ def write_actions(*actions: tuple[str, str], allow: bool = True, more: str = "")
     Path("actions.nf.hcl").write_text("".join(blocks) + more)
 
 
-def test_vms_on_the_machine_need_permission(project: Project) -> None:
+def test_machine_with_vms_needs_permission(project: Project) -> None:
     machine = project.find_machines("p")[0]
     write_actions(("Reimage", machine), allow=False)
     assert project.run("plan") == 1
@@ -118,7 +118,7 @@ def test_vms_on_the_machine_need_permission(project: Project) -> None:
     assert action["vms_leaving"] == [{"name": predicted[1], "to": predicted[2]}]
 
 
-def test_a_vm_without_a_resource_is_named(project: Project) -> None:
+def test_vm_without_a_resource_is_named(project: Project) -> None:
     occupied = '  occupied {\n    name       = "legacy"\n    cpu_cores  = 8\n    memory_gib = 16\n  }\n}\n'
     server = SERVER.replace('  power_state   = "POWER"\n}\n', occupied).replace("NAME", "old1").replace("RACK", "r1")
     more = server.replace("SLOT", "9").replace("ROLE", "compute-plane")
@@ -127,7 +127,7 @@ def test_a_vm_without_a_resource_is_named(project: Project) -> None:
     assert "legacy: no resource manages it, so nexusform cannot move it" in project.text
 
 
-def test_a_vm_that_fits_nowhere_else_is_named(project: Project) -> None:
+def test_vm_without_another_fitting_machine_is_named(project: Project) -> None:
     pool = 'count       = 3\n    vm_sku_name = "NC_P46_224_v1"'
     Path("main.nf.hcl").write_text(SITE.replace(pool, pool.replace("3", "9", 1)))
     assert project.run("apply", "-auto-approve") == 0, project.text
@@ -163,7 +163,7 @@ def test_stopped_vms_are_an_impact(project: Project) -> None:
     assert "no running workload affected" not in project.text
 
 
-def test_stopped_vms_count_for_the_limit_of_moves(project: Project) -> None:
+def test_stopped_vms_count_toward_move_limit(project: Project) -> None:
     machine = project.find_machines("p")[0]
     write_actions(("Restart", machine))
     assert project.run("plan", "-fail-on=moved:0") == 1
@@ -175,7 +175,7 @@ def test_stopped_vms_count_for_the_limit_of_moves(project: Project) -> None:
     assert re.search(r"\d VMs? stops?", project.text), project.text
 
 
-def test_removing_a_block_destroys_nothing(project: Project) -> None:
+def test_removing_an_action_block_destroys_nothing(project: Project) -> None:
     write_actions(("Cordon", project.find_machines("p")[0]))
     assert project.run("apply", "-auto-approve") == 0, project.text
     Path("actions.nf.hcl").unlink()
@@ -187,13 +187,13 @@ def test_removing_a_block_destroys_nothing(project: Project) -> None:
     assert project.run("plan", "-detailed-exitcode") == 0, project.text
 
 
-def test_cordons_come_first_and_power_offs_last(project: Project) -> None:
+def test_cordons_are_first_and_power_offs_last(project: Project) -> None:
     first, second, third = project.find_machines("p")
     write_actions(("PowerOff", first), ("Restart", second), ("Cordon", third))
     assert [action["action"] for action in project.plan()] == ["Cordon", "Restart", "PowerOff"]
 
 
-def test_a_quorum_is_kept(project: Project) -> None:
+def test_quorum_is_kept(project: Project) -> None:
     machines = project.find_machines("control-plane")
     write_actions(*(("Restart", machine) for machine in machines))
     assert len(project.plan()) == 3
@@ -231,24 +231,26 @@ def write_servers(*servers: tuple[str, str, str, str]) -> str:
         ),
     ],
 )
-def test_preconditions_of_microsoft(servers: list[tuple[str, str, str, str]], reason: str, project: Project) -> None:
+def test_preconditions_of_microsoft_are_checked(
+    servers: list[tuple[str, str, str, str]], reason: str, project: Project
+) -> None:
     write_actions(("Reimage", "lab/r1/k1"), more=write_servers(*servers))
     assert project.run("plan") == 1
     assert reason in project.text, project.text
-    # A repair of the broken server first makes the other action possible.
+    # A repair of the broken server makes the other action possible.
     rack = servers[1][1]
     write_actions(("Reimage", "lab/r1/k1"), ("Replace", f"lab/{rack}/k2"), more=write_servers(*servers))
     assert [action["machine"] for action in project.plan()] == ["k2", "k1"]
 
 
-def test_mistakes_are_reported_together(project: Project) -> None:
+def test_errors_are_reported_together(project: Project) -> None:
     write_actions(("Restart", "lab/r1/nothing"), ("Reimage", "lab/r9/r1-bm01"))
     assert project.run("plan") == 1
     assert 'There is no machine "lab/r1/nothing".' in project.text
     assert 'There is no machine "lab/r9/r1-bm01".' in project.text
 
 
-def test_a_machine_with_a_failed_action_takes_no_vm(project: Project) -> None:
+def test_machine_with_failed_action_gets_no_vms(project: Project) -> None:
     free = sorted({f"lab/{r}/{r}-bm0{n}" for r in ("r1", "r2", "r3") for n in (1, 2)} - {*project.find_machines("p")})
     fault = (
         'provider "simulated" {\n  fault {\n    address = "nexus_bare_metal_machine_action.a0"\n'

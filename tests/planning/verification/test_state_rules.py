@@ -1,4 +1,4 @@
-"""Rules that what stands does not keep: each is a warning, whoever brought it about."""
+"""Tests of rules violated by the current placement: each gives a warning, for any cause."""
 
 import re
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ from nexusform.planning.verification.state_rules import check_state_rules
 from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks import profile
 from nexusform.state.objects import InstanceState, State
-from tests.planning.harness import RACKS, all_types, cluster, good, plan, pool, state_of
-from tests.scheduling.racks.samples import change_profile, limit
+from tests.planning.harness import RACKS, all_types, build_state, cluster, plan, pool, require_success
+from tests.scheduling.racks.samples import build_limit, change_profile
 
 VIRTUAL = """
 resource "nexus_virtual_machine" "{name}" {{
@@ -28,7 +28,7 @@ resource "nexus_virtual_machine" "{name}" {{
 """
 
 
-def hinted(kind: str, scope: str) -> str:
+def build_hinted_vms(kind: str, scope: str) -> str:
     hint = f"""placement_hint {{
     hint_type            = "{kind}"
     resource_id          = nexus_virtual_machine.first.id
@@ -38,14 +38,14 @@ def hinted(kind: str, scope: str) -> str:
     return RACKS + VIRTUAL.format(name="first", more="") + VIRTUAL.format(name="second", more=hint)
 
 
-def told(state: State) -> list[str]:
+def list_warnings_of_state(state: State) -> list[str]:
     problems = check_state_rules(state, all_types())
     assert all(problem.severity is Severity.WARNING for problem in problems)
     return [problem.detail for problem in problems]
 
 
-def edited(state: State, address: str, **values: Any) -> State:
-    """The object with other attributes."""
+def edit_state(state: State, address: str, **values: Any) -> State:
+    """Return the state with other attributes of an object."""
     where = parse_address(address)
     current = state.instances[where].current
     assert current is not None
@@ -53,59 +53,59 @@ def edited(state: State, address: str, **values: Any) -> State:
     return state.replace_instance(where, InstanceState(replace(current, attributes=attributes)))
 
 
-def value(state: State, address: str, name: str) -> Any:
+def get_value(state: State, address: str, name: str) -> Any:
     current = state.instances[parse_address(address)].current
     assert current is not None
     return current.attributes[name]
 
 
-def beside(state: State, address: str, other: str) -> State:
-    """A plain VM on the machine of another."""
+def move_to_machine_of(state: State, address: str, other: str) -> State:
+    """Move a plain VM to the machine of another VM."""
     names = ("machine", "rack", "availability_zone", "cells")
-    return edited(state, address, **{name: value(state, other, name) for name in names})
+    return edit_state(state, address, **{name: get_value(state, other, name) for name in names})
 
 
 FIRST, SECOND = "nexus_virtual_machine.first", "nexus_virtual_machine.second"
 
 
-def test_hard_hints_hold_between_what_stands() -> None:
-    apart = state_of(hinted("AntiAffinity", "Machine"))
-    assert told(apart) == []
-    (detail,) = told(beside(apart, SECOND, FIRST))
-    machine, rack = value(apart, FIRST, "machine"), value(apart, FIRST, "rack")
+def test_violated_hard_hints_are_reported() -> None:
+    apart = build_state(build_hinted_vms("AntiAffinity", "Machine"))
+    assert list_warnings_of_state(apart) == []
+    (detail,) = list_warnings_of_state(move_to_machine_of(apart, SECOND, FIRST))
+    machine, rack = get_value(apart, FIRST, "machine"), get_value(apart, FIRST, "rack")
     assert f"not on the same machine as s/first. Violated by second on {machine} ({rack})." in detail
     assert f"-replace='{SECOND}:second'" in detail
-    together = state_of(hinted("Affinity", "Rack"))
-    assert told(together) == []
-    racks = {f"r{number}" for number in range(3)} - {value(together, FIRST, "rack")}
+    together = build_state(build_hinted_vms("Affinity", "Rack"))
+    assert list_warnings_of_state(together) == []
+    racks = {f"r{number}" for number in range(3)} - {get_value(together, FIRST, "rack")}
     other = min(racks)
-    (detail,) = told(edited(together, SECOND, rack=other, machine=f"{other}-bm01"))
+    (detail,) = list_warnings_of_state(edit_state(together, SECOND, rack=other, machine=f"{other}-bm01"))
     assert "on the same rack as s/first" in detail
 
 
-def test_vms_stand_in_the_zones_of_their_pools() -> None:
+def test_vms_outside_the_zones_of_their_pool_are_reported() -> None:
     text = RACKS + cluster("a", pools=pool("p", 6, more='availability_zones = ["r0"]') + pool("q", 2))
-    state = state_of(text)
-    assert told(state) == []
-    # The rack got another zone around them: what the rack says counts, not what was written down.
-    (detail,) = told(edited(state, "nexus_rack.r[0]", availability_zone="elsewhere"))
+    state = build_state(text)
+    assert list_warnings_of_state(state) == []
+    # The zone of the rack changed under the VMs. The current zone of the rack counts, not the recorded one.
+    (detail,) = list_warnings_of_state(edit_state(state, "nexus_rack.r[0]", availability_zone="elsewhere"))
     assert "p in nexus_kubernetes_cluster.a: zone elsewhere is not among r0." in detail
     assert re.search(r"a-p-4 on r0-bm\d+ \(r0\) and 1 more\.", detail)
     assert "a-q" not in detail
 
 
-def test_a_filter_that_somebody_adds_is_asked_of_what_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_added_filter_is_checked_for_existing_vms(monkeypatch: pytest.MonkeyPatch) -> None:
     zoned = pool("p", 3, more='availability_zones = ["r0"]') + pool("q", 3)
-    state = state_of(RACKS + cluster("a", pools=zoned))
-    change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, limit(2)))
-    # Each of the three stands beside two others, and those of q are not counted.
-    (detail,) = told(state)
+    state = build_state(RACKS + cluster("a", pools=zoned))
+    change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, build_limit(2)))
+    # Each of the three VMs runs beside two others. VMs of q are not counted.
+    (detail,) = list_warnings_of_state(state)
     assert detail.startswith("p in nexus_kubernetes_cluster.a: 2 VMs of p already. Violated by a-p-0 on r0-bm")
-    change_profile(monkeypatch, "FILTERS", (*profile.FILTERS[:-1], limit(3)))
-    assert told(state) == []
+    change_profile(monkeypatch, "FILTERS", (*profile.FILTERS[:-1], build_limit(3)))
+    assert list_warnings_of_state(state) == []
 
 
-def vnf(policy: str) -> Mapping[str, Any]:
+def build_vnf(policy: str) -> Mapping[str, Any]:
     hints = {"scheduler_hints": {"group": {"get_resource": "g"}}}
     group = {"type": "OS::Nova::ServerGroup", "properties": {"policies": [policy]}}
     server = {"type": "OS::Nova::Server", "properties": hints}
@@ -120,27 +120,27 @@ def vnf(policy: str) -> Mapping[str, Any]:
     return {"main.nf.hcl": RACKS, "vnf.nf.json": {"resource": {"tacker_vnf": {"v": body}}}}
 
 
-def parted(state: State, *, together: bool) -> State:
-    vnfcs = deepcopy(dict(value(state, "tacker_vnf.v", "vnfcs")))
+def move_second_vnfc(state: State, *, together: bool) -> State:
+    vnfcs = deepcopy(dict(get_value(state, "tacker_vnf.v", "vnfcs")))
     first, second = vnfcs.values()
     names = ("machine", "rack", "availability_zone", "numa_cells")
     second.update({name: first[name] for name in names} if together else {"machine": "elsewhere"})
-    return edited(state, "tacker_vnf.v", vnfcs=vnfcs)
+    return edit_state(state, "tacker_vnf.v", vnfcs=vnfcs)
 
 
 @pytest.mark.of_domains("vnf")
-def test_groups_of_a_vnf_hold_among_what_stands() -> None:
-    apart = state_of(vnf("anti-affinity"))
-    assert told(apart) == []
-    (detail,) = told(parted(apart, together=True))
+def test_violated_groups_of_a_vnf_are_reported() -> None:
+    apart = build_state(build_vnf("anti-affinity"))
+    assert list_warnings_of_state(apart) == []
+    (detail,) = list_warnings_of_state(move_second_vnfc(apart, together=True))
     assert "allows 1 of its VMs on one machine, but more run on" in detail
-    together = state_of(vnf("affinity"))
-    assert told(together) == []
-    (detail,) = told(parted(together, together=False))
+    together = build_state(build_vnf("affinity"))
+    assert list_warnings_of_state(together) == []
+    (detail,) = list_warnings_of_state(move_second_vnfc(together, together=False))
     assert "keeps its VMs on one machine, but they run on elsewhere, r" in detail
 
 
-def rule(first: str, second: str) -> str:
+def build_rule(first: str, second: str) -> str:
     return f"""
 resource "nexus_separation_rule" "apart" {{
   scope = "machine"
@@ -154,19 +154,19 @@ resource "nexus_separation_rule" "apart" {{
 """
 
 
-def of(name: str) -> str:
+def build_group(name: str) -> str:
     return f"cluster_ids = [nexus_kubernetes_cluster.{name}.id]"
 
 
-def test_separation_rules_hold_between_what_stands() -> None:
+def test_violated_separation_rules_are_reported() -> None:
     text = RACKS + cluster("a", count=1) + cluster("b", count=1)
-    state = state_of(text + rule(of("a"), of("b")))
-    assert told(state) == []
-    nodes = deepcopy(dict(value(state, "nexus_kubernetes_cluster.b", "nodes")))
+    state = build_state(text + build_rule(build_group("a"), build_group("b")))
+    assert list_warnings_of_state(state) == []
+    nodes = deepcopy(dict(get_value(state, "nexus_kubernetes_cluster.b", "nodes")))
     (node,) = nodes.values()
-    (other,) = value(state, "nexus_kubernetes_cluster.a", "nodes").values()
+    (other,) = get_value(state, "nexus_kubernetes_cluster.a", "nodes").values()
     node.update({name: other[name] for name in ("machine", "rack", "availability_zone")})
-    (detail,) = told(edited(state, "nexus_kubernetes_cluster.b", nodes=nodes))
+    (detail,) = list_warnings_of_state(edit_state(state, "nexus_kubernetes_cluster.b", nodes=nodes))
     assert "nexus_separation_rule.apart does not hold now. Its groups share 1 machine:" in detail
     assert "a-control-plane-0, b-control-plane-0" in detail
 
@@ -199,21 +199,21 @@ resource "fleet_hub_manifest" "web" {
 
 
 @pytest.mark.of_domains("fleet")
-def test_pods_are_kept_apart_where_their_nodes_stand() -> None:
+def test_separation_rules_apply_to_pods_on_their_nodes() -> None:
     selector = 'workload_selector {\n      match_labels = { app = "web" }\n    }'
     text = RACKS + cluster("a", pools=pool("p", 1)) + cluster("b", count=1) + WEB
-    state = state_of(text + rule(selector, of("b")))
-    assert told(state) == []
-    nodes = deepcopy(dict(value(state, "nexus_kubernetes_cluster.b", "nodes")))
+    state = build_state(text + build_rule(selector, build_group("b")))
+    assert list_warnings_of_state(state) == []
+    nodes = deepcopy(dict(get_value(state, "nexus_kubernetes_cluster.b", "nodes")))
     (node,) = nodes.values()
-    worker = value(state, "nexus_kubernetes_cluster.a", "nodes")["a-p-0"]
+    worker = get_value(state, "nexus_kubernetes_cluster.a", "nodes")["a-p-0"]
     node.update({name: worker[name] for name in ("machine", "rack", "availability_zone")})
-    (detail,) = told(edited(state, "nexus_kubernetes_cluster.b", nodes=nodes))
+    (detail,) = list_warnings_of_state(edit_state(state, "nexus_kubernetes_cluster.b", nodes=nodes))
     assert "shop/web-" in detail
     assert "on a-p-0" in detail
 
 
-def test_what_a_plan_leaves_keeps_its_rules() -> None:
-    state = state_of(RACKS + cluster("a", pools=pool("p", 7)) + cluster("b"))
-    good(plan(RACKS + cluster("a", pools=pool("p", 7)) + cluster("b"), state))
-    assert told(state) == []
+def test_state_after_plan_violates_no_rule() -> None:
+    state = build_state(RACKS + cluster("a", pools=pool("p", 7)) + cluster("b"))
+    require_success(plan(RACKS + cluster("a", pools=pool("p", 7)) + cluster("b"), state))
+    assert list_warnings_of_state(state) == []

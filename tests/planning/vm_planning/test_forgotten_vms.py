@@ -1,4 +1,4 @@
-"""The room of VMs that were forgotten and run on is promised to nobody, until it is said to be free."""
+"""Tests of forgotten VMs: they keep their capacity reserved until it is explicitly released."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from nexusform.state.state_edits import remove_instances
 from tests.planning.harness import (
     RACKS,
     all_types,
-    applied,
     at,
+    build_state,
+    build_state_after,
     cluster,
-    errors,
-    good,
     is_empty,
-    places,
+    list_errors,
+    list_places,
+    list_warnings,
     plan,
-    state_of,
-    warnings,
+    require_success,
 )
 
 BIG = "NC_P46_224_v1"
@@ -48,42 +48,42 @@ resource "nexus_bare_metal_machine" "own" {
 FORGET = "\nremoved {\n from = nexus_kubernetes_cluster.old\n lifecycle {\n destroy = false\n }\n}\n"
 
 
-def forgotten() -> State:
-    state = state_of(SMALL + OLD)
-    return applied(good(plan(SMALL + FORGET, state)), state)
+def build_state_with_forgotten_vms() -> State:
+    state = build_state(SMALL + OLD)
+    return build_state_after(require_success(plan(SMALL + FORGET, state)), state)
 
 
-def cells(state: State, prefix: str) -> set[tuple[str, tuple[int, ...]]]:
-    return {place for name, place in places(state).items() if name.startswith(prefix)}
+def list_cells(state: State, prefix: str) -> set[tuple[str, tuple[int, ...]]]:
+    return {place for name, place in list_places(state).items() if name.startswith(prefix)}
 
 
-def test_what_was_forgotten_keeps_its_room_in_later_plans() -> None:
-    before = cells(state_of(SMALL + OLD), "old")
-    state = forgotten()
+def test_forgotten_vms_keep_their_capacity_in_later_plans() -> None:
+    before = list_cells(build_state(SMALL + OLD), "old")
+    state = build_state_with_forgotten_vms()
     assert [name for _, name in list_forgotten_vms(state)] == [f"old-control-plane-{n}" for n in range(3)]
-    assert is_empty(good(plan(SMALL, state)))
-    five = state_of(SMALL + NEW.replace("count       = 6", "count       = 5"), state)
-    assert cells(five, "new").isdisjoint(before)
-    # Four machines of two cells each: five are left.
-    assert {each.id for each in errors(plan(SMALL + NEW, state))} == {"insufficient-capacity"}
+    assert is_empty(require_success(plan(SMALL, state)))
+    five = build_state(SMALL + NEW.replace("count       = 6", "count       = 5"), state)
+    assert list_cells(five, "new").isdisjoint(before)
+    # Four machines have two cells each, so five are free.
+    assert {each.id for each in list_errors(plan(SMALL + NEW, state))} == {"insufficient-capacity"}
 
 
-def test_so_does_what_was_taken_out_of_the_state() -> None:
-    state = state_of(SMALL + OLD)
+def test_vms_removed_from_state_keep_their_capacity() -> None:
+    state = build_state(SMALL + OLD)
     address = at("nexus_kubernetes_cluster.old")
     after = remove_instances(add_forgotten_vms(state, [address], all_types()), [address])
-    assert list(list_forgotten_vms(after)) == list(list_forgotten_vms(forgotten()))
-    notes = [each.instances[at("nexus_rack.r[0]")].current for each in (after, forgotten())]
+    assert list(list_forgotten_vms(after)) == list(list_forgotten_vms(build_state_with_forgotten_vms()))
+    notes = [each.instances[at("nexus_rack.r[0]")].current for each in (after, build_state_with_forgotten_vms())]
     assert len({str((note.private or {})[FORGOTTEN_KEY]) for note in notes if note is not None}) == 1
 
 
-def test_one_that_is_gone_gives_its_room_back() -> None:
-    state = forgotten()
+def test_released_vm_frees_its_capacity() -> None:
+    state = build_state_with_forgotten_vms()
     rack = at("nexus_rack.r[0]")
     assert release_forgotten_vm(state, rack, "nobody") is None
     freed = release_forgotten_vm(state, rack, "old-control-plane-1")
     assert freed is not None
-    good(plan(SMALL + NEW, freed))
+    require_success(plan(SMALL + NEW, freed))
     for name in ("old-control-plane-0", "old-control-plane-2"):
         freed = release_forgotten_vm(freed, rack, name) or freed
     assert list(list_forgotten_vms(freed)) == []
@@ -92,12 +92,12 @@ def test_one_that_is_gone_gives_its_room_back() -> None:
     assert FORGOTTEN_KEY not in (current.private or {})
 
 
-def test_vms_that_are_managed_again_are_counted_once() -> None:
-    state = forgotten()
-    again = state_of(SMALL + OLD)
+def test_re_imported_vms_are_counted_once() -> None:
+    state = build_state_with_forgotten_vms()
+    again = build_state(SMALL + OLD)
     address = at("nexus_kubernetes_cluster.old")
     imported = state.replace_instance(address, again.instances[address])
-    good(plan(SMALL + OLD + NEW.replace("count       = 6", "count       = 5"), imported))
+    require_success(plan(SMALL + OLD + NEW.replace("count       = 6", "count       = 5"), imported))
 
 
 @pytest.mark.parametrize(
@@ -109,13 +109,13 @@ def test_vms_that_are_managed_again_are_counted_once() -> None:
         (SMALL.replace("machine_count = 4", "machine_count = 0"), {}, "loses machines"),
     ],
 )
-def test_ground_that_goes_under_them_is_told(text: str, options: dict[str, Any], happens: str) -> None:
-    result = good(plan(text, forgotten(), **options))
-    (told,) = [each for each in warnings(result) if each.id == GROUND]
+def test_losing_the_machine_of_forgotten_vms_is_reported(text: str, options: dict[str, Any], happens: str) -> None:
+    result = require_success(plan(text, build_state_with_forgotten_vms(), **options))
+    (told,) = [each for each in list_warnings(result) if each.id == GROUND]
     assert f"nexus_rack.r[0] {happens}, and 3 VMs that no resource manages" in told.detail
     assert told.brief == f"nexus_rack.r[0]: {happens} under 3 forgotten VMs"
     made = add_site_capacity(result, all_types()).plan
-    # No guard rail passes it, and the map lists none of them as staying.
+    # Guard rails count them, and the map shows none of them as unchanged.
     assert list_broken_limits(apply_limits(made, parse_guard_rail_limits("moved:0,removed:0"))) == (
         "moved:0",
         "removed:0",
@@ -128,41 +128,48 @@ def test_ground_that_goes_under_them_is_told(text: str, options: dict[str, Any],
 
 
 @pytest.mark.parametrize("options", [{}, {"replaces": ("nexus_rack.r[0]",)}])
-def test_those_that_lost_their_machine_are_remembered_no_more(options: dict[str, Any]) -> None:
+def test_forgotten_vms_without_machine_are_not_recorded_any_longer(options: dict[str, Any]) -> None:
     text = SMALL if options else SMALL.replace("machine_count = 4", "machine_count = 0")
-    state = forgotten()
-    after = applied(good(plan(text, state, **options)), state)
+    state = build_state_with_forgotten_vms()
+    after = build_state_after(require_success(plan(text, state, **options)), state)
     assert list(list_forgotten_vms(after)) == []
-    assert warnings(good(plan(text, after))) == []
-    # Machines that come under their names are empty.
-    good(plan(SMALL + NEW, after))
+    assert list_warnings(require_success(plan(text, after))) == []
+    # New machines of the same names are empty.
+    require_success(plan(SMALL + NEW, after))
 
 
-def test_a_machine_that_another_resource_takes_over_keeps_them() -> None:
-    """It stands through the plan, whoever describes it."""
+def test_machine_moved_to_another_resource_keeps_forgotten_vms() -> None:
+    """The machine exists throughout the plan, under either resource."""
     text = SMALL.replace("machine_count = 4", "machine_count = 3") + MACHINE
-    assert [each.id for each in warnings(good(plan(text, forgotten())))] == []
+    assert [each.id for each in list_warnings(require_success(plan(text, build_state_with_forgotten_vms())))] == []
 
 
-def test_nothing_is_told_of_ground_that_stays() -> None:
-    assert warnings(good(plan(SMALL, forgotten()))) == []
+def test_no_warning_if_the_machine_stays() -> None:
+    assert list_warnings(require_success(plan(SMALL, build_state_with_forgotten_vms()))) == []
 
 
-def test_vms_that_come_under_forgotten_names_are_others() -> None:
-    """The forgotten ones run on, so the room of both is taken, and that they run already is told."""
-    result = good(plan(SMALL + OLD, forgotten()))
-    (told,) = [each for each in warnings(result) if each.id == "duplicate-running-vms"]
+def test_new_vms_with_names_of_forgotten_vms_are_separate() -> None:
+    """The forgotten VMs keep running, so capacity is reserved for both, and the duplicate names are reported."""
+    result = require_success(plan(SMALL + OLD, build_state_with_forgotten_vms()))
+    (told,) = [each for each in list_warnings(result) if each.id == "duplicate-running-vms"]
     assert told.brief == "nexus_kubernetes_cluster.old: 3 VMs of the same names run already"
     assert "3 VMs run already under names that nexus_kubernetes_cluster.old uses" in told.detail
-    assert [each.id for each in warnings(good(plan(SMALL + NEW.replace("= 6", "= 5"), forgotten())))] == []
+    assert [
+        each.id
+        for each in list_warnings(
+            require_success(plan(SMALL + NEW.replace("= 6", "= 5"), build_state_with_forgotten_vms()))
+        )
+    ] == []
     room = add_site_capacity(result, all_types()).plan.capacity
     (row,) = [each for each in room if each.sku == BIG]
     assert row.after is not None
-    # Four machines of two cells: three forgotten, three that come.
+    # Four machines with two cells each: three forgotten VMs, three new ones.
     assert row.after.free == 2
 
 
-def test_the_page_reports_forgotten_vms_that_lose_their_machine() -> None:
-    made = add_site_capacity(good(plan('resource "nexus_site" "s" {}', forgotten())), all_types()).plan
+def test_page_reports_forgotten_vms_with_lost_machine() -> None:
+    made = add_site_capacity(
+        require_success(plan('resource "nexus_site" "s" {}', build_state_with_forgotten_vms())), all_types()
+    ).plan
     page = render_html(made, {}, all_types())
     assert "<dt>Impact</dt><dd>3 forgotten VMs lose their machine; 1 object to destroy</dd>" in page

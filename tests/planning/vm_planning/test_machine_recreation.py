@@ -1,4 +1,4 @@
-"""Machines that are made anew with VMs on them: these come again, where they stood if that may be."""
+"""Tests of re-created machines: their VMs are created again, in place if possible."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from nexusform.plans.plan import Mode, PlacementAction, PlacementTotal, StepKind
 from nexusform.state.objects import InstanceState, State
 from tests.planning.harness import (
     RACKS,
-    actions,
-    applied,
     at,
+    build_state,
+    build_state_after,
     cluster,
-    errors,
-    good,
     is_empty,
-    places,
+    list_actions,
+    list_errors,
+    list_places,
+    list_rows,
+    list_triggers,
     plan,
     pool,
-    rows,
-    state_of,
-    triggers,
+    require_success,
     vms,
 )
 
@@ -42,41 +42,41 @@ TRIGGERED = TEXT.replace(
 
 
 @pytest.fixture(scope="module", name="state")
-def _state() -> State:
-    return state_of(TEXT)
+def _build_state() -> State:
+    return build_state(TEXT)
 
 
-def on_rack(state: State, rack: str) -> set[str]:
-    return {name for name, (machine, _) in places(state).items() if machine.startswith(rack + "-")}
+def list_vms_on_rack(state: State, rack: str) -> set[str]:
+    return {name for name, (machine, _) in list_places(state).items() if machine.startswith(rack + "-")}
 
 
-def total(result: PlanResult) -> PlacementTotal:
+def get_total(result: PlanResult) -> PlacementTotal:
     (figures,) = [each for each in result.plan.placement_totals if each.kind == "vm"]
     return figures
 
 
-def again(names: set[str]) -> dict[str, tuple[str, str]]:
+def expect_re_creation(names: set[str]) -> dict[str, tuple[str, str]]:
     return dict.fromkeys(names, ("move", "machine_replaced"))
 
 
-def stay_in_place(result: PlanResult) -> bool:
-    moved = [row for row in rows(result).values() if row.action is PlacementAction.MOVE]
+def is_re_created_in_place(result: PlanResult) -> bool:
+    moved = [row for row in list_rows(result).values() if row.action is PlacementAction.MOVE]
     return bool(moved) and all(row.source == row.target for row in moved)
 
 
-def test_the_vms_of_a_rack_that_is_replaced_are_created_again_in_place(state: State) -> None:
-    result = good(plan(TEXT, state, replaces=("nexus_rack.r[0]",)))
-    names = on_rack(state, "r0")
-    assert triggers(result) == again(names)
-    assert stay_in_place(result)
-    figures = total(result)
+def test_vms_of_replaced_rack_are_re_created_in_place(state: State) -> None:
+    result = require_success(plan(TEXT, state, replaces=("nexus_rack.r[0]",)))
+    names = list_vms_on_rack(state, "r0")
+    assert list_triggers(result) == expect_re_creation(names)
+    assert is_re_created_in_place(result)
+    figures = get_total(result)
     assert (figures.recreated, figures.moves, figures.stays) == (len(names), 0, figures.before - len(names))
     assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits("moved:0,removed:0"))) == ("moved:0",)
-    assert is_empty(good(plan(TEXT, applied(result, state))))
+    assert is_empty(require_success(plan(TEXT, build_state_after(result, state))))
 
 
-def test_they_leave_before_the_rack_goes_and_come_after_it(state: State) -> None:
-    result = good(plan(TEXT, state, replaces=("nexus_rack.r[0]",)))
+def test_vms_are_released_before_rack_delete_and_created_after_it(state: State) -> None:
+    result = require_success(plan(TEXT, state, replaces=("nexus_rack.r[0]",)))
     steps = {(result.plan.changes[step.change].address, step.kind): step for step in result.plan.steps}
     release = steps[at("nexus_kubernetes_cluster.a"), StepKind.RELEASE]
     delete = steps[at("nexus_rack.r[0]"), StepKind.DELETE]
@@ -87,43 +87,43 @@ def test_they_leave_before_the_rack_goes_and_come_after_it(state: State) -> None
     assert create.id in update.waits_for
 
 
-def test_a_tainted_rack_does_as_much(state: State) -> None:
+def test_tainted_rack_re_creates_its_vms(state: State) -> None:
     address = at("nexus_rack.r[0]")
     rack = state.instances[address].current
     assert rack is not None
     tainted = state.replace_instance(address, InstanceState(replace(rack, tainted=True)))
-    result = good(plan(TEXT, tainted))
-    assert triggers(result) == again(on_rack(state, "r0"))
+    result = require_success(plan(TEXT, tainted))
+    assert list_triggers(result) == expect_re_creation(list_vms_on_rack(state, "r0"))
 
 
-def test_so_does_an_argument_that_replaces_it(state: State) -> None:
+def test_changed_rack_argument_re_creates_vms(state: State) -> None:
     text = TEXT.replace("machine_count = 4", 'machine_count = 4\n  availability_zone = "z${count.index}"')
-    result = good(plan(text, state))
-    assert triggers(result) == again(set(places(state)))
-    after = vms(applied(result, state)).values()
+    result = require_success(plan(text, state))
+    assert list_triggers(result) == expect_re_creation(set(list_places(state)))
+    after = vms(build_state_after(result, state)).values()
     assert {vm["availability_zone"] for vm in after} == {"z0", "z1", "z2"}
 
 
-def test_and_what_another_change_triggers() -> None:
+def test_replace_triggered_by_re_creates_vms() -> None:
     sku = 'resource "nexus_vm_sku" "x" {\n vcpus = %s\n memory_gib = 8\n disk_gib = 10\n}\n'
-    state = state_of(sku % 2 + TRIGGERED)
-    result = good(plan(sku % 4 + TRIGGERED, state))
-    assert triggers(result) == again(set(places(state)))
+    state = build_state(sku % 2 + TRIGGERED)
+    result = require_success(plan(sku % 4 + TRIGGERED, state))
+    assert list_triggers(result) == expect_re_creation(set(list_places(state)))
 
 
-def test_a_site_takes_its_racks_along(state: State) -> None:
-    result = good(plan(TEXT, state, replaces=("nexus_site.s",)))
-    assert {address for address, action in actions(result).items() if action == "delete-create"} == {
+def test_replaced_site_re_creates_its_racks_and_vms(state: State) -> None:
+    result = require_success(plan(TEXT, state, replaces=("nexus_site.s",)))
+    assert {address for address, action in list_actions(result).items() if action == "delete-create"} == {
         "nexus_site.s",
         "nexus_rack.r[0]",
         "nexus_rack.r[1]",
         "nexus_rack.r[2]",
     }
-    assert triggers(result) == again(set(places(state)))
-    assert stay_in_place(result)
+    assert list_triggers(result) == expect_re_creation(set(list_places(state)))
+    assert is_re_created_in_place(result)
 
 
-def test_a_machine_of_its_own_takes_its_vms_along() -> None:
+def test_replaced_machine_re_creates_its_vms() -> None:
     own = """
 resource "nexus_bare_metal_machine" "own" {
   rack_id     = nexus_rack.r[1].id
@@ -132,31 +132,31 @@ resource "nexus_bare_metal_machine" "own" {
   machine_sku = "bom-1.7.3"
 }
 """
-    state = state_of(TEXT + own)
-    names = {name for name, (machine, _) in places(state).items() if machine == "r1-bm04"}
+    state = build_state(TEXT + own)
+    names = {name for name, (machine, _) in list_places(state).items() if machine == "r1-bm04"}
     assert names
-    result = good(plan(TEXT + own, state, replaces=("nexus_bare_metal_machine.own",)))
-    assert triggers(result) == again(names)
-    with_rack = good(plan(TEXT + own, state, replaces=("nexus_rack.r[1]",)))
-    assert actions(with_rack)["nexus_bare_metal_machine.own"] == "delete-create"
-    assert triggers(with_rack) == again(on_rack(state, "r1"))
+    result = require_success(plan(TEXT + own, state, replaces=("nexus_bare_metal_machine.own",)))
+    assert list_triggers(result) == expect_re_creation(names)
+    with_rack = require_success(plan(TEXT + own, state, replaces=("nexus_rack.r[1]",)))
+    assert list_actions(with_rack)["nexus_bare_metal_machine.own"] == "delete-create"
+    assert list_triggers(with_rack) == expect_re_creation(list_vms_on_rack(state, "r1"))
 
 
-def test_a_rack_under_another_address_is_destroyed_and_created(state: State) -> None:
+def test_rack_at_another_address_is_deleted_and_created(state: State) -> None:
     text = OWN_RACKS + 'resource "nexus_site" "s" {}\n' + BOTH
-    result = good(plan(text, state))
-    assert triggers(result) == again(set(places(state)))
+    result = require_success(plan(text, state))
+    assert list_triggers(result) == expect_re_creation(set(list_places(state)))
     moved = "".join(f"moved {{\n  from = nexus_rack.r[{n}]\n  to = nexus_rack.x{n}\n}}\n" for n in range(3))
-    assert triggers(good(plan(text + moved, state))) == {}
+    assert list_triggers(require_success(plan(text + moved, state))) == {}
 
 
-def test_a_rack_that_was_found_gone_is_made_anew(state: State) -> None:
-    result = good(plan(TEXT, state, refreshed_objects={at("nexus_rack.r[1]"): None}))
-    assert actions(result)["nexus_rack.r[1]"] == "create"
-    assert triggers(result) == again(on_rack(state, "r1"))
+def test_missing_rack_is_re_created(state: State) -> None:
+    result = require_success(plan(TEXT, state, refreshed_objects={at("nexus_rack.r[1]"): None}))
+    assert list_actions(result)["nexus_rack.r[1]"] == "create"
+    assert list_triggers(result) == expect_re_creation(list_vms_on_rack(state, "r1"))
 
 
-def test_where_the_hardware_is_another_the_rule_decides(state: State) -> None:
+def test_changed_hardware_needs_new_placement(state: State) -> None:
     text = TEXT.replace(
         "machine_count = 4",
         'machine_count = 4\n  availability_zone = "z${count.index}"\n'
@@ -164,21 +164,21 @@ def test_where_the_hardware_is_another_the_rule_decides(state: State) -> None:
         "    ephemeral_disk_gib = 500\n  }",
     )
     result = plan(text, state)
-    assert {problem.id for problem in errors(result)} == {"insufficient-capacity"}
+    assert {problem.id for problem in list_errors(result)} == {"insufficient-capacity"}
 
 
-def test_a_machine_that_takes_no_vms_gets_none_back() -> None:
+def test_cordoned_machine_gets_no_vms_after_replacement() -> None:
     text = 'resource "nexus_site" "s" {}\n' + OWN_RACKS + BOTH
-    state = state_of(text)
-    names = {name for name, (machine, _) in places(state).items() if machine == "r0-bm01"}
+    state = build_state(text)
+    names = {name for name, (machine, _) in list_places(state).items() if machine == "r0-bm01"}
     assert names
     cordoned = text.replace(
         "machine_count = 4", 'machine_count = 4\n  machine_override "r0-bm01" {\n    cordoned = true\n  }', 1
     )
-    result = good(plan(cordoned, state, replaces=("nexus_rack.x0",)))
-    after = applied(result, state)
-    assert {places(after)[name][0] for name in names}.isdisjoint({"r0-bm01"})
-    assert triggers(result) == again(on_rack(state, "r0"))
+    result = require_success(plan(cordoned, state, replaces=("nexus_rack.x0",)))
+    after = build_state_after(result, state)
+    assert {list_places(after)[name][0] for name in names}.isdisjoint({"r0-bm01"})
+    assert list_triggers(result) == expect_re_creation(list_vms_on_rack(state, "r0"))
 
 
 @pytest.mark.parametrize(
@@ -188,18 +188,18 @@ def test_a_machine_that_takes_no_vms_gets_none_back() -> None:
         ({"excludes": ("nexus_kubernetes_cluster.b",)}, "Omit -exclude='nexus_kubernetes_cluster.b'"),
     ],
 )
-def test_vms_that_the_selection_leaves_out_forbid_it(state: State, options: dict[str, Any], remedy: str) -> None:
+def test_replacing_rack_of_unselected_vms_is_rejected(state: State, options: dict[str, Any], remedy: str) -> None:
     result = plan(TEXT, state, replaces=("nexus_rack.r[0]",), **options)
-    (problem,) = errors(result)
+    (problem,) = list_errors(result)
     assert problem.id == "deleted-machine-with-vms"
     assert "nexus_rack.r[0] is re-created with this plan" in problem.detail
     assert remedy in problem.detail
-    figures = total(result)
+    figures = get_total(result)
     assert figures.loses_machine > 0
-    assert figures.before == len(places(state))
+    assert figures.before == len(list_places(state))
     assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits("moved:0"))) == ("moved:0",)
 
 
-def test_a_destroyed_site_is_not_made_anew(state: State) -> None:
-    result = good(plan(TEXT, state, mode=Mode.DESTROY))
-    assert total(result).leaves == len(places(state))
+def test_destroyed_site_is_not_re_created(state: State) -> None:
+    result = require_success(plan(TEXT, state, mode=Mode.DESTROY))
+    assert get_total(result).leaves == len(list_places(state))

@@ -5,7 +5,7 @@ from nexusform.resources.address import parse_address
 from tests.planning.harness import all_types
 
 
-def test_sites_come_from_managed_objects_of_known_types() -> None:
+def test_sites_are_read_from_managed_objects_of_known_types() -> None:
     site_of = {"id": "lab", "name": "lab"}
     things = [
         SiteObject(parse_address("data.nexus_site.looked_up"), {"id": "other", "name": "other"}, 1),

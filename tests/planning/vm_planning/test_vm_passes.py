@@ -1,8 +1,8 @@
-"""Blocks and modules that are repeated by where VMs of others land wait for pass two."""
+"""Tests of planning passes: blocks and modules repeated by placements of other VMs wait for pass two."""
 
 from __future__ import annotations
 
-from tests.planning.harness import RACKS, actions, cluster, good, is_empty, plan, state_of
+from tests.planning.harness import RACKS, build_state, cluster, is_empty, list_actions, plan, require_success
 
 MODULE = """
 variable "site" {}
@@ -23,8 +23,8 @@ module "m" {
 """
 
 
-def test_a_module_is_called_once_for_each_node_that_was_placed() -> None:
+def test_module_is_called_once_for_each_placed_node() -> None:
     files = {"main.nf.hcl": RACKS + cluster("a") + CALL, "m/main.nf.hcl": MODULE}
-    result = good(plan(files))
-    assert "module.m[0].nexus_virtual_machine.v" in actions(result)
-    assert is_empty(plan(files, state_of(files)))
+    result = require_success(plan(files))
+    assert "module.m[0].nexus_virtual_machine.v" in list_actions(result)
+    assert is_empty(plan(files, build_state(files)))

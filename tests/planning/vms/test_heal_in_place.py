@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from nexusform.plans.plan import Action, StepKind
-from tests.planning.harness import plan, state_of
+from tests.planning.harness import build_state, plan
 
 ONE_MACHINE = """
 resource "nexus_site" "s" {
@@ -20,8 +20,8 @@ resource "nexus_kubernetes_cluster" "k" {
 """
 
 
-def test_a_vm_healed_onto_its_own_place_is_still_created_again() -> None:
-    standing = state_of({"main.nf.hcl": ONE_MACHINE})
+def test_vm_healed_in_place_is_re_created() -> None:
+    standing = build_state({"main.nf.hcl": ONE_MACHINE})
     healed = plan(
         {"main.nf.hcl": ONE_MACHINE}, standing, replaces=("nexus_kubernetes_cluster.k:k-control-plane-0",)
     ).plan

@@ -1,4 +1,4 @@
-"""The note of who was placed when and why, as a state that somebody edited may hold it."""
+"""Tests of placement records in private data, including edited ones."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from nexusform.planning.vm_planning.vm_object import (
     record_vm_placements,
 )
 from nexusform.state.objects import State
-from tests.planning.harness import RACKS, at, cluster, places, pool, state_of
+from tests.planning.harness import RACKS, at, build_state, cluster, list_places, pool
 
 
 @pytest.mark.parametrize(
@@ -25,16 +25,16 @@ from tests.planning.harness import RACKS, at, cluster, places, pool, state_of
         None,
     ],
 )
-def test_an_edited_note_says_nothing_and_does_no_harm(private: Any) -> None:
+def test_invalid_records_are_ignored(private: Any) -> None:
     assert find_placement_origin(private, "a") is None
     assert record_vm_placements(private, [("a", "new")], ["a"], 3) == {"placed": [[3, "new", ["a"]]]}
 
 
-def test_what_is_right_in_it_is_read() -> None:
+def test_valid_entries_of_a_record_are_read() -> None:
     assert find_placement_origin({"placed": [[1], [2, "new", ["a", "b"]]]}, "b") == ("new", 2)
 
 
-def test_the_machine_that_a_vm_had_to_leave_is_remembered_until_it_comes_elsewhere() -> None:
+def test_previous_machine_is_recorded_until_vm_is_placed_elsewhere() -> None:
     first = record_previous_machines(None, {"a": "bm1", "b": "bm1"}, {"a", "b"}, ["a", "b"])
     assert (get_previous_machine(first, "a"), get_previous_machine(first, "c")) == ("bm1", "")
     second = record_previous_machines({**(first or {}), "placed": []}, {}, {"a"}, ["a", "b"])
@@ -44,7 +44,7 @@ def test_the_machine_that_a_vm_had_to_leave_is_remembered_until_it_comes_elsewhe
     assert get_previous_machine({"left": [1]}, "a") == ""
 
 
-def evacuated(machine: str) -> str:
+def build_evacuation(machine: str) -> str:
     rack = machine.partition("-")[0]
     return f"""machine_count = 4
   dynamic "machine_override" {{
@@ -56,28 +56,28 @@ def evacuated(machine: str) -> str:
   }}"""
 
 
-def lefts(state: State, before: State) -> dict[str, str]:
-    """The machines that VMs had to leave, by the VM's name."""
+def list_previous_machines(state: State, before: State) -> dict[str, str]:
+    """Return the machines VMs had to leave, by VM name."""
     instance = state.instances[at("nexus_kubernetes_cluster.a")]
     assert instance.current is not None
-    noted = {name: get_previous_machine(instance.current.private, name) for name in places(before)}
+    noted = {name: get_previous_machine(instance.current.private, name) for name in list_places(before)}
     return {name: machine for name, machine in noted.items() if machine}
 
 
-def test_only_a_machine_that_fails_its_vms_is_remembered() -> None:
+def test_only_machines_lost_or_evacuated_are_recorded() -> None:
     before = RACKS + cluster("a", pools=pool("p", 4))
-    state = state_of(before)
-    larger = state_of(before.replace("NC_G6_28_v1", "NC_P22_112_v1"), state)
-    assert lefts(larger, state) == {}
-    machine, _ = places(state)["a-p-0"]
-    emptied = state_of(before.replace("machine_count = 4", evacuated(machine)), state)
-    gone = [name for name, (where, _) in places(state).items() if where == machine]
-    assert lefts(emptied, state) == dict.fromkeys(gone, machine)
+    state = build_state(before)
+    larger = build_state(before.replace("NC_G6_28_v1", "NC_P22_112_v1"), state)
+    assert list_previous_machines(larger, state) == {}
+    machine, _ = list_places(state)["a-p-0"]
+    emptied = build_state(before.replace("machine_count = 4", build_evacuation(machine)), state)
+    gone = [name for name, (where, _) in list_places(state).items() if where == machine]
+    assert list_previous_machines(emptied, state) == dict.fromkeys(gone, machine)
 
 
-def test_whoever_is_made_anew_remembers_where_it_was_not_well() -> None:
+def test_healed_vm_records_its_previous_machine() -> None:
     before = RACKS + cluster("a", pools=pool("p", 4))
-    state = state_of(before)
-    machine, _ = places(state)["a-p-2"]
-    healed = state_of(before, state, replaces=("nexus_kubernetes_cluster.a:a-p-2",))
-    assert lefts(healed, state) == {"a-p-2": machine}
+    state = build_state(before)
+    machine, _ = list_places(state)["a-p-2"]
+    healed = build_state(before, state, replaces=("nexus_kubernetes_cluster.a:a-p-2",))
+    assert list_previous_machines(healed, state) == {"a-p-2": machine}

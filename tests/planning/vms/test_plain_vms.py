@@ -1,11 +1,22 @@
-"""Plain VMs and clusters on several sites, against the five steps written out."""
+"""Tests of plain VMs and clusters on several sites, compared with the five written-out steps."""
 
 from __future__ import annotations
 
 import pytest
 
 from nexusform.scheduling.racks.vms import Demand, Machine, RackSpread, VmName, VmSku
-from tests.planning.harness import actions, cluster, good, places, plan, pool, rows, state_of, triggers, vms
+from tests.planning.harness import (
+    build_state,
+    cluster,
+    list_actions,
+    list_places,
+    list_rows,
+    list_triggers,
+    plan,
+    pool,
+    require_success,
+    vms,
+)
 from tests.scheduling.racks.brute_force import BruteForce
 
 SITES = """
@@ -33,8 +44,8 @@ resource "nexus_virtual_machine" "v" {
 SKU = VmSku("own", 8, 0, 64, 100)
 
 
-def expected(block: str, numbers: list[int | str]) -> list[tuple[str, tuple[int, ...]]]:
-    """Where the rule puts the VMs of one block on the empty site `one`."""
+def compute_expected_places(block: str, numbers: list[int | str]) -> list[tuple[str, tuple[int, ...]]]:
+    """Return the places required by the rule for the VMs of one block on the empty site `one`."""
     machines = [
         Machine(f"r{r}-bm{slot:02d}", f"r{r}", f"r{r}", slot, "bom-1.7.3", 2, 48, 224, 3500)
         for r in range(3)
@@ -49,54 +60,56 @@ def expected(block: str, numbers: list[int | str]) -> list[tuple[str, tuple[int,
     return found
 
 
-def test_one_vm_has_number_0() -> None:
-    found = places(state_of(SITES + VM % ""))
-    assert [found["v"]] == expected("nexus_virtual_machine.v", [0])
+def test_single_vm_has_number_0() -> None:
+    found = list_places(build_state(SITES + VM % ""))
+    assert [found["v"]] == compute_expected_places("nexus_virtual_machine.v", [0])
 
 
-def test_with_count_the_number_is_the_index() -> None:
-    found = places(state_of(SITES + VM % 'count = 12\n name = "v${count.index}"'))
+def test_number_is_the_index_with_count() -> None:
+    found = list_places(build_state(SITES + VM % 'count = 12\n name = "v${count.index}"'))
     numbers: list[int | str] = list(range(12))
-    assert [found[f"v{n}"] for n in numbers] == expected("nexus_virtual_machine.v", numbers)
+    assert [found[f"v{n}"] for n in numbers] == compute_expected_places("nexus_virtual_machine.v", numbers)
 
 
-def test_with_for_each_the_number_is_the_key() -> None:
-    found = places(state_of(SITES + VM % 'for_each = toset(["x", "a", "B"])\n name = "v-${each.key}"'))
-    assert [found[f"v-{k}"] for k in ("B", "a", "x")] == expected("nexus_virtual_machine.v", ["B", "a", "x"])
+def test_number_is_the_key_with_for_each() -> None:
+    found = list_places(build_state(SITES + VM % 'for_each = toset(["x", "a", "B"])\n name = "v-${each.key}"'))
+    assert [found[f"v-{k}"] for k in ("B", "a", "x")] == compute_expected_places(
+        "nexus_virtual_machine.v", ["B", "a", "x"]
+    )
 
 
 @pytest.mark.parametrize("repeated", ["", "count = 1\n", 'for_each = toset(["k"])\n'])
-def test_in_a_module_its_address_has_no_index(repeated: str) -> None:
+def test_vm_in_module_has_no_index_in_its_address(repeated: str) -> None:
     call = f'module "m" {{\n {repeated} source = "./m"\n depends_on = [nexus_rack.r]\n}}\n'
     files = {"main.nf.hcl": SITES + call, "m/main.nf.hcl": VM % 'count = 2\n name = "v${count.index}"'}
-    found = places(state_of(files))
-    assert [found["v0"], found["v1"]] == expected("module.m.nexus_virtual_machine.v", [0, 1])
+    found = list_places(build_state(files))
+    assert [found["v0"], found["v1"]] == compute_expected_places("module.m.nexus_virtual_machine.v", [0, 1])
 
 
-def test_sites_do_not_see_each_other() -> None:
+def test_sites_are_independent() -> None:
     one = cluster("a", pools=pool("p", 5)).replace("nexus_site.s.id", '"one"')
-    alone = places(state_of(SITES + one))
+    alone = list_places(build_state(SITES + one))
     other = one.replace('"a"', '"b"').replace('"one"', '"two"')
-    both = places(state_of(SITES + other + one))
+    both = list_places(build_state(SITES + other + one))
     assert {n: p for n, p in both.items() if n.startswith("a-")} == alone
 
 
-def test_a_cluster_that_changes_its_site_leaves_the_one_and_comes_to_the_other() -> None:
+def test_changed_site_moves_a_cluster() -> None:
     text = SITES + cluster("a", pools=pool("p", 2)).replace("nexus_site.s.id", '"one"')
-    state = state_of(text)
-    result = good(plan(text.replace('site_id = "one"', 'site_id = "two"'), state))
-    assert actions(result) == {"nexus_kubernetes_cluster.a": "delete-create"}
+    state = build_state(text)
+    result = require_success(plan(text.replace('site_id = "one"', 'site_id = "two"'), state))
+    assert list_actions(result) == {"nexus_kubernetes_cluster.a": "delete-create"}
     listed = [(str(r.action), r.trigger, r.site_id) for r in result.plan.placements]
     assert listed.count(("remove", "cluster_replaced", "one")) == 3
     assert listed.count(("place", "cluster_replaced", "two")) == 3
 
 
-def test_the_same_machine_names_on_two_sites_are_two_machines() -> None:
+def test_equal_machine_names_on_two_sites_are_two_machines() -> None:
     text = SITES + VM % 'machine = "r0-bm01"'
     text += (VM % 'machine = "r0-bm01"').replace('"v"', '"w"').replace('"one"', '"two"')
-    state = state_of(text)
+    state = build_state(text)
     assert {vm["machine"] for vm in vms(state).values()} == {"r0-bm01"}
     fewer = text.replace("machine_count = 3", "machine_count = count.index == 3 ? 0 : 3")
     result = plan(fewer.replace('machine = "r0-bm01"', "", 2), state)
-    assert triggers(good(result)) == {"w": ("move", "machine_removed")}
-    assert set(rows(result)) == {"w"}
+    assert list_triggers(require_success(result)) == {"w": ("move", "machine_removed")}
+    assert set(list_rows(result)) == {"w"}

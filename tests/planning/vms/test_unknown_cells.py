@@ -1,4 +1,4 @@
-"""Plans on machines with VMs whose NUMA cells nobody told."""
+"""Tests of plans on machines with VMs of unknown NUMA cells."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from nexusform.state.objects import EMPTY, InstanceState, State
 from tests.planning.harness import (
     all_types,
     at,
+    build_state,
     cluster,
-    errors,
-    good,
     is_empty,
+    list_errors,
+    list_rows,
+    list_warnings,
     plan,
     pool,
-    rows,
-    state_of,
+    require_success,
     vms,
-    warnings,
 )
-from tests.worlds.small_worlds import racks, site_of
+from tests.worlds.small_worlds import build_racks, get_site
 
 BIG = "NC_P46_224_v1"
 ALONE = """
@@ -45,8 +45,8 @@ resource "nexus_rack" "r" {
 """
 
 
-def machine(*sizes: tuple[int, int]) -> str:
-    """One machine of two cells of 48 vCPUs and 224 GiB, with VMs of so many vCPUs and GiB."""
+def build_machine(*sizes: tuple[int, int]) -> str:
+    """Return a machine with two cells of 48 vCPUs and 224 GiB, and VMs of the given vCPUs and GiB."""
     blocks = "".join(
         f'  occupied {{\n    name = "x{number}"\n    cpu_cores = {cpus}\n    memory_gib = {memory}\n  }}\n'
         for number, (cpus, memory) in enumerate(sizes)
@@ -60,11 +60,11 @@ resource "nexus_bare_metal_machine" "m" {{
 """
 
 
-FOUR = [(12, 56)] * 4  # fill one cell, or break both
+FOUR = [(12, 56)] * 4  # fill one cell, or split both
 
 
-def test_a_plan_is_made_in_the_first_draw_in_which_everything_fits() -> None:
-    result = good(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), samples=50))
+def test_plan_shows_the_first_sample_with_capacity_for_everything() -> None:
+    result = require_success(plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG), samples=50))
     draws = result.plan.numa_sampling
     assert draws is not None
     assert (draws.machines, draws.sample_count) == (1, 50)
@@ -74,15 +74,15 @@ def test_a_plan_is_made_in_the_first_draw_in_which_everything_fits() -> None:
         f"sample {draws.displayed_sample} is shown. Shares are of these samples; no location there is "
         f"certain."
     )
-    [row] = rows(result).values()
+    [row] = list_rows(result).values()
     assert row.target == Placement("m", "r", "r", ())
-    # The one machine that there is: and still nothing is called certain that hangs on a draw.
+    # There is only one machine; nevertheless nothing depending on samples is reported as certain.
     [table] = result.plan.placement_tables
     assert (table.racks_certain, table.machines_certain) == (0, 0)
 
 
-def test_without_repetitions_a_fitting_draw_is_looked_for_all_the_same() -> None:
-    result = good(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), samples=0))
+def test_fitting_sample_is_found_without_repetitions() -> None:
+    result = require_success(plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG), samples=0))
     draws = result.plan.numa_sampling
     assert draws is not None
     assert draws == NumaSampling(1, draws.displayed_sample, fits_packed=True)
@@ -90,19 +90,19 @@ def test_without_repetitions_a_fitting_draw_is_looked_for_all_the_same() -> None
     assert describe_numa_samples(result.plan.numa_sampling).endswith("no other layout was sampled.")
 
 
-def test_what_fits_in_no_draw_is_refused() -> None:
-    result = plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG, count=2), samples=20)
-    assert [problem.id for problem in errors(result)] == ["insufficient-capacity"]
+def test_plan_fitting_in_no_sample_is_rejected() -> None:
+    result = plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG, count=2), samples=20)
+    assert [problem.id for problem in list_errors(result)] == ["insufficient-capacity"]
 
 
-def test_known_cells_need_no_draw() -> None:
-    result = good(plan(racks(2) + cluster("a", plane=BIG), samples=10))
+def test_known_cells_need_no_samples() -> None:
+    result = require_success(plan(build_racks(2) + cluster("a", plane=BIG), samples=10))
     assert result.plan.numa_sampling is None
-    assert {tuple(vm["numa_cells"]) for vm in vms(state_of(racks(2) + cluster("a"))).values()} == {(0,)}
+    assert {tuple(vm["numa_cells"]) for vm in vms(build_state(build_racks(2) + cluster("a"))).values()} == {(0,)}
 
 
-def with_cells(state: State, cells: Any) -> State:
-    """The state with these `numa_cells` at every node of the cluster a."""
+def set_cells(state: State, cells: Any) -> State:
+    """Return the state with these `numa_cells` for every node of cluster a."""
     address = at("nexus_kubernetes_cluster.a")
     current = state.instances[address].current
     assert current is not None
@@ -111,13 +111,13 @@ def with_cells(state: State, cells: Any) -> State:
     return replace(state, instances={**state.instances, address: InstanceState(changed)})
 
 
-def test_no_cells_and_null_are_unknown_and_hold_their_room() -> None:
-    files = racks(1) + cluster("a", pools=pool("p", 4, "NC_G12_56_v1"), plane="NC_G2_8_v1")
-    state = state_of(files)
-    known = site_of(state).scheduler.count_free_slots
-    for cells in ([], None, [7], [0, 1]):  # nobody told them, or the machine or the SKU cannot have them
-        unknown = with_cells(state, cells)
-        site = site_of(unknown)
+def test_missing_cells_are_unknown_and_keep_their_capacity() -> None:
+    files = build_racks(1) + cluster("a", pools=pool("p", 4, "NC_G12_56_v1"), plane="NC_G2_8_v1")
+    state = build_state(files)
+    known = get_site(state).scheduler.count_free_slots
+    for cells in ([], None, [7], [0, 1]):  # not recorded, or impossible for the machine or the SKU
+        unknown = set_cells(state, cells)
+        site = get_site(unknown)
         assert len(list(site.scheduler.list_vms())) == 5
         small = build_standalone_demand(site.skus["NC_G24_112_v1"])
         seen = site.scheduler.count_free_slots(small)
@@ -125,8 +125,8 @@ def test_no_cells_and_null_are_unknown_and_hold_their_room() -> None:
         assert is_empty(plan(files, unknown))
 
 
-def observed(state: State) -> State:
-    """The state with every node of the cluster a observed."""
+def mark_as_observed(state: State) -> State:
+    """Return the state with every node of cluster a marked as observed."""
     address = at("nexus_kubernetes_cluster.a")
     current = state.instances[address].current
     assert current is not None
@@ -135,12 +135,12 @@ def observed(state: State) -> State:
     return replace(state, instances={**state.instances, address: InstanceState(changed)})
 
 
-def test_observed_cells_that_cannot_be_are_a_finding() -> None:
-    state = with_cells(state_of(racks(1) + cluster("a")), [7])
+def test_impossible_observed_cells_are_a_finding() -> None:
+    state = set_cells(build_state(build_racks(1) + cluster("a")), [7])
     types, providers = all_types().resource_types, ["simulated"]
     [contradiction] = check_consistency(state, types, providers)
     assert contradiction.id == "inconsistent-state"
-    [finding] = check_consistency(observed(state), types, providers)
+    [finding] = check_consistency(mark_as_observed(state), types, providers)
     assert finding.id == "impossible-numa-cells"
     assert "r1-bm01 has no cell 7" in finding.detail
 
@@ -153,18 +153,18 @@ FOUR_SMALL_CELLS = """machine {
   }"""
 
 
-def test_vms_that_cannot_lie_in_any_way_are_a_finding() -> None:
+def test_vms_without_a_possible_layout_are_a_finding() -> None:
     two = cluster("a", plane=BIG, count=2)
-    state = with_cells(state_of(racks(1) + two), None)
+    state = set_cells(build_state(build_racks(1) + two), None)
     types, providers = all_types().resource_types, ["simulated"]
     assert check_consistency(state, types, providers) == []
-    shrunk = state_of(racks(1, more=FOUR_SMALL_CELLS) + two, state)
+    shrunk = build_state(build_racks(1, more=FOUR_SMALL_CELLS) + two, state)
     [problem] = check_consistency(shrunk, types, providers)
     assert problem.id == "overcommitted-site"
     assert "r1-bm01" in problem.detail
 
 
-def test_a_vm_that_was_observed_elsewhere_has_no_known_cells_there() -> None:
+def test_vm_observed_on_another_machine_has_unknown_cells() -> None:
     schema = all_types().resource_types["nexus_kubernetes_cluster"].schema
     node = {"machine": "m1", "rack": "r", "numa_cells": [1], "provenance": "predicted"}
     answer = {"nodes": {"a-p-0": {**node, "machine": "m2"}}}
@@ -173,68 +173,72 @@ def test_a_vm_that_was_observed_elsewhere_has_no_known_cells_there() -> None:
     assert (there["machine"], there["numa_cells"], there["provenance"]) == ("m2", None, "observed")
 
 
-def test_maps_show_vms_whose_cells_are_not_known() -> None:
+def test_maps_show_vms_with_unknown_cells() -> None:
     drawn = render_svg(
-        good(add_site_capacity(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG)), all_types())).plan
+        require_success(
+            add_site_capacity(plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG)), all_types())
+        ).plan
     )
     assert drawn.count('class="vm kept"') == 4
     assert drawn.count('class="vm placed"') >= 1
 
 
-def some_draws(result: PlanResult) -> list[str]:
-    return [problem.detail for problem in warnings(result) if problem.id == "uncertain-capacity"]
+def list_uncertain_capacity(result: PlanResult) -> list[str]:
+    return [problem.detail for problem in list_warnings(result) if problem.id == "uncertain-capacity"]
 
 
-def test_what_fits_in_some_draws_only_is_a_warning_of_its_own() -> None:
-    result = good(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), samples=50))
+def test_plan_fitting_in_some_samples_gives_a_warning() -> None:
+    result = require_success(plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG), samples=50))
     draws = result.plan.numa_sampling
     assert draws is not None
-    [detail] = some_draws(result)
+    [detail] = list_uncertain_capacity(result)
     assert f"in {draws.fitting_count} of 50 samples" in detail
     comment = render_markdown(result.plan, {})
     assert f"; everything fits in {draws.fitting_count} of 50 sampled layouts." in comment
     assert f"a: everything fits in {draws.fitting_count} of 50 samples of NUMA cells" in comment
     assert "Before this plan s takes 0 to 1 x NC_P46_224_v1, each SKU alone." in detail
-    # What surely fits is no warning; that it is not shown in the first draw says enough without repetitions.
-    assert not some_draws(plan(ALONE + machine(*FOUR) + cluster("a", plane="NC_G6_28_v1"), samples=50))
-    [detail] = some_draws(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG), samples=0))
+    # A certain fit gives no warning. Without repetitions, a first sample without a fit is enough for one.
+    assert not list_uncertain_capacity(
+        plan(ALONE + build_machine(*FOUR) + cluster("a", plane="NC_G6_28_v1"), samples=50)
+    )
+    [detail] = list_uncertain_capacity(plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG), samples=0))
     assert "no others were tested" in detail
 
 
-# The first draw leaves a cell of this machine whole.
-LUCKY = ALONE + machine(*FOUR).replace('"m"', '"a"')
-TWO = LUCKY + machine().replace('"m"', '"n"').replace("slot        = 1", "slot        = 2")
+# The first sample leaves one cell of this machine free.
+LUCKY = ALONE + build_machine(*FOUR).replace('"m"', '"a"')
+TWO = LUCKY + build_machine().replace('"m"', '"n"').replace("slot        = 1", "slot        = 2")
 
 
-def count_way(files: str, state: State = EMPTY) -> dict[str, Any]:
-    [misfit] = errors(plan(files, state, samples=50, suggested_fixes=True))
+def get_count_fix(files: str, state: State = EMPTY) -> dict[str, Any]:
+    [misfit] = list_errors(plan(files, state, samples=50, suggested_fixes=True))
     way: dict[str, Any] = next(way for way in misfit.extra["fit"]["suggested_fixes"] if way["kind"] == "count")
     return way
 
 
-def test_a_way_out_says_in_how_many_draws_it_fits_and_which_count_is_certain() -> None:
-    way = count_way(TWO + cluster("a", plane=BIG, count=5))
+def test_fix_reports_fitting_samples_and_the_certain_count() -> None:
+    way = get_count_fix(TWO + cluster("a", plane=BIG, count=5))
     assert way["counts"][0]["count"] == 3
     assert re.search(r"It fits in \d+ of 50 samples of the unknown NUMA cells .*\. 2 is certain\.$", way["text"])
     unlucky = TWO.replace('"a"', '"m"')
-    assert count_way(unlucky + cluster("a", plane=BIG, count=5))["counts"][0]["count"] == 3
-    # With another SKU in the plan a count is not told exactly, only in all draws.
+    assert get_count_fix(unlucky + cluster("a", plane=BIG, count=5))["counts"][0]["count"] == 3
+    # With another SKU in the plan the exact count is unknown, only the one for all samples.
     mixed = cluster("a", plane="NC_G6_28_v1", pools=pool("p", 5, BIG))
-    assert re.search(r" 1 fits in all of them\.$", count_way(TWO + mixed)["text"])
+    assert re.search(r" 1 fits in all of them\.$", get_count_fix(TWO + mixed)["text"])
 
 
-def test_where_no_count_is_certain_a_way_out_says_so() -> None:
-    way = count_way(LUCKY + cluster("a", plane=BIG, count=2))
+def test_fix_says_if_no_count_is_certain() -> None:
+    way = get_count_fix(LUCKY + cluster("a", plane=BIG, count=2))
     assert way["text"].endswith("No count fits in every sample.")
 
 
-# --- ways in which VMs may lie that are no draw ---------------------------------------------------
+# --- layouts of VMs outside the samples -----------------------------------------------------------
 
 
-def machines(count: int, *sizes: tuple[int, int], first: int = 1) -> str:
-    """Machines as above, in as many slots."""
+def build_machines(count: int, *sizes: tuple[int, int], first: int = 1) -> str:
+    """Return several such machines, each in its own slot."""
     return "".join(
-        machine(*sizes)
+        build_machine(*sizes)
         .replace('"m"', f'"m{slot}"')
         .replace("slot        = 1", f"slot        = {slot}")
         .replace('name = "x', f'name = "m{slot}x')
@@ -242,32 +246,34 @@ def machines(count: int, *sizes: tuple[int, int], first: int = 1) -> str:
     )
 
 
-EIGHT = ALONE + machines(8, *FOUR)
+EIGHT = ALONE + build_machines(8, *FOUR)
 
 
 @pytest.mark.parametrize("wanted", range(1, 9))
 @pytest.mark.parametrize("samples", [0, 20])
-def test_what_may_fit_is_not_refused(wanted: int, samples: int) -> None:
-    result = good(plan(EIGHT + big_ones(wanted), samples=samples))
+def test_possible_fit_is_not_rejected(wanted: int, samples: int) -> None:
+    result = require_success(plan(EIGHT + build_large_cluster(wanted), samples=samples))
     draws = result.plan.numa_sampling
     assert draws is not None
-    assert len(rows(result)) == wanted
+    assert len(list_rows(result)) == wanted
     assert (draws.fits_packed, draws.fits_spread) == (True, False)
     if isinstance(draws.displayed_sample, str):
         assert (draws.displayed_sample, draws.fitting_count) == ("packed", 0)
     [detail] = (
-        some_draws(result) if draws.fitting_count < draws.sample_count or draws.displayed_sample else ["takes 0 to 8 x"]
+        list_uncertain_capacity(result)
+        if draws.fitting_count < draws.sample_count or draws.displayed_sample
+        else ["takes 0 to 8 x"]
     )
     assert "takes 0 to 8 x" in detail
 
 
-def big_ones(count: int) -> str:
+def build_large_cluster(count: int) -> str:
     return cluster("a", plane=BIG, count=count)
 
 
-def test_what_is_above_the_upper_end_is_refused_whatever_way_they_lie() -> None:
-    result = plan(EIGHT + big_ones(9), samples=20, suggested_fixes=True)
-    [misfit] = errors(result)
+def test_count_above_the_maximum_of_all_layouts_is_rejected() -> None:
+    result = plan(EIGHT + build_large_cluster(9), samples=20, suggested_fixes=True)
+    [misfit] = list_errors(result)
     assert misfit.summary == "9 x NC_P46_224_v1 do not fit: 8 of 9 placed"
     [way] = [way for way in misfit.extra["fit"]["suggested_fixes"] if way["kind"] == "count"]
     assert way["counts"][0]["count"] == 8
@@ -275,14 +281,14 @@ def test_what_is_above_the_upper_end_is_refused_whatever_way_they_lie() -> None:
 
 
 HALF = 'resource "nexus_vm_sku" "half" {\n  vcpus = 24\n  memory_gib = 112\n}\n'
-# Of these, packed in this order, the first kind leaves no half of a cell, and spread the second.
+# Packed in this order, the first kind leaves no half cell; spread, the second kind leaves none.
 NOT_PACKED = [(12, 56), (12, 56), (12, 56), (36, 168)]
 NOT_SPREAD = [(12, 56), (36, 168), (24, 112)]
 
 
-def test_what_fits_neither_packed_nor_spread_is_shown_where_machines_have_most_room() -> None:
-    mixed = machines(6, *NOT_PACKED) + machines(6, *NOT_SPREAD, first=7)
-    result = good(plan(ALONE + HALF + mixed + cluster("a", plane="half", count=12), samples=20))
+def test_roomiest_layout_is_shown_if_packed_and_spread_do_not_fit() -> None:
+    mixed = build_machines(6, *NOT_PACKED) + build_machines(6, *NOT_SPREAD, first=7)
+    result = require_success(plan(ALONE + HALF + mixed + cluster("a", plane="half", count=12), samples=20))
     draws = result.plan.numa_sampling
     assert draws is not None
     assert (draws.displayed_sample, draws.fitting_count, draws.fits_packed, draws.fits_spread) == (
@@ -291,13 +297,13 @@ def test_what_fits_neither_packed_nor_spread_is_shown_where_machines_have_most_r
         False,
         False,
     )
-    [detail] = some_draws(result)
+    [detail] = list_uncertain_capacity(result)
     assert detail.startswith("Everything fits with the most capacity left on each machine, and in 0")
     assert "s takes 0 to 12 x half" in detail
 
 
-def test_the_ways_of_a_plan_are_data() -> None:
-    result = good(plan(EIGHT + big_ones(8), samples=20))
+def test_layouts_are_part_of_plan_data() -> None:
+    result = require_success(plan(EIGHT + build_large_cluster(8), samples=20))
     assert result.plan.numa_sampling is not None
     assert SAMPLES_FORM(result.plan.numa_sampling) == {
         "machines_with_unknown_cells": 8,

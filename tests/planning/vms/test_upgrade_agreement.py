@@ -1,4 +1,4 @@
-"""A plan and `simulate kubernetes-upgrade` give the same verdicts on 200 random changes of a version."""
+"""Tests of agreement: a plan and `simulate kubernetes-upgrade` give equal verdicts for 200 random version changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nexusform.rendering.report.upgrade_runbook import build_upgrade_runbook
 from nexusform.snapshots.snapshot import build_snapshot, list_state_objects
 from nexusform.state.objects import State
 from tests.planning.harness import all_types, cluster, plan, pool
-from tests.worlds.small_worlds import racks, standing
+from tests.worlds.small_worlds import build_applied_state, build_racks
 
 pytestmark = pytest.mark.of_domains("fleet")
 
@@ -71,12 +71,12 @@ class Sample:
         self.workloads = SHOP.format(replicas=replicas, available=random.randint(0, replicas))
         self.workloads = random.choice(["", self.workloads])
         machines = random.choice([(4,), (3, 3), (6, 2), (8,)])
-        self.rest = racks(*machines) + self.workloads
+        self.rest = build_racks(*machines) + self.workloads
         self.arguments = {"count": count, "pools": pools}
         self.version = random.choice(["1.30.3", "v1.30.3", "v1.29.8"])
-        state = standing(self.build_text(self.version))
+        state = build_applied_state(self.build_text(self.version))
         self.supplies = random.choice([None, self.build_site_supplies(random)])
-        self.state = state if self.supplies is None else record(state, self.supplies)
+        self.state = state if self.supplies is None else record_supplies(state, self.supplies)
 
     def build_text(self, version: str) -> str:
         arguments: Any = self.arguments
@@ -90,7 +90,7 @@ class Sample:
         return SiteSupplies(versions=versions, available_until=ends, upgrades=(("a", offers),) if offers else ())
 
 
-def record(state: State, supplies: SiteSupplies) -> State:
+def record_supplies(state: State, supplies: SiteSupplies) -> State:
     address, instance = next((a, i) for a, i in state.instances.items() if a.type == "nexus_site")
     assert instance.current is not None
     noted = replace(instance, current=replace(instance.current, private=build_supplies_note(supplies)))
@@ -98,14 +98,14 @@ def record(state: State, supplies: SiteSupplies) -> State:
 
 
 def draw_version(random: Random) -> str:
-    if random.random() < 0.6:  # a likely next version, so that upgrades are frequent
+    if random.random() < 0.6:  # a likely next version, for frequent upgrades
         return random.choice(["1.30", "1.30.5", "v1.31", "1.31.2", "v1.31.2-4.3.0"])
     minor, patch = random.randint(27, 34), random.choice(["", f".{random.randint(0, 9)}"])
     return random.choice(["", "v"]) + f"{random.choice([1, 1, 1, 2])}.{minor}{patch}"
 
 
-def describe(upgrade: Upgrade) -> dict[str, Any]:
-    """Every verdict on one upgrade."""
+def describe_verdicts(upgrade: Upgrade) -> dict[str, Any]:
+    """Return all verdicts on one upgrade as text."""
     return {
         "pools": [(p.pool, p.vms, p.batches, p.minimum_up, p.failed_batch, p.quorum, p.is_lost) for p in upgrade.pools],
         "budgets": upgrade.budgets,
@@ -117,17 +117,17 @@ def describe(upgrade: Upgrade) -> dict[str, Any]:
     }
 
 
-def ask_plan(sample: Sample, version: str) -> Any:
+def get_plan_verdicts(sample: Sample, version: str) -> Any:
     result = add_site_capacity(plan(sample.build_text(version), sample.state), all_types()).plan
     rejections = [
         (p.id, p.detail)
         for p in result.diagnostics
         if p.severity.value == "error" and p.id in ("no-such-upgrade", "abandoned-kubernetes-version")
     ]
-    return rejections or [describe(upgrade) for upgrade in result.upgrades]
+    return rejections or [describe_verdicts(upgrade) for upgrade in result.upgrades]
 
 
-def ask_simulation(sample: Sample, version: str) -> Any:
+def get_simulation_verdicts(sample: Sample, version: str) -> Any:
     things = list_state_objects(sample.state)
     snapshot = build_snapshot(things, all_types(), sample.state.catalogue)
     site = snapshot.sites["s"]
@@ -139,7 +139,7 @@ def ask_simulation(sample: Sample, version: str) -> Any:
         return [(p.id, p.detail) for p in problem.diagnostics]
     if len(way.hops) > 1:
         return f"set v{way.hops[0].end} next"
-    return [describe(hop.course) for hop in way.hops]
+    return [describe_verdicts(hop.course) for hop in way.hops]
 
 
 def test_plan_and_simulation_agree() -> None:
@@ -149,7 +149,7 @@ def test_plan_and_simulation_agree() -> None:
         sample = Sample(random)
         for _ in range(CHANGES_PER_SITE):
             version = draw_version(random)
-            planned, simulated = ask_plan(sample, version), ask_simulation(sample, version)
+            planned, simulated = get_plan_verdicts(sample, version), get_simulation_verdicts(sample, version)
             if isinstance(simulated, str):
                 [(_, detail)] = planned
                 assert simulated in detail, version

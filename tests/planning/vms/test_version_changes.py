@@ -1,4 +1,4 @@
-"""Changes of kubernetes_version: the plan and `simulate kubernetes-upgrade` give the same verdict."""
+"""Tests of kubernetes_version changes: the plan and `simulate kubernetes-upgrade` give the same verdict."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from nexusform.plans.plan import Action, Plan
 from nexusform.plans.site_capacity.other_capacity import SiteSupplies, build_supplies_note
 from nexusform.state.objects import State
 from tests.planning.harness import all_types, cluster, plan
-from tests.worlds.small_worlds import racks, site_of, standing
+from tests.worlds.small_worlds import build_applied_state, build_racks, get_site
 
-RUNNING = racks(4) + cluster("a", arguments='kubernetes_version = "1.30.3"')
+RUNNING = build_racks(4) + cluster("a", arguments='kubernetes_version = "1.30.3"')
 
 
 @pytest.fixture(scope="module")
 def state() -> State:
-    return standing(RUNNING)
+    return build_applied_state(RUNNING)
 
 
-def complete(text: str, state: State) -> Plan:
+def complete_state(text: str, state: State) -> Plan:
     return add_site_capacity(plan(text, state), all_types()).plan
 
 
-def change(state: State, line: str) -> tuple[Action, list[str]]:
-    """The action on the cluster, and the errors."""
-    result = complete(racks(4) + cluster("a", arguments=line), state)
+def plan_version_change(state: State, line: str) -> tuple[Action, list[str]]:
+    """Return the action on the cluster and the errors."""
+    result = complete_state(build_racks(4) + cluster("a", arguments=line), state)
     actions = [item.action for item in result.changes if item.address.type == "nexus_kubernetes_cluster"]
     errors = [problem.detail for problem in result.diagnostics if problem.severity.value == "error"]
     return (actions or [Action.NO_OP])[0], errors
 
 
 @pytest.mark.parametrize("line", ["", 'kubernetes_version = "v1.30.3"', 'kubernetes_version = "1.30"'])
-def test_the_running_version_is_no_change(state: State, line: str) -> None:
-    assert change(state, line) == (Action.NO_OP, [])
+def test_running_version_is_no_change(state: State, line: str) -> None:
+    assert plan_version_change(state, line) == (Action.NO_OP, [])
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ def test_the_running_version_is_no_change(state: State, line: str) -> None:
     ],
 )
 def test_impossible_changes_are_errors(state: State, version: str, reason: str) -> None:
-    _, errors = change(state, f'kubernetes_version = "{version}"')
+    _, errors = plan_version_change(state, f'kubernetes_version = "{version}"')
     assert len(errors) == 1
     assert reason in errors[0]
 
 
-def test_the_next_minor_version_is_an_upgrade(state: State) -> None:
-    assert change(state, 'kubernetes_version = "1.31.2"') == (Action.UPDATE, [])
+def test_next_minor_version_is_an_upgrade(state: State) -> None:
+    assert plan_version_change(state, 'kubernetes_version = "1.31.2"') == (Action.UPDATE, [])
 
 
 CATALOGUE = SiteSupplies(
@@ -67,13 +67,13 @@ CATALOGUE = SiteSupplies(
 )
 
 
-def find_ends(state: State, version: str) -> list[tuple[str, str]]:
-    """The findings about ends of availability, for a site with the catalogue."""
+def find_availability_ends(state: State, version: str) -> list[tuple[str, str]]:
+    """Return the findings about ends of availability, for a site with the catalogue."""
     address, instance = next((a, i) for a, i in state.instances.items() if a.type == "nexus_site")
     assert instance.current is not None
     noted = replace(instance, current=replace(instance.current, private=build_supplies_note(CATALOGUE)))
-    text = racks(4) + cluster("a", arguments=f'kubernetes_version = "{version}"')
-    result = complete(text, state.replace_instance(address, noted))
+    text = build_racks(4) + cluster("a", arguments=f'kubernetes_version = "{version}"')
+    result = complete_state(text, state.replace_instance(address, noted))
     return [(p.severity.value, p.id) for p in result.diagnostics if p.id.endswith("-kubernetes-version")]
 
 
@@ -87,14 +87,14 @@ def find_ends(state: State, version: str) -> list[tuple[str, str]]:
         ("2027-02-01", "1.31.2", [("error", "abandoned-kubernetes-version")]),
     ],
 )
-def test_the_end_of_extended_availability(
+def test_end_of_extended_availability_is_reported(
     state: State, today: str, version: str, found: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.planning.harness.NOW", f"{today}T00:00:00Z")
-    assert find_ends(state, version) == found
+    assert find_availability_ends(state, version) == found
 
 
-def test_an_old_version_has_no_upgrade_path() -> None:
-    old = site_of(standing(racks(4) + cluster("a", arguments='kubernetes_version = "v1.24.9"')))
+def test_old_version_has_no_upgrade_path() -> None:
+    old = get_site(build_applied_state(build_racks(4) + cluster("a", arguments='kubernetes_version = "v1.24.9"')))
     with pytest.raises(DiagnosticsError, match="Azure does not upgrade"):
         find_upgrade_path(old, old.clusters, "1.30", {}, "2026-11-22T00:00:00Z")

@@ -1,4 +1,4 @@
-"""Rows of VMs for plans made by hand."""
+"""Placement rows of VMs for hand-written plans."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ OTHER_CELL = Placement("rack1-bm01", "rack1", "1", (1,))
 THERE = Placement("rack2-bm01", "rack2", "2", (0,))
 
 
-def row(kind: str, action: str, source: Location | None, target: Location | None, pool: str = "") -> PlacementChange:
+def build_row(
+    kind: str, action: str, source: Location | None, target: Location | None, pool: str = ""
+) -> PlacementChange:
     address = parse_address("nexus_kubernetes_cluster.east")
     return PlacementChange(address, kind, "x", PlacementAction(action), source, target, "new", pool=pool)

@@ -1,4 +1,4 @@
-"""What comes of a plan, whatever its actions are called: reports and guard rails say the same."""
+"""Tests of placement effects: reports and guard rails agree for every action."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nexusform.plans.impact.object_effects import (
 )
 from nexusform.plans.plan import Plan
 from nexusform.scheduling.racks.vms import Placement
-from tests.plans.impact.placed_rows import HERE, OTHER_CELL, THERE, row
+from tests.plans.impact.placed_rows import HERE, OTHER_CELL, THERE, build_row
 
 
 @pytest.mark.parametrize(
@@ -31,14 +31,14 @@ from tests.plans.impact.placed_rows import HERE, OTHER_CELL, THERE, row
         ("vm", "keep", HERE, HERE, Effect.UNCHANGED),
     ],
 )
-def test_what_becomes_of_an_object(
+def test_effect_of_each_action(
     kind: str, action: str, source: Placement | None, target: Placement | None, effect: Effect
 ) -> None:
-    assert compute_effect(row(kind, action, source, target)) is effect
+    assert compute_effect(build_row(kind, action, source, target)) is effect
 
 
-def test_a_plan_in_error_is_not_judged_and_says_so() -> None:
-    plan = replace(Plan(placements=(row("vm", "move", HERE, THERE),)), errored=True)
+def test_guard_rails_are_not_checked_for_failed_plans() -> None:
+    plan = replace(Plan(placements=(build_row("vm", "move", HERE, THERE),)), errored=True)
     made = apply_limits(plan, parse_guard_rail_limits("moved:0,certainty:0.9"))
     assert list_broken_limits(made) == ()
     (note,) = made.diagnostics
@@ -47,7 +47,7 @@ def test_a_plan_in_error_is_not_judged_and_says_so() -> None:
     assert apply_limits(plan, ()) == plan
 
 
-def test_what_is_lost_is_what_the_kind_stands_on() -> None:
+def test_lost_vms_are_reported_with_their_machine() -> None:
     said = "2 VMs lose their machine"
     assert format_effect_clauses([EffectCount("vm", Effect.LOST, "", 2)], [Effect.LOST]) == [said]
 
@@ -60,6 +60,6 @@ def test_what_is_lost_is_what_the_kind_stands_on() -> None:
         ("machine_replaced", "1 VM is re-created in place"),
     ],
 )
-def test_who_chooses_the_machine_again_is_not_bound_to_it(trigger: str, said: str) -> None:
-    again = replace(row("vm", "move", HERE, HERE), trigger=trigger)
+def test_re_creation_in_place_is_predicted_if_azure_picks_the_machine(trigger: str, said: str) -> None:
+    again = replace(build_row("vm", "move", HERE, HERE), trigger=trigger)
     assert format_effect_clauses(count_effects([again]), LOSS_EFFECTS) == [said]

@@ -1,4 +1,4 @@
-"""Forged plans: every one differs from what planning gives of the same, and none ends in a traceback."""
+"""Tests of forged plans: each differs from a new plan of the same input, and none causes a traceback."""
 
 import random
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from nexusform.plans.saved.plan_file import read_plan_file, write_plan_file
 from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.state.objects import EMPTY, State
-from tests.planning.harness import applied, good, plan
+from tests.planning.harness import build_state_after, plan, require_success
 
 SITE = """
 resource "nexus_site" "s" {}
@@ -53,46 +53,53 @@ output "where" {
 """
 
 
-def text(count: int = 4, vms: int = 3, version: str = "v1.29") -> str:
+def build_configuration(count: int = 4, vms: int = 3, version: str = "v1.29") -> str:
     return SITE.replace("COUNT", str(count)).replace("VMS", str(vms)).replace("VERSION", version)
 
 
 @cache
-def cases() -> list[tuple[Plan, str, State]]:
-    """A first plan, then one that scales in and out, an upgrade, one that scales the other way, and the end
-    of everything.
-    """
-    first = plan(text())
-    state = applied(first)
-    later = [text(2, 4), text(version="v1.30"), text(5, 1), 'resource "nexus_site" "s" {}\n']
-    return [(first.plan, text(), EMPTY), *[(good(plan(each, state)).plan, each, state) for each in later]]
+def build_cases() -> list[tuple[Plan, str, State]]:
+    """Return a first plan, then a scale-in with a scale-out, an upgrade, the reverse scaling, and the deletion of
+    everything."""
+    first = plan(build_configuration())
+    state = build_state_after(first)
+    later = [
+        build_configuration(2, 4),
+        build_configuration(version="v1.30"),
+        build_configuration(5, 1),
+        'resource "nexus_site" "s" {}\n',
+    ]
+    return [
+        (first.plan, build_configuration(), EMPTY),
+        *[(require_success(plan(each, state)).plan, each, state) for each in later],
+    ]
 
 
 @cache
-def again(case: int, mode: Mode, targets: tuple[str, ...], replaces: tuple[str, ...]) -> Plan:
-    """The plan of a case, made once more as it says that it was asked for."""
-    _, files, state = cases()[case]
+def plan_again(case: int, mode: Mode, targets: tuple[str, ...], replaces: tuple[str, ...]) -> Plan:
+    """Plan a case again with the options recorded in its plan."""
+    _, files, state = build_cases()[case]
     return plan(files, state, mode=mode, targets=targets, replaces=replaces).plan
 
 
-def told(forged: Plan, case: int) -> str:
-    """What is said of a plan once it was a file with the right digests."""
+def compare_forged_plan(forged: Plan, case: int) -> str:
+    """Return the differences of a forged plan, after it was saved with correct digests."""
     saved, problems = read_plan_file(write_plan_file(forged, {}))
     if saved is None:
         return problems[0].detail
-    made = again(case, forged.mode, forged.targets, forged.replaces)
+    made = plan_again(case, forged.mode, forged.targets, forged.replaces)
     return ", ".join(list_different_parts(saved.plan, made))
 
 
 @pytest.mark.parametrize("case", range(5))
-def test_a_plan_as_it_was_saved_agrees(case: int) -> None:
-    assert told(cases()[case][0], case) == ""
+def test_unchanged_saved_plan_agrees(case: int) -> None:
+    assert compare_forged_plan(build_cases()[case][0], case) == ""
 
 
 Forge = Callable[[Plan, random.Random], Plan]
 
 
-def some_step(change: Callable[[Step, Plan, random.Random], Step]) -> Forge:
+def change_random_step(change: Callable[[Step, Plan, random.Random], Step]) -> Forge:
     def forge(of: Plan, chance: random.Random) -> Plan:
         steps = list(of.steps)
         position = chance.randrange(len(steps))
@@ -102,189 +109,193 @@ def some_step(change: Callable[[Step, Plan, random.Random], Step]) -> Forge:
     return forge
 
 
-def another(values: list[Any], than: Any, chance: random.Random) -> Any:
+def pick_other(values: list[Any], than: Any, chance: random.Random) -> Any:
     return chance.choice([value for value in values if value != than])
 
 
-def _elsewhere(step: Step, of: Plan, chance: random.Random) -> Step:
-    return replace(step, change=another([*range(len(of.changes)), -1, 10_000], step.change, chance))
+def _move_to_other_change(step: Step, of: Plan, chance: random.Random) -> Step:
+    return replace(step, change=pick_other([*range(len(of.changes)), -1, 10_000], step.change, chance))
 
 
-def _another_kind(step: Step, _of: Plan, chance: random.Random) -> Step:
-    return replace(step, kind=another(list(StepKind), step.kind, chance))
+def _change_kind(step: Step, _of: Plan, chance: random.Random) -> Step:
+    return replace(step, kind=pick_other(list(StepKind), step.kind, chance))
 
 
-def _other_waits(step: Step, of: Plan, chance: random.Random) -> Step:
+def _change_waits(step: Step, of: Plan, chance: random.Random) -> Step:
     waits = set(step.waits_for) ^ {chance.choice([*range(len(of.steps)), 9_999, -1])}
     return replace(step, waits_for=tuple(sorted(waits)))
 
 
-def _other_planned(step: Step, _of: Plan, chance: random.Random) -> Step:
+def _change_planned_values(step: Step, _of: Plan, chance: random.Random) -> Step:
     forged = {**(step.planned or {}), "name": "mine"}
     return replace(step, planned=chance.choice([forged, {}] if step.planned else [forged]))
 
 
-def _other_prior(step: Step, _of: Plan, _chance: random.Random) -> Step:
+def _change_prior_values(step: Step, _of: Plan, _chance: random.Random) -> Step:
     return replace(step, prior=None if step.prior else {"id": "mine"})
 
 
-def _another_number(step: Step, of: Plan, chance: random.Random) -> Step:
-    return replace(step, id=another([*range(len(of.steps)), 9_999], step.id, chance))
+def _change_id(step: Step, of: Plan, chance: random.Random) -> Step:
+    return replace(step, id=pick_other([*range(len(of.steps)), 9_999], step.id, chance))
 
 
-def _unmarked(step: Step, _of: Plan, _chance: random.Random) -> Step:
+def _toggle_main(step: Step, _of: Plan, _chance: random.Random) -> Step:
     return replace(step, main=not step.main)
 
 
-def a_step_less(of: Plan, chance: random.Random) -> Plan:
+def remove_step(of: Plan, chance: random.Random) -> Plan:
     gone = chance.randrange(len(of.steps))
     return replace(of, steps=of.steps[:gone] + of.steps[gone + 1 :])
 
 
-def a_step_more(of: Plan, chance: random.Random) -> Plan:
+def duplicate_step(of: Plan, chance: random.Random) -> Plan:
     more = replace(chance.choice(of.steps), id=len(of.steps))
     return replace(of, steps=(*of.steps, more))
 
 
-def in_a_circle(of: Plan, _chance: random.Random) -> Plan:
+def create_cycle(of: Plan, _chance: random.Random) -> Plan:
     first, last = of.steps[0], of.steps[-1]
     steps = [replace(first, waits_for=(last.id,)), *of.steps[1:-1], replace(last, waits_for=(first.id,))]
     return replace(of, steps=tuple(steps))
 
 
-def a_change_less(of: Plan, chance: random.Random) -> Plan:
+def remove_change(of: Plan, chance: random.Random) -> Plan:
     gone = chance.randrange(len(of.changes))
     return replace(of, changes=of.changes[:gone] + of.changes[gone + 1 :])
 
 
-def _changed(of: Plan, position: int, **fields: Any) -> Plan:
+def _replace_change(of: Plan, position: int, **fields: Any) -> Plan:
     changes = list(of.changes)
     changes[position] = replace(changes[position], **fields)
     return replace(of, changes=tuple(changes))
 
 
-def another_action(of: Plan, chance: random.Random) -> Plan:
+def change_action(of: Plan, chance: random.Random) -> Plan:
     position = chance.randrange(len(of.changes))
-    return _changed(of, position, action=another(list(Action), of.changes[position].action, chance))
+    return _replace_change(of, position, action=pick_other(list(Action), of.changes[position].action, chance))
 
 
-def another_creation(of: Plan, chance: random.Random) -> Plan:
+def change_creation(of: Plan, chance: random.Random) -> Plan:
     position = chance.randrange(len(of.changes))
     side = chance.choice(["creation", "prior_creation"])
-    return _changed(of, position, **{side: getattr(of.changes[position], side) + chance.choice([-1, 1, 77])})
+    return _replace_change(of, position, **{side: getattr(of.changes[position], side) + chance.choice([-1, 1, 77])})
 
 
-def another_address(of: Plan, chance: random.Random) -> Plan:
+def change_address(of: Plan, chance: random.Random) -> Plan:
     address = parse_address(chance.choice(["nexus_site.x", "nexus_rack.s", "no_such.type"]))
-    return _changed(of, chance.randrange(len(of.changes)), address=address)
+    return _replace_change(of, chance.randrange(len(of.changes)), address=address)
 
 
-def other_values_shown(of: Plan, chance: random.Random) -> Plan:
+def change_displayed_values(of: Plan, chance: random.Random) -> Plan:
     position = chance.randrange(len(of.changes))
     side = chance.choice(["before", "after"])
     values = {**(getattr(of.changes[position], side) or {}), "name": "shown"}
-    return _changed(of, position, **{side: values})
+    return _replace_change(of, position, **{side: values})
 
 
-def _row(of: Plan, chance: random.Random, change: Callable[[PlacementChange], PlacementChange]) -> Plan:
+def _replace_random_row(of: Plan, chance: random.Random, change: Callable[[PlacementChange], PlacementChange]) -> Plan:
     rows = list(of.placements)
     position = chance.randrange(len(rows))
     rows[position] = change(rows[position])
     return replace(of, placements=tuple(rows))
 
 
-def another_place_shown(of: Plan, chance: random.Random) -> Plan:
+def change_displayed_place(of: Plan, chance: random.Random) -> Plan:
     place = Placement("r0-bm99", "r0", "1", (0,))
-    return _row(of, chance, lambda row: replace(row, **{"source" if row.target is None else "target": place}))
+    return _replace_random_row(
+        of, chance, lambda row: replace(row, **{"source" if row.target is None else "target": place})
+    )
 
 
-def another_row_action(of: Plan, chance: random.Random) -> Plan:
-    return _row(of, chance, lambda row: replace(row, action=another(list(PlacementAction), row.action, chance)))
+def change_row_action(of: Plan, chance: random.Random) -> Plan:
+    return _replace_random_row(
+        of, chance, lambda row: replace(row, action=pick_other(list(PlacementAction), row.action, chance))
+    )
 
 
-def another_vm_shown(of: Plan, chance: random.Random) -> Plan:
-    return _row(of, chance, lambda row: replace(row, object="mine"))
+def change_displayed_vm(of: Plan, chance: random.Random) -> Plan:
+    return _replace_random_row(of, chance, lambda row: replace(row, object="mine"))
 
 
-def a_row_less(of: Plan, chance: random.Random) -> Plan:
+def remove_row(of: Plan, chance: random.Random) -> Plan:
     gone = chance.randrange(len(of.placements))
     return replace(of, placements=of.placements[:gone] + of.placements[gone + 1 :])
 
 
-def a_row_twice(of: Plan, chance: random.Random) -> Plan:
+def duplicate_row(of: Plan, chance: random.Random) -> Plan:
     return replace(of, placements=(*of.placements, chance.choice(of.placements)))
 
 
-def another_site_shown(of: Plan, chance: random.Random) -> Plan:
-    return _row(of, chance, lambda row: replace(row, site_id="elsewhere"))
+def change_displayed_site(of: Plan, chance: random.Random) -> Plan:
+    return _replace_random_row(of, chance, lambda row: replace(row, site_id="elsewhere"))
 
 
-def values_of_a_wrong_type(of: Plan, chance: random.Random) -> Plan:
-    """Both sides agree, on what no object of the type can be."""
+def use_values_of_wrong_type(of: Plan, chance: random.Random) -> Plan:
+    """Change both sides alike, to a value no object of the type can have."""
     made = [i for i, c in enumerate(of.changes) if c.after is not None and c.action is not Action.NO_OP]
     if not made:
-        return a_step_less(of, chance)
+        return remove_step(of, chance)
     position = chance.choice(made)
     after = {**(of.changes[position].after or {}), chance.choice(["name", "nodes", "rack"]): chance.choice([1, [1]])}
     steps = [
         replace(step, planned=after) if step.change == position and step.kind in ("create", "update") else step
         for step in of.steps
     ]
-    forged = replace(_changed(of, position, after=after), steps=tuple(steps))
-    return forged if forged.changes != of.changes else a_step_less(of, chance)
+    forged = replace(_replace_change(of, position, after=after), steps=tuple(steps))
+    return forged if forged.changes != of.changes else remove_step(of, chance)
 
 
 FORGERS: list[Forge] = [
-    some_step(_elsewhere),
-    some_step(_another_kind),
-    some_step(_other_waits),
-    some_step(_other_planned),
-    some_step(_other_prior),
-    some_step(_another_number),
-    some_step(_unmarked),
-    a_step_less,
-    a_step_more,
-    in_a_circle,
-    a_change_less,
-    another_action,
-    another_creation,
-    another_address,
-    other_values_shown,
-    another_place_shown,
-    another_row_action,
-    another_vm_shown,
-    a_row_less,
-    a_row_twice,
-    another_site_shown,
-    values_of_a_wrong_type,
+    change_random_step(_move_to_other_change),
+    change_random_step(_change_kind),
+    change_random_step(_change_waits),
+    change_random_step(_change_planned_values),
+    change_random_step(_change_prior_values),
+    change_random_step(_change_id),
+    change_random_step(_toggle_main),
+    remove_step,
+    duplicate_step,
+    create_cycle,
+    remove_change,
+    change_action,
+    change_creation,
+    change_address,
+    change_displayed_values,
+    change_displayed_place,
+    change_row_action,
+    change_displayed_vm,
+    remove_row,
+    duplicate_row,
+    change_displayed_site,
+    use_values_of_wrong_type,
 ]
 
 
 @pytest.mark.parametrize("number", range(len(FORGERS)))
-def test_every_forged_plan_is_refused(number: int) -> None:
+def test_every_forged_plan_is_rejected(number: int) -> None:
     carried_out = []
     for seed in range(30):
         chance = random.Random(seed)
-        case = seed % len(cases())
-        genuine, _, _ = cases()[case]
+        case = seed % len(build_cases())
+        genuine, _, _ = build_cases()[case]
         forged = FORGERS[number](genuine, chance)
         assert forged != genuine
-        if told(forged, case) == "":
+        if compare_forged_plan(forged, case) == "":
             carried_out.append(seed)
     assert carried_out == []
 
 
-def test_any_part_replaced_by_anything_ends_in_no_traceback() -> None:
+def test_random_values_cause_no_traceback() -> None:
     parts: list[Any] = [None, -1, 0, 10**9, "x", "", [], {}, [None], {"x": None}, True]
     for seed in range(300):
         chance = random.Random(seed)
-        case = seed % len(cases())
-        genuine, _, _ = cases()[case]
+        case = seed % len(build_cases())
+        genuine, _, _ = build_cases()[case]
         position = chance.randrange(len(genuine.changes))
         change = genuine.changes[position]
         side = "after" if change.after is not None else "before"
         values = dict(getattr(change, side))
         values[chance.choice(list(values))] = chance.choice(parts)
-        forged = _changed(genuine, position, **{side: values})
+        forged = _replace_change(genuine, position, **{side: values})
         if forged != genuine:
-            assert told(forged, case), (seed, change.address)
+            assert compare_forged_plan(forged, case), (seed, change.address)

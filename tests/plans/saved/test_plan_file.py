@@ -1,4 +1,4 @@
-"""Saved plans: same bytes for the same plan, a full round trip, and rejection of invalid files."""
+"""Tests of saved plans: equal plans give equal bytes, every plan round-trips, and invalid files are rejected."""
 
 import io
 import json
@@ -60,7 +60,7 @@ from nexusform.schemas.value_types import (
 from nexusform.state.objects import ObjectState, OutputState
 from nexusform.values.typed_value import UNKNOWN, Refinement, round_number
 
-# --- any plan --------------------------------------------------------------------------------
+# --- random plans ----------------------------------------------------------------------------
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from(["&?", "&0", "&:0", "&&1"])
 names = st.from_regex(r"[a-z][a-z0-9_]{0,4}", fullmatch=True)
@@ -104,12 +104,12 @@ def round_fraction(number: Fraction) -> int | float | Fraction:
     return convert_number(round_number(number.numerator, number.denominator))
 
 
-def few(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def build_short_tuples(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.lists(strategy, max_size=2).map(tuple)
 
 
 bounds = st.none() | st.integers() | st.fractions(max_denominator=2**20).map(round_fraction)
-refined = few(
+refined = build_short_tuples(
     st.tuples(
         paths,
         st.builds(
@@ -133,7 +133,7 @@ diagnostics = st.builds(
     address=texts,
     block=texts,
     id=texts,
-    values=few(st.builds(ValueNote, texts, texts)),
+    values=build_short_tuples(st.builds(ValueNote, texts, texts)),
     function=texts,
     extra=objects,
 )
@@ -141,8 +141,8 @@ object_states = st.builds(
     ObjectState,
     attributes=objects,
     creation=counts,
-    sensitive=few(paths),
-    dependencies=few(texts),
+    sensitive=build_short_tuples(paths),
+    dependencies=build_short_tuples(texts),
     tainted=st.booleans(),
     create_before_destroy=st.booleans(),
     provider=texts,
@@ -158,15 +158,15 @@ changes = st.builds(
     provider=texts,
     creation=counts,
     prior_creation=counts,
-    sensitive_before=few(paths),
-    sensitive_after=few(paths),
+    sensitive_before=build_short_tuples(paths),
+    sensitive_after=build_short_tuples(paths),
     refined_after=refined,
-    replace_paths=few(paths),
+    replace_paths=build_short_tuples(paths),
     reason=texts,
     previous_address=st.none() | addresses,
     importing=texts,
     deposed=texts,
-    dependencies=few(texts),
+    dependencies=build_short_tuples(texts),
     create_before_destroy=st.booleans(),
     tainted_before=st.booleans(),
     private=st.none() | objects,
@@ -178,7 +178,7 @@ steps = st.builds(
     id=counts,
     kind=st.sampled_from(StepKind),
     change=counts,
-    waits_for=few(counts),
+    waits_for=build_short_tuples(counts),
     prior=st.none() | objects,
     planned=st.none() | objects,
     main=st.booleans(),
@@ -213,7 +213,7 @@ placements = st.builds(
     number=counts | texts,
     scores=objects,
     certainty=st.none() | st.builds(PlacementCertainty, st.floats(0, 1), st.floats(0, 1)),
-    rejections=few(st.builds(Rejection, texts, texts, texts)),
+    rejections=build_short_tuples(st.builds(Rejection, texts, texts, texts)),
 )
 tables = st.builds(
     PlacementTable,
@@ -227,37 +227,45 @@ tables = st.builds(
     actual_racks=counts,
     expected_vms_per_rack=st.tuples(counts, counts),
     actual_vms_per_rack=st.dictionaries(texts, counts, max_size=2),
-    certain_racks=few(texts),
+    certain_racks=build_short_tuples(texts),
     minimum_remaining_on_rack=st.none() | counts,
 )
-vms = few(st.builds(PlacedVm, texts, counts | texts, texts, texts, vm_locations))
+vms = build_short_tuples(st.builds(PlacedVm, texts, counts | texts, texts, texts, vm_locations))
 skus = st.builds(VmSku, texts, counts, counts, counts, counts)
 sites = st.builds(
     SiteVms,
     texts,
     texts,
-    few(st.builds(SiteRack, texts, texts, st.booleans())),
-    few(st.builds(SiteMachine, st.builds(Machine, *[texts] * 3, counts, st.none() | texts, *[counts] * 4))),
-    few(st.builds(PoolVms, addresses, texts, texts, skus, vms, vms, vms)),
-    few(st.builds(UnmanagedVm, texts, skus, vm_locations)),
+    build_short_tuples(st.builds(SiteRack, texts, texts, st.booleans())),
+    build_short_tuples(
+        st.builds(SiteMachine, st.builds(Machine, *[texts] * 3, counts, st.none() | texts, *[counts] * 4))
+    ),
+    build_short_tuples(st.builds(PoolVms, addresses, texts, texts, skus, vms, vms, vms)),
+    build_short_tuples(st.builds(UnmanagedVm, texts, skus, vm_locations)),
 )
-capacities = st.none() | st.builds(SpareCapacity, counts, counts, texts, few(texts), few(texts))
+capacities = st.none() | st.builds(
+    SpareCapacity, counts, counts, texts, build_short_tuples(texts), build_short_tuples(texts)
+)
 plans = st.fixed_dictionaries(
     {},
     optional={
         "mode": st.sampled_from(Mode),
-        "changes": few(changes),
-        "steps": few(steps),
-        "drift": few(st.builds(Drift, addresses, objects, st.none() | objects, few(paths), st.booleans())),
-        "outputs": few(st.builds(OutputChange, texts, st.sampled_from(Action), plain, plain, types, st.booleans())),
+        "changes": build_short_tuples(changes),
+        "steps": build_short_tuples(steps),
+        "drift": build_short_tuples(
+            st.builds(Drift, addresses, objects, st.none() | objects, build_short_tuples(paths), st.booleans())
+        ),
+        "outputs": build_short_tuples(
+            st.builds(OutputChange, texts, st.sampled_from(Action), plain, plain, types, st.booleans())
+        ),
         "planned_outputs": st.dictionaries(texts, st.builds(OutputState, plain, types, st.booleans()), max_size=2),
-        "placements": few(placements),
-        "placement_tables": few(tables),
+        "placements": build_short_tuples(placements),
+        "placement_tables": build_short_tuples(tables),
         "unchanged_count": counts,
         "samples": counts,
-        "diagnostics": few(diagnostics),
+        "diagnostics": build_short_tuples(diagnostics),
         "refined_outputs": st.dictionaries(texts, refined, max_size=2),
-        "checks": few(st.builds(CheckResult, texts, texts, texts, few(texts))),
+        "checks": build_short_tuples(st.builds(CheckResult, texts, texts, texts, build_short_tuples(texts))),
         "variables": st.dictionaries(
             texts, st.builds(VariableValue, plain, types, st.booleans(), st.booleans()), max_size=2
         ),
@@ -265,18 +273,18 @@ plans = st.fixed_dictionaries(
         "lineage": texts,
         "serial": counts,
         "workspace": texts,
-        "targets": few(texts),
+        "targets": build_short_tuples(texts),
         "errored": st.booleans(),
-        "sites": few(sites),
-        "capacity": few(st.builds(SiteCapacity, texts, texts, texts, counts, capacities, capacities)),
-        "address_moves": few(st.tuples(addresses, addresses)),
+        "sites": build_short_tuples(sites),
+        "capacity": build_short_tuples(st.builds(SiteCapacity, texts, texts, texts, counts, capacities, capacities)),
+        "address_moves": build_short_tuples(st.tuples(addresses, addresses)),
     },
 ).map(lambda fields: Plan(**fields))
 
 
 @given(plans, st.dictionaries(texts, texts, max_size=2), st.dictionaries(texts, plain, max_size=2))
 @settings(max_examples=150, deadline=None)
-def test_a_plan_file_round_trips(plan: Plan, snapshot: Mapping[str, str], prior: Mapping[str, Any]) -> None:
+def test_plan_file_round_trips(plan: Plan, snapshot: Mapping[str, str], prior: Mapping[str, Any]) -> None:
     data = write_plan_file(plan, snapshot, prior)
     saved, problems = read_plan_file(data)
     assert problems == []
@@ -308,15 +316,15 @@ def reject(data: bytes, **options: str) -> Diagnostic:
     return problem
 
 
-def with_manifest(**changes: Any) -> bytes:
+def replace_manifest(**changes: Any) -> bytes:
     members = plan_file.unpack_archive(DATA)
     assert members is not None
     manifest = json.loads(members["nexusform.json"]) | changes
     return plan_file.pack_archive(members | {"nexusform.json": json.dumps(manifest).encode()})
 
 
-def with_member(name: str, content: bytes) -> bytes:
-    """A file whose member was exchanged together with its digest."""
+def replace_member(name: str, content: bytes) -> bytes:
+    """Return the file with one member and its digest replaced."""
     members = plan_file.unpack_archive(DATA)
     assert members is not None
     manifest = json.loads(members["nexusform.json"])
@@ -324,7 +332,7 @@ def with_member(name: str, content: bytes) -> bytes:
     return plan_file.pack_archive(members | {name: content, "nexusform.json": json.dumps(manifest).encode()})
 
 
-def test_unknown_stays_the_one_unknown() -> None:
+def test_unknown_is_read_as_the_same_object() -> None:
     saved, _ = read_plan_file(DATA)
     assert saved is not None
     after = saved.plan.changes[0].after
@@ -333,7 +341,7 @@ def test_unknown_stays_the_one_unknown() -> None:
     assert after["tags"]["a"][0] is UNKNOWN
 
 
-def test_any_program_can_open_it() -> None:
+def test_plan_file_is_a_readable_zip_archive() -> None:
     with zipfile.ZipFile(io.BytesIO(DATA)) as archive:
         assert archive.testzip() is None
         assert archive.namelist()[0] == "nexusform.json"
@@ -342,23 +350,23 @@ def test_any_program_can_open_it() -> None:
         assert json.loads(archive.read("plan.json"))["serial"] == 3
 
 
-def test_order_of_the_snapshot_makes_no_difference() -> None:
+def test_order_of_snapshot_does_not_matter() -> None:
     assert write_plan_file(PLAN, {"a": "1", "b": "2"}) == write_plan_file(PLAN, {"b": "2", "a": "1"})
 
 
-def test_every_changed_byte_is_found() -> None:
+def test_every_changed_byte_is_detected() -> None:
     for at in range(len(DATA)):
         reject(DATA[:at] + bytes([DATA[at] ^ 1]) + DATA[at + 1 :])
 
 
-def test_every_missing_end_is_found() -> None:
+def test_every_truncation_is_detected() -> None:
     for length in range(0, len(DATA), 7):
         reject(DATA[:length])
 
 
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_bytes_added_or_taken_out_are_found(data: st.DataObject) -> None:
+def test_inserted_or_removed_bytes_are_detected(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(DATA)))
     end = data.draw(st.integers(start, min(start + 4, len(DATA))))
     changed = DATA[:start] + data.draw(st.binary(max_size=4)) + DATA[end:]
@@ -367,11 +375,11 @@ def test_bytes_added_or_taken_out_are_found(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"version": 4}', b"\0" * 100])
-def test_what_is_no_plan_is_told(data: bytes) -> None:
+def test_file_of_another_kind_is_reported(data: bytes) -> None:
     assert reject(data).summary == "Not a plan file"
 
 
-def zipped(*members: tuple[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
+def build_zip(*members: tuple[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", method) as archive:
         for name, content in members:
@@ -379,25 +387,25 @@ def zipped(*members: tuple[str, bytes], method: int = zipfile.ZIP_STORED) -> byt
     return target.getvalue()
 
 
-def test_a_plan_of_terraform_is_told_apart() -> None:
-    problem = reject(zipped(("tfplan", b"x"), ("tfstate", b"y")))
+def test_terraform_plan_is_recognized() -> None:
+    problem = reject(build_zip(("tfplan", b"x"), ("tfstate", b"y")))
     assert problem.summary == "Not a plan file"
     assert "Terraform or OpenTofu" in problem.detail
 
 
-def test_a_bomb_is_rejected_unopened() -> None:
-    bomb = zipped(("nexusform.json", b" " * 50_000_000), method=zipfile.ZIP_DEFLATED)
+def test_zip_bomb_is_rejected_without_extraction() -> None:
+    bomb = build_zip(("nexusform.json", b" " * 50_000_000), method=zipfile.ZIP_DEFLATED)
     assert reject(bomb).summary == "Damaged plan file"
 
 
-def test_a_rewritten_archive_is_rejected() -> None:
+def test_rewritten_archive_is_rejected() -> None:
     with zipfile.ZipFile(io.BytesIO(DATA)) as archive:
-        again = zipped(*[(name, archive.read(name)) for name in archive.namelist()])
+        again = build_zip(*[(name, archive.read(name)) for name in archive.namelist()])
     assert reject(again).summary == "Damaged plan file"
 
 
 @pytest.mark.parametrize("extra", ["surplus.json", "nexusform.json"])
-def test_a_part_too_many_is_rejected(extra: str) -> None:
+def test_additional_member_is_rejected(extra: str) -> None:
     members = plan_file.unpack_archive(DATA)
     assert members is not None
     assert reject(plan_file.pack_archive(members | {"surplus.json": b"{}"})).summary == "Damaged plan file"
@@ -405,31 +413,31 @@ def test_a_part_too_many_is_rejected(extra: str) -> None:
     assert extra
 
 
-def test_a_part_that_is_not_the_saved_one_is_rejected() -> None:
+def test_member_with_wrong_digest_is_rejected() -> None:
     members = plan_file.unpack_archive(DATA)
     assert members is not None
     problem = reject(plan_file.pack_archive(members | {"configuration.json": b"{}"}))
     assert '"configuration.json" was changed after it was saved' in problem.detail
 
 
-def test_a_plan_of_a_newer_nexusform_is_rejected() -> None:
-    problem = reject(with_manifest(nexusform_version="1.10.0"), own_version="1.9.4")
+def test_plan_of_newer_nexusform_is_rejected() -> None:
+    problem = reject(replace_manifest(nexusform_version="1.10.0"), own_version="1.9.4")
     assert problem.summary == "Newer plan format"
     assert "1.10.0" in problem.detail
     assert "1.9.4" in problem.detail
 
 
-def test_a_plan_of_an_older_nexusform_is_read() -> None:
-    assert read_plan_file(with_manifest(nexusform_version="0.1.0"), own_version="0.2.0")[0] is not None
-    assert read_plan_file(with_manifest(nexusform_version="0.2.0rc1"), own_version="0.2.0")[0] is not None
+def test_plan_of_older_nexusform_is_read() -> None:
+    assert read_plan_file(replace_manifest(nexusform_version="0.1.0"), own_version="0.2.0")[0] is not None
+    assert read_plan_file(replace_manifest(nexusform_version="0.2.0rc1"), own_version="0.2.0")[0] is not None
 
 
-def test_a_newer_format_is_rejected() -> None:
-    assert reject(with_manifest(version=2)).summary == "Newer plan format"
+def test_newer_format_is_rejected() -> None:
+    assert reject(replace_manifest(version=2)).summary == "Newer plan format"
 
 
-def test_a_plan_of_a_development_version_is_rejected() -> None:
-    problem = reject(with_manifest(format="nexusform-plan", version=4))
+def test_plan_of_development_version_is_rejected() -> None:
+    problem = reject(replace_manifest(format="nexusform-plan", version=4))
     assert problem.id == "development-version-file"
     assert "was written by a development version of nexusform; run plan again." in problem.detail
 
@@ -448,8 +456,8 @@ def test_a_plan_of_a_development_version_is_rejected() -> None:
         {"mark": ""},
     ],
 )
-def test_an_invalid_manifest_is_rejected(changes: dict[str, Any]) -> None:
-    assert reject(with_manifest(**changes)).summary == "Damaged plan file"
+def test_invalid_manifest_is_rejected(changes: dict[str, Any]) -> None:
+    assert reject(replace_manifest(**changes)).summary == "Damaged plan file"
 
 
 @pytest.mark.parametrize(
@@ -470,18 +478,18 @@ def test_an_invalid_manifest_is_rejected(changes: dict[str, Any]) -> None:
     ],
 )
 def test_invalid_parts_are_rejected_with_their_path(name: str, content: bytes, message: str) -> None:
-    problem = reject(with_member(name, content))
+    problem = reject(replace_member(name, content))
     assert problem.summary == "Damaged plan file"
     assert message in problem.detail
 
 
-def test_a_field_that_is_left_out_has_its_default() -> None:
-    saved, _ = read_plan_file(with_member("plan.json", b'{"serial": 4}'))
+def test_missing_field_has_its_default() -> None:
+    saved, _ = read_plan_file(replace_member("plan.json", b'{"serial": 4}'))
     assert saved is not None
     assert saved.plan == replace(PLAN, serial=4, nexusform_version="")
 
 
-def test_numbers_of_any_size_and_deep_values_come_back() -> None:
+def test_large_numbers_and_deep_values_round_trip() -> None:
     deep: Any = UNKNOWN
     for _ in range(300):
         deep = [deep]

@@ -1,4 +1,4 @@
-"""Records that say the same: to the class of every value, wherever they were written."""
+"""Tests of record equality: types of all values count, source locations do not."""
 
 import pytest
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ CHANGE = Change(RACK, Action.CREATE, None, {"count": 1, "cells": (0, 1)}, "simul
 STEP = Step(0, StepKind.CREATE, 0, (), None, {"id": "r"})
 
 
-def test_lists_are_as_tuples_and_places_do_not_count() -> None:
+def test_lists_equal_tuples_and_locations_are_ignored() -> None:
     elsewhere = replace(SPAN, filename="there/main.nf.hcl")
     assert is_equal_record(CHANGE, replace(CHANGE, after={"count": 1, "cells": [0, 1]}, source=elsewhere))
 
@@ -33,6 +33,6 @@ def test_lists_are_as_tuples_and_places_do_not_count() -> None:
         STEP,
     ],
 )
-def test_what_differs_is_seen(other: object) -> None:
+def test_different_records_are_not_equal(other: object) -> None:
     assert not is_equal_record(CHANGE, other)
     assert not is_equal_record((CHANGE, other), (CHANGE, CHANGE))

@@ -1,4 +1,4 @@
-"""Long tuples of records are tables: a column for each field, each value once."""
+"""Tests of record tables: long tuples of records are stored as one column per field, with each value once."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ CLUSTER = Address((), "managed", "nexus_kubernetes_cluster", "c")
 SKU = VmSku("NC_G6_28_v1", 6, 0, 28, 300)
 
 
-def pool(count: int) -> PoolVms:
+def build_pool(count: int) -> PoolVms:
     vms = [
         PlacedVm("p", n, f"c-p-{n}", SKU.name, Placement(f"m{n % 7}", "r", "z", (n % 2,)), trigger="new")
         for n in range(count)
@@ -25,13 +25,13 @@ def pool(count: int) -> PoolVms:
 
 
 @pytest.mark.parametrize("count", [0, 1, 31, 32, 500])
-def test_records_come_back(count: int) -> None:
-    data = json.loads(json.dumps(write_record(pool(count))))
-    assert read_record(PoolVms, data) == pool(count)
+def test_records_round_trip(count: int) -> None:
+    data = json.loads(json.dumps(write_record(build_pool(count))))
+    assert read_record(PoolVms, data) == build_pool(count)
 
 
-def test_many_records_are_a_table_and_equal_ones_are_one_object() -> None:
-    data = write_record(pool(500))
+def test_many_records_form_a_table_and_share_equal_objects() -> None:
+    data = write_record(build_pool(500))
     columns = data["added"]["columns"]
     assert data["added"]["rows"] == 500
     assert columns["pool"] == {"all": "p"}
@@ -40,15 +40,15 @@ def test_many_records_are_a_table_and_equal_ones_are_one_object() -> None:
     assert len({id(place) for place in places}) == 14
 
 
-def test_equal_records_are_written_one_by_one() -> None:
-    alike = PoolVms(CLUSTER, "c", "p", SKU, added=pool(1).added * 40)
+def test_equal_records_are_written_individually() -> None:
+    alike = PoolVms(CLUSTER, "c", "p", SKU, added=build_pool(1).added * 40)
     data = write_record(alike)
     assert isinstance(data["added"], list)
     assert read_record(PoolVms, data) == alike
 
 
-def broken(**changes: Any) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(json.dumps(write_record(pool(40))))
+def damage_table(**changes: Any) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(json.dumps(write_record(build_pool(40))))
     data["added"]["columns"] |= changes
     return data
 
@@ -69,11 +69,11 @@ def broken(**changes: Any) -> dict[str, Any]:
 )
 def test_invalid_columns_are_rejected(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConversionProblem, match=message) as rejection:
-        read_record(PoolVms, broken(**changes))
+        read_record(PoolVms, damage_table(**changes))
     assert rejection.value.path[:2] == ("added", "columns")
 
 
 @pytest.mark.parametrize("table", [{}, {"rows": 10**12, "columns": {"pool": {"all": "p"}}}, {"rows": "1"}])
 def test_invalid_tables_are_rejected(table: dict[str, Any]) -> None:
     with pytest.raises(ConversionProblem):
-        read_record(PoolVms, {**write_record(pool(0)), "added": table})
+        read_record(PoolVms, {**write_record(build_pool(0)), "added": table})

@@ -1,4 +1,4 @@
-"""Values that documents share: everything back, each once, and nothing that points where nothing is."""
+"""Tests of shared values: documents round-trip, equal values are stored once, and invalid references are rejected."""
 
 import json
 from typing import Any
@@ -18,43 +18,43 @@ plain = st.recursive(
 )
 
 
-def written(documents: dict[str, Any]) -> tuple[DocumentDeduplicator, Any, dict[str, Any]]:
+def deduplicate(documents: dict[str, Any]) -> tuple[DocumentDeduplicator, Any, dict[str, Any]]:
     sharing = DocumentDeduplicator(documents)
     return sharing, *json.loads(json.dumps([sharing.shared, sharing.documents]))
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(st.sampled_from("abc"), plain, max_size=3))
-def test_whatever_is_written_comes_back_to_the_class_of_every_value(documents: dict[str, Any]) -> None:
-    sharing, shared, parts = written(documents)
+def test_documents_round_trip_with_types_of_all_values(documents: dict[str, Any]) -> None:
+    sharing, shared, parts = deduplicate(documents)
     back = DocumentExpander(sharing.mark, shared)
     read = {name: back.expand(part) for name, part in parts.items()}
     assert repr(read) == repr(documents)
 
 
-def test_what_is_equal_stands_once_and_is_one_object_when_it_is_read() -> None:
+def test_equal_values_are_stored_once_and_read_as_one_object() -> None:
     documents = {"d": [{"machine": "m1", "cells": [0]} for _ in range(5)]}
-    sharing, shared, parts = written(documents)
+    sharing, shared, parts = deduplicate(documents)
     assert json.dumps([shared, parts]).count("m1") == 1
     read = DocumentExpander(sharing.mark, shared).expand(parts["d"])
     assert read == documents["d"]
     assert all(each is read[0] for each in read)
 
 
-def test_keys_of_many_objects_stand_once() -> None:
+def test_keys_of_many_objects_are_stored_once() -> None:
     documents = {"d": {f"vm-{n}": {"machine": "m", "rack": "r", "number": n} for n in range(9)}}
-    sharing, shared, parts = written(documents)
+    sharing, shared, parts = deduplicate(documents)
     assert json.dumps([shared, parts]).count("rack") == 1
     assert DocumentExpander(sharing.mark, shared).expand(parts["d"]) == documents["d"]
 
 
-def test_true_is_not_one() -> None:
+def test_true_and_one_are_distinct() -> None:
     documents = {"d": [[True, True, True], [1, 1, 1], [1.0, 1.0, 1.0]]}
-    sharing, shared, parts = written(documents)
+    sharing, shared, parts = deduplicate(documents)
     assert repr(DocumentExpander(sharing.mark, shared).expand(parts["d"])) == repr(documents["d"])
 
 
-def test_what_is_unknown_stays_so() -> None:
+def test_unknown_value_stays_unknown() -> None:
     sharing = DocumentDeduplicator({"d": [UNKNOWN]})
     assert DocumentExpander(sharing.mark, sharing.shared).expand([sharing.unknown_reference])[0] is UNKNOWN
 
@@ -76,13 +76,13 @@ def test_what_is_unknown_stays_so() -> None:
         {"keys": [["a"]], "values": [["&:1", 1]]},
     ],
 )
-def test_what_points_nowhere_is_refused(shared: Any) -> None:
+def test_invalid_reference_is_rejected(shared: Any) -> None:
     with pytest.raises(SharedValuesError):
         DocumentExpander("&", shared)
 
 
-def test_a_small_file_does_not_unfold_into_a_large_plan() -> None:
-    """Each value holds the one before it ten times: twenty of them are 10^20 parts."""
+def test_expansion_to_an_oversized_plan_is_rejected() -> None:
+    """Each value contains the previous one ten times: twenty of them have 10^20 parts."""
     values: list[Any] = [[1] * 10]
     values += [[f"&{before}"] * 10 for before in range(20)]
     with pytest.raises(SharedValuesError, match="exceed the maximum of a plan"):

@@ -8,30 +8,30 @@ import pytest
 from nexusform.plans.plan import Plan
 from nexusform.plans.site_capacity.occupancy import list_changed_racks, select_without_new_sharing
 from nexusform.rendering.report.finding_entries import build_entries
-from tests.rendering.real_plans import evacuated
+from tests.rendering.real_plans import plan_evacuation
 
 
 @pytest.fixture(scope="module")
-def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
-    """A rack of the Nexus document is evacuated."""
+def evacuation_plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    """Return a plan for an evacuated rack of the Nexus document."""
     directory: Path = tmp_path_factory.mktemp("evacuated")
-    return evacuated(directory).saved.plan
+    return plan_evacuation(directory).saved.plan
 
 
-def test_racks_with_a_coming_or_leaving_vm_are_counted(plan: Plan) -> None:
-    (rack,) = list_changed_racks(plan.sites)
+def test_racks_with_added_or_removed_vms_are_counted(evacuation_plan: Plan) -> None:
+    (rack,) = list_changed_racks(evacuation_plan.sites)
     assert (rack.name, rack.removed_count, len(rack.machines)) == ("rack3", 3, 16)
     assert sum(machine.before or 0 for machine in rack.machines) == sum(machine.after or 0 for machine in rack.machines)
     assert [(m.before, m.after) for m in rack.machines if m.is_closed] == [(1, 0), (2, 0)]
 
 
-def test_what_shared_a_machine_before_is_not_caused_by_the_plan(plan: Plan) -> None:
-    assert "nexus_kubernetes_cluster.d[0]" in select_without_new_sharing(plan.sites)
-    assert {entry.id for entry in build_entries(plan).existing} == {"no-surge-capacity", "shared-machine"}
+def test_pre_existing_shared_machine_is_not_caused_by_the_plan(evacuation_plan: Plan) -> None:
+    assert "nexus_kubernetes_cluster.d[0]" in select_without_new_sharing(evacuation_plan.sites)
+    assert {entry.id for entry in build_entries(evacuation_plan).existing} == {"no-surge-capacity", "shared-machine"}
 
 
-def test_a_resource_that_comes_to_share_a_machine_is_caused_by_the_plan(plan: Plan) -> None:
-    (site,) = plan.sites
+def test_new_shared_machine_is_caused_by_the_plan(evacuation_plan: Plan) -> None:
+    (site,) = evacuation_plan.sites
     pools = [msgspec.structs.replace(pool, unchanged=(), added=(*pool.unchanged, *pool.added)) for pool in site.pools]
     anew = msgspec.structs.replace(site, pools=tuple(pools))
     assert "nexus_kubernetes_cluster.d[0]" not in select_without_new_sharing([anew])

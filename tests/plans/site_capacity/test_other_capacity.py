@@ -1,4 +1,5 @@
-"""What a site has beside machines against who needs it: counted, and never called enough where unknown."""
+"""Tests of other site capacity (addresses, storage): demand is counted, and unknown capacity is never reported as
+sufficient."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ SUPPLIES = SiteSupplies(
 )
 
 
-def rows(
+def compute_rows(
     supplies: SiteSupplies = SUPPLIES, before: ClusterNodeCounts | None = None, after: ClusterNodeCounts | None = None
 ) -> dict[tuple[OtherResourceKind, str], OtherCapacity]:
     before = before or ClusterNodeCounts({"a": 9}, {"a": 2})
@@ -36,54 +37,54 @@ def rows(
     return {(row.kind, row.name): row for row in found}
 
 
-def test_nodes_vms_and_strangers_take_addresses() -> None:
-    """9 nodes of ours, 4 of a cluster that nobody manages, and 2 VMs."""
-    row = rows()[OtherResourceKind.NODE_ADDRESSES, "net-a"]
+def test_nodes_vms_and_unmanaged_clusters_use_addresses() -> None:
+    """9 own nodes, 4 of an unmanaged cluster, and 2 VMs."""
+    row = compute_rows()[OtherResourceKind.NODE_ADDRESSES, "net-a"]
     assert (row.total, row.used, row.free, row.surge, row.is_insufficient) == (30, 15, 15, 2, False)
 
 
-def test_a_plan_takes_more_and_an_upgrade_takes_more_still() -> None:
+def test_plan_needs_addresses_and_an_upgrade_needs_more() -> None:
     after = ClusterNodeCounts({"a": 23, "new": 1}, {"a": 2, "new": 1}, {"new": "net-a"})
-    row = rows(after=after)[OtherResourceKind.NODE_ADDRESSES, "net-a"]
+    row = compute_rows(after=after)[OtherResourceKind.NODE_ADDRESSES, "net-a"]
     assert (row.free_before, row.free, row.surge) == (15, 0, 2)
     assert row.is_insufficient
     assert format_shortage(row) == ("addresses for nodes of net-a: at most 0 of 30 free, but an upgrade needs 2")
     assert format_spare_resources(row, row.free) == "0 of 30 (net-a, an upgrade needs 2)"
 
 
-def test_more_than_there_is() -> None:
-    row = rows(after=ClusterNodeCounts({"a": 25}, {"a": 1}))[OtherResourceKind.NODE_ADDRESSES, "net-a"]
+def test_demand_above_the_total_is_reported() -> None:
+    row = compute_rows(after=ClusterNodeCounts({"a": 25}, {"a": 1}))[OtherResourceKind.NODE_ADDRESSES, "net-a"]
     assert row.free == -1
     assert format_shortage(row) == "addresses for nodes of net-a: 31 needed, at most 30 exist"
 
 
-def test_a_cluster_that_goes_gives_its_addresses_back() -> None:
-    row = rows(after=ClusterNodeCounts())[OtherResourceKind.NODE_ADDRESSES, "net-a"]
+def test_deleted_cluster_releases_its_addresses() -> None:
+    row = compute_rows(after=ClusterNodeCounts())[OtherResourceKind.NODE_ADDRESSES, "net-a"]
     assert (row.used_before, row.used) == (15, 6)
 
 
-def test_every_node_takes_a_block_of_pod_addresses() -> None:
-    found = rows()
+def test_every_node_uses_a_block_of_pod_addresses() -> None:
+    found = compute_rows()
     assert (found[OtherResourceKind.POD_BLOCKS, "a"].total, found[OtherResourceKind.POD_BLOCKS, "a"].free) == (16, 7)
     assert found[OtherResourceKind.POD_BLOCKS, "gone"].free == 0
 
 
-def test_storage_is_counted_as_far_as_it_is_told() -> None:
-    found = rows()
+def test_storage_is_counted_as_far_as_reported() -> None:
+    found = compute_rows()
     assert found[OtherResourceKind.STORAGE, "sa1"].free == 3800
     assert found[OtherResourceKind.STORAGE, "sa2"].free is None
     promised = found[OtherResourceKind.VOLUMES, "3 volumes"]
-    # 3,073 MiB are begun GiB; of one appliance nothing tells the size.
+    # 3,073 MiB are rounded up to GiB. The size of one appliance is not reported.
     assert (promised.used, promised.total, promised.free) == (4, None, None)
 
 
-def test_nobody_tells_who_has_the_addresses_of_load_balancers() -> None:
-    row = rows()[OtherResourceKind.BALANCER_ADDRESSES, "a/pool1"]
+def test_used_load_balancer_addresses_are_unknown() -> None:
+    row = compute_rows()[OtherResourceKind.BALANCER_ADDRESSES, "a/pool1"]
     assert (row.total, row.used, row.free, row.is_insufficient) == (32, None, None, False)
 
 
-def test_what_was_not_captured_is_never_enough() -> None:
-    found = rows(SiteSupplies(clusters=(ClusterNetworks("a", "net-a", None, (), 9),)))
+def test_uncaptured_capacity_is_never_sufficient() -> None:
+    found = compute_rows(SiteSupplies(clusters=(ClusterNetworks("a", "net-a", None, (), 9),)))
     assert {row.free for row in found.values()} == {None}
     assert not any(row.is_insufficient for row in found.values())
     for kind in (OtherResourceKind.NODE_ADDRESSES, OtherResourceKind.POD_BLOCKS, OtherResourceKind.STORAGE):
@@ -92,26 +93,26 @@ def test_what_was_not_captured_is_never_enough() -> None:
         assert format_spare_resources(first, first.free) == "not captured"
 
 
-def test_one_network_that_is_not_known_hides_that_others_have_room() -> None:
+def test_one_unknown_network_makes_node_addresses_unknown() -> None:
     after = ClusterNodeCounts({"a": 9, "b": 3}, {"a": 1, "b": 1})
-    first = find_scarcest_resource(rows(after=after).values(), OtherResourceKind.NODE_ADDRESSES)
+    first = find_scarcest_resource(compute_rows(after=after).values(), OtherResourceKind.NODE_ADDRESSES)
     assert first is not None
     assert (first.name, first.free) == ("of b", None)
 
 
-def test_a_network_that_lacks_comes_before_one_that_is_not_known() -> None:
+def test_insufficient_network_precedes_an_unknown_one() -> None:
     after = ClusterNodeCounts({"a": 25, "b": 3}, {"a": 1, "b": 1})
-    first = find_scarcest_resource(rows(after=after).values(), OtherResourceKind.NODE_ADDRESSES)
+    first = find_scarcest_resource(compute_rows(after=after).values(), OtherResourceKind.NODE_ADDRESSES)
     assert first is not None
     assert first.name == "net-a"
 
 
-def test_a_note_tells_what_was_noted() -> None:
+def test_recorded_supplies_round_trip() -> None:
     assert read_recorded_supplies(build_supplies_note(SUPPLIES)) == SUPPLIES
     assert read_recorded_supplies(None) is None
 
 
-def test_the_network_of_a_new_cluster_is_that_of_its_azure_block() -> None:
+def test_network_of_new_cluster_is_read_from_its_azure_block() -> None:
     body = {"properties": {"networkConfiguration": {"cniNetworkId": "/x/l3Networks/net-a/"}}}
     assert find_configured_node_network({"azure": {"body": body}}) == "net-a"
     assert find_configured_node_network({"azure": {"body": "?"}}) == ""
@@ -126,17 +127,17 @@ SMALL = SiteSupplies(
 )
 
 
-def claimed(**by_cluster: ClaimDemand):  # noqa: ANN201
+def compute_claims(**by_cluster: ClaimDemand):  # noqa: ANN201
     nodes = ClusterNodeCounts(dict.fromkeys((*by_cluster, "quiet"), 1), claims=by_cluster)
-    [row] = [row for (kind, _), row in rows(SMALL, nodes).items() if kind is OtherResourceKind.CLAIMS]
+    [row] = [row for (kind, _), row in compute_rows(SMALL, nodes).items() if kind is OtherResourceKind.CLAIMS]
     return row
 
 
-def test_clusters_claim_of_the_same_appliances() -> None:
-    """What surely has no volume of two clusters, on top of the volumes."""
-    row = claimed(a=ClaimDemand(70 * GIB, 70 * GIB), b=ClaimDemand(25 * GIB, 25 * GIB))
+def test_clusters_claim_storage_of_the_same_appliances() -> None:
+    """Certain claims of two clusters without volumes are added to the volumes."""
+    row = compute_claims(a=ClaimDemand(70 * GIB, 70 * GIB), b=ClaimDemand(25 * GIB, 25 * GIB))
     assert (row.name, row.total, row.used, row.free) == ("a, b; not of quiet", 150, 135, 15)
-    row = claimed(a=ClaimDemand(70 * GIB, 70 * GIB), b=ClaimDemand(45 * GIB, 45 * GIB))
+    row = compute_claims(a=ClaimDemand(70 * GIB, 70 * GIB), b=ClaimDemand(45 * GIB, 45 * GIB))
     assert row.is_insufficient
     assert format_shortage(row) == (
         "storage for claims of pods of a, b; not of quiet: 155 GiB needed, at most 150 exist"
@@ -144,19 +145,19 @@ def test_clusters_claim_of_the_same_appliances() -> None:
     assert format_spare_resources(row, row.free) == "-5 of 150 (a, b; not of quiet)"
 
 
-def test_claims_may_have_the_volumes_that_are_large_enough() -> None:
-    """Of claims of 30, 20 and 9 GiB two at most have the volumes of 30 and 10."""
+def test_claims_may_use_large_enough_volumes() -> None:
+    """Of claims of 30, 20 and 9 GiB at most two use the volumes of 30 and 10."""
     sizes = (9 * GIB, 30 * GIB, 20 * GIB)
-    assert claimed(a=ClaimDemand(sum(sizes), unverified_sizes=sizes)).used == 40 + 20
-    assert claimed(a=ClaimDemand(9 * GIB, unverified_sizes=(9 * GIB,))).used == 40
+    assert compute_claims(a=ClaimDemand(sum(sizes), unverified_sizes=sizes)).used == 40 + 20
+    assert compute_claims(a=ClaimDemand(9 * GIB, unverified_sizes=(9 * GIB,))).used == 40
 
 
-def test_without_a_cluster_that_shows_its_pods_nothing_is_known_of_claims() -> None:
-    row = claimed()
+def test_claims_are_unknown_without_a_cluster_with_known_pods() -> None:
+    row = compute_claims()
     assert (row.name, row.total, row.used, row.is_insufficient) == ("", 150, None, False)
     assert format_spare_resources(row, row.free) == "not captured"
 
 
-def test_sizes_of_volumes_are_noted_where_there_are_any() -> None:
+def test_volume_sizes_are_recorded_only_if_present() -> None:
     assert "volume_sizes" not in build_supplies_note(SUPPLIES)["supplies"]
     assert read_recorded_supplies(build_supplies_note(SMALL)) == SMALL

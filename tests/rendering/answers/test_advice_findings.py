@@ -6,11 +6,11 @@ from nexusform.diagnostics.diagnostic import build_warning
 from nexusform.rendering.answers.advice_findings import render_advice
 
 
-def test_nothing_to_say() -> None:
+def test_report_without_findings() -> None:
     assert render_advice([], {}).startswith("No findings")
 
 
-def test_every_finding_and_a_count(plans: SimpleNamespace) -> None:
+def test_report_lists_every_finding_and_a_count(plans: SimpleNamespace) -> None:
     spot = plans.span_of("agent_pool")
     findings = [build_warning("zones-pinned", "d", spot, headline="zones-pinned: x")] * 2
     text = render_advice([*findings, build_warning("no-surge-capacity", "d", spot, headline="y")], plans.files)

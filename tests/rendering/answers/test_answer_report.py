@@ -1,4 +1,4 @@
-"""The three forms of an outline: text, Markdown, a page."""
+"""Tests of the three report formats: text, Markdown and HTML page."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ SAMPLE = Report(
 )
 
 
-def test_colours_change_no_word() -> None:
+def test_colours_change_no_text() -> None:
     assert strip_colours(render_report_text(SAMPLE, colour=True)) == render_report_text(SAMPLE)
 
 
-def test_no_line_is_wider_than_the_terminal_unless_a_cell_is() -> None:
+def test_lines_fit_the_terminal_unless_a_cell_is_wider() -> None:
     for line in render_report_text(SAMPLE, width=80).splitlines():
         assert len(line) <= 80, line
 
 
-def test_long_details_are_cut_in_text_and_whole_in_markdown() -> None:
+def test_long_details_are_cut_in_text_but_not_in_markdown() -> None:
     text, markdown = render_report_text(SAMPLE), render_report_markdown(SAMPLE)
     assert "vm20" in text  # part of the finding
     assert "... and 24 more; -format=markdown lists all." in text
@@ -49,7 +49,7 @@ def test_control_characters_never_reach_the_terminal() -> None:
         assert not any(ord(c) < 32 and c != "\n" for c in form)
 
 
-def test_the_page_says_what_is_bad_in_words() -> None:
+def test_page_marks_errors_with_words() -> None:
     page = render_report_page(SAMPLE)
     assert "<dt>Finding</dt><dd>It is <code>so</code>.</dd>" in page
     assert "<title>Title | &lt;b&gt;</title>" in page
@@ -57,5 +57,5 @@ def test_the_page_says_what_is_bad_in_words() -> None:
 
 
 @pytest.mark.parametrize(("numbers", "text"), [([], ""), ([4], "4"), ([1, 2, 3], "1-3"), ([1, 3, 4, 8], "1, 3-4, 8")])
-def test_spans(numbers: list[int], text: str) -> None:
+def test_spans_are_rendered(numbers: list[int], text: str) -> None:
     assert format_spans(numbers) == text

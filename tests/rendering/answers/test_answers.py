@@ -1,4 +1,4 @@
-"""Answers of `simulate` as people read them: files that are reviewed."""
+"""Tests of `simulate` answers against reviewed files."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from nexusform.rendering.report.report_tree import Report
 from nexusform.rendering.text.report_text import render_report_text
 from nexusform.snapshots.snapshot import SiteSnapshot
 from tests.domains.whatif.questions.test_pods_down import ALONE, BUDGET, seen, web
-from tests.worlds.small_worlds import document
+from tests.worlds.small_worlds import build_document_state
 
 ORIGIN = "state serial 5"
 
 
 @pytest.fixture(scope="module")
 def lab() -> SiteSnapshot:
-    site, _ = seen(document("nearly-full"), "", "lab/none")
+    site, _ = seen(build_document_state("nearly-full"), "", "lab/none")
     return site
 
 
@@ -43,15 +43,17 @@ def answers(site: SiteSnapshot) -> dict[str, Report]:
 
 
 @pytest.mark.parametrize("name", ["capacity", "failure", "kubernetes-upgrade"])
-def test_the_documents_site_read_as_reviewed(name: str, lab: SiteSnapshot, golden: Callable[[str, str], None]) -> None:
+def test_answers_on_document_site_match_reviewed_files(
+    name: str, lab: SiteSnapshot, golden: Callable[[str, str], None]
+) -> None:
     outline = answers(lab)[name]
     golden(f"answers/{name}.txt", render_report_text(outline))
     golden(f"answers/{name}.md", render_report_markdown(outline))
 
 
-def test_the_documents_runtime_upgrade_reads_as_reviewed(golden: Callable[[str, str], None]) -> None:
+def test_runtime_upgrade_of_document_matches_reviewed_file(golden: Callable[[str, str], None]) -> None:
     text = web(24, "40", ALONE) + BUDGET.replace("MIN", "24")
-    site, pods = seen(document("nearly-full"), text, "lab/cluster-a")
+    site, pods = seen(build_document_state("nearly-full"), text, "lab/cluster-a")
     outline = build_runtime_upgrade_report([simulate_runtime_upgrade(site, UpgradeOptions(), pods)], ORIGIN)
     golden("answers/runtime-upgrade.txt", render_report_text(outline))
     golden("answers/runtime-upgrade.md", render_report_markdown(outline))

@@ -45,30 +45,30 @@ def scheduler() -> RackScheduler:
     return found
 
 
-def explained(sku: VmSku, zones: frozenset[str] | None, *, is_long: bool = False) -> str:
+def build_explanation(sku: VmSku, zones: frozenset[str] | None, *, is_long: bool = False) -> str:
     explanation = scheduler().explain(Demand(VmName("d", "d", "p1", 7), sku, PlacementConstraints(zones)))
     report = build_explanation_report("d-p1-7", explanation, (), (), is_long=is_long)
     return f"{render_report_text(report)}\n{render_report_markdown(report)}" if is_long else render_report_text(report)
 
 
-def test_explanations_read_as_reviewed(golden: Callable[[str, str], None]) -> None:
+def test_explanations_match_reviewed_files(golden: Callable[[str, str], None]) -> None:
     parts = [
-        explained(LARGE, frozenset({"1", "2"})),
-        explained(LARGE, None, is_long=True),
-        explained(WIDE, None),
-        explained(LARGE, frozenset({"9"})),
+        build_explanation(LARGE, frozenset({"1", "2"})),
+        build_explanation(LARGE, None, is_long=True),
+        build_explanation(WIDE, None),
+        build_explanation(LARGE, frozenset({"9"})),
     ]
     golden("explanation.txt", "\n".join(parts))
 
 
-def test_certainty_needs_tie_breaks() -> None:
+def test_certainty_needs_samples() -> None:
     assert format_vm_certainty(PlacementCertainty(1, 1), 0) == ""
     assert format_vm_certainty(PlacementCertainty(0.52, 0.17), 100).startswith(
         "Same rack in 52 of 100 samples, same machine in 17"
     )
 
 
-def test_refused_machines_of_the_rack_are_told_whatever_they_are_called() -> None:
+def test_rejected_machines_of_the_rack_are_listed_for_any_name() -> None:
     machines = [
         Machine("blue", "east", "1", 1, "bom-1.7.3", 2, 48, 224, 3500),
         Machine("green", "east", "1", 2, "bom-1.7.3", 2, 48, 224, 3500, "cordoned"),

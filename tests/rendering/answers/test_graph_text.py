@@ -6,7 +6,7 @@ NODES = ["nexus_site.lab", 'nexus_rack.r["a"]', "nexus_kubernetes_cluster.c"]
 EDGES = [(NODES[1], NODES[0]), (NODES[2], NODES[1]), (NODES[2], NODES[0]), (NODES[2], NODES[0]), (NODES[0], "unknown")]
 
 
-def test_dot() -> None:
+def test_dot_graph_is_rendered() -> None:
     assert render_dot(NODES, EDGES) == (
         "digraph G {\n"
         '  rankdir = "RL";\n'
@@ -20,7 +20,7 @@ def test_dot() -> None:
     )
 
 
-def test_mermaid() -> None:
+def test_mermaid_graph_is_rendered() -> None:
     assert render_mermaid(NODES, EDGES) == (
         "flowchart RL\n"
         '  n0["nexus_site.lab"]\n'
@@ -31,6 +31,6 @@ def test_mermaid() -> None:
     )
 
 
-def test_a_cycle_keeps_all_its_edges() -> None:
+def test_cycle_keeps_all_its_edges() -> None:
     edges = [("a", "b"), ("b", "c"), ("c", "a")]
     assert reduce_edges(["a", "b", "c"], edges) == [("a", "b"), ("b", "c"), ("c", "a")]

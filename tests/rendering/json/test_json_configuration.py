@@ -84,7 +84,7 @@ def document(tmp_path: Path, plans: SimpleNamespace) -> Any:
     return json.loads(json.dumps(build_configuration_document(configuration, plans.registries)))
 
 
-def test_resources(document: Any) -> None:
+def test_resources_are_listed(document: Any) -> None:
     assert document["root_module"]["resources"] == [
         {
             "address": "nexus_kubernetes_cluster.d",
@@ -112,7 +112,7 @@ def test_resources(document: Any) -> None:
     ]
 
 
-def test_modules_variables_outputs_and_providers(document: Any) -> None:
+def test_modules_variables_outputs_and_providers_are_listed(document: Any) -> None:
     root = document["root_module"]
     assert document["provider_config"] == {
         "simulated": {"name": "simulated", "full_name": "nexusform.dev/builtin/simulated"}
@@ -170,7 +170,7 @@ resource "nexus_site" "s" {
 
 
 @pytest.mark.of_domains("azure")
-def test_every_provider_that_resources_use_is_there(tmp_path: Path, plans: SimpleNamespace) -> None:
+def test_all_providers_of_resources_are_listed(tmp_path: Path, plans: SimpleNamespace) -> None:
     (tmp_path / "middle" / "inner").mkdir(parents=True)
     (tmp_path / "main.nf.hcl").write_text(PROVIDERS_OF_ROOT)
     (tmp_path / "middle" / "main.nf.hcl").write_text(PROVIDERS_OF_MIDDLE)
@@ -210,7 +210,7 @@ def test_every_provider_that_resources_use_is_there(tmp_path: Path, plans: Simpl
         ("timestamp()", {}),
     ],
 )
-def test_expressions(text: str, expected: dict[str, Any]) -> None:
+def test_expressions_are_listed(text: str, expected: dict[str, Any]) -> None:
     expression, problems = parse_expression(SourceFile("t", text))
     assert not problems
     assert expression is not None

@@ -33,18 +33,18 @@ from nexusform.values.typed_value import UNKNOWN
 Golden = Callable[[str, str], None]
 
 
-def document_of(plan: Plan, **more: Any) -> Any:
+def build_document(plan: Plan, **more: Any) -> Any:
     return json.loads(encode_document(build_plan_document(plan, None, **more)))
 
 
-def test_plan_document_as_reviewed(plans: SimpleNamespace, golden: Golden) -> None:
+def test_plan_document_matches_reviewed_file(plans: SimpleNamespace, golden: Golden) -> None:
     document = build_plan_document(
         plans.rich_document(), None, plans.some_state(), registries=plans.registries, files=plans.files
     )
     golden("plan.json", encode_document(document, pretty=True).decode())
 
 
-def test_state_document_as_reviewed(plans: SimpleNamespace, golden: Golden) -> None:
+def test_state_document_matches_reviewed_file(plans: SimpleNamespace, golden: Golden) -> None:
     golden("state.json", encode_document(build_state_document(plans.some_state()), pretty=True).decode())
 
 
@@ -57,7 +57,7 @@ def test_state_document_as_reviewed(plans: SimpleNamespace, golden: Golden) -> N
         pytest.param("fleet_and_pods", marks=pytest.mark.of_domains("fleet")),
     ],
 )
-def test_streamed_compact_and_pretty_say_the_same(name: str, plans: SimpleNamespace) -> None:
+def test_streamed_compact_and_pretty_documents_are_equal(name: str, plans: SimpleNamespace) -> None:
     document = build_plan_document(getattr(plans, name)(), None, plans.some_state())
     whole = expand_document(document)
     assert json.loads(encode_document(document)) == whole
@@ -67,8 +67,8 @@ def test_streamed_compact_and_pretty_say_the_same(name: str, plans: SimpleNamesp
     assert out.getvalue() == encode_document(document)
 
 
-def test_versions_that_readers_check(plans: SimpleNamespace) -> None:
-    document = document_of(plans.added_cluster())
+def test_versions_checked_by_readers_are_present(plans: SimpleNamespace) -> None:
+    document = build_document(plans.added_cluster())
     assert document["format_version"] == "1.2"
     assert document["terraform_version"] == "1.11.0"
     assert document["nexusform_version"] == "0.1.0"
@@ -76,7 +76,7 @@ def test_versions_that_readers_check(plans: SimpleNamespace) -> None:
 
 
 def test_all_instances_are_listed_with_their_actions(plans: SimpleNamespace) -> None:
-    changes = {c["address"]: c for c in document_of(plans.every_action())["resource_changes"]}
+    changes = {c["address"]: c for c in build_document(plans.every_action())["resource_changes"]}
     assert changes["nexus_rack.t"]["change"]["actions"] == ["no-op"]
     assert changes["nexus_rack.j"]["change"]["actions"] == ["delete", "create"]
     assert changes["nexus_rack.j"]["change"]["replace_paths"] == [["availability_zone"]]
@@ -94,36 +94,36 @@ def test_all_instances_are_listed_with_their_actions(plans: SimpleNamespace) -> 
     assert changes["nexus_rack.a"]["provider_name"] == "nexusform.dev/builtin/simulated"
 
 
-def test_unknown_leaves_are_left_out_and_marked(plans: SimpleNamespace) -> None:
-    change = document_of(plans.every_action())["resource_changes"][0]["change"]
+def test_unknown_scalars_are_omitted_and_marked(plans: SimpleNamespace) -> None:
+    change = build_document(plans.every_action())["resource_changes"][0]["change"]
     assert "machines" not in change["after"]
     assert change["after_unknown"] == {"machines": True}
 
 
-def test_source_of_a_change(plans: SimpleNamespace) -> None:
-    change = document_of(plans.added_cluster())["resource_changes"][0]
+def test_change_has_its_source(plans: SimpleNamespace) -> None:
+    change = build_document(plans.added_cluster())["resource_changes"][0]
     assert change["source"] == {"file": "main.nf.hcl", "line": 1, "column": 1, "end_line": 8}
 
 
 def test_secrets_appear_only_on_request(plans: SimpleNamespace) -> None:
-    def text(**more: Any) -> str:
+    def render_document(**more: Any) -> str:
         plan, state = plans.rich_document(), plans.some_state()
-        return json.dumps(document_of(plan, prior=state, **more)) + str(
+        return json.dumps(build_document(plan, prior=state, **more)) + str(
             expand_document(build_state_document(state, **more))
         )
 
-    assert "hunter2" not in text()
-    assert text(show_sensitive=True).count("hunter2") >= 4
-    change = document_of(plans.rich_document())["resource_changes"][0]["change"]
+    assert "hunter2" not in render_document()
+    assert render_document(show_sensitive=True).count("hunter2") >= 4
+    change = build_document(plans.rich_document())["resource_changes"][0]["change"]
     assert change["before"]["secret"] == "(sensitive value)"
     assert change["before_sensitive"]["secret"] is True
-    shown = document_of(plans.rich_document(), show_sensitive=True)["resource_changes"][0]["change"]
+    shown = build_document(plans.rich_document(), show_sensitive=True)["resource_changes"][0]["change"]
     assert shown["before"]["secret"] == "old"
     assert shown["before_sensitive"]["secret"] is True
 
 
-def test_placements(plans: SimpleNamespace) -> None:
-    document = document_of(plans.added_cluster())
+def test_placements_are_listed(plans: SimpleNamespace) -> None:
+    document = build_document(plans.added_cluster())
     assert len(document["placement_changes"]) == 53
     assert document["placement_changes"][0] == {
         "address": "nexus_kubernetes_cluster.d",
@@ -152,25 +152,25 @@ def test_placements(plans: SimpleNamespace) -> None:
     assert document["diagnostics"][0]["id"] == "zones-pinned"
 
 
-def test_kept_rows_and_refusals_only_with_all(plans: SimpleNamespace) -> None:
-    def actions(detail: ShownPlacements) -> list[str]:
-        document = document_of(plans.changed_placements(), placements=detail)
+def test_kept_rows_and_rejections_are_listed_only_with_all(plans: SimpleNamespace) -> None:
+    def list_actions(detail: ShownPlacements) -> list[str]:
+        document = build_document(plans.changed_placements(), placements=detail)
         return [row["action"] for row in document["placement_changes"]]
 
-    assert actions(ShownPlacements.CHANGED) == ["move", "remove", "remove", "remove"]
-    assert actions(ShownPlacements.ALL)[-1] == "keep"
-    everything = document_of(plans.added_cluster(), placements=ShownPlacements.ALL)["placement_changes"]
+    assert list_actions(ShownPlacements.CHANGED) == ["move", "remove", "remove", "remove"]
+    assert list_actions(ShownPlacements.ALL)[-1] == "keep"
+    everything = build_document(plans.added_cluster(), placements=ShownPlacements.ALL)["placement_changes"]
     assert everything[0]["rejected"] == [{"candidate": "rack1-bm01", "rule": "fits", "reason": "no cell left"}]
 
 
 @pytest.mark.of_domains("fleet")
-def test_a_kept_row_with_a_trigger_is_always_told(plans: SimpleNamespace) -> None:
-    fleet = document_of(plans.fleet_and_pods())["placement_changes"]
+def test_kept_row_with_trigger_is_always_listed(plans: SimpleNamespace) -> None:
+    fleet = build_document(plans.fleet_and_pods())["placement_changes"]
     assert [row["trigger"] for row in fleet if row["action"] == "keep"] == ["taint_added"]
 
 
-def test_checks_gather_instances(plans: SimpleNamespace) -> None:
-    checks = document_of(plans.rich_document())["checks"]
+def test_checks_group_their_instances(plans: SimpleNamespace) -> None:
+    checks = build_document(plans.rich_document())["checks"]
     assert [(c["address"]["to_display"], c["status"]) for c in checks] == [
         ("check.spread", "unknown"),
         ("thing.x", "fail"),
@@ -178,7 +178,7 @@ def test_checks_gather_instances(plans: SimpleNamespace) -> None:
     assert checks[1]["instances"][1]["problems"] == [{"message": "no room"}]
 
 
-def test_checks_that_a_state_keeps_are_told_as_those_of_a_plan() -> None:
+def test_checks_of_state_have_the_format_of_plan_checks() -> None:
     kept = [
         {
             "address": {"kind": "resource", "to_display": f"nexus_site.s[{number}]"},
@@ -199,13 +199,13 @@ def test_checks_that_a_state_keeps_are_told_as_those_of_a_plan() -> None:
     assert [instance["address"]["instance_key"] for instance in check["instances"]] == [0, 1]
 
 
-def test_checks_of_an_edited_state_are_told_as_they_stand() -> None:
+def test_checks_of_edited_state_are_unchanged() -> None:
     kept = ({"address": {"kind": "resource", "to_display": "no address"}, "instances": []}, {"odd": 1})
     assert expand_document(build_state_document(State(check_results=kept)))["checks"] == list(kept)
 
 
-def test_planned_values_hold_what_will_be(plans: SimpleNamespace) -> None:
-    root = document_of(plans.rich_document())["planned_values"]["root_module"]
+def test_planned_values_contain_future_objects(plans: SimpleNamespace) -> None:
+    root = build_document(plans.rich_document())["planned_values"]["root_module"]
     addresses = [r["address"] for r in root["resources"]]
     assert "thing.z" not in addresses
     assert "nexus_rack.n" not in addresses
@@ -214,7 +214,7 @@ def test_planned_values_hold_what_will_be(plans: SimpleNamespace) -> None:
     assert edge["child_modules"][0]["resources"][0]["values"] == {"id": "1", "list": ["a", None]}
 
 
-def test_an_empty_state_has_no_values() -> None:
+def test_empty_state_has_no_values() -> None:
     from nexusform.state.objects import EMPTY
 
     assert expand_document(build_state_document(EMPTY)) == {"format_version": "1.0", "terraform_version": "1.11.0"}
@@ -229,14 +229,14 @@ def test_masks_mirror_the_shape() -> None:
     assert build_path_trie([("a", "b"), ("a",)]) == {"a": True}
 
 
-def test_types_of_what_is_sensitive_name_no_parts() -> None:
+def test_types_of_sensitive_values_name_no_attributes() -> None:
     assert build_visible_type(TupleType(()), is_hidden=True) == ["tuple", []]
     assert build_visible_type(ListType(TupleType((STRING,))), is_hidden=True) == ["list", ["tuple", ["string"]]]
     assert build_visible_type(TupleType((ObjectType.create({"key": STRING}),)), is_hidden=True) == "dynamic"
     assert build_visible_type(ObjectType(()), is_hidden=True) == "dynamic"
 
 
-def test_redaction_keeps_the_shape_but_for_the_keys_of_what_is_sensitive() -> None:
+def test_redaction_keeps_the_shape_except_for_sensitive_keys() -> None:
     plain = {"s": "x", "n": 5, "b": True, "l": ["a", 1], "m": {"k": "v"}, "none": None}
     assert redact_value(plain, dict.fromkeys(plain, True)) == {
         "s": "(sensitive value)",
@@ -249,7 +249,7 @@ def test_redaction_keeps_the_shape_but_for_the_keys_of_what_is_sensitive() -> No
     assert redact_value(plain, True) == {}
 
 
-def test_numbers_beyond_64_bits_and_lone_surrogates_are_written() -> None:
+def test_large_numbers_and_lone_surrogates_are_encoded() -> None:
     document = LazyObject(
         rows=LazyArray(lambda: [2**80, "\ud800", {"deep": 2**70}]), empty=LazyArray(list), none=LazyObject()
     )
@@ -261,13 +261,13 @@ def test_numbers_beyond_64_bits_and_lone_surrogates_are_written() -> None:
         }
 
 
-def test_actions_are_all_named() -> None:
+def test_every_action_has_a_name() -> None:
     from nexusform.rendering.json.json_diagnostics import ACTIONS
 
     assert set(ACTIONS) == set(Action)
 
 
-def test_what_has_conditions_is_named_in_parts() -> None:
+def test_addresses_of_checks_are_split_into_parts() -> None:
     key = 'module.m["a.b"]'
     checks = (
         CheckResult("output_value", f"{key}.output.o", "pass"),
@@ -275,7 +275,7 @@ def test_what_has_conditions_is_named_in_parts() -> None:
         CheckResult("check", "check.c", "pass"),
         CheckResult("input_variable", "var.v", "pass"),
     )
-    document = document_of(Plan(checks=checks))
+    document = build_document(Plan(checks=checks))
     check, resource, output, variable = document["checks"]
     assert variable["address"] == {"kind": "var", "name": "v", "to_display": "var.v"}
     assert (output["address"]["name"], output["address"]["module"]) == ("o", "module.m")

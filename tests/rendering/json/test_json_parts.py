@@ -6,7 +6,7 @@ from nexusform.diagnostics.diagnostic import Position, SourceFile, Span, ValueNo
 from nexusform.rendering.json.json_diagnostics import build_diagnostic_document, build_validation_document
 
 
-def test_every_key(plans: SimpleNamespace) -> None:
+def test_every_key_is_written(plans: SimpleNamespace) -> None:
     found = build_error(
         "insufficient-capacity",
         "Because.",

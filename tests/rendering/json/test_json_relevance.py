@@ -1,6 +1,6 @@
-"""`relevant_attributes`, beside what Terraform 1.11 says of the same configuration with terraform_data.
+"""Tests of `relevant_attributes` against Terraform 1.11 with terraform_data in the same configuration.
 
-`relevant_attributes/expected.json` is what it said, with terraform_data read as nexus_vm_sku and `input` as
+`relevant_attributes/expected.json` is its output, with terraform_data read as nexus_vm_sku and `input` as
 `disk_gib`.
 """
 
@@ -30,7 +30,7 @@ ARGUMENTS = {
 
 @pytest.fixture(scope="module")
 def stands(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The configuration, with what it makes."""
+    """Return the configuration directory after an apply."""
     directory = tmp_path_factory.mktemp("stands") / "it"
     shutil.copytree(CASES, directory)
     before = Path.cwd()
@@ -43,7 +43,7 @@ def stands(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_as_terraform(
+def test_relevant_attributes_equal_terraform(
     name: str, stands: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(stands, tmp_path / "it")

@@ -33,7 +33,7 @@ def test_every_event_has_the_common_keys(plans: SimpleNamespace) -> None:
     assert kinds.index("planned_change") < kinds.index("change_summary") < kinds.index("outputs")
 
 
-def test_planned_changes_and_their_reasons(plans: SimpleNamespace) -> None:
+def test_planned_changes_have_their_reasons(plans: SimpleNamespace) -> None:
     events = list(json_stream.create_plan_events(plans.every_action(), NOW))
     planned = {e["change"]["resource"]["addr"]: e["change"] for e in events if e["type"] == "planned_change"}
     assert "nexus_rack.t" not in planned
@@ -49,12 +49,12 @@ def test_planned_changes_and_their_reasons(plans: SimpleNamespace) -> None:
     assert planned["nexus_rack.c"]["reason"] == "delete_because_no_resource_config"
 
 
-def test_change_summary_counts_as_the_plan_line(plans: SimpleNamespace) -> None:
+def test_change_summary_has_the_counts_of_the_plan_line(plans: SimpleNamespace) -> None:
     event = json_stream.create_plan_summary_event(plans.every_action(), NOW)
     assert event["changes"] == {"add": 5, "change": 2, "import": 2, "remove": 13, "forget": 1, "operation": "plan"}
 
 
-def test_resource_keys_of_a_module_instance(plans: SimpleNamespace) -> None:
+def test_module_instance_has_resource_keys(plans: SimpleNamespace) -> None:
     where = plans.address("nexus_rack", "r", "k", module=(("edge", "a"),))
     event = json_stream.create_refresh_start_event(where, "lab/r", NOW)
     assert event["hook"]["resource"] == {
@@ -68,7 +68,7 @@ def test_resource_keys_of_a_module_instance(plans: SimpleNamespace) -> None:
     }
 
 
-def test_apply_events() -> None:
+def test_apply_events_are_written() -> None:
     step = StepEvent("nexus_rack.a", StepKind.CREATE, "lab/a", elapsed=12.7)
     assert json_stream.create_apply_start_event(step, NOW)["hook"]["action"] == "create"
     progress = json_stream.create_apply_progress_event(step, NOW)
@@ -81,7 +81,7 @@ def test_apply_events() -> None:
     assert json_stream.create_apply_end_event(failed, NOW)["hook"]["error"] == "no room"
 
 
-def test_outputs_hide_secrets() -> None:
+def test_outputs_hide_sensitive_values() -> None:
     outputs = {"a": OutputState("x", STRING), "b": OutputState("hunter2", STRING, sensitive=True)}
     event = json_stream.create_outputs_event(outputs, NOW)
     assert event["outputs"] == {
@@ -90,7 +90,7 @@ def test_outputs_hide_secrets() -> None:
     }
 
 
-def test_summaries_of_apply_and_destroy() -> None:
+def test_apply_and_destroy_have_summaries() -> None:
     done = json_stream.create_apply_summary_event(1, 2, 3, NOW)
     assert done["@message"] == "Apply complete! Resources: 1 added, 2 changed, 3 destroyed."
     assert done["changes"]["operation"] == "apply"
@@ -98,7 +98,7 @@ def test_summaries_of_apply_and_destroy() -> None:
     assert gone["@message"] == "Destroy complete! Resources: 3 destroyed."
 
 
-def test_placements_are_told_as_documents_show_them(plans: SimpleNamespace) -> None:
+def test_placements_equal_those_of_documents(plans: SimpleNamespace) -> None:
     plan = plans.added_cluster()
     changed = [row for row in plan.placements if row.trigger]
     events = [e for e in json_stream.create_plan_events(plan, NOW) if e["type"] == "planned_placement"]
@@ -113,6 +113,6 @@ def test_placements_are_told_as_documents_show_them(plans: SimpleNamespace) -> N
     assert len(listed) == len(plan.placements)
 
 
-def test_what_an_apply_forgot_is_counted() -> None:
+def test_forgotten_objects_of_an_apply_are_counted() -> None:
     done = json_stream.create_apply_summary_event(0, 0, 0, NOW, forgotten=3)
     assert done["changes"]["forget"] == 3

@@ -9,7 +9,7 @@ from nexusform.rendering.json.json_configuration import build_providers_schema
 from nexusform.resource_types.registry import build_registries
 
 
-def test_every_type_is_there_with_what_it_takes(capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_type_is_listed_with_its_arguments(capfd: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["providers", "schema", "-json"]) == 0
     document = json.loads(capfd.readouterr().out)
     assert document == json.loads(json.dumps(build_providers_schema(build_registries())))

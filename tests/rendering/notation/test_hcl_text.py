@@ -27,11 +27,11 @@ from nexusform.values.typed_value import UNKNOWN
         ("\x1b[0m", '"\\u001b[0m"'),
     ],
 )
-def test_scalars(plain: object, text: str) -> None:
+def test_scalars_are_rendered(plain: object, text: str) -> None:
     assert format_scalar(plain) == text
 
 
-def test_names_are_quoted_only_where_needed() -> None:
+def test_names_are_quoted_only_if_needed() -> None:
     assert [format_attribute_name(n) for n in ("a-b", "a b", "1a", "größe")] == ["a-b", '"a b"', '"1a"', "größe"]
 
 
@@ -47,7 +47,7 @@ plain_values = st.recursive(
 
 
 @given(plain_values.filter(lambda v: "\n" not in repr(v).replace("\\n", "\n")))
-def test_values_without_line_breaks_can_be_read_back(plain: object) -> None:
+def test_values_without_line_breaks_round_trip(plain: object) -> None:
     expression, problems = parse_expression(SourceFile("t", render_hcl_value(plain)))
     assert not problems
     assert expression is not None

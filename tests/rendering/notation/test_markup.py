@@ -20,7 +20,7 @@ from nexusform.rendering.notation.markup import (
 )
 
 
-class Reader(HTMLParser):
+class MarkupReader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.tags: list[str] = []
@@ -37,7 +37,7 @@ class Reader(HTMLParser):
 
 @given(st.text(), st.text())
 def test_no_text_becomes_markup(text: str, value: str) -> None:
-    reader = Reader()
+    reader = MarkupReader()
     reader.feed(build_element("p", text, title=value))
     reader.close()
     assert reader.tags == ["p"]
@@ -48,7 +48,7 @@ def test_no_text_becomes_markup(text: str, value: str) -> None:
 
 @example("\r")
 @given(st.recursive(st.text(), lambda inner: st.dictionaries(st.text(), inner) | st.lists(inner)))
-def test_data_comes_back_and_cannot_end_its_script(document: object) -> None:
+def test_data_round_trips_and_cannot_end_its_script(document: object) -> None:
     text = build_data_script("d", document)
     body = text.partition(">")[2].removesuffix("</script>")
     assert "<" not in body
@@ -59,7 +59,7 @@ def test_data_comes_back_and_cannot_end_its_script(document: object) -> None:
     assert json.loads(body) == escape_texts(document)
 
 
-def test_elements() -> None:
+def test_elements_are_rendered() -> None:
     assert build_element("br") == "<br>"
     assert build_element("p", "a < b", build_element("b", "c"), class_="x", hidden=None, title='"') == (
         '<p class="x" title="&quot;">a &lt; b<b>c</b></p>'
@@ -71,6 +71,6 @@ def test_elements() -> None:
     assert escape_markup("\x00\x1b[31m\ud800") == "\\u0000\\u001b[31m\\ud800"
 
 
-def test_code_that_would_end_its_element_is_refused() -> None:
+def test_code_ending_its_element_is_rejected() -> None:
     with pytest.raises(ValueError, match="end its script"):
         build_code_element("script", "var a = '</SCRIPT>';")

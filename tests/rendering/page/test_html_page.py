@@ -1,4 +1,4 @@
-"""The page as a document, whatever opens it."""
+"""Tests of the page as an HTML document, without a browser."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ VIOLATION = SeparationViolation("s", "", "m1", ("a-0", "b-1"), "b-1", "new", "")
 VOID = {"meta", "br", "hr", "input", "img", "link", "wbr"}
 
 
-class Outline(HTMLParser):
-    """Ids, headings, and whether every element is closed."""
+class OutlineParser(HTMLParser):
+    """Collects ids, attributes and text, and checks that every element is closed."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -51,9 +51,9 @@ class Outline(HTMLParser):
             self.words.append(data)
 
 
-def page_of(plan: Plan, sources: Any = None) -> tuple[str, Outline, dict[str, Any]]:
+def render_and_parse(plan: Plan, sources: Any = None) -> tuple[str, OutlineParser, dict[str, Any]]:
     text = render_html(plan, sources or {}, REGISTRIES)
-    outline = Outline()
+    outline = OutlineParser()
     outline.feed(text)
     outline.close()
     assert not outline.open
@@ -62,9 +62,9 @@ def page_of(plan: Plan, sources: Any = None) -> tuple[str, Outline, dict[str, An
     return text, outline, json.loads(found.group(1))
 
 
-def test_it_is_one_whole_file_that_fetches_nothing(examples: dict[str, RealPlan]) -> None:
+def test_page_is_one_file_without_external_references(examples: dict[str, RealPlan]) -> None:
     for real in examples.values():
-        text, outline, _ = page_of(real.saved.plan, real.sources)
+        text, outline, _ = render_and_parse(real.saved.plan, real.sources)
         assert text.startswith("<!DOCTYPE html>\n<html")
         assert len(outline.ids) == len(set(outline.ids))
         assert not [a for a in outline.attributes if a[1] in ("src", "srcset", "action", "onclick", "onload")]
@@ -74,9 +74,9 @@ def test_it_is_one_whole_file_that_fetches_nothing(examples: dict[str, RealPlan]
         assert "default-src 'none'" in "".join(v for _, n, v in outline.attributes if n == "content")
 
 
-def test_the_words_stand_in_it_without_scripts(examples: dict[str, RealPlan]) -> None:
+def test_page_has_its_text_without_scripts(examples: dict[str, RealPlan]) -> None:
     real = examples["nexus-document"]
-    _, outline, _ = page_of(real.saved.plan, real.sources)
+    _, outline, _ = render_and_parse(real.saved.plan, real.sources)
     words = "".join(outline.words)
     for expected in (
         "Plan1 to add, 0 to change, 0 to destroy.",
@@ -91,9 +91,9 @@ def test_the_words_stand_in_it_without_scripts(examples: dict[str, RealPlan]) ->
         assert expected in words
 
 
-def test_the_data_is_that_of_the_plan(examples: dict[str, RealPlan]) -> None:
+def test_page_data_equals_the_plan(examples: dict[str, RealPlan]) -> None:
     real = examples["nexus-document"]
-    _, _, data = page_of(real.saved.plan, real.sources)
+    _, _, data = render_and_parse(real.saved.plan, real.sources)
     (site,) = data["sites"]
     fields = data["fields"]["vm"]
     vms = {vm[0]: dict(zip(fields, vm, strict=True)) for vm in site["vms"]}
@@ -111,12 +111,12 @@ def test_the_data_is_that_of_the_plan(examples: dict[str, RealPlan]) -> None:
 
 
 @pytest.mark.of_domains("azure")
-def test_the_same_plan_gives_the_same_page(examples: dict[str, RealPlan]) -> None:
+def test_same_plan_gives_the_same_page(examples: dict[str, RealPlan]) -> None:
     real = examples["inventory"]
-    assert page_of(real.saved.plan, real.sources)[0] == page_of(real.saved.plan, real.sources)[0]
+    assert render_and_parse(real.saved.plan, real.sources)[0] == render_and_parse(real.saved.plan, real.sources)[0]
 
 
-def test_nothing_that_a_user_wrote_becomes_markup(examples: dict[str, RealPlan]) -> None:
+def test_user_text_never_becomes_markup(examples: dict[str, RealPlan]) -> None:
     nasty = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
     plan = examples["repaired"].saved.plan
     changes = tuple(
@@ -130,7 +130,7 @@ def test_nothing_that_a_user_wrote_becomes_markup(examples: dict[str, RealPlan])
     other = replace(plan, changes=(*kept, *changes), diagnostics=(finding,), placements=rows, workspace=nasty)
     violation = SeparationViolation(nasty, nasty, nasty, (nasty,), nasty, nasty, nasty)
     verdicts = (separation_verdict(nasty, nasty, nasty, violation),)
-    text, _, data = page_of(replace(other, separation_verdicts=verdicts))
+    text, _, data = render_and_parse(replace(other, separation_verdicts=verdicts))
     scripts = len(re.findall(r"<script", text))
     assert scripts == len(re.findall(r"</script", text)) == 1 + len(SCRIPTS)
     assert "<img" not in text
@@ -148,7 +148,7 @@ def test_secrets_are_hidden_as_in_json(plans: SimpleNamespace) -> None:
         assert secret not in text
 
 
-def test_a_plan_in_error_shows_why_and_what_stands(examples: dict[str, RealPlan]) -> None:
+def test_failed_plan_shows_its_error_and_the_current_placement(examples: dict[str, RealPlan]) -> None:
     real = examples["nexus-document"]
     broken = replace(
         real.saved.plan,
@@ -157,7 +157,7 @@ def test_a_plan_in_error_shows_why_and_what_stands(examples: dict[str, RealPlan]
             build_error("insufficient-capacity", "No room.", headline="5 do not fit", brief="a/p does not fit"),
         ),
     )
-    _, outline, data = page_of(broken)
+    _, outline, data = render_and_parse(broken)
     words = "".join(outline.words)
     assert "Plan: planning failed: a/p does not fit" in words
     assert "Plan failed1 error. No changes were made." in words
@@ -171,7 +171,7 @@ def test_a_plan_in_error_shows_why_and_what_stands(examples: dict[str, RealPlan]
 
 
 @pytest.mark.of_domains("fleet")
-def test_fleet_and_separation_show_when_there_are_any(plans: SimpleNamespace) -> None:
+def test_fleet_and_separation_are_shown_only_if_present(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     refused = replace(plan.placements[0], rejections=(Rejection("south", "taint_toleration", "it is tainted"),))
     shown = replace(
@@ -179,7 +179,7 @@ def test_fleet_and_separation_show_when_there_are_any(plans: SimpleNamespace) ->
         placements=(refused, *plan.placements[1:]),
         separation_verdicts=(separation_verdict("x", "warn", "never", VIOLATION),),
     )
-    _, outline, _ = page_of(shown)
+    _, outline, _ = render_and_parse(shown)
     words = "".join(outline.words)
     assert "Placements by cluster" in words
     assert "+ Bound" in words
@@ -188,30 +188,30 @@ def test_fleet_and_separation_show_when_there_are_any(plans: SimpleNamespace) ->
     assert "nginx-0" in words
     assert "nexus_separation_rule.x (machine, warn) holds never" in words
     assert "1 violationmachine m1: a-0, b-1; joined by b-1 (new)" in words
-    _, without, _ = page_of(plans.added_cluster())
+    _, without, _ = render_and_parse(plans.added_cluster())
     assert "fleet" not in without.ids
     assert "separation" not in without.ids
 
 
 @pytest.mark.of_domains("fleet")
-def test_a_member_that_no_placement_wants_has_its_column(plans: SimpleNamespace) -> None:
+def test_member_without_placements_has_a_column(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     member = {"id": "south", "name": "south"}
     idle = plans.change(plans.address("fleet_member_cluster", "south"), Action.CREATE, None, member)
-    _, outline, _ = page_of(replace(plan, changes=(*plan.changes, idle)))
+    _, outline, _ = render_and_parse(replace(plan, changes=(*plan.changes, idle)))
     words = "".join(outline.words)
     assert "Placementeastwestnorthsouth" in words
     assert "To see why a cluster was not picked, plan with -placements=all" in words
 
 
 @pytest.mark.of_domains("fleet")
-def test_a_placement_s_status_says_why_a_cluster_has_none(plans: SimpleNamespace) -> None:
+def test_placement_status_explains_unpicked_clusters(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     unpicked = {"type": "Scheduled", "status": "False", "reason": "Failed", "message": "south is tainted"}
     after = {"placement_statuses": [{"cluster_name": "south", "conditions": [unpicked]}]}
     address = plan.placements[0].address
     told = plans.change(address, Action.UPDATE, after, after)
-    _, outline, _ = page_of(replace(plan, changes=(*plan.changes, told)))
+    _, outline, _ = render_and_parse(replace(plan, changes=(*plan.changes, told)))
     assert ("td", "data-tip", "south is tainted") in outline.attributes
     words = "".join(outline.words)
     assert "not picked" in words
@@ -219,9 +219,9 @@ def test_a_placement_s_status_says_why_a_cluster_has_none(plans: SimpleNamespace
 
 
 @pytest.mark.of_domains("fleet")
-def test_the_matrix_says_why_a_cluster_is_not_picked(examples: dict[str, RealPlan]) -> None:
+def test_matrix_explains_unpicked_clusters(examples: dict[str, RealPlan]) -> None:
     real = examples["fleet"]
-    text, outline, _ = page_of(real.saved.plan, real.sources)
+    text, outline, _ = render_and_parse(real.saved.plan, real.sources)
     why = [value for tag, name, value in outline.attributes if tag == "td" and name == "data-tip"]
     assert len(why) == 3 * 6  # placements and members
     assert sum("does not score high enough" in reason for reason in why) >= 2
@@ -229,43 +229,43 @@ def test_the_matrix_says_why_a_cluster_is_not_picked(examples: dict[str, RealPla
 
 
 @pytest.mark.of_domains("fleet")
-def test_a_large_fleet_is_listed(plans: SimpleNamespace) -> None:
+def test_large_fleet_is_listed(plans: SimpleNamespace) -> None:
     row = plans.fleet_and_pods().placements[0]
     rows = tuple(replace(row, object=f"c{n}", target=replace(row.target, cluster=f"c{n}")) for n in range(3000))
-    _, outline, _ = page_of(replace(plans.fleet_and_pods(), placements=rows))
+    _, outline, _ = render_and_parse(replace(plans.fleet_and_pods(), placements=rows))
     words = "".join(outline.words)
     assert "The first 2,000 of 3,000 are listed." in words
     assert "c1999" in words
     assert "c2000" not in words
 
 
-def test_certainty_that_was_not_computed_is_in_no_table(examples: dict[str, RealPlan]) -> None:
+def test_uncomputed_certainty_is_in_no_table(examples: dict[str, RealPlan]) -> None:
     plan = examples["quickstart"].saved.plan
     assert "exact machines" in render_html(plan, {}, REGISTRIES)
     assert "exact machines" not in render_html(replace(plan, samples=0), {}, REGISTRIES)
 
 
-def test_an_empty_plan_has_a_page() -> None:
-    _, outline, data = page_of(Plan())
+def test_empty_plan_has_a_page() -> None:
+    _, outline, data = render_and_parse(Plan())
     assert "No changes." in "".join(outline.words)
     assert data["sites"] == []
 
 
 @pytest.mark.of_domains("fleet")
-def test_pods_without_a_node_are_not_called_placed(plans: SimpleNamespace) -> None:
+def test_pods_without_a_node_are_shown_as_pending(plans: SimpleNamespace) -> None:
     page = render_html(plans.fleet_and_pods(), {}, REGISTRIES)
     pods = page.partition('id="pods"')[2].partition("</table>")[0]
     actions = re.findall(r'data-head="Action">(.*?)</td>', pods)
     assert actions == ["+ place", "+ place", "+ place", "+ stays Pending"]
 
 
-def test_the_decision_block_is_coloured_by_impact(plans: SimpleNamespace) -> None:
-    text, _, _ = page_of(plans.changed_placements())
+def test_decision_block_is_coloured_by_impact(plans: SimpleNamespace) -> None:
+    text, _, _ = render_and_parse(plans.changed_placements())
     block = re.findall(r'<dl class="decision (\w+)"><dt>Impact</dt><dd>(.*?)</dd>', text)
     assert block == [("caution", "1 VM to move (re-created), 3 VMs to remove, at most 1 down at a time")]
 
 
-def test_a_page_names_directory_and_commit_where_they_are_known(plans: SimpleNamespace) -> None:
+def test_page_links_directory_and_commit_if_known(plans: SimpleNamespace) -> None:
     commit = "0123456789abcdef"
     origin = CodeOrigin(f"https://github.com/acme/sites/blob/{commit}", "par1", commit)
     page = render_html(plans.added_cluster(), {}, REGISTRIES, origin)

@@ -1,4 +1,4 @@
-"""Pages of thousands of objects: what is the same is said once, and nothing is lost."""
+"""Tests of page compression: repeated values are stored once, without loss."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 from nexusform.rendering.page.data_compression import compress_document
 
 
-def unpacked(document: dict[str, Any]) -> dict[str, Any]:
-    """What `unpacked` in assets/document.js does."""
+def unpack_document(document: dict[str, Any]) -> dict[str, Any]:
+    """Unpack a document like `unpacked` in assets/document.js."""
     parts = document["packed"]
     values, lines = parts["values"], parts["lines"]
 
-    def text(runs: list[int]) -> str:
+    def expand_text(runs: list[int]) -> str:
         pairs = zip(runs[::2], runs[1::2], strict=True)
         return "\n".join(line for first, count in pairs for line in lines[first : first + count])
 
-    def whole(row: list[Any]) -> list[Any]:
-        return [text(part) if isinstance(part, list) else values[part] for part in row]
+    def expand_row(row: list[Any]) -> list[Any]:
+        return [expand_text(part) if isinstance(part, list) else values[part] for part in row]
 
     rest = {name: value for name, value in document.items() if name != "packed"}
-    changes, rows = ([whole(row) for row in parts[name]] for name in ("changes", "rows"))
+    changes, rows = ([expand_row(row) for row in parts[name]] for name in ("changes", "rows"))
     return {**rest, "changes": changes, "rows": rows}
 
 
-def document(count: int) -> dict[str, Any]:
+def build_document(count: int) -> dict[str, Any]:
     drawn = '  + resource "p" {{\n      + id   = "p-{0}"\n      + name = "p-{0}"\n    }}'
     changes: list[list[Any]] = []
     rows: list[list[Any]] = []
@@ -36,14 +36,14 @@ def document(count: int) -> dict[str, Any]:
     return {"fields": {"x": ["y"]}, "changes": changes, "rows": rows, "samples": 0}
 
 
-def test_a_page_of_few_objects_is_read_as_it_is() -> None:
-    assert compress_document(document(999)) == document(999)
+def test_page_of_few_objects_is_not_compressed() -> None:
+    assert compress_document(build_document(999)) == build_document(999)
 
 
-def test_nothing_of_a_packed_page_is_lost() -> None:
-    whole = document(1500)
+def test_compressed_page_expands_without_loss() -> None:
+    whole = build_document(1500)
     small = compress_document(whole)
-    assert unpacked(small) == whole
-    # The lines that all differences have stand there once.
+    assert unpack_document(small) == whole
+    # Lines common to all diffs are stored once.
     assert small["packed"]["lines"].count("    }") == 1
     assert len(str(small)) < len(str(whole))

@@ -1,4 +1,4 @@
-"""The page as its readers use it: in headless Chromium, at a desk and on a phone."""
+"""Tests of the page in headless Chromium, at desktop and phone widths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ from nexusform.rendering.page.html_page import build_page_content, render_html
 from nexusform.rendering.page.svg_map import render_svg
 from tests.kill_points import run_at_quarter
 from tests.rendering.browser import AXE, AXE_MISSING, CHROMIUM, DRIVER, MISSING, Browser
-from tests.rendering.real_plans import REGISTRIES, SMALL, RealPlan, copied, many, nexusform, of_examples, planned
+from tests.rendering.real_plans import (
+    REGISTRIES,
+    SMALL,
+    RealPlan,
+    copy_example,
+    nexusform,
+    of_examples,
+    plan_directory,
+    plan_many_objects,
+)
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING),
@@ -42,15 +51,15 @@ def pages(examples: dict[str, RealPlan], tmp_path_factory: pytest.TempPathFactor
     return found
 
 
-def opened(browser: Browser, page: Path, width: int = 1280) -> Browser:
+def open_page(browser: Browser, page: Path, width: int = 1280) -> Browser:
     browser.wear("light")
     browser.open(page, width)
     browser.wait_for(READY)
     return browser
 
 
-def scrolled_aside(browser: Browser) -> list[str]:
-    """What of the page is cut off at its side, with all that is folded opened."""
+def list_clipped_elements(browser: Browser) -> list[str]:
+    """Unfold everything; return the elements clipped at the side of the page."""
     script = """document.querySelectorAll("main details").forEach((each) => { each.open = true; });
       const cut = (each) => each.scrollWidth > each.clientWidth + 1 && !each.closest("#stage, .unseen")
         && getComputedStyle(each).overflowX !== "visible";
@@ -75,7 +84,7 @@ WORDS = """const name = document.querySelector(".matrix .name");
 
 @pytest.mark.of_domains("fleet")
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_names_of_a_wide_fleet_break_between_words_only(browser: Browser, width: int, tmp_path: Path) -> None:
+def test_names_of_a_wide_fleet_break_only_between_words(browser: Browser, width: int, tmp_path: Path) -> None:
     from nexusform.domains.fleet.rendering.fleet_parts import FleetMatrix, MatrixCell, render_placement_grid
 
     keys = ("northernregioncustomer0011720", "southern9851020", "a")
@@ -91,7 +100,7 @@ def test_the_names_of_a_wide_fleet_break_between_words_only(browser: Browser, wi
 
 
 @pytest.mark.of_domains("fleet")
-def test_on_a_phone_a_placement_stands_above_its_clusters_those_that_change_first(
+def test_phone_lists_clusters_below_their_placement_changed_first(
     browser: Browser, examples: dict[str, RealPlan], tmp_path: Path
 ) -> None:
     from nexusform.domains.fleet.rendering.fleet_parts import FleetMatrix, MatrixCell, render_placement_grid
@@ -115,21 +124,21 @@ def test_on_a_phone_a_placement_stands_above_its_clusters_those_that_change_firs
 @pytest.mark.parametrize(
     "name", of_examples("quickstart", "inventory", "nexus-document", "repaired", "fleet", "end-to-end", "separation")
 )
-def test_no_complaints_and_no_sideways_scrolling(
+def test_no_console_errors_and_no_horizontal_scrolling(
     name: str, width: int, browser: Browser, pages: dict[str, Path]
 ) -> None:
-    opened(browser, pages[name], width)
+    open_page(browser, pages[name], width)
     assert browser.console() == []
     assert browser.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     if width == min(WIDTHS):
-        assert scrolled_aside(browser) == []
+        assert list_clipped_elements(browser) == []
     shots = os.environ.get("NEXUSFORM_SCREENSHOTS")
     if shots:
         browser.screenshot(Path(shots) / f"{name}-{width}.png")
 
 
-def test_before_and_after(browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages["nexus-document"])
+def test_map_switches_between_before_and_after(browser: Browser, pages: dict[str, Path]) -> None:
+    open_page(browser, pages["nexus-document"])
     browser.run("document.getElementById('racks').scrollIntoView()")
     browser.wait_for("document.querySelectorAll('button.vm').length === 178")
     assert browser.count("button.vm.placed") == 53
@@ -141,7 +150,7 @@ def test_before_and_after(browser: Browser, pages: dict[str, Path]) -> None:
 
 
 def test_filters_dim_the_map_and_shorten_the_list(browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages["nexus-document"])
+    open_page(browser, pages["nexus-document"])
     browser.run("document.getElementById('racks').scrollIntoView()")
     browser.wait_for("document.querySelectorAll('button.vm').length === 178")
     assert browser.text("#vm-status") == "53 VMs."
@@ -160,8 +169,8 @@ def test_filters_dim_the_map_and_shorten_the_list(browser: Browser, pages: dict[
     assert browser.count("button.vm.faded") == 125
 
 
-def test_hovering_and_clicking_tell_of_a_vm(browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages["repaired"])
+def test_hover_and_click_show_vm_details(browser: Browser, pages: dict[str, Path]) -> None:
+    open_page(browser, pages["repaired"])
     browser.run("document.getElementById('racks').scrollIntoView()")
     browser.wait_for("document.querySelector('button.vm.moved')")
     browser.hover("button.vm.moved")
@@ -182,8 +191,8 @@ def test_hovering_and_clicking_tell_of_a_vm(browser: Browser, pages: dict[str, P
     assert browser.text(".crumbs") == "s\nr1\nr1-bm01"
 
 
-def test_the_map_is_steered_by_keys(browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages["repaired"])
+def test_map_has_keyboard_navigation(browser: Browser, pages: dict[str, Path]) -> None:
+    open_page(browser, pages["repaired"])
     browser.run("document.getElementById('racks').scrollIntoView()")
     browser.wait_for("document.querySelector('#rack-grid [tabindex=\"0\"]')")
     browser.run("document.querySelector('#rack-grid [tabindex=\"0\"]').focus()")
@@ -197,8 +206,8 @@ def test_the_map_is_steered_by_keys(browser: Browser, pages: dict[str, Path]) ->
     assert browser.count('#rack-grid [tabindex="0"]') == 1
 
 
-def test_arrows_lead_from_ghosts_to_new_places(browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages["evacuated"])
+def test_arrows_lead_from_old_to_new_places(browser: Browser, pages: dict[str, Path]) -> None:
+    open_page(browser, pages["evacuated"])
     browser.wait_for("document.querySelectorAll('.arrows .arrow').length === 3")
     assert browser.count("button.vm.ghost") == 3
     assert browser.count("button.vm.moved:not(.ghost)") == 3
@@ -211,14 +220,14 @@ def test_arrows_lead_from_ghosts_to_new_places(browser: Browser, pages: dict[str
     assert browser.count(".arrows .arrow") == 0
 
 
-def test_machines_that_go_are_ghosts_where_their_vms_start(browser: Browser, tmp_path: Path) -> None:
+def test_removed_machines_are_shown_at_the_start_of_moves(browser: Browser, tmp_path: Path) -> None:
     main = tmp_path / "main.nf.hcl"
     main.write_text(SMALL.replace("WORKERS", "9").replace("MORE", ""))
     nexusform(tmp_path, "apply", "-auto-approve", "-samples=0")
     main.write_text(main.read_text().replace("machine_count = 4", "machine_count = 3"))
     page = tmp_path / "page.html"
     nexusform(tmp_path, "plan", "-samples=0", f"-report=html:{page}")
-    opened(browser, page)
+    open_page(browser, page)
     moves = browser.count(".moves li")
     assert moves == browser.count(".arrows .arrow") == browser.count(".machine.going .ghost") > 0
     starts = """const box = (each) => each.getBoundingClientRect();
@@ -231,14 +240,14 @@ def test_machines_that_go_are_ghosts_where_their_vms_start(browser: Browser, tmp
     assert browser.run("return !document.querySelector('.machine.gone').offsetWidth")
 
 
-def test_a_refused_plan_shows_what_stands_and_what_does_not_fit(browser: Browser, tmp_path: Path) -> None:
-    directory = copied("nexus-document", tmp_path)
+def test_failed_plan_shows_current_placement_and_the_misfit(browser: Browser, tmp_path: Path) -> None:
+    directory = copy_example("nexus-document", tmp_path)
     nexusform(directory, "apply", "-auto-approve", "-var", "step=half-full", "-samples=0")
     clusters = directory / "clusters.nf.hcl"
     clusters.write_text(clusters.read_text().replace("count       = 32", "count       = 150"))
     page = tmp_path / "refused.html"
     nexusform(directory, "plan", f"-report=html:{page}", code=1)
-    opened(browser, page)
+    open_page(browser, page)
     assert browser.text("h1") == "Plan: planning failed: cluster-e/pool1 does not fit"
     assert "150 x NC_P46_224_v1 do not fit: 78 of 150 placed" in browser.text("#diagnostics")
     assert browser.text("#racks-title") == "Current placement"
@@ -250,10 +259,10 @@ def test_a_refused_plan_shows_what_stands_and_what_does_not_fit(browser: Browser
 
 
 @pytest.mark.of_domains("whatif")
-def test_a_failure_plays_on_the_map(browser: Browser, examples: dict[str, RealPlan], tmp_path: Path) -> None:
+def test_failure_is_animated_on_the_map(browser: Browser, examples: dict[str, RealPlan], tmp_path: Path) -> None:
     page = tmp_path / "failure.html"
     nexusform(examples["repaired"].file.parent, "simulate", "failure", "-rack=r1", f"-report=html:{page}")
-    opened(browser, page)
+    open_page(browser, page)
     assert browser.text("#step-title") == "Before the failure"
     assert browser.count(".machine.down") == 0
     browser.click("button[name=on]")
@@ -277,36 +286,38 @@ def test_a_failure_plays_on_the_map(browser: Browser, examples: dict[str, RealPl
         "advise",
     ],
 )
-def test_answers_look_like_plans_and_are_read_on_a_phone(
+def test_answers_look_like_plans_and_fit_a_phone(
     question: str, browser: Browser, examples: dict[str, RealPlan], tmp_path: Path
 ) -> None:
     page = tmp_path / "answer.html"
     code = 2 if question == "advise" else 0
     nexusform(examples["evacuated"].file.parent, *question.split(), f"-report=html:{page}", code=code)
     for width in WIDTHS:
-        opened(browser, page, width)
+        open_page(browser, page, width)
         assert browser.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
         assert browser.count(".bar #find") == 1
-    assert scrolled_aside(browser) == []
+    assert list_clipped_elements(browser) == []
     assert AXE is None or browser.violations() == []
     assert browser.console() == []
 
 
 @pytest.mark.of_domains("whatif")
-def test_capacity_is_seen_on_the_map(browser: Browser, examples: dict[str, RealPlan], tmp_path: Path) -> None:
+def test_capacity_is_shown_on_the_map(browser: Browser, examples: dict[str, RealPlan], tmp_path: Path) -> None:
     page = tmp_path / "capacity.html"
     nexusform(examples["evacuated"].file.parent, "simulate", "capacity", f"-report=html:{page}")
-    opened(browser, page)
+    open_page(browser, page)
     assert browser.count(".cell.is-free") == 46
     assert browser.text("#map-status") == "215 VMs on lab."
     assert "Spare capacity by VM SKU" in browser.text("#sections")
 
 
 @pytest.mark.of_domains("whatif")
-def test_an_upgrade_plays_wave_by_wave(browser: Browser, examples: dict[str, RealPlan], tmp_path: Path) -> None:
+def test_runtime_upgrade_is_animated_wave_by_wave(
+    browser: Browser, examples: dict[str, RealPlan], tmp_path: Path
+) -> None:
     page = tmp_path / "upgrade.html"
     nexusform(examples["repaired"].file.parent, "simulate", "runtime-upgrade", f"-report=html:{page}")
-    opened(browser, page, 390)
+    open_page(browser, page, 390)
     for number in (1, 2, 3):
         browser.click("button[name=on]")
         assert browser.text("#step-title").startswith(f"Wave {number} of 3: r{number}, 4 VMs down")
@@ -321,13 +332,13 @@ def test_an_upgrade_plays_wave_by_wave(browser: Browser, examples: dict[str, Rea
 
 
 @pytest.mark.of_domains("whatif")
-def test_a_kubernetes_upgrade_plays_batch_by_batch(
+def test_kubernetes_upgrade_is_animated_batch_by_batch(
     browser: Browser, examples: dict[str, RealPlan], tmp_path: Path
 ) -> None:
     page = tmp_path / "kubernetes.html"
     directory = examples["repaired"].file.parent
     nexusform(directory, "simulate", "kubernetes-upgrade", "web", f"-report=html:{page}")
-    opened(browser, page)
+    open_page(browser, page)
     assert browser.text("#step-title") == "Before the upgrade"
     boxes = "[...document.querySelectorAll('button.vm')]"
     stands = f"return {boxes}.map(b => b.dataset.vm + b.closest('.machine').dataset.machine)"
@@ -352,12 +363,12 @@ def test_a_kubernetes_upgrade_plays_batch_by_batch(
 
 
 @pytest.mark.of_domains("whatif")
-def test_an_upgrade_without_room_says_where_it_stops(browser: Browser, tmp_path: Path) -> None:
+def test_upgrade_without_capacity_shows_its_failed_batch(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(SMALL.replace("WORKERS", "21").replace("MORE", ""))
     nexusform(tmp_path, "apply", "-auto-approve", "-samples=0")
     page = tmp_path / "stuck.html"
     nexusform(tmp_path, "simulate", "kubernetes-upgrade", "web", f"-report=html:{page}", code=2)
-    opened(browser, page)
+    open_page(browser, page)
     browser.choose("#step", "99")
     assert browser.text("#step-title") == "Where the upgrade stops"
     browser.click("button[name=back]")
@@ -368,12 +379,12 @@ def test_an_upgrade_without_room_says_where_it_stops(browser: Browser, tmp_path:
 
 @pytest.mark.of_domains("fleet", "whatif")
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_fleet_before_and_after(width: int, browser: Browser, tmp_path: Path) -> None:
-    where = copied("fleet", tmp_path)
+def test_fleet_switches_between_before_and_after(width: int, browser: Browser, tmp_path: Path) -> None:
+    where = copy_example("fleet", tmp_path)
     nexusform(where, "apply", "-auto-approve")
     page = tmp_path / "fleet.html"
     nexusform(where, "simulate", "fleet", "-leave=jumpingcat", f"-report=html:{page}")
-    opened(browser, page, width)
+    open_page(browser, page, width)
     assert browser.console() == []
     assert browser.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     assert browser.count("table.matrix") == 2
@@ -381,29 +392,29 @@ def test_a_fleet_before_and_after(width: int, browser: Browser, tmp_path: Path) 
     assert "Fleet" in browser.text("#sections")
 
 
-def test_small_vms_side_by_side_are_legible(browser: Browser, tmp_path: Path) -> None:
-    """A machine full of small VMs: every box has room for its cluster's key."""
+def test_small_adjacent_vms_are_legible(browser: Browser, tmp_path: Path) -> None:
+    """On a machine full of small VMs every box has space for the key of its cluster."""
     main = SMALL.replace("WORKERS", "390").replace("MORE", "").replace("NC_P46_224_v1", "NC_G6_28_v1")
     (tmp_path / "main.nf.hcl").write_text(main.replace("count         = 3", "count         = 9"))
     page = tmp_path / "small.html"
     nexusform(tmp_path, "plan", "-samples=0", f"-report=html:{page}")
-    opened(browser, page)
+    open_page(browser, page)
     widths = browser.run("return [...document.querySelectorAll('button.vm')].map((each) => each.offsetWidth)")
     assert min(widths) >= 18
 
 
-def test_what_most_vms_do_bears_no_mark(browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages["nexus-document-from-nothing"])
+def test_most_common_change_has_no_mark(browser: Browser, pages: dict[str, Path]) -> None:
+    open_page(browser, pages["nexus-document-from-nothing"])
     assert browser.count("button.vm.placed") == 0
     assert "unmarked: placed, rack count exact" in browser.text(".legend")
     assert browser.count("button.vm.sure-1") == 0
     assert browser.count("button.vm.sure-2") + browser.count("button.vm.sure-3") == 215 - 168
-    # No fill is faint.
+    # No VM box is transparent.
     assert browser.run("return [...document.querySelectorAll('.vm')].every(v => getComputedStyle(v).opacity === '1')")
 
 
-def test_a_link_leads_to_a_vm(browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages["evacuated"])
+def test_link_opens_a_vm(browser: Browser, pages: dict[str, Path]) -> None:
+    open_page(browser, pages["evacuated"])
     browser.run("location.hash = 'vm=cluster-e-pool1-9'")
     browser.wait_for("document.querySelector('.vm.chosen')")
     assert browser.text("#detail h3") == "cluster-e-pool1-9"
@@ -415,8 +426,8 @@ def test_a_link_leads_to_a_vm(browser: Browser, pages: dict[str, Path]) -> None:
     assert browser.count(".rack") == 8
 
 
-def test_the_search_finds_vms_that_stay(browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages["evacuated"])
+def test_search_finds_unchanged_vms(browser: Browser, pages: dict[str, Path]) -> None:
+    open_page(browser, pages["evacuated"])
     browser.type("#find", "cluster-e-pool1-9")
     browser.wait_for("document.querySelectorAll('#hits a').length === 1")
     assert "rack3-bm02" in browser.text("#hits")
@@ -426,8 +437,8 @@ def test_the_search_finds_vms_that_stay(browser: Browser, pages: dict[str, Path]
     assert browser.run("return document.getElementById('hits').hidden")
 
 
-def test_layers_paint_cells(browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages["evacuated"])
+def test_layers_colour_cells(browser: Browser, pages: dict[str, Path]) -> None:
+    open_page(browser, pages["evacuated"])
     browser.click("input[name=layer][value=free]")
     assert browser.count(".is-free") > 20
     browser.click("input[name=layer][value=load]")
@@ -439,8 +450,8 @@ def test_layers_paint_cells(browser: Browser, pages: dict[str, Path]) -> None:
 
 
 @pytest.mark.of_domains("fleet")
-def test_pods_are_reached_from_the_map(browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages["end-to-end"])
+def test_pods_are_linked_from_the_map(browser: Browser, pages: dict[str, Path]) -> None:
+    open_page(browser, pages["end-to-end"])
     browser.run("location.hash = 'vm=east-workers-0'")
     browser.wait_for("!document.getElementById('detail').hidden")
     told = browser.text("#detail")
@@ -449,8 +460,8 @@ def test_pods_are_reached_from_the_map(browser: Browser, pages: dict[str, Path])
 
 
 @pytest.mark.of_domains("fleet")
-def test_a_fleet_on_a_phone_names_the_clusters_that_are_picked_first(browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages["fleet"], 390)
+def test_phone_lists_picked_clusters_of_a_fleet_first(browser: Browser, pages: dict[str, Path]) -> None:
+    open_page(browser, pages["fleet"], 390)
     tops = """const top = (cell) => cell.getBoundingClientRect().top;
       const tops = (row, kind) => [...row.querySelectorAll(kind)].map(top);
       const rows = [...document.querySelectorAll(".matrix tbody tr")];
@@ -463,8 +474,8 @@ def test_a_fleet_on_a_phone_names_the_clusters_that_are_picked_first(browser: Br
     assert browser.run(f"return Math.max(...{ends})") <= 390
 
 
-def test_a_long_list_of_vms_begins_short(browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages["nexus-document-from-nothing"])
+def test_long_list_of_vms_is_shortened_on_screen(browser: Browser, pages: dict[str, Path]) -> None:
+    open_page(browser, pages["nexus-document-from-nothing"])
     assert browser.count("#vm-list tbody tr") == 15
     browser.run("dispatchEvent(new Event('beforeprint'))")
     assert browser.count("#vm-list li") == 215
@@ -474,23 +485,23 @@ def test_a_long_list_of_vms_begins_short(browser: Browser, pages: dict[str, Path
     assert browser.count("#vm-list tbody tr") == 15
 
 
-def test_paper_shows_all_of_it(browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages["nexus-document"])
+def test_printed_page_shows_everything(browser: Browser, pages: dict[str, Path]) -> None:
+    open_page(browser, pages["nexus-document"])
     browser.run("dispatchEvent(new Event('beforeprint'))")
     assert browser.count("button.vm") == 178
     assert "nexus_kubernetes_cluster.d" in browser.text(".objects")
     browser.run("dispatchEvent(new Event('afterprint'))")
 
 
-def test_paper_has_the_differences_of_what_changes(browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages["evacuated"])
+def test_printed_page_has_the_diffs_of_changed_objects(browser: Browser, pages: dict[str, Path]) -> None:
+    open_page(browser, pages["evacuated"])
     browser.run("dispatchEvent(new Event('beforeprint'))")
     assert browser.count("#change-tree pre") == 4
 
 
 @pytest.mark.of_domains("fleet")
-def test_paper_says_how_many_that_come_are_not_printed(browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages["fleet"])
+def test_printed_page_counts_omitted_new_objects(browser: Browser, pages: dict[str, Path]) -> None:
+    open_page(browser, pages["fleet"])
     browser.run("dispatchEvent(new Event('beforeprint'))")
     assert browser.count("#change-tree pre") == 0
     left_out = "11 objects; the arguments of 11 of them are not printed; see the page."
@@ -505,20 +516,20 @@ def test_paper_says_how_many_that_come_are_not_printed(browser: Browser, pages: 
         ("evacuated", 5),
     ],
 )
-def test_a_page_takes_few_sheets(name: str, most: int, browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages[name])
+def test_page_prints_on_few_sheets(name: str, most: int, browser: Browser, pages: dict[str, Path]) -> None:
+    open_page(browser, pages[name])
     assert 1 <= browser.sheets() <= most
 
 
-def test_a_column_in_which_nobody_has_anything_is_left_out(browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages["nexus-document-from-nothing"])
+def test_empty_column_is_omitted(browser: Browser, pages: dict[str, Path]) -> None:
+    open_page(browser, pages["nexus-document-from-nothing"])
     heads = browser.text("#vm-list thead")
     assert "Before" not in heads
     assert "After" in heads
 
 
-def test_vms_and_changes_are_found_by_search(browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages["nexus-document"])
+def test_search_finds_vms_and_changes(browser: Browser, pages: dict[str, Path]) -> None:
+    open_page(browser, pages["nexus-document"])
     browser.type("#vm-search", "rack7-bm0")
     browser.wait_for("document.querySelector('#vm-status').innerText !== '53 VMs.'")
     rows = browser.run("return [...document.querySelectorAll('#vm-list tbody tr')].map(r => r.innerText)")
@@ -539,8 +550,8 @@ def test_vms_and_changes_are_found_by_search(browser: Browser, pages: dict[str, 
 
 
 @pytest.mark.of_domains("fleet")
-def test_a_dash_of_a_manifest_is_no_sign(browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages["end-to-end"])
+def test_manifest_dash_is_no_diff_sign(browser: Browser, pages: dict[str, Path]) -> None:
+    open_page(browser, pages["end-to-end"])
     browser.click("#changes summary")
     browser.run("document.querySelectorAll('#change-tree details').forEach(d => { d.open = true; })")
     browser.wait_for("document.querySelector('#change-tree pre')")
@@ -549,8 +560,8 @@ def test_a_dash_of_a_manifest_is_no_sign(browser: Browser, pages: dict[str, Path
     assert browser.count("#change-tree pre .added") > 20
 
 
-def test_light_and_dark(browser: Browser, pages: dict[str, Path]) -> None:
-    opened(browser, pages["quickstart"])
+def test_light_and_dark_themes(browser: Browser, pages: dict[str, Path]) -> None:
+    open_page(browser, pages["quickstart"])
     colour = "return getComputedStyle(document.body).backgroundColor"
     assert browser.run(colour) == "rgb(255, 255, 255)"
     browser.wear("dark")
@@ -564,11 +575,11 @@ def test_light_and_dark(browser: Browser, pages: dict[str, Path]) -> None:
 
 
 @run_at_quarter(2)
-def test_a_large_plan_draws_only_what_is_in_sight(browser: Browser, tmp_path: Path) -> None:
-    real = many(tmp_path, 5000)
+def test_large_plan_renders_only_visible_parts(browser: Browser, tmp_path: Path) -> None:
+    real = plan_many_objects(tmp_path, 5000)
     page = tmp_path / "many.html"
     page.write_text(render_html(real.saved.plan, real.sources, REGISTRIES), encoding="utf-8")
-    opened(browser, page)
+    open_page(browser, page)
     assert browser.text(".objects li:last-child") == "+\nnexus_rack.r[0..4999] r0..4999: 2 machines each, bom-1.7.3"
     assert browser.count("#overview rect:not(.plate)") == 10_000
     assert browser.count(".machine") == 0
@@ -605,18 +616,18 @@ resource "nexus_kubernetes_cluster" "c" {
 """
 
 
-def test_of_many_clusters_those_that_change_stand_out(browser: Browser, tmp_path: Path) -> None:
+def test_changed_clusters_stand_out_among_many(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(CLUSTERS)
     page = tmp_path / "clusters.html"
-    new = planned(tmp_path, "-samples=0")
+    new = plan_directory(tmp_path, "-samples=0")
     page.write_text(render_html(new.saved.plan, new.sources, REGISTRIES), encoding="utf-8")
-    opened(browser, page)
+    open_page(browser, page)
     assert browser.text(".legend summary") == "20 clusters"
     assert "20 clusters: c0..19<" in render_svg(new.saved.plan)
     nexusform(tmp_path, "apply", "-auto-approve", "-samples=0")
-    real = planned(tmp_path, "-samples=0", "-var=workers=3")
+    real = plan_directory(tmp_path, "-samples=0", "-var=workers=3")
     page.write_text(render_html(real.saved.plan, real.sources, REGISTRIES), encoding="utf-8")
-    opened(browser, page)
+    open_page(browser, page)
     picture = render_svg(real.saved.plan)
     assert ">c7 (4)<" in picture
     assert ">19 more clusters: c0..6,8..19<" in picture
@@ -663,11 +674,11 @@ resource "nexus_kubernetes_cluster" "c" {
 
 
 @run_at_quarter(1)
-def test_ten_thousand_machines_take_three_screens_and_three_sheets(browser: Browser, tmp_path: Path) -> None:
+def test_ten_thousand_machines_fit_three_screens_and_three_sheets(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(LARGE)
     page = tmp_path / "large.html"
     nexusform(tmp_path, "plan", "-samples=0", f"-report=html:{page}")
-    opened(browser, page)
+    open_page(browser, page)
     assert browser.count("#overview rect:not(.plate)") == 10_000
     assert browser.run("return document.documentElement.scrollHeight") <= 3 * 900
     assert browser.text("#pools tbody tr:last-child").split() == [
@@ -692,10 +703,10 @@ def test_ten_thousand_machines_take_three_screens_and_three_sheets(browser: Brow
     assert browser.console() == []
 
 
-def test_the_page_is_drawn_again_with_other_data(
+def test_page_can_be_redrawn_with_other_data(
     browser: Browser, pages: dict[str, Path], examples: dict[str, RealPlan]
 ) -> None:
-    opened(browser, pages["repaired"])
+    open_page(browser, pages["repaired"])
     browser.click("button.vm")
     real = examples["nexus-document"]
     content = build_page_content(real.saved.plan, real.sources, REGISTRIES)
@@ -721,10 +732,10 @@ def test_the_page_is_drawn_again_with_other_data(
         ("end-to-end", "dark", 1280),
     ],
 )
-def test_axe_finds_nothing_serious(
+def test_axe_finds_no_serious_violation(
     name: str, scheme: str, width: int, browser: Browser, pages: dict[str, Path]
 ) -> None:
-    opened(browser, pages[name], width)
+    open_page(browser, pages[name], width)
     browser.wear(scheme)
     browser.run("document.getElementById('racks').scrollIntoView()")
     browser.wait_for("document.querySelector('button.vm')")

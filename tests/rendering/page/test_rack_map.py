@@ -8,7 +8,7 @@ from nexusform.rendering.page.rack_map import OUTSIDE, ChangeMark, build_rack_ma
 from tests.rendering.real_plans import RealPlan
 
 
-def test_the_document_s_site(examples: dict[str, RealPlan]) -> None:
+def test_rack_map_of_the_document_site(examples: dict[str, RealPlan]) -> None:
     (site,) = build_rack_maps(examples["nexus-document"].saved.plan)
     assert [rack.name for rack in site.racks] == [f"rack{n}" for n in range(1, 9)]
     assert site.machine_count == 128
@@ -19,7 +19,7 @@ def test_the_document_s_site(examples: dict[str, RealPlan]) -> None:
     assert sum(len(m.after) for rack in site.racks for m in rack.machines) == 178
 
 
-def test_machines_list_the_vms_that_stand_on_them(examples: dict[str, RealPlan]) -> None:
+def test_machines_list_their_vms(examples: dict[str, RealPlan]) -> None:
     for real in examples.values():
         for site in build_rack_maps(real.saved.plan):
             for machine in (m for rack in site.racks for m in rack.machines):
@@ -29,7 +29,7 @@ def test_machines_list_the_vms_that_stand_on_them(examples: dict[str, RealPlan])
                     assert place.machine == machine.facts.name
 
 
-def test_moves_and_removals_show_on_the_side_where_they_stand(examples: dict[str, RealPlan]) -> None:
+def test_moves_and_removals_are_shown_at_their_machines(examples: dict[str, RealPlan]) -> None:
     (site,) = build_rack_maps(examples["repaired"].saved.plan)
     by_mark = {vm.mark: vm for vm in site.vms}
     moved, removed = by_mark[ChangeMark.MOVED], by_mark[ChangeMark.REMOVED]
@@ -46,7 +46,7 @@ def test_moves_and_removals_show_on_the_side_where_they_stand(examples: dict[str
 
 
 @pytest.mark.of_domains("azure")
-def test_vms_that_are_not_managed_hold_their_room(examples: dict[str, RealPlan]) -> None:
+def test_unmanaged_vms_are_shown(examples: dict[str, RealPlan]) -> None:
     (site,) = build_rack_maps(examples["inventory"].saved.plan)
     outside = [vm for vm in site.vms if vm.cluster == OUTSIDE]
     assert len(outside) == 9
@@ -54,7 +54,7 @@ def test_vms_that_are_not_managed_hold_their_room(examples: dict[str, RealPlan])
     assert all(vm.mark is ChangeMark.KEPT and vm.sku.memory_gib for vm in outside)
 
 
-def test_keys_tell_clusters_apart() -> None:
+def test_short_names_of_clusters_are_distinct() -> None:
     assert build_short_names(["cluster-a", "cluster-b"]) == {"cluster-a": "a", "cluster-b": "b"}
     assert build_short_names(["ran-10", "ran-11"]) == {"ran-10": "10", "ran-11": "11"}
     assert build_short_names(["core"]) == {"core": "core"}

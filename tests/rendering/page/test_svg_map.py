@@ -11,38 +11,38 @@ from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.page import svg_map
 from nexusform.rendering.page.svg_map import render_svg
 from nexusform.rendering.page.svg_rack_overview import NOTE
-from tests.rendering.real_plans import RealPlan, many
+from tests.rendering.real_plans import RealPlan, plan_many_objects
 
 SVG = "{http://www.w3.org/2000/svg}"
 DRAWING = "nexusform.domains.fleet.rendering.fleet_svg"
 
 
-def drawn(real: RealPlan) -> ET.Element:
+def render_and_parse(real: RealPlan) -> ET.Element:
     return ET.fromstring(render_svg(real.saved.plan))
 
 
-def marked(root: ET.Element, kind: str) -> list[ET.Element]:
+def list_marked_rects(root: ET.Element, kind: str) -> list[ET.Element]:
     found = [r for r in root.iter(f"{SVG}rect") if kind in (r.get("class") or "").split()]
-    # The legend shows one of each.
+    # The legend has one box of each kind.
     return found[1:]
 
 
-def test_the_document_s_site_is_drawn_before_and_after(examples: dict[str, RealPlan]) -> None:
-    root = drawn(examples["nexus-document"])
+def test_document_site_is_drawn_before_and_after(examples: dict[str, RealPlan]) -> None:
+    root = render_and_parse(examples["nexus-document"])
     texts = [t.text or "" for t in root.iter(f"{SVG}text")]
     assert texts.count("Before") == texts.count("After") == 1
     assert texts.count("rack1 \N{MIDDLE DOT} zone 1") == 2
     assert texts.count("16") == 16
     assert "cluster-d (53)" in texts
-    # Two boxes of the legend beside two for each of 128 machines, twice.
+    # Two legend boxes, and two for each of 128 machines, before and after.
     assert len([r for r in root.iter(f"{SVG}rect") if (r.get("class") or "").startswith("cell")]) == 2 + 512
-    assert len(marked(root, "placed")) == 53
+    assert len(list_marked_rects(root, "placed")) == 53
     assert texts.count("+d") + texts.count("+") >= 53
     assert float(root.get("width") or 0) < 1300
 
 
-def test_it_tells_itself_to_screen_readers(examples: dict[str, RealPlan]) -> None:
-    root = drawn(examples["repaired"])
+def test_map_has_descriptions_for_screen_readers(examples: dict[str, RealPlan]) -> None:
+    root = render_and_parse(examples["repaired"])
     assert root.get("role") == "img"
     ids = (root.get("aria-labelledby") or "").split()
     by_id = {e.get("id"): e.text or "" for e in root.iter() if e.get("id")}
@@ -56,19 +56,19 @@ def test_it_tells_itself_to_screen_readers(examples: dict[str, RealPlan]) -> Non
     assert any("cordoned" in tip for tip in tips)
 
 
-def test_what_most_vms_do_bears_no_mark(examples: dict[str, RealPlan]) -> None:
+def test_most_common_change_has_no_mark(examples: dict[str, RealPlan]) -> None:
     root = ET.fromstring(render_svg(examples["nexus-document-from-nothing"].saved.plan))
-    assert marked(root, "placed") == []
+    assert list_marked_rects(root, "placed") == []
     assert "no sign: placed" in "".join(root.itertext())
 
 
-def test_marks_stand_where_a_vm_arrives_and_where_it_leaves(examples: dict[str, RealPlan]) -> None:
-    root = drawn(examples["repaired"])
-    assert len(marked(root, "moved")) == 2
-    assert len(marked(root, "removed")) == 1
+def test_marks_are_drawn_at_origin_and_target_of_a_vm(examples: dict[str, RealPlan]) -> None:
+    root = render_and_parse(examples["repaired"])
+    assert len(list_marked_rects(root, "moved")) == 2
+    assert len(list_marked_rects(root, "removed")) == 1
 
 
-def test_nothing_is_fetched(examples: dict[str, RealPlan]) -> None:
+def test_map_has_no_external_references(examples: dict[str, RealPlan]) -> None:
     text = render_svg(examples["nexus-document"].saved.plan)
     links = set(re.findall(r"https?://[^\"' <]+", text))
     assert links == {"http://www.w3.org/2000/svg"}
@@ -76,7 +76,7 @@ def test_nothing_is_fetched(examples: dict[str, RealPlan]) -> None:
     assert text == render_svg(examples["nexus-document"].saved.plan)
 
 
-def test_names_cannot_break_out(examples: dict[str, RealPlan]) -> None:
+def test_names_are_escaped(examples: dict[str, RealPlan]) -> None:
     plan = examples["repaired"].saved.plan
     nasty = '"><script>alert(1)</script>'
     changes = tuple(
@@ -90,20 +90,18 @@ def test_names_cannot_break_out(examples: dict[str, RealPlan]) -> None:
     ET.fromstring(text)
 
 
-def test_a_large_site_is_condensed(tmp_path: Path) -> None:
-    real = many(tmp_path, 600)
+def test_large_site_is_condensed(tmp_path: Path) -> None:
+    real = plan_many_objects(tmp_path, 600)
     text = render_svg(real.saved.plan)
     root = ET.fromstring(text)
     assert len([r for r in root.iter(f"{SVG}rect") if r.get("class") == "cell"]) == 1 + 2400
     assert len(text) < 700_000
 
 
-def test_what_would_be_too_large_is_drawn_rack_by_rack(
-    examples: dict[str, RealPlan], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_oversized_map_is_drawn_by_rack(examples: dict[str, RealPlan], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = render_svg(examples["repaired"].saved.plan)
     monkeypatch.setattr(svg_map, "MAX_BYTES", len(whole) - 1)
-    root = drawn(examples["repaired"])
+    root = render_and_parse(examples["repaired"])
     texts = [t.text or "" for t in root.iter(f"{SVG}text")]
     assert "Site s, after the plan" in texts
     assert NOTE in texts
@@ -114,36 +112,36 @@ def test_what_would_be_too_large_is_drawn_rack_by_rack(
         "r2: 4 machines, 4 VMs",
         "r3: 4 machines, 4 VMs",
     ]
-    assert len(marked(root, "removed")) == 1
+    assert len(list_marked_rects(root, "removed")) == 1
     by_id = {e.get("id"): e.text or "" for e in root.iter() if e.get("id")}
     assert by_id["map-desc"].endswith(NOTE)
 
 
-def test_racks_alone_of_a_refused_plan_are_what_stands(
+def test_condensed_map_of_failed_plan_shows_current_placement(
     examples: dict[str, RealPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(svg_map, "MAX_BYTES", 1)
     root = ET.fromstring(render_svg(replace(examples["nexus-document"].saved.plan, errored=True)))
     assert "Site lab, current placement" in [t.text for t in root.iter(f"{SVG}text")]
-    assert not any(marked(root, kind) for kind in ("placed", "moved", "removed"))
+    assert not any(list_marked_rects(root, kind) for kind in ("placed", "moved", "removed"))
 
 
-def test_racks_beyond_a_picture_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_omitted_racks_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(svg_map, "MAX_BYTES", 1)
     monkeypatch.setattr(svg_map, "MAX_RACKS", 30)
-    root = ET.fromstring(render_svg(many(tmp_path, 40).saved.plan))
+    root = ET.fromstring(render_svg(plan_many_objects(tmp_path, 40).saved.plan))
     assert len([r for r in root.iter(f"{SVG}rect") if r.get("class") == "cell"]) == 1 + 30
     assert any((t.text or "").endswith("10 more racks of this site omitted.") for t in root.iter(f"{SVG}text"))
 
 
-def test_a_plan_without_a_site() -> None:
+def test_plan_without_a_site() -> None:
     root = ET.fromstring(render_svg(Plan()))
     assert "The plan has no site." in [t.text for t in root.iter(f"{SVG}text")]
 
 
 @pytest.mark.of_domains("fleet")
-def test_a_plan_without_a_site_shows_its_fleet(examples: dict[str, RealPlan]) -> None:
-    root = drawn(examples["fleet"])
+def test_plan_without_a_site_shows_its_fleet(examples: dict[str, RealPlan]) -> None:
+    root = render_and_parse(examples["fleet"])
     texts = [t.text or "" for t in root.iter(f"{SVG}text")]
     assert "fleet_cluster_resource_placement.most_cpu" in texts
     assert {"bravelion", "cluster1", "smartfish"} <= set(texts)
@@ -155,7 +153,7 @@ def test_a_plan_without_a_site_shows_its_fleet(examples: dict[str, RealPlan]) ->
 
 
 @pytest.mark.of_domains("fleet")
-def test_of_a_fleet_too_large_to_draw_what_changes_comes_first(
+def test_oversized_fleet_lists_changed_placements_first(
     examples: dict[str, RealPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = examples["fleet"].saved.plan
@@ -171,13 +169,13 @@ def test_of_a_fleet_too_large_to_draw_what_changes_comes_first(
     assert "1 of 3 placements are shown, changed ones first" in text
 
 
-def test_a_refused_plan_is_drawn_as_it_stands(examples: dict[str, RealPlan]) -> None:
+def test_failed_plan_shows_current_placement(examples: dict[str, RealPlan]) -> None:
     refused = replace(examples["nexus-document"].saved.plan, errored=True)
     root = ET.fromstring(render_svg(refused))
     texts = [t.text or "" for t in root.iter(f"{SVG}text")]
     assert texts.count("Current placement") == 1
     assert "Blocked by an error. No changes were made" in texts
     assert "After" not in texts
-    assert not any(marked(root, kind) for kind in ("placed", "moved", "removed"))
+    assert not any(list_marked_rects(root, kind) for kind in ("placed", "moved", "removed"))
     nothing = ET.fromstring(render_svg(replace(refused, sites=())))
     assert "The site has no VMs." in [t.text for t in nothing.iter(f"{SVG}text")]

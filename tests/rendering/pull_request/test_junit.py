@@ -15,7 +15,7 @@ from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import RealPlan
 
 
-def cases(text: str) -> dict[tuple[str, str], ET.Element]:
+def parse_cases(text: str) -> dict[tuple[str, str], ET.Element]:
     root = ET.fromstring(text)
     found = {(s.get("name") or "", c.get("name") or ""): c for s in root for c in s}
     for suite in (root, *root):
@@ -24,13 +24,13 @@ def cases(text: str) -> dict[tuple[str, str], ET.Element]:
         assert suite.get("failures") == str(sum(c.find("failure") is not None for c in counted))
         assert suite.get("errors") == str(sum(c.find("error") is not None for c in counted))
         skipped = str(sum(c.find("skipped") is not None for c in counted))
-        # Jenkins refuses the attribute on the whole.
+        # Jenkins rejects the attribute on the root element.
         assert suite.get("skipped") == (None if suite is root else skipped)
     return found
 
 
 def test_lint_rules_pass_or_fail(examples: dict[str, RealPlan]) -> None:
-    found = cases(render_junit(examples["nexus-document"].saved.plan))
+    found = parse_cases(render_junit(examples["nexus-document"].saved.plan))
     assert found["plan", "planning"].find("*") is None
     assert found["lint", "zones-pinned"].find("failure") is None
     assert "6 machines will run two VMs" in (found["lint", "zones-pinned"].findtext("system-out") or "")
@@ -38,14 +38,14 @@ def test_lint_rules_pass_or_fail(examples: dict[str, RealPlan]) -> None:
     assert found["checks", "var.step"].find("*") is None
 
 
-def test_every_finding_is_there_and_errors_alone_fail(plans: SimpleNamespace) -> None:
+def test_all_findings_are_listed_and_only_errors_fail(plans: SimpleNamespace) -> None:
     told = (
         build_warning("no-surge-capacity", "The upgrade would fail.", address="a.b"),
         build_warning("incomplete-rollout", "It hangs.", address="c.d"),
         build_warning("old-inventory", "Three days.", address="data.e.f"),
     )
     plan = replace(plans.added_cluster(), diagnostics=told)
-    found = cases(render_junit(plan))
+    found = parse_cases(render_junit(plan))
     for case in (found["lint", "no-surge-capacity"], found["warnings", "Incomplete rollout c.d"]):
         assert [child.tag for child in case] == ["system-out"]
         assert "Warning: " in str(case[0].text)
@@ -56,22 +56,22 @@ def test_every_finding_is_there_and_errors_alone_fail(plans: SimpleNamespace) ->
     assert {rule["id"] for rule in rules} <= ids
 
 
-def test_an_open_condition_is_said_to_be_predicted(plans: SimpleNamespace) -> None:
+def test_unknown_condition_is_skipped_as_predicted(plans: SimpleNamespace) -> None:
     checks = (CheckResult("output_value", "output.o", "unknown"),)
-    found = cases(render_junit(replace(plans.added_cluster(), checks=checks)))
+    found = parse_cases(render_junit(replace(plans.added_cluster(), checks=checks)))
     skipped = found["checks", "output.o"].find("skipped")
     assert skipped is not None
     assert skipped.get("message") == "unknown, predicted"
 
 
-def test_checks(plans: SimpleNamespace) -> None:
+def test_check_results_are_test_cases(plans: SimpleNamespace) -> None:
     results = (
         CheckResult("check", "check.good", "pass"),
         CheckResult("check", "check.bad", "fail", ("too < few", "twice")),
         CheckResult("resource", "nexus_rack.r", "error", ("broken",)),
         CheckResult("output_value", "output.o", "unknown"),
     )
-    found = cases(render_junit(replace(plans.added_cluster(), checks=results)))
+    found = parse_cases(render_junit(replace(plans.added_cluster(), checks=results)))
     bad = found["checks", "check.bad"].find("failure")
     assert bad is not None
     assert bad.get("message") == "too < few; twice"
@@ -79,7 +79,7 @@ def test_checks(plans: SimpleNamespace) -> None:
     assert found["checks", "output.o"].find("skipped") is not None
 
 
-def test_errors_and_separation_rules() -> None:
+def test_errors_and_separation_rules_are_test_cases() -> None:
     plan = Plan(
         errored=True,
         diagnostics=(build_error("insufficient-capacity", "No room.", headline="Does not fit", address="nexus_x.y"),),
@@ -90,7 +90,7 @@ def test_errors_and_separation_rules() -> None:
         separation_verdict("b", "warn", "never"),
         separation_verdict("c", "deny", "always"),
     )
-    found = cases(render_junit(replace(plan, separation_verdicts=verdicts)))
+    found = parse_cases(render_junit(replace(plan, separation_verdicts=verdicts)))
     broken = found["plan", "Does not fit nexus_x.y"].find("error")
     assert broken is not None
     assert broken.text == "No room."
@@ -101,23 +101,23 @@ def test_errors_and_separation_rules() -> None:
     assert broken_rule.text == "machine m1: a-0, b-0; joined by b-0 (new)"
 
 
-def test_lint_of_a_plan_in_error_is_skipped(examples: dict[str, RealPlan]) -> None:
-    """The rules look at finished plans alone: nothing passed."""
+def test_lint_of_failed_plan_is_skipped(examples: dict[str, RealPlan]) -> None:
+    """Lint rules check only successful plans, so none passed."""
     plan = examples["nexus-document"].saved.plan
     refused = replace(plan, errored=True, diagnostics=(build_error("insufficient-capacity", "No room."),))
-    lint = [case for (suite, _), case in cases(render_junit(refused)).items() if suite == "lint"]
+    lint = [case for (suite, _), case in parse_cases(render_junit(refused)).items() if suite == "lint"]
     assert lint
     assert all(case.find("skipped") is not None for case in lint)
 
 
-def test_a_rule_that_is_switched_off_is_skipped_and_says_why(plans: SimpleNamespace) -> None:
-    found = cases(render_junit(replace(plans.added_cluster(), disabled_rules=("shared-machine",))))
+def test_disabled_rule_is_skipped_with_its_reason(plans: SimpleNamespace) -> None:
+    found = parse_cases(render_junit(replace(plans.added_cluster(), disabled_rules=("shared-machine",))))
     skipped = found["lint", "shared-machine"].find("skipped")
     assert skipped is not None
     assert skipped.get("message") == "disabled in the configuration"
 
 
-def test_a_table_of_a_plan_in_error_has_no_row(plans: SimpleNamespace) -> None:
+def test_csv_of_failed_plan_has_no_rows(plans: SimpleNamespace) -> None:
     made = plans.added_cluster()
     assert render_csv(made, ShownPlacements.CHANGED).count("\n") > 1
     assert render_csv(replace(made, errored=True), ShownPlacements.CHANGED).count("\n") == 1

@@ -20,18 +20,27 @@ from nexusform.rendering.pull_request.rack_picture import MAX_WIDTH, render_rack
 from nexusform.rendering.report.code_origin import CodeOrigin
 from nexusform.rendering.text.plan_text import PlanTextOptions
 from nexusform.rendering.text.plan_text import render_plan as render_short_plan
-from tests.planning.harness import RACKS, all_types, cluster, good, pool, state_of
+from tests.planning.harness import RACKS, all_types, build_state, cluster, pool, require_success
 from tests.planning.harness import plan as plan_of
 from tests.rendering.pieces import separation_verdict
-from tests.rendering.real_plans import REGISTRIES, RealPlan, comment_on, copied, many, nexusform, planned, refused
+from tests.rendering.real_plans import (
+    REGISTRIES,
+    RealPlan,
+    copy_example,
+    nexusform,
+    plan_directory,
+    plan_many_objects,
+    render_comment,
+    render_failed_plan,
+)
 
 
 @pytest.mark.of_domains("fleet")
-def test_fleet_and_pods_read_as_reviewed(plans: SimpleNamespace, golden: Callable[[str, str], None]) -> None:
+def test_fleet_and_pods_match_reviewed_file(plans: SimpleNamespace, golden: Callable[[str, str], None]) -> None:
     golden("markdown/fleet_and_pods.md", render_markdown(plans.fleet_and_pods(), plans.files, plans.registries))
 
 
-def test_the_verdict_comes_first(plans: SimpleNamespace) -> None:
+def test_comment_starts_with_the_verdict(plans: SimpleNamespace) -> None:
     added = render_markdown(plans.added_cluster(), {}).split("\n")
     assert added[0] == "### nexusform: 1 to add, 53 VMs to place, nothing moves"
     assert added[1].startswith("> [!")
@@ -45,7 +54,7 @@ def test_the_verdict_comes_first(plans: SimpleNamespace) -> None:
     assert "\n> No changes. Your infrastructure matches the configuration.\n" in nothing
 
 
-def test_a_refused_plan_says_by_what(plans: SimpleNamespace) -> None:
+def test_failed_plan_names_its_errors(plans: SimpleNamespace) -> None:
     detail = "No cell is free.\n\nSuggested fixes (tested):\n 1. count = 3 fits.\nNo changes were made."
     plan = replace(
         plans.added_cluster(),
@@ -68,17 +77,17 @@ def test_a_refused_plan_says_by_what(plans: SimpleNamespace) -> None:
     assert "to add" not in text
 
 
-def test_a_refused_plan_of_a_real_site(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
-    text = refused(tmp_path)
+def test_failed_plan_of_a_real_site_matches_reviewed_file(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+    text = render_failed_plan(tmp_path)
     assert "\n1. count = " in text.split("<details>")[0]
     golden("markdown/refused.md", text)
 
 
-def test_a_rule_that_does_not_hold_shows_its_ways_out(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
-    golden("markdown/separation_refused.md", comment_on(copied("separation", tmp_path)))
+def test_violated_rule_lists_its_suggested_fixes(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+    golden("markdown/separation_refused.md", render_comment(copy_example("separation", tmp_path)))
 
 
-def test_a_denying_separation_rule_is_named(plans: SimpleNamespace) -> None:
+def test_denying_separation_rule_is_named(plans: SimpleNamespace) -> None:
     verdict = separation_verdict("core", "deny", "sometimes")
     finding = build_error("separation", address=str(verdict.address))
     refusing = replace(
@@ -97,7 +106,7 @@ def test_a_denying_separation_rule_is_named(plans: SimpleNamespace) -> None:
     assert "- `nexus_separation_rule.core` (machine, deny) holds always" in kept
 
 
-def test_a_comment_is_narrow(examples: dict[str, RealPlan]) -> None:
+def test_comment_is_narrow(examples: dict[str, RealPlan]) -> None:
     for name, real in examples.items():
         shown = render_markdown(real.saved.plan, real.sources, REGISTRIES).split("<details>")[0]
         rows = [line for line in shown.split("\n") if line.startswith("|")]
@@ -106,7 +115,7 @@ def test_a_comment_is_narrow(examples: dict[str, RealPlan]) -> None:
             assert max(map(len, picture.split("\n"))) <= 38, name
 
 
-def test_every_warning_is_said_once_in_sight(examples: dict[str, RealPlan]) -> None:
+def test_visible_part_reports_every_warning_once(examples: dict[str, RealPlan]) -> None:
     for real in examples.values():
         shown = render_markdown(real.saved.plan, real.sources, REGISTRIES).split("<details>")[0]
         for finding in real.saved.plan.diagnostics:
@@ -114,7 +123,7 @@ def test_every_warning_is_said_once_in_sight(examples: dict[str, RealPlan]) -> N
             assert finding.summary not in shown
 
 
-def test_certainty_is_told_or_not_computed_never_both(examples: dict[str, RealPlan]) -> None:
+def test_certainty_is_either_reported_or_not_computed(examples: dict[str, RealPlan]) -> None:
     for real in examples.values():
         shown = render_markdown(real.saved.plan, real.sources, REGISTRIES)
         for line in shown.split("\n"):
@@ -122,13 +131,13 @@ def test_certainty_is_told_or_not_computed_never_both(examples: dict[str, RealPl
 
 
 @pytest.mark.of_domains("fleet")
-def test_certainty_is_that_of_vms_alone(examples: dict[str, RealPlan]) -> None:
+def test_certainty_covers_only_vms(examples: dict[str, RealPlan]) -> None:
     fleet = render_markdown(examples["end-to-end"].saved.plan, {}, REGISTRIES)
     assert "> Confidence:  rack counts exact for 4 of 14 VMs; Azure picks the machines\n" in fleet
     assert ">   Pods: 10 to place, 0 to move, 0 to remove, 0 kept.\n" in fleet
 
 
-def test_moves_are_told_from_place_to_place(examples: dict[str, RealPlan]) -> None:
+def test_moves_are_reported_with_origin_and_target(examples: dict[str, RealPlan]) -> None:
     real = examples["evacuated"]
     origin = CodeOrigin("https://code.example/o/r/blob/0123", "lab", "0123456789abcdef")
     text = render_markdown(real.saved.plan, real.sources, REGISTRIES, origin=origin)
@@ -144,7 +153,7 @@ def test_moves_are_told_from_place_to_place(examples: dict[str, RealPlan]) -> No
     assert "\ncommit `0123456789ab`" in text
 
 
-def test_checks_and_age_are_told(plans: SimpleNamespace) -> None:
+def test_checks_and_inventory_age_are_reported(plans: SimpleNamespace) -> None:
     plan = replace(
         plans.added_cluster(),
         timestamp="2026-02-28T14:00:00Z",
@@ -165,7 +174,7 @@ def test_checks_and_age_are_told(plans: SimpleNamespace) -> None:
     assert "\n**inventory 8 days old**" in render_markdown(old, {})
 
 
-def test_values_cannot_break_out_of_their_fence(plans: SimpleNamespace) -> None:
+def test_values_cannot_escape_their_code_fence(plans: SimpleNamespace) -> None:
     plan = plans.every_shape()
     nasty = plan.changes[1].after | {"text": "```\n<script>\n````\n# not a heading"}
     text = render_markdown(replace(plan, changes=(replace(plan.changes[1], after=nasty),)), {})
@@ -179,17 +188,17 @@ def test_secrets_stay_hidden(plans: SimpleNamespace) -> None:
         assert secret not in text
 
 
-# --- like changes, and size --------------------------------------------------------------------
+# --- similar changes, and size -----------------------------------------------------------------
 
 
-def test_like_changes_are_told_once(tmp_path: Path) -> None:
-    real = many(tmp_path, 300)
+def test_similar_changes_are_reported_once(tmp_path: Path) -> None:
+    real = plan_many_objects(tmp_path, 300)
     text = render_markdown(real.saved.plan, real.sources, REGISTRIES)
     assert "- `+` `nexus_rack.r[0..299]` r0..299: 2 machines each" in text
     assert text.count('resource "nexus_rack"') == 1
 
 
-def test_what_is_destroyed_is_named(plans: SimpleNamespace) -> None:
+def test_destroyed_objects_are_named(plans: SimpleNamespace) -> None:
     gone = [
         plans.change(plans.address("nexus_rack", f"r{n}"), Action.DELETE, {"id": f"lab/r{n}", "name": f"r{n}"}, None)
         for n in range(30)
@@ -198,7 +207,7 @@ def test_what_is_destroyed_is_named(plans: SimpleNamespace) -> None:
     assert "\n- `-` `nexus_rack.r0..29`" in text
 
 
-def test_different_updates_stay_apart(plans: SimpleNamespace) -> None:
+def test_different_updates_are_listed_separately(plans: SimpleNamespace) -> None:
     changes = [
         plans.change(
             plans.address("nexus_rack", f"r{n}"),
@@ -213,7 +222,7 @@ def test_different_updates_stay_apart(plans: SimpleNamespace) -> None:
     assert text.count("machine\\_count 16 -> 12") == text.count("machine\\_count 16 -> 13") == 2
 
 
-def _different(plans: SimpleNamespace, count: int = 5000) -> Plan:
+def _build_different_changes(plans: SimpleNamespace, count: int = 5000) -> Plan:
     changes = tuple(
         plans.change(
             plans.address("nexus_rack", f"rack_of_aisle_{n}"),
@@ -227,7 +236,7 @@ def _different(plans: SimpleNamespace, count: int = 5000) -> Plan:
 
 
 def test_five_thousand_different_changes_fit_into_a_comment(plans: SimpleNamespace) -> None:
-    plan = _different(plans)
+    plan = _build_different_changes(plans)
     text = render_markdown(plan, plans.files)
     assert len(text.encode()) <= 65_000
     assert "Plan: 0 to add, 5,000 to change, 0 to destroy." in text
@@ -239,8 +248,8 @@ def test_five_thousand_different_changes_fit_into_a_comment(plans: SimpleNamespa
 
 
 @pytest.mark.parametrize("most", [10, 200, 700, 1500, 3000, 8000, 30_000])
-def test_no_size_is_exceeded_and_what_matters_stays(most: int, plans: SimpleNamespace) -> None:
-    text = render_markdown(_different(plans, 600), plans.files, max_bytes=most)
+def test_size_limit_holds_and_important_parts_stay(most: int, plans: SimpleNamespace) -> None:
+    text = render_markdown(_build_different_changes(plans, 600), plans.files, max_bytes=most)
     assert len(text.encode()) <= most
     assert text.count("```") % 2 == 0 or most < 700
     assert text.count("<details>") == text.count("</details>") or most < 700
@@ -249,7 +258,7 @@ def test_no_size_is_exceeded_and_what_matters_stays(most: int, plans: SimpleName
         assert "Every change (left out)" in text or "lines shown" in text
 
 
-def test_of_many_sites_the_one_that_changes_has_a_table(tmp_path: Path) -> None:
+def test_only_the_changed_one_of_many_sites_has_a_table(tmp_path: Path) -> None:
     site = """
 resource "nexus_site" "NAME" {}
 resource "nexus_rack" "NAME" {
@@ -272,7 +281,7 @@ resource "nexus_kubernetes_cluster" "NAME" {
     nexusform(tmp_path, "apply", "-auto-approve")
     grown = site.replace("NAME", "e").replace("count       = 1", "count       = 3")
     (tmp_path / "main.nf.hcl").write_text(text.replace(site.replace("NAME", "e"), grown))
-    real = planned(tmp_path)
+    real = plan_directory(tmp_path)
     text = render_markdown(real.saved.plan, real.sources, REGISTRIES)
     tables = [line for line in text.split("<details>")[0].split("\n") if "| before | after |" in line]
     assert tables == ["| e | before | after |"]
@@ -290,12 +299,12 @@ resource "nexus_kubernetes_cluster" "NAME" {
     assert "**19**" in text
 
 
-def rack(name: str, *machines: tuple[int | None, int | None, bool]) -> RackVmCounts:
+def build_rack(name: str, *machines: tuple[int | None, int | None, bool]) -> RackVmCounts:
     return RackVmCounts("lab", name, tuple(MachineVmCount(*machine) for machine in machines), 0)
 
 
-def test_before_stands_above_after() -> None:
-    changed = rack("rack3", (1, 2, False), (2, 0, True), (0, 0, True), (12, 12, False), (None, 1, False))
+def test_before_line_is_above_after_line() -> None:
+    changed = build_rack("rack3", (1, 2, False), (2, 0, True), (0, 0, True), (12, 12, False), (None, 1, False))
     assert render_rack_picture([changed]) == [
         "rack3   1     5",
         "before  120+  .",
@@ -307,19 +316,19 @@ def test_before_stands_above_after() -> None:
     ]
 
 
-def test_a_new_rack_is_one_line() -> None:
-    assert render_rack_picture([rack("r1", (None, 1, False), (None, 0, False))])[:1] == ["r1      10"]
+def test_new_rack_has_one_line() -> None:
+    assert render_rack_picture([build_rack("r1", (None, 1, False), (None, 0, False))])[:1] == ["r1      10"]
 
 
-def test_no_line_is_wider_than_a_phone() -> None:
-    many = [rack(f"a-rack-with-a-very-long-name-indeed-{n}", *[(1, 2, False)] * 50) for n in range(9)]
+def test_lines_of_rack_pictures_fit_a_phone() -> None:
+    many = [build_rack(f"a-rack-with-a-very-long-name-indeed-{n}", *[(1, 2, False)] * 50) for n in range(9)]
     picture = render_rack_picture(many)
     assert max(map(len, picture)) <= MAX_WIDTH
     assert "and 5 more racks" in picture
     assert render_rack_picture([]) == []
 
 
-def test_what_changes_no_object_has_a_headline_of_its_own(plans: SimpleNamespace) -> None:
+def test_plan_without_object_changes_has_its_own_headline(plans: SimpleNamespace) -> None:
     refreshed = render_markdown(plans.refresh_only(), plans.files, plans.registries)
     assert refreshed.startswith("### nexusform: 3 objects changed outside of nexusform, nothing moves\n")
     assert "- `-` `nexus_rack.gone` r: has been deleted\n" in refreshed.split("<details>")[0]
@@ -335,7 +344,7 @@ def test_what_changes_no_object_has_a_headline_of_its_own(plans: SimpleNamespace
 
 
 @pytest.mark.of_domains("fleet")
-def test_what_stays_is_counted_by_kind(plans: SimpleNamespace) -> None:
+def test_unchanged_objects_are_counted_by_kind(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     bindings = tuple(row for row in plan.placements if row.kind == "binding")
     kept = sum(row.action is PlacementAction.KEEP for row in bindings)
@@ -343,7 +352,7 @@ def test_what_stays_is_counted_by_kind(plans: SimpleNamespace) -> None:
     assert "> Placements: 0 to place, 0 to move, 0 to remove, 1 kept, 1 to update.\n" in comment or "1 kept" in comment
 
 
-def test_many_moves_are_told_by_pool_and_listed_below(plans: SimpleNamespace) -> None:
+def test_many_moves_are_grouped_by_pool_and_listed_below(plans: SimpleNamespace) -> None:
     plan = plans.changed_placements()
     move = next(row for row in plan.placements if row.action is PlacementAction.MOVE)
     many = tuple(replace(move, object=f"vm-{number}", number=number) for number in range(40))
@@ -357,15 +366,20 @@ def test_many_moves_are_told_by_pool_and_listed_below(plans: SimpleNamespace) ->
     assert "Every VM" not in few
 
 
-def test_pictures_are_of_racks_that_differ_in_the_order_of_their_names() -> None:
-    kept = rack("rack2", (3, 3, False), (1, 1, True))
-    racks = [rack("rack10", (2, 0, False)), kept, rack("rack9", (1, 0, False)), rack("rack1", (0, 1, False))]
+def test_pictures_show_changed_racks_sorted_by_name() -> None:
+    kept = build_rack("rack2", (3, 3, False), (1, 1, True))
+    racks = [
+        build_rack("rack10", (2, 0, False)),
+        kept,
+        build_rack("rack9", (1, 0, False)),
+        build_rack("rack1", (0, 1, False)),
+    ]
     picture = render_rack_picture(racks)
     assert [line.split()[0] for line in picture if line.startswith("rack")] == ["rack1", "rack9", "rack10"]
     assert render_rack_picture([kept]) == []
 
 
-def test_a_flag_is_the_cause_of_what_it_replaces(plans: SimpleNamespace) -> None:
+def test_replace_flag_is_reported_as_cause(plans: SimpleNamespace) -> None:
     plan = plans.changed_placements()
     by_flag = tuple(replace(row, trigger="requested") for row in plan.placements)
     comment = render_markdown(replace(plan, placements=by_flag), plans.files)
@@ -380,13 +394,15 @@ def test_a_flag_is_the_cause_of_what_it_replaces(plans: SimpleNamespace) -> None
         ((Action.DELETE, Action.REPLACE), "; 2 objects to destroy or replace\n"),
     ],
 )
-def test_what_goes_is_destroyed_or_replaced(actions: tuple[Action, ...], words: str, plans: SimpleNamespace) -> None:
+def test_verdict_counts_destroyed_and_replaced_objects(
+    actions: tuple[Action, ...], words: str, plans: SimpleNamespace
+) -> None:
     address = plans.drifted().changes[0].address
     changes = tuple(Change(address, action, {}, {}, "simulated", 1, 1) for action in actions)
     assert words in render_markdown(Plan(changes=changes), plans.files)
 
 
-def test_what_is_forgotten_or_loses_its_machine_is_in_the_verdict(plans: SimpleNamespace) -> None:
+def test_verdict_reports_forgotten_vms_and_lost_hosts(plans: SimpleNamespace) -> None:
     plan = plans.changed_placements()
     row = next(row for row in plan.placements if row.action == "remove")
     for action, said in (("forget", "1 VM to forget (it keeps"), ("lose_machine", "1 VM loses its machine")):
@@ -396,12 +412,12 @@ def test_what_is_forgotten_or_loses_its_machine_is_in_the_verdict(plans: SimpleN
         assert "[!CAUTION]" in head
 
 
-def test_many_pools_that_are_alike_are_one_row_of_a_comment() -> None:
+def test_many_equal_pools_share_one_row() -> None:
     clusters = "\n".join(cluster(f"c{number:02}", pools=pool("p", 2)) for number in range(7))
-    made = good(plan_of(RACKS + clusters))
+    made = require_success(plan_of(RACKS + clusters))
     few = render_markdown(add_site_capacity(made, all_types()).plan, {})
     many = "\n".join(cluster(f"c{number:02}", pools=pool("p", 1)) for number in range(9))
-    made = good(plan_of(RACKS + many + cluster("other", pools=pool("p", 3))))
+    made = require_success(plan_of(RACKS + many + cluster("other", pools=pool("p", 3))))
     text = render_markdown(add_site_capacity(made, all_types()).plan, {})
     assert few.count("\n| c0") == 14
     rows = [line for line in text.split("\n\n")[1].splitlines() if line.startswith(("| c", "| other"))]
@@ -412,12 +428,12 @@ def test_many_pools_that_are_alike_are_one_row_of_a_comment() -> None:
     ]
 
 
-def test_a_vm_that_the_platform_places_anew_is_only_foretold_in_place() -> None:
+def test_re_creation_in_place_is_predicted_if_azure_picks_the_machine() -> None:
     text = RACKS + cluster("a", pools=pool("p", 1))
-    state = state_of(text)
-    recreated = good(plan_of(text, state, replaces=("nexus_kubernetes_cluster.a",)))
+    state = build_state(text)
+    recreated = require_success(plan_of(text, state, replaces=("nexus_kubernetes_cluster.a",)))
     comment = render_markdown(recreated.plan, all_types())
     assert re.search(r"^\| `a-p-0` \| re-created, predicted in place: \*\*r\S+\*\*", comment, re.MULTILINE)
-    rebuilt = good(plan_of(text, state, replaces=("nexus_rack.r[0]", "nexus_rack.r[1]", "nexus_rack.r[2]")))
+    rebuilt = require_success(plan_of(text, state, replaces=("nexus_rack.r[0]", "nexus_rack.r[1]", "nexus_rack.r[2]")))
     comment = render_markdown(rebuilt.plan, all_types())
     assert re.search(r"^\| `a-p-0` \| to re-create in place: \*\*r\S+\*\*", comment, re.MULTILINE)

@@ -32,16 +32,16 @@ PARTS = st.lists(
 
 
 @given(PARTS, st.integers(0, 5000))
-def test_the_limit_holds_for_any_parts(parts: list[ReportPart], most: int) -> None:
+def test_size_limit_holds_for_any_parts(parts: list[ReportPart], most: int) -> None:
     assert len(join_parts_within_limit(parts, most).encode()) <= max(most, 1)
 
 
-def test_everything_stays_when_there_is_room() -> None:
+def test_all_parts_stay_if_they_fit() -> None:
     parts = [ReportPart("a", 1, ("first",)), ReportPart("none", 9, ()), ReportPart("b", 2, ("second", "third"))]
     assert join_parts_within_limit(parts, 1000) == "first\n\nsecond\nthird\n"
 
 
-def test_the_least_important_is_cut_first_and_said_so() -> None:
+def test_least_important_part_is_cut_first_with_a_note() -> None:
     head = ReportPart("head", 100, ("the verdict",), is_atomic=True)
     useful = ReportPart("useful", 50, tuple(f"useful {n}" for n in range(50)))
     long = ReportPart("long", 1, tuple(f"line number {n}" for n in range(1000)))
@@ -56,12 +56,12 @@ def test_the_least_important_is_cut_first_and_said_so() -> None:
     assert "long (left out)" in shorter
 
 
-def test_a_comment_mentions_nobody() -> None:
+def test_comment_mentions_no_user() -> None:
     assert escape_markdown("thanks @user, @org/team") == "thanks @<span></span>user, @<span></span>org/team"
     assert escape_markdown("mail a@example.com at 5 @ noon") == "mail a@example.com at 5 @ noon"
 
 
-def test_entities_are_shown_as_they_were_written() -> None:
+def test_entities_are_shown_literally() -> None:
     assert (
         escape_markdown("&lt;x&gt; &#60; &amp; R & D") == "&amp;lt;x&amp;gt; &amp;\\#<span></span>60; &amp;amp; R & D"
     )
@@ -80,16 +80,16 @@ def test_entities_are_shown_as_they_were_written() -> None:
         (CodeOrigin("https://h/r"), "](x) @you:3", "[\\](x) @<span></span>you:3](https://h/r/%5D%28x%29%20%40you#L3)"),
     ],
 )  # fmt: skip
-def test_a_line_is_linked_where_its_file_is_at_the_host(origin: CodeOrigin, place: str, text: str) -> None:
+def test_line_is_linked_if_its_file_is_in_the_repository(origin: CodeOrigin, place: str, text: str) -> None:
     assert format_line_link(place, origin) == text
 
 
-def test_a_sentence_keeps_its_code_and_nothing_else_of_markdown() -> None:
+def test_prose_keeps_only_code_spans() -> None:
     assert escape_prose("run `nexusform explain a_b|c` for *it*") == "run `nexusform explain a_b\\|c` for \\*it\\*"
     assert escape_prose("a ` alone") == "a \\` alone"
 
 
-def _drawn(old: object, new: object) -> str:
+def _render_diff(old: object, new: object) -> str:
     node = Comparison().compare_values("m", old, new, DYNAMIC)
     return render_diff("\n".join(render_outputs([node])))
 
@@ -97,20 +97,20 @@ def _drawn(old: object, new: object) -> str:
 LIST = "names:\n- a\n  - b\n    - c\n      - d\n+ e\n~ f\nEOT\n"
 
 
-def test_items_of_a_list_in_yaml_are_no_signs() -> None:
+def test_yaml_list_items_are_no_diff_signs() -> None:
     for nested in (LIST, {"deep": {"er": LIST}}, [LIST]):
-        diff = _drawn(ABSENT, nested)
+        diff = _render_diff(ABSENT, nested)
         signed = [line for line in diff.split("\n") if line[:1] in set("-!~")]
         assert signed == []
         assert "- a" in diff, "as it was written"
 
 
-def test_lines_of_a_text_that_change_have_their_signs_first() -> None:
-    diff = _drawn(LIST, LIST.replace("  - b", "  - bee")).split("\n")
+def test_changed_lines_of_a_text_start_with_their_sign() -> None:
+    diff = _render_diff(LIST, LIST.replace("  - b", "  - bee")).split("\n")
     assert [line.split() for line in diff if line.startswith("-")] == [["-", "-", "b"]]
     assert [line.split() for line in diff if line.startswith("+")] == [["+", "-", "bee"]]
 
 
-def test_what_follows_a_text_has_its_signs_first() -> None:
-    diff = _drawn(ABSENT, {"a": "- x\n- y", "z": 1})
+def test_lines_after_a_text_start_with_their_sign() -> None:
+    diff = _render_diff(ABSENT, {"a": "- x\n- y", "z": 1})
     assert [line for line in diff.split("\n") if line.startswith("+") and "z" in line]

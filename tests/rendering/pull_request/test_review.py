@@ -1,4 +1,4 @@
-"""`-report=github-review`: what a code host is asked to show on the lines of a diff."""
+"""Tests of `-report=github-review`: comments for the changed lines of a diff."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "sites" / "lab").mkdir(parents=True)
     (tmp_path / "sites" / "lab" / "main.nf.hcl").write_text(SITE.format(count=4))
     (tmp_path / "other.txt").write_text("a\n")
-    _git(tmp_path, "init", "-q")
-    _git(tmp_path, "add", ".")
-    _git(tmp_path, "commit", "-q", "-m", "before")
+    _run_git(tmp_path, "init", "-q")
+    _run_git(tmp_path, "add", ".")
+    _run_git(tmp_path, "commit", "-q", "-m", "before")
     monkeypatch.chdir(tmp_path / "sites" / "lab")
     return tmp_path
 
 
-def _git(directory: Path, *words: str) -> str:
+def _run_git(directory: Path, *words: str) -> str:
     author = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     done = subprocess.run(
         ["git", *words], cwd=directory, env={**os.environ, **author}, capture_output=True, text=True, check=True
@@ -58,61 +58,61 @@ def _git(directory: Path, *words: str) -> str:
     return done.stdout
 
 
-def _review(repository: Path, *options: str) -> dict[str, Any]:
-    (repository / "pr.diff").write_text(_git(repository, "diff", *options))
+def _build_review(repository: Path, *options: str) -> dict[str, Any]:
+    (repository / "pr.diff").write_text(_run_git(repository, "diff", *options))
     run_command_line(["plan", f"-report=github-review:{repository}/review.json", f"-diff={repository}/pr.diff"])
     review: dict[str, Any] = json.loads((repository / "review.json").read_text())
     return review
 
 
-def test_a_way_out_is_a_suggestion_on_its_line(repository: Path) -> None:
+def test_fix_is_a_suggestion_on_its_line(repository: Path) -> None:
     Path("main.nf.hcl").write_text(SITE.format(count=40))
     Path("../../other.txt").write_text("b\n")
-    review = _review(repository)
+    review = _build_review(repository)
     assert review["event"] == "REQUEST_CHANGES"
     assert review["body"].startswith("### nexusform: planning failed")
     (comment,) = review["comments"]
     assert (comment["path"], comment["line"], comment["side"]) == ("sites/lab/main.nf.hcl", 17, "RIGHT")
     suggestion = comment["body"].partition("```suggestion\n")[2].partition("\n```")[0]
-    # The suggested line, put in its place, is a plan that fits.
+    # A plan with the suggested line succeeds.
     lines = Path("main.nf.hcl").read_text().splitlines()
     lines[16] = suggestion
     Path("main.nf.hcl").write_text("\n".join(lines))
     assert run_command_line(["plan"]) == 0
-    assert _review(repository)["event"] == "COMMENT"
+    assert _build_review(repository)["event"] == "COMMENT"
 
 
-def test_lines_outside_of_the_diff_have_no_comment(repository: Path) -> None:
+def test_lines_outside_the_diff_have_no_comment(repository: Path) -> None:
     Path("main.nf.hcl").write_text(SITE.format(count=40).replace('nexus_rack" "rack"', 'nexus_rack" "rack1"'))
-    review = _review(repository, "-U0")
+    review = _build_review(repository, "-U0")
     assert [comment["line"] for comment in review["comments"]] == [17]
-    _git(repository, "commit", "-q", "-a", "-m", "count")
+    _run_git(repository, "commit", "-q", "-a", "-m", "count")
     Path("../../other.txt").write_text("b\n")
-    review = _review(repository)
+    review = _build_review(repository)
     assert (review["event"], review["comments"]) == ("REQUEST_CHANGES", [])
 
 
-def test_without_a_diff_it_is_not_asked_for(repository: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_missing_diff_is_an_error(repository: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", f"-report=github-review:{repository}/review.json"]) == 1
     assert "-diff=FILE" in capfd.readouterr().err
     assert run_command_line(["plan", f"-report=github-review:{repository}/review.json", "-diff=none"]) == 1
     assert '"none" cannot be read' in capfd.readouterr().err
 
 
-def test_the_lines_that_a_diff_shows() -> None:
+def test_visible_lines_of_a_diff_are_parsed() -> None:
     diff = parse_diff(
         "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,3 +1,4 @@ f\n a\n+b\n c\n-d\n+++ e\n@@ -9 +9,0 @@\n-z\n"
         "--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-q\n--- a/d/x\n+++ b/d/x\n@@ -0,0 +1 @@\n+n\n"
     )
     assert diff.lines == {"x": frozenset({1, 2, 3, 4}), "d/x": frozenset({1})}
     assert diff.find_path("d/x") == "d/x"
-    assert diff.find_path("./x") == ""  # two files end like it
+    assert diff.find_path("./x") == ""  # two files end with this path
     assert diff.find_path("y") == ""
     assert diff.contains_lines("x", 2, 4)
     assert not diff.contains_lines("x", 4, 5)
 
 
-def test_the_heaviest_comes_first_and_what_held_before_says_so() -> None:
+def test_most_severe_comment_is_first_and_preexisting_ones_are_marked() -> None:
     span = Span("main.nf.hcl", Position(1, 1, 0), Position(1, 2, 1))
     found = (
         build_warning("no-surge-capacity", "Old.", span, is_preexisting=True),

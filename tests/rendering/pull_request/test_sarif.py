@@ -20,7 +20,7 @@ def weighed(diagnostics: Iterable[Diagnostic]) -> list[Finding]:
     return [Finding(each, get_diagnostic_level(each)) for each in diagnostics]
 
 
-def test_a_finding_points_at_its_line(examples: dict[str, RealPlan]) -> None:
+def test_finding_points_to_its_line(examples: dict[str, RealPlan]) -> None:
     document = build_sarif_document(examples["nexus-document"].saved.plan)
     assert document["version"] == "2.1.0"
     assert document["$schema"].endswith("sarif-schema-2.1.0.json")
@@ -37,7 +37,7 @@ def test_a_finding_points_at_its_line(examples: dict[str, RealPlan]) -> None:
     assert result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] == "nexus_kubernetes_cluster.d[0]"
 
 
-def test_a_finding_without_a_line_points_at_its_block(plans: SimpleNamespace) -> None:
+def test_finding_without_a_line_points_to_its_block(plans: SimpleNamespace) -> None:
     found = build_error("unknown-site", "There is none.", address="nexus_rack.r")
     block = plans.span_of('agent_pool "pool1"')
     rack = plans.change(plans.address("nexus_rack", "r"), Action.CREATE, None, {}, source=block)
@@ -99,9 +99,9 @@ REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 
 
 @pytest.mark.parametrize("kind", ["pending-pods", "guard-rail", "zones-pinned"])
-def test_the_help_of_a_rule_leads_to_what_is_written_of_it(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rule_help_links_to_its_documentation(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (rule,) = build_findings_document(weighed([build_warning(kind)]))["runs"][0]["tool"]["driver"]["rules"]
-    assert "helpUri" not in rule  # until there is a repository
+    assert "helpUri" not in rule  # until the repository exists
     monkeypatch.setattr(sarif, "PROJECT_URL", "https://code.example/team/nexusform")
     (rule,) = build_findings_document(weighed([build_warning(kind)]))["runs"][0]["tool"]["driver"]["rules"]
     page, _, anchor = rule["helpUri"].rpartition("/")[2].partition("#")
@@ -110,7 +110,7 @@ def test_the_help_of_a_rule_leads_to_what_is_written_of_it(kind: str, monkeypatc
     assert f"# {kind}\n" in text
 
 
-def test_no_findings() -> None:
+def test_report_without_findings() -> None:
     run = build_findings_document([])["runs"][0]
     assert run["results"] == []
     assert run["tool"]["driver"]["name"] == "nexusform"

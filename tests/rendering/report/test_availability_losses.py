@@ -1,4 +1,4 @@
-"""Who is down while a plan is applied, and who stays down: by what nodes do, and when."""
+"""Tests of availability losses: workloads down during or after an apply, by changes of their nodes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from nexusform.rendering.report.availability_losses import find_availability_losses
 from nexusform.rendering.report.plan_verdict import build_headline
-from tests.planning.harness import RACKS, cluster, good, plan, pool, state_of
+from tests.planning.harness import RACKS, build_state, cluster, plan, pool, require_success
 
 OLD, NEW = 'kubernetes_version = "1.29.4"', 'kubernetes_version = "1.30.1"'
 PAIRS = 'upgrade_settings {\n max_surge = "2"\n}'
@@ -21,7 +21,7 @@ BUDGET = """
       selector: {matchLabels: {app: shop}}"""
 
 
-def shop(replicas: int, more: str = "", kind: str = "Deployment") -> str:
+def build_shop(replicas: int, more: str = "", kind: str = "Deployment") -> str:
     return f"""
 resource "fleet_hub_manifest" "shop" {{
   cluster_id = nexus_kubernetes_cluster.a.id
@@ -47,81 +47,95 @@ resource "fleet_hub_manifest" "shop" {{
 """
 
 
-def text(version: str, more: str, settings: str = "", count: int = 4, sku: str = "NC_P10_56_v1") -> str:
+def build_configuration(version: str, more: str, settings: str = "", count: int = 4, sku: str = "NC_P10_56_v1") -> str:
     pools = pool("p", count, sku, more=f'{settings}\nlabels = {{ pool = "p" }}')
     return RACKS + cluster("a", arguments=version, pools=pools, count=3) + more
 
 
-def at_stake(before: str, after: str) -> list[str]:
-    return list(find_availability_losses(good(plan(after, state_of(before))).plan))
+def list_losses(before: str, after: str) -> list[str]:
+    return list(find_availability_losses(require_success(plan(after, build_state(before))).plan))
 
 
 @pytest.mark.of_domains("fleet")
-def test_an_upgrade_node_by_node_leaves_replicas_on_other_nodes_up() -> None:
-    assert at_stake(text(OLD, shop(3)), text(NEW, shop(3))) == []
+def test_rolling_upgrade_keeps_replicas_on_other_nodes_up() -> None:
+    assert list_losses(build_configuration(OLD, build_shop(3)), build_configuration(NEW, build_shop(3))) == []
 
 
 @pytest.mark.of_domains("fleet")
-def test_the_only_replica_is_away_while_its_node_is_upgraded() -> None:
+def test_single_replica_is_down_during_upgrade_of_its_node() -> None:
     down = ["a/default/Deployment/shop is down for some time: its only replica "]
-    (said,) = at_stake(text(OLD, shop(1)), text(NEW, shop(1)))
+    (said,) = list_losses(build_configuration(OLD, build_shop(1)), build_configuration(NEW, build_shop(1)))
     assert said.startswith(down[0])
 
 
 @pytest.mark.of_domains("fleet")
-def test_replicas_of_one_batch_go_together_unless_a_budget_keeps_one_up() -> None:
-    (said,) = at_stake(text(OLD, shop(4), ALL), text(NEW, shop(4), ALL))
+def test_replicas_in_one_batch_are_down_unless_a_budget_protects_one() -> None:
+    (said,) = list_losses(build_configuration(OLD, build_shop(4), ALL), build_configuration(NEW, build_shop(4), ALL))
     assert said.startswith("a/default/Deployment/shop is down for some time: all of its 4 replicas ")
-    assert at_stake(text(OLD, shop(4), PAIRS), text(NEW, shop(4), PAIRS)) == []
-    assert at_stake(text(OLD, shop(4, BUDGET), ALL), text(NEW, shop(4, BUDGET), ALL)) == []
+    assert (
+        list_losses(build_configuration(OLD, build_shop(4), PAIRS), build_configuration(NEW, build_shop(4), PAIRS))
+        == []
+    )
+    assert (
+        list_losses(
+            build_configuration(OLD, build_shop(4, BUDGET), ALL), build_configuration(NEW, build_shop(4, BUDGET), ALL)
+        )
+        == []
+    )
 
 
 @pytest.mark.of_domains("fleet")
-def test_a_pool_that_is_made_anew_at_once_takes_all_replicas_with_it() -> None:
-    of_pool, said = at_stake(text(OLD, shop(3)), text(OLD, shop(3), sku="NC_P22_112_v1"))
+def test_pool_re_created_at_once_takes_all_replicas_down() -> None:
+    of_pool, said = list_losses(
+        build_configuration(OLD, build_shop(3)), build_configuration(OLD, build_shop(3), sku="NC_P22_112_v1")
+    )
     assert of_pool == "a/p has no node for some time: all 4 nodes are re-created at once"
     assert said.startswith("a/default/Deployment/shop is down for some time: all of its 3 replicas ")
-    # The budget holds for evictions, and these are none.
-    guarded = text(OLD, shop(3, BUDGET))
-    assert len(at_stake(guarded, guarded.replace("NC_P10_56_v1", "NC_P22_112_v1"))) == 2
+    # The budget limits only evictions, and here there are none.
+    guarded = build_configuration(OLD, build_shop(3, BUDGET))
+    assert len(list_losses(guarded, guarded.replace("NC_P10_56_v1", "NC_P22_112_v1"))) == 2
 
 
 @pytest.mark.of_domains("fleet")
-def test_whoever_finds_no_other_node_is_not_said_to_move() -> None:
-    """The label that the pods ask for goes with the nodes."""
-    other = text(OLD, shop(2)).replace('pool = "p"', 'pool = "other"')
-    _, said = at_stake(text(OLD, shop(2)), other)
+def test_pods_without_another_node_are_reported_as_lost() -> None:
+    """The label required by the pods is removed with the nodes."""
+    other = build_configuration(OLD, build_shop(2)).replace('pool = "p"', 'pool = "other"')
+    _, said = list_losses(build_configuration(OLD, build_shop(2)), other)
     assert said == "a/default/Deployment/shop has no replica left: all of its 2 replicas lose their nodes"
 
 
 @pytest.mark.of_domains("fleet")
-def test_the_title_of_an_upgrade_names_what_else_is_lost() -> None:
-    upgraded = good(plan(text(NEW, shop(3)), state_of(text(OLD, shop(3))))).plan
+def test_upgrade_headline_includes_other_losses() -> None:
+    upgraded = require_success(
+        plan(build_configuration(NEW, build_shop(3)), build_state(build_configuration(OLD, build_shop(3))))
+    ).plan
     assert build_headline(upgraded) == "a is upgraded to 1.30.1"
-    lost = text(NEW, shop(2)).replace('pool = "p"', 'pool = "other"')
-    plan_with_loss = good(plan(lost, state_of(text(OLD, shop(2))))).plan
+    lost = build_configuration(NEW, build_shop(2)).replace('pool = "p"', 'pool = "other"')
+    plan_with_loss = require_success(plan(lost, build_state(build_configuration(OLD, build_shop(2))))).plan
     title = build_headline(plan_with_loss)
     assert title == "a is upgraded to 1.30.1, 2 pods lose their nodes"
 
 
-def planes(count: int, sku: str = "NC_G6_28_v1") -> str:
+def build_control_planes(count: int, sku: str = "NC_G6_28_v1") -> str:
     return RACKS + cluster("a", count=count, plane=sku)
 
 
-def test_a_control_plane_that_none_may_be_missing_of_from_now_on() -> None:
-    (said,) = at_stake(planes(3), planes(1))
+def test_control_plane_without_fault_tolerance_is_reported() -> None:
+    (said,) = list_losses(build_control_planes(3), build_control_planes(1))
     assert said == "a keeps 1 of 3 control-plane VMs; losing one breaks etcd quorum"
-    assert at_stake(planes(5), planes(3)) == []
-    assert at_stake(planes(1), planes(3)) == []
-    assert at_stake(planes(1), planes(1)) == []
+    assert list_losses(build_control_planes(5), build_control_planes(3)) == []
+    assert list_losses(build_control_planes(1), build_control_planes(3)) == []
+    assert list_losses(build_control_planes(1), build_control_planes(1)) == []
 
 
 @pytest.mark.of_domains("fleet")
-def test_pods_of_a_manifest_that_is_made_anew_are_away_meanwhile() -> None:
-    state = state_of(text(OLD, shop(3)))
-    replaced = good(plan(text(OLD, shop(3)), state, replaces=("fleet_hub_manifest.shop",))).plan
+def test_pods_of_re_created_manifest_are_down_meanwhile() -> None:
+    state = build_state(build_configuration(OLD, build_shop(3)))
+    replaced = require_success(
+        plan(build_configuration(OLD, build_shop(3)), state, replaces=("fleet_hub_manifest.shop",))
+    ).plan
     (said,) = find_availability_losses(replaced)
     assert said == "a/default/Deployment/shop is down for some time: all of its 3 replicas are re-created"
-    # Taken away for good is no outage, and neither is a new workload.
-    assert list(find_availability_losses(good(plan(text(OLD, ""), state)).plan)) == []
-    assert at_stake(text(OLD, ""), text(OLD, shop(3))) == []
+    # A permanent removal is no outage, and neither is a new workload.
+    assert list(find_availability_losses(require_success(plan(build_configuration(OLD, ""), state)).plan)) == []
+    assert list_losses(build_configuration(OLD, ""), build_configuration(OLD, build_shop(3))) == []

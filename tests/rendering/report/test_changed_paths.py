@@ -5,7 +5,7 @@ from nexusform.rendering.report.changed_paths import describe_changed_paths
 from nexusform.values.typed_value import UNKNOWN
 
 
-def test_paths_are_named_as_users_write_them() -> None:
+def test_paths_are_written_in_configuration_syntax() -> None:
     before = {"np1": {"count": 3, "labels": {"a b": "x"}}, "np-2": {"count": 1}, "zones": ["1", "2"]}
     after = {"np1": {"count": UNKNOWN, "labels": {}}, "np-2": {"count": 1}, "np3": {"count": 1}, "zones": ["1", "3"]}
     assert describe_changed_paths("pools", before, after, None) == [

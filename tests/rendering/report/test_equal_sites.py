@@ -1,4 +1,4 @@
-"""Sites with equal figures share a row in terminal, comment and page."""
+"""Tests of equal sites: sites with equal figures share a row in terminal, comment and page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.plan_comment import render_markdown
 from nexusform.rendering.text.plan_text import PlanTextOptions
 from nexusform.rendering.text.plan_text import render_plan as render_short_plan
-from tests.planning.harness import all_types, good, plan
+from tests.planning.harness import all_types, plan, require_success
 
 SITE = """
 resource "nexus_site" "NAME" {}
@@ -38,15 +38,14 @@ resource "nexus_kubernetes_cluster" "NAME" {
 
 
 def make_plan(*clusters: str, last_count: int = 3, different: int = 40, rack: str = "rack") -> Plan:
-    """Plan 40 sites with these names of clusters in turn; NUMBER is the number of the site. The site with the
-    number `different` has `last_count` nodes.
-    """
+    """Plan 40 sites with these cluster names in turn; NUMBER is the number of the site. The site with number
+    `different` has `last_count` nodes."""
     texts = []
     for number in range(1, 41):
         cluster = (clusters or ("core",))[number % max(len(clusters), 1)].replace("NUMBER", f"{number:02}")
         text = SITE.replace('"rack$', f'"{rack}$').replace("CLUSTER", cluster).replace("NAME", f"site{number:02}")
         texts.append(text.replace("count       = 3", f"count       = {last_count if number == different else 3}"))
-    return add_site_capacity(good(plan("".join(texts))), all_types()).plan
+    return add_site_capacity(require_success(plan("".join(texts))), all_types()).plan
 
 
 def render_text(made: Plan) -> str:
@@ -58,7 +57,7 @@ def equal_sites() -> Plan:
     return make_plan()
 
 
-def test_the_terminal_has_one_row_for_equal_sites(equal_sites: Plan) -> None:
+def test_terminal_has_one_row_for_equal_sites(equal_sites: Plan) -> None:
     text = render_text(equal_sites)
     assert len(text.splitlines()) < 30
     assert "  site01..40  3 (+3) each  3 to place\n" in text
@@ -67,7 +66,7 @@ def test_the_terminal_has_one_row_for_equal_sites(equal_sites: Plan) -> None:
     assert re.search(r"^Capacity:    site01\.\.40: each \d+ x NC_G12_56_v1 \(", text, re.MULTILINE)
 
 
-def test_a_different_site_has_its_own_rows() -> None:
+def test_different_site_has_its_own_rows() -> None:
     text = render_text(make_plan(last_count=1))
     assert "  site01..39  3 (+3) each  3 to place\n" in text
     assert "  site40      1 (+1)       1 to place\n" in text
@@ -75,7 +74,7 @@ def test_a_different_site_has_its_own_rows() -> None:
     assert "VM placement on site40" in text
 
 
-def test_names_of_sites_in_names_of_clusters_do_not_separate_them() -> None:
+def test_site_names_in_cluster_names_do_not_separate_sites() -> None:
     text = render_text(make_plan("NAME-core"))
     assert "VM placement on site01..40, each" in text
     assert re.search(r"^  SITE-core +control-plane", text, re.MULTILINE)
@@ -88,14 +87,14 @@ def test_numbered_clusters_do_not_separate_sites() -> None:
     assert len(text.splitlines()) < 30
 
 
-def test_sites_with_other_names_of_clusters_are_separate() -> None:
+def test_sites_with_different_cluster_names_are_separate() -> None:
     text = render_text(make_plan("web", "db"))
     assert re.search(r"^VM placement on site01,03,05[^\n]*, each \(predicted\):\n.*\n  db ", text, re.MULTILINE)
     assert re.search(r"^VM placement on site02,04,06[^\n]*, each \(predicted\):\n.*\n  web ", text, re.MULTILINE)
     assert text.count("VM placement on ") == 2
 
 
-def test_the_comment_is_not_cut(equal_sites: Plan) -> None:
+def test_comment_is_not_cut(equal_sites: Plan) -> None:
     comment = render_markdown(equal_sites, {}, all_types())
     assert "Cut to stay" not in comment
     assert len(comment) < 10_000
@@ -103,7 +102,7 @@ def test_the_comment_is_not_cut(equal_sites: Plan) -> None:
     assert "| site01..40, each | before | after |\n" in comment
 
 
-def test_the_capacity_table_of_the_page_has_few_columns(equal_sites: Plan) -> None:
+def test_capacity_table_of_page_has_few_columns(equal_sites: Plan) -> None:
     page = render_html(equal_sites, {}, all_types())
     table = page.partition("Capacity before and after</caption>")[2].partition("</table>")[0]
     assert "site01..40, each" in table
@@ -111,13 +110,13 @@ def test_the_capacity_table_of_the_page_has_few_columns(equal_sites: Plan) -> No
     assert "-report=html" not in page
 
 
-def test_a_different_site_between_equal_ones_does_not_separate_their_numbered_clusters() -> None:
+def test_different_site_does_not_separate_numbered_clusters() -> None:
     text = render_text(make_plan("edgeNUMBER", last_count=1, different=3))
     assert "VM placement on site01,02,04..40, each" in text
     assert re.search(r"^  edge01,02,04\.\.40 +control-plane", text, re.MULTILINE)
     assert len(text.splitlines()) < 36
 
 
-def test_racks_named_after_their_site_fold() -> None:
+def test_racks_named_after_their_site_are_folded() -> None:
     text = render_text(make_plan(rack="NAME-r"))
     assert re.search(r"^  core +control-plane .* 3  SITE-r1,2 ", text, re.MULTILINE)

@@ -18,47 +18,51 @@ SERVICE = "---\napiVersion: v1\nkind: Service\nmetadata: {name: front}\n"
 SECRET = "apiVersion: v1\nkind: Secret\nmetadata: {name: key}\nstringData: {password: hunter2}\n"
 
 
-def words(old: str, new: str) -> tuple[str, ...]:
+def describe_changes(old: str, new: str) -> tuple[str, ...]:
     return describe_manifest_changes(compare_manifests(old, new))
 
 
-def test_a_field_is_told_with_its_object() -> None:
-    assert words(WEB, WEB.replace("3", "5")) == ("Deployment web: replicas 3 -> 5",)
+def test_changed_field_is_reported_with_its_object() -> None:
+    assert describe_changes(WEB, WEB.replace("3", "5")) == ("Deployment web: replicas 3 -> 5",)
 
 
-def test_items_of_a_list_go_by_their_names() -> None:
+def test_list_items_are_matched_by_name() -> None:
     turned = WEB.replace("        - {name: side, image: side:1}\n", "").replace("1.27", "1.28")
-    assert words(WEB, turned) == (
+    assert describe_changes(WEB, turned) == (
         'Deployment web: -containers[side], containers[web].image "nginx:1.27" -> "nginx:1.28"',
     )
 
 
-def test_objects_come_and_go() -> None:
-    assert words(WEB, WEB + SERVICE) == ("+Service front",)
-    assert words(WEB + SERVICE, SERVICE) == ("-Deployment web",)
+def test_added_and_removed_objects_are_reported() -> None:
+    assert describe_changes(WEB, WEB + SERVICE) == ("+Service front",)
+    assert describe_changes(WEB + SERVICE, SERVICE) == ("-Deployment web",)
 
 
-def test_objects_of_one_name_are_told_apart() -> None:
+def test_objects_of_one_name_are_distinguished() -> None:
     both = f"{WEB}---\n{WEB.replace('namespace: shop', 'namespace: test')}"
-    assert words(both, both.replace("replicas: 3", "replicas: 4", 1)) == ("Deployment shop/web: replicas 3 -> 4",)
+    assert describe_changes(both, both.replace("replicas: 3", "replicas: 4", 1)) == (
+        "Deployment shop/web: replicas 3 -> 4",
+    )
 
 
-def test_of_many_fields_the_first_are_told() -> None:
+def test_first_of_many_fields_are_reported() -> None:
     many = "kind: ConfigMap\nmetadata: {name: c}\ndata:\n" + "".join(f"  k{i}: a\n" for i in range(9))
-    (text,) = words(many, many.replace(": a", ": b"))
+    (text,) = describe_changes(many, many.replace(": a", ": b"))
     assert text.endswith('data.k2 "a" -> "b", 6 more fields')
 
 
-def test_what_a_secret_holds_is_not_told() -> None:
+def test_secret_data_is_not_reported() -> None:
     changes = compare_manifests(SECRET, SECRET.replace("hunter2", "hunter3"))
     assert "hunter" not in str(changes)
     assert describe_manifest_changes(changes) == ("Secret key: stringData.password changed",)
 
 
-def test_json_is_read_as_yaml_is() -> None:
-    assert words('{"kind": "X", "spec": {"a": true}}', '{"kind": "X", "spec": {"a": false}}') == ("X: a true -> false",)
+def test_json_is_read_like_yaml() -> None:
+    assert describe_changes('{"kind": "X", "spec": {"a": true}}', '{"kind": "X", "spec": {"a": false}}') == (
+        "X: a true -> false",
+    )
 
 
-def test_what_is_no_manifest_is_left_to_others() -> None:
+def test_text_without_a_manifest_is_ignored() -> None:
     for old, new in (("a\nb", "a\nc"), (WEB, "kind: [x"), (WEB, WEB + "\n\n"), (WEB, None), ("", WEB)):
         assert compare_manifests(old, new) == ()

@@ -9,7 +9,7 @@ items = st.lists(st.sampled_from(["a", "b", "c", {"k": 1}, {"k": 2}]), max_size=
 
 
 @given(items, items)
-def test_every_element_stands_once_and_in_order(before: list[object], after: list[object]) -> None:
+def test_every_element_is_paired_once_in_order(before: list[object], after: list[object]) -> None:
     pairs = pair_elements(before, after)
     assert [i for i, _ in pairs if i is not None] == list(range(len(before)))
     assert [j for _, j in pairs if j is not None] == list(range(len(after)))
@@ -22,7 +22,7 @@ def test_text_pairs_only_with_itself(before: list[object], after: list[object]) 
             assert before[i] == after[j]
 
 
-def test_an_inserted_element_leaves_its_neighbours_alone() -> None:
+def test_inserted_element_does_not_affect_its_neighbours() -> None:
     assert pair_elements(["a", "b", "c"], ["a", "x", "b", "c"]) == [(0, 0), (None, 1), (1, 2), (2, 3)]
 
 
@@ -30,7 +30,7 @@ def test_objects_between_equal_ones_change_in_place() -> None:
     assert pair_elements([{"k": 1}, "x"], [{"k": 2}, "x"]) == [(0, 0), (1, 1)]
 
 
-def test_long_lists_keep_what_is_equal() -> None:
+def test_long_lists_keep_equal_elements() -> None:
     before = [f"i{k}" for k in range(1200)]
     after = ["new", *before[:600], *before[601:], "last"]
     pairs = pair_elements(before[::-1] + before, after[::-1] + after)

@@ -23,7 +23,7 @@ from nexusform.rendering.text.plan_text import render_placement_counts
 from nexusform.scheduling.racks.vms import Placement
 
 
-def rows(plans: SimpleNamespace, places: list[tuple[str, str]], **more: Any) -> tuple[PlacementChange, ...]:
+def build_rows(plans: SimpleNamespace, places: list[tuple[str, str]], **more: Any) -> tuple[PlacementChange, ...]:
     template = plans.added_cluster().placements[5]
     return tuple(
         replace(
@@ -37,21 +37,21 @@ def rows(plans: SimpleNamespace, places: list[tuple[str, str]], **more: Any) -> 
     )
 
 
-def binding(cluster: str, state: str = "Bound") -> Any:
-    """For tests that are `of_domains("fleet")`."""
+def build_binding(cluster: str, state: str = "Bound") -> Any:
+    """Return a binding, for tests marked `of_domains("fleet")`."""
     from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 
     return Binding(cluster, BindingState(state), 0)
 
 
-def only_line(plan: Plan, detail: ShownPlacements = ShownPlacements.CHANGED) -> Any:
+def get_only_line(plan: Plan, detail: ShownPlacements = ShownPlacements.CHANGED) -> Any:
     (group,) = build_placement_groups(plan, detail)
     (line,) = group.lines
     return line
 
 
-def test_one_vm_is_named_in_full(plans: SimpleNamespace) -> None:
-    line = only_line(Plan(placements=rows(plans, [("rack4", "rack4-bm07")])))
+def test_single_vm_has_its_full_name(plans: SimpleNamespace) -> None:
+    line = get_only_line(Plan(placements=build_rows(plans, [("rack4", "rack4-bm07")])))
     assert (line.label, line.target, line.trigger) == ("cluster-d-pool1-0", "rack4 / rack4-bm07 / cell 0", "new")
 
 
@@ -71,26 +71,26 @@ def test_one_vm_is_named_in_full(plans: SimpleNamespace) -> None:
         ({**{f"rack{i}": 2 for i in range(20)}, "rack99": 1}, "1 machine in rack99; 2 machines in each of 20 racks"),
     ],
 )
-def test_runs_tell_their_racks(per_rack: dict[str, int], text: str, plans: SimpleNamespace) -> None:
+def test_runs_list_their_racks(per_rack: dict[str, int], text: str, plans: SimpleNamespace) -> None:
     places = [(rack, f"{rack}-{i}") for rack, count in per_rack.items() for i in range(count)]
-    line = only_line(Plan(placements=rows(plans, places)))
+    line = get_only_line(Plan(placements=build_rows(plans, places)))
     assert line.target == text
     assert line.label == f"cluster-d-pool1-0..{len(places) - 1}"
 
 
-def test_vms_that_share_machines_are_told(plans: SimpleNamespace) -> None:
+def test_vms_on_shared_machines_are_reported(plans: SimpleNamespace) -> None:
     places = [("rack1", f"rack1-bm0{i % 3}") for i in range(6)]
-    assert only_line(Plan(placements=rows(plans, places))).target == "rack1: 6 VMs on 3 machines"
+    assert get_only_line(Plan(placements=build_rows(plans, places))).target == "rack1: 6 VMs on 3 machines"
 
 
-def test_gaps_in_numbers_show(plans: SimpleNamespace) -> None:
-    found = rows(plans, [("rack1", f"m{i}") for i in range(8)])
-    line = only_line(Plan(placements=(*found[:2], found[4], *found[6:])))
+def test_gaps_in_numbers_are_shown(plans: SimpleNamespace) -> None:
+    found = build_rows(plans, [("rack1", f"m{i}") for i in range(8)])
+    line = get_only_line(Plan(placements=(*found[:2], found[4], *found[6:])))
     assert line.label == "cluster-d-pool1-0..1,4,6..7"
 
 
-def test_one_run_per_trigger(plans: SimpleNamespace) -> None:
-    found = rows(plans, [("rack1", f"m{i}") for i in range(4)])
+def test_each_trigger_has_its_own_run(plans: SimpleNamespace) -> None:
+    found = build_rows(plans, [("rack1", f"m{i}") for i in range(4)])
     mixed = (*found[:2], *(replace(r, trigger="heal") for r in found[2:]))
     (group,) = build_placement_groups(Plan(placements=mixed), ShownPlacements.CHANGED)
     assert [(line.trigger, line.count) for line in group.lines] == [("new", 2), ("heal", 2)]
@@ -99,35 +99,35 @@ def test_one_run_per_trigger(plans: SimpleNamespace) -> None:
 def test_names_without_a_number_are_listed_or_counted(plans: SimpleNamespace) -> None:
     found = [
         replace(r, object=name, number=name)
-        for r, name in zip(rows(plans, [("rack1", "m")] * 7), "gfedcba", strict=True)
+        for r, name in zip(build_rows(plans, [("rack1", "m")] * 7), "gfedcba", strict=True)
     ]
-    assert only_line(Plan(placements=tuple(found[:3]))).label == "e, f, g"
-    assert only_line(Plan(placements=tuple(found))).label == "a and 6 more"
+    assert get_only_line(Plan(placements=tuple(found[:3]))).label == "e, f, g"
+    assert get_only_line(Plan(placements=tuple(found))).label == "a and 6 more"
 
 
 @pytest.mark.of_domains("fleet")
-def test_bindings_fold_into_their_clusters(plans: SimpleNamespace) -> None:
+def test_bindings_are_folded_by_cluster(plans: SimpleNamespace) -> None:
     found = [
-        replace(r, kind="binding", object=name, number=0, target=binding(name))
-        for r, name in zip(rows(plans, [("", "")] * 3), ("east", "west", "north"), strict=True)
+        replace(r, kind="binding", object=name, number=0, target=build_binding(name))
+        for r, name in zip(build_rows(plans, [("", "")] * 3), ("east", "west", "north"), strict=True)
     ]
-    line = only_line(Plan(placements=tuple(found)))
+    line = get_only_line(Plan(placements=tuple(found)))
     assert (line.label, line.target) == ("3 clusters", "east, west, north")
-    one = only_line(Plan(placements=tuple(found[:1])))
+    one = get_only_line(Plan(placements=tuple(found[:1])))
     assert (one.label, one.target) == ("east", "Bound")
 
 
 @pytest.mark.of_domains("fleet")
-def test_bindings_in_another_state_fold_by_their_states(plans: SimpleNamespace) -> None:
-    template = replace(rows(plans, [("", "")])[0], kind="binding", number=0)
+def test_bindings_with_changed_state_are_folded_by_state(plans: SimpleNamespace) -> None:
+    template = replace(build_rows(plans, [("", "")])[0], kind="binding", number=0)
     states = {"a": ("Scheduled", "Bound"), "b": ("Scheduled", "Bound"), "c": ("Bound", "Unscheduled")}
     changed = tuple(
         replace(
             template,
             action=PlacementAction.UPDATE,
             object=cluster,
-            source=binding(cluster, before),
-            target=binding(cluster, after),
+            source=build_binding(cluster, before),
+            target=build_binding(cluster, after),
         )
         for cluster, (before, after) in states.items()
     )
@@ -139,14 +139,14 @@ def test_bindings_in_another_state_fold_by_their_states(plans: SimpleNamespace) 
 
 
 @pytest.mark.of_domains("fleet")
-def test_summaries_split_by_kind_only_when_there_are_several(plans: SimpleNamespace) -> None:
+def test_summaries_are_split_only_for_several_kinds(plans: SimpleNamespace) -> None:
     (total,) = build_placement_summaries(plans.added_cluster())
     assert (total.place, total.keep) == (53, 125)
     split = build_placement_summaries(plans.fleet_and_pods())
     assert [(s.kind, s.place, s.keep) for s in split] == [("", 5, 12), ("vm", 0, 11), ("binding", 1, 1), ("pod", 4, 0)]
 
 
-def test_kept_rows_are_not_counted_twice(plans: SimpleNamespace) -> None:
+def test_kept_rows_are_counted_once(plans: SimpleNamespace) -> None:
     plan = plans.changed_placements()
     assert any(r.action is PlacementAction.KEEP for r in plan.placements)
     assert build_placement_summaries(plan)[0].keep == plan.unchanged_count
@@ -155,24 +155,24 @@ def test_kept_rows_are_not_counted_twice(plans: SimpleNamespace) -> None:
 @pytest.mark.parametrize(
     ("numbers", "text"), [([], "0"), ([3, 3], "3"), ([4, 3], "3 or 4"), ([5, 3, 4, 4], "3, 4 or 5")]
 )
-def test_figures_in_words(numbers: list[int], text: str) -> None:
+def test_alternatives_are_written_in_words(numbers: list[int], text: str) -> None:
     assert format_alternatives(numbers) == text
 
 
-def test_places_in_the_same_racks_are_not_said_twice(plans: SimpleNamespace) -> None:
+def test_equal_origin_and_target_racks_are_listed_once(plans: SimpleNamespace) -> None:
     per_rack = [(f"rack{rack}", f"rack{rack}-{machine}") for rack in range(1, 9) for machine in range(3)]
-    placed = rows(plans, per_rack, action=PlacementAction.MOVE)
+    placed = build_rows(plans, per_rack, action=PlacementAction.MOVE)
     moved = [
         replace(row, source=Placement(f"{row.target.rack}-9{row.number % 3}", row.target.rack, "1", (0,)))
         for row in placed
         if isinstance(row.target, Placement)
     ]
-    line = only_line(Plan(placements=tuple(moved)))
+    line = get_only_line(Plan(placements=tuple(moved)))
     assert (line.origin, line.target) == ("3 machines in each of 8 racks", "the same racks")
 
 
 @pytest.mark.of_domains("fleet")
-def test_vms_come_before_bindings_and_these_before_pods(plans: SimpleNamespace) -> None:
+def test_groups_are_ordered_by_vms_bindings_pods(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     backwards = replace(plan, placements=tuple(reversed(plan.placements)))
     kinds = [group.kind for group in build_placement_groups(backwards, ShownPlacements.CHANGED)]
@@ -182,8 +182,8 @@ def test_vms_come_before_bindings_and_these_before_pods(plans: SimpleNamespace) 
 
 @pytest.mark.of_domains("fleet")
 @pytest.mark.parametrize(("names", "verb"), [(("east",), "stays:"), (("east", "west", "north"), "stay:")])
-def test_one_stays_and_several_stay(names: tuple[str, ...], verb: str, plans: SimpleNamespace) -> None:
-    stands = {name: binding(name) for name in names}
+def test_verb_agrees_with_the_count(names: tuple[str, ...], verb: str, plans: SimpleNamespace) -> None:
+    stands = {name: build_binding(name) for name in names}
     found = tuple(
         replace(
             row,
@@ -195,14 +195,14 @@ def test_one_stays_and_several_stay(names: tuple[str, ...], verb: str, plans: Si
             target=stands[name],
             trigger="resources_changed",
         )
-        for row, name in zip(rows(plans, [("", "")] * len(names)), names, strict=True)
+        for row, name in zip(build_rows(plans, [("", "")] * len(names)), names, strict=True)
     )
-    line = only_line(Plan(placements=found))
+    line = get_only_line(Plan(placements=found))
     assert (line.count, get_action_text(line)) == (len(names), verb)
 
 
 @pytest.mark.of_domains("fleet")
-def test_what_is_lost_is_said_by_kind(plans: SimpleNamespace) -> None:
+def test_losses_are_reported_by_kind(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     lost = {"binding": PlacementAction.LOSE, "pod": PlacementAction.LOSE}
     rows = [replace(row, action=lost.get(row.kind, row.action)) for row in plan.placements]
@@ -213,8 +213,8 @@ def test_what_is_lost_is_said_by_kind(plans: SimpleNamespace) -> None:
 
 
 @pytest.mark.of_domains("fleet")
-def test_counts_that_are_too_many_for_a_line_go_on_below(plans: SimpleNamespace) -> None:
-    """The stream says the same of them."""
+def test_counts_too_long_for_a_line_are_wrapped(plans: SimpleNamespace) -> None:
+    """The event stream has the same text."""
     plan = plans.fleet_and_pods()
     lost = {"binding": PlacementAction.LOSE, "pod": PlacementAction.FORGET}
     rows = [replace(row, action=lost.get(row.kind, row.action)) for row in plan.placements]
@@ -241,6 +241,6 @@ def test_counts_that_are_too_many_for_a_line_go_on_below(plans: SimpleNamespace)
         ("Pending: 2", 2, "are forgotten and stay"),
     ],
 )
-def test_a_forgotten_pod_without_a_node_does_not_run_on(origin: str, count: int, said: str) -> None:
+def test_verb_for_forgotten_pods_depends_on_their_node(origin: str, count: int, said: str) -> None:
     line = PlacementLine(".", PlacementAction.FORGET, Effect.FORGOTTEN, "upf-1", origin, "", "forgotten", count)
     assert get_leaving_verb(line) == said

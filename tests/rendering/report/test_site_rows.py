@@ -1,4 +1,4 @@
-"""What is said of many sites in a few words."""
+"""Tests of short texts about many sites."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.rendering.pull_request.plan_comment import render_markdown
 from nexusform.rendering.report.site_rows import SiteRow, describe_other_sites
 from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
-from tests.planning.harness import all_types, good, plan, state_of
+from tests.planning.harness import all_types, build_state, plan, require_success
 
 SITES = """
 locals {{
@@ -36,15 +36,15 @@ resource "nexus_kubernetes_cluster" "core" {{
 """
 
 
-def test_sites_that_stay_are_named_as_people_count() -> None:
+def test_unchanged_sites_are_named_in_natural_order() -> None:
     rows = [SiteRow(f"par{number}", before=9, after=9) for number in range(40, 0, -1)]
     (told,) = describe_other_sites(rows)
     assert told.startswith("40 sites unchanged: par1, par2, par3, ")
 
 
-def test_sites_that_stay_are_folded_within_the_width_and_by_their_room() -> None:
-    stands = state_of(SITES.format(here=1))
-    made = add_site_capacity(good(plan(SITES.format(here=3), stands)), all_types()).plan
+def test_unchanged_sites_are_folded_by_width_and_capacity() -> None:
+    stands = build_state(SITES.format(here=1))
+    made = add_site_capacity(require_success(plan(SITES.format(here=3), stands)), all_types()).plan
     text = render_plan(made, {}, PlanTextOptions(registries=all_types()))
     assert "8 sites unchanged: location-1, location-2," in text
     assert max(map(len, text.split("\n"))) <= 80

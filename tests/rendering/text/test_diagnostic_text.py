@@ -19,7 +19,7 @@ from nexusform.rendering.notation.colours import count_columns, strip_colours
 from nexusform.rendering.text.diagnostic_text import merge_similar_warnings, render_diagnostics
 
 
-def samples(plans: SimpleNamespace) -> list[Diagnostic]:
+def build_diagnostics(plans: SimpleNamespace) -> list[Diagnostic]:
     pool = plans.span_of('agent_pool "pool1" {')
     whole = plans.span_of('agent_pool "pool1" {\n    count              = 24\n')
     return [
@@ -54,36 +54,36 @@ def samples(plans: SimpleNamespace) -> list[Diagnostic]:
     ]
 
 
-def test_boxes_read_as_reviewed(plans: SimpleNamespace, golden: Callable[[str, str], None]) -> None:
-    golden("diagnostics.txt", render_diagnostics(samples(plans), plans.files, width=78))
+def test_boxes_match_reviewed_file(plans: SimpleNamespace, golden: Callable[[str, str], None]) -> None:
+    golden("diagnostics.txt", render_diagnostics(build_diagnostics(plans), plans.files, width=78))
 
 
 def test_colour_adds_escapes_and_underlines_the_subject(plans: SimpleNamespace) -> None:
-    plain = render_diagnostics(samples(plans), plans.files)
-    coloured = render_diagnostics(samples(plans), plans.files, colour=True)
+    plain = render_diagnostics(build_diagnostics(plans), plans.files)
+    coloured = render_diagnostics(build_diagnostics(plans), plans.files, colour=True)
     assert strip_colours(coloured) == plain
     assert '\x1b[4magent_pool "pool1" {\x1b[0m' in coloured
 
 
-def test_what_weighs_most_comes_first_and_equal_ones_once(plans: SimpleNamespace) -> None:
-    text = render_diagnostics(samples(plans), plans.files)
+def test_most_severe_is_first_and_similar_warnings_are_merged(plans: SimpleNamespace) -> None:
+    text = render_diagnostics(build_diagnostics(plans), plans.files)
     assert text.count("Advice: Value for undeclared variable") == 1
     assert "(and 2 more similar warnings elsewhere)" in text
     assert text.index("Error:") < text.index("Advice:")
 
 
-def test_readers_of_terraform_find_errors_last(plans: SimpleNamespace) -> None:
-    text = render_diagnostics(samples(plans), plans.files, terraform=True)
+def test_terraform_order_has_errors_last(plans: SimpleNamespace) -> None:
+    text = render_diagnostics(build_diagnostics(plans), plans.files, terraform=True)
     assert text.index("Warning:") < text.index("Error:")
 
 
-def test_one_more_warning_is_said_in_words(plans: SimpleNamespace) -> None:
-    found = merge_similar_warnings(samples(plans)[-2:])
+def test_one_more_warning_is_written_in_words(plans: SimpleNamespace) -> None:
+    found = merge_similar_warnings(build_diagnostics(plans)[-2:])
     assert [d.detail for d in found] == ["Another one.\n\n(and one more similar warning elsewhere)"]
 
 
-def test_errors_are_never_consolidated(plans: SimpleNamespace) -> None:
-    same = [samples(plans)[0]] * 3
+def test_errors_are_never_merged(plans: SimpleNamespace) -> None:
+    same = [build_diagnostics(plans)[0]] * 3
     assert len(merge_similar_warnings(same)) == 3
 
 
@@ -94,7 +94,7 @@ def test_long_words_and_preformatted_lines_are_kept() -> None:
     assert f"│   kept   as   {path}\n" in text
 
 
-def test_columns_of_wide_characters_are_bytes_in_the_source() -> None:
+def test_wide_characters_are_underlined_by_byte_offsets() -> None:
     file = SourceFile("w.nf.hcl", 'å = "日本"\nb = nope\n')
     at = len('å = "日本"\nb = '.encode())
     span = Span(file.name, Position(2, 5, at), Position(2, 9, at + 4))
@@ -102,7 +102,7 @@ def test_columns_of_wide_characters_are_bytes_in_the_source() -> None:
     assert "   2: b = \x1b[4mnope\x1b[0m" in text
 
 
-def test_a_huge_subject_is_cut() -> None:
+def test_huge_subject_is_cut() -> None:
     text = "".join(f"line {i}\n" for i in range(100))
     file = SourceFile("big.nf.hcl", text)
     span = Span(file.name, Position(1, 1, 0), Position(100, 1, len(text)))
@@ -112,25 +112,25 @@ def test_a_huge_subject_is_cut() -> None:
     assert "(88 more lines)" in shown
 
 
-def test_spans_outside_the_file_do_no_harm() -> None:
+def test_spans_outside_the_file_are_harmless() -> None:
     file = SourceFile("s.nf.hcl", "a\n")
     for start, end in ((50, 60), (1, 0), (0, 99)):
         span = Span(file.name, Position(9, 1, start), Position(9, 1, end))
         assert "s.nf.hcl line 9" in render_diagnostics([build_error("unknown-site", "", span)], {file.name: file})
 
 
-def test_escapes_in_texts_are_shown_not_sent() -> None:
+def test_escape_sequences_are_not_sent_to_the_terminal() -> None:
     file = SourceFile("e.nf.hcl", "a = \x1b]0;x\x07\n")
     span = Span(file.name, Position(1, 1, 0), Position(1, 2, 1))
     found = Diagnostic(Severity.ERROR, "bad \x1b[31m", "detail \x1b[0m", span, address="a\x1b", block="b\x1b")
     assert "\x1b" not in render_diagnostics([found], {file.name: file})
 
 
-def test_warnings_without_a_place_stay_one_by_one() -> None:
+def test_warnings_without_a_location_are_not_merged() -> None:
     assert len(merge_similar_warnings([build_warning("old-inventory"), build_warning("old-inventory")])) == 2
 
 
-def test_a_line_as_machines_write_it_is_cut_about_the_mark() -> None:
+def test_machine_written_line_is_cut_around_the_subject() -> None:
     text = "a" * 40_000 + "WRONG" + "b" * 40_000
     span = Span("m.nf.json", Position(1, 40_001, 40_000), Position(1, 40_006, 40_005))
     shown = render_diagnostics([build_error("unknown-site", "", span)], {"m.nf.json": SourceFile("m.nf.json", text)})
@@ -140,8 +140,8 @@ def test_a_line_as_machines_write_it_is_cut_about_the_mark() -> None:
     assert max(map(len, shown.splitlines())) < 320
 
 
-def long_line(at: int, word: str = "wrong") -> tuple[Diagnostic, dict[str, SourceFile]]:
-    """A finding about a word in a line of 400 columns."""
+def build_long_line(at: int, word: str = "wrong") -> tuple[Diagnostic, dict[str, SourceFile]]:
+    """Return a finding about a word in a line of 400 columns."""
     line = f"value = [{'a, ' * 130}]"
     text = f"{line[:at]}{word}{line[at:]}\n"
     span = Span("long.nf.hcl", Position(1, at + 1, at), Position(1, at + 1 + len(word), at + len(word.encode())))
@@ -150,8 +150,8 @@ def long_line(at: int, word: str = "wrong") -> tuple[Diagnostic, dict[str, Sourc
 
 @pytest.mark.parametrize("at", [0, 40, 70, 200, 399])
 @pytest.mark.parametrize("word", ["wrong", "wrong" * 30, "日本" * 40], ids=["short", "long", "wide"])
-def test_a_long_line_is_shown_about_what_is_marked(at: int, word: str) -> None:
-    diagnostic, files = long_line(at, word)
+def test_long_line_is_cut_around_the_subject(at: int, word: str) -> None:
+    diagnostic, files = build_long_line(at, word)
     text = render_diagnostics([diagnostic], files, width=80)
     shown = text.splitlines()[4]
     assert word[:10] in shown
@@ -159,7 +159,7 @@ def test_a_long_line_is_shown_about_what_is_marked(at: int, word: str) -> None:
     assert max(map(count_columns, text.splitlines())) <= 80
 
 
-def test_places_and_notes_are_wrapped_at_words() -> None:
+def test_locations_and_notes_are_wrapped_at_words() -> None:
     name = "a-cluster-with-quite-a-long-name-that-somebody-chose"
     span = Span("gone.nf.hcl", Position(3, 1, 10), Position(3, 2, 11))
     notes = (ValueNote("var.zones", f'is "{"long value " * 20}"'),)
@@ -181,7 +181,7 @@ def test_places_and_notes_are_wrapped_at_words() -> None:
     assert f'│   on gone.nf.hcl line 3, in resource "nexus_kubernetes_cluster"\n│      "{name}":\n' in text
 
 
-def test_a_tab_takes_columns() -> None:
+def test_tab_is_expanded() -> None:
     file = SourceFile("t.nf.hcl", "\t\ta = 1\n")
     span = Span(file.name, Position(1, 3, 2), Position(1, 4, 3))
     assert "   1:         a = 1\n" in render_diagnostics([build_error("unknown-site", "", span)], {file.name: file})

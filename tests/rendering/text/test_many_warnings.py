@@ -1,4 +1,4 @@
-"""Warnings that many objects have alike do not bury the plan."""
+"""Tests of many similar warnings: they do not hide the plan."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ resource "fleet_cluster_resource_placement" "p" {{
 @pytest.mark.parametrize(
     ("count", "told", "more"), [(12, 12, ""), (40, 3, "! 37 more: empty-resource-selection placement-3..39")]
 )
-def test_the_first_few_and_of_whom_the_others_are(
+def test_first_warnings_and_subjects_of_the_rest_are_shown(
     count: int,
     told: int,
     more: str,
@@ -46,10 +46,10 @@ def test_the_first_few_and_of_whom_the_others_are(
     assert more in said
 
 
-def test_comment_and_page_tell_the_first_few_too(
+def test_comment_and_page_show_the_first_warnings_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also what becomes of alike placements is told once, in the terminal and in the comment."""
+    """Effects of similar placements are also merged, in the terminal and in the comment."""
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(PLACEMENTS.format(count=40))
     assert run_command_line(["plan", "-no-color", "-report=markdown:plan.md", "-report=html:plan.html"]) == 0
@@ -62,4 +62,4 @@ def test_comment_and_page_tell_the_first_few_too(
     assert rest
     assert page.count('<article class="finding warning">') == 3
     assert "Empty resource selection: 37 more</summary>" in page
-    assert page.count('data-head="m"') == 1  # one row of the matrix for all of them
+    assert page.count('data-head="m"') == 1  # one matrix row for all of them

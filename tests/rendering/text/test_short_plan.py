@@ -1,4 +1,4 @@
-"""What the short plan says, and that it stays short, narrow and whole."""
+"""Tests of the short plan: its content, length, width and completeness."""
 
 from __future__ import annotations
 
@@ -22,65 +22,67 @@ from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 from nexusform.rendering.text.report_text import render_labelled_text
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
-from tests.planning.harness import RACKS, all_types, cluster, good, plan, pool, state_of
+from tests.planning.harness import RACKS, all_types, build_state, cluster, plan, pool, require_success
 from tests.rendering.pieces import ALL_PLANS, D, address, change, table, vm_row
 
 
-def short(plan: Plan, plans: SimpleNamespace, **more: object) -> str:
+def render_short(plan: Plan, plans: SimpleNamespace, **more: object) -> str:
     options = replace(PlanTextOptions(registries=plans.registries), **more)
     return render_plan(plan, plans.files, options)
 
 
 @pytest.mark.parametrize("name", ALL_PLANS)
-def test_short_plan_reads_as_reviewed(name: str, plans: SimpleNamespace, golden: Callable[[str, str], None]) -> None:
-    golden(f"short/plans/{name}.txt", short(getattr(plans, name)(), plans))
+def test_short_plan_matches_reviewed_file(
+    name: str, plans: SimpleNamespace, golden: Callable[[str, str], None]
+) -> None:
+    golden(f"short/plans/{name}.txt", render_short(getattr(plans, name)(), plans))
 
 
 @pytest.mark.parametrize("name", ALL_PLANS)
 @pytest.mark.parametrize("width", [80, 120, 200])
-def test_no_line_is_wider_than_the_screen_and_no_name_is_broken(name: str, width: int, plans: SimpleNamespace) -> None:
+def test_lines_fit_the_screen_and_names_are_not_broken(name: str, width: int, plans: SimpleNamespace) -> None:
     plan = getattr(plans, name)()
-    lines = short(plan, plans, width=width).split("\n")
+    lines = render_short(plan, plans, width=width).split("\n")
     assert all(len(line) <= width for line in lines)
-    unbroken = short(plan, plans, width=1000)
+    unbroken = render_short(plan, plans, width=1000)
     names = [word for line in lines for word in line.split() if re.fullmatch(r"[a-z][\w.-]{11,}", word)]
     assert all(word in unbroken for word in names)
 
 
 @pytest.mark.parametrize("name", ALL_PLANS)
 @pytest.mark.parametrize("detail", list(ShownPlacements))
-def test_colour_adds_escapes_and_nothing_else(name: str, detail: ShownPlacements, plans: SimpleNamespace) -> None:
+def test_colour_adds_only_escapes(name: str, detail: ShownPlacements, plans: SimpleNamespace) -> None:
     plan = getattr(plans, name)()
-    plain = short(plan, plans, placements=detail)
-    coloured = short(plan, plans, placements=detail, colour=True)
+    plain = render_short(plan, plans, placements=detail)
+    coloured = render_short(plan, plans, placements=detail, colour=True)
     assert "\x1b" not in plain
     assert strip_colours(coloured) == plain
 
 
-def test_the_verdict_stands_last(plans: SimpleNamespace) -> None:
-    lines = short(plans.added_cluster(), plans, saved_path="p.plan").rstrip("\n").split("\n")
+def test_verdict_is_last(plans: SimpleNamespace) -> None:
+    lines = render_short(plans.added_cluster(), plans, saved_path="p.plan").rstrip("\n").split("\n")
     assert lines[-1] == "Plan: 1 to add, 0 to change, 0 to destroy."
     assert lines[-2].startswith("Placements: 53 to place, 0 to move")
     saved = lines.index('Saved the plan to: p.plan   (nexusform apply "p.plan")')
     assert saved > max(i for i, line in enumerate(lines) if line.startswith("i "))
 
 
-def test_a_change_is_what_a_person_changed(plans: SimpleNamespace) -> None:
-    text = short(plans.changed_placements(), plans)
+def test_only_configured_arguments_are_shown_as_changes(plans: SimpleNamespace) -> None:
+    text = render_short(plans.changed_placements(), plans)
     (line,) = [line for line in text.split("\n") if "~ nexus_kubernetes_cluster.d" in line]
     assert line.split() == ["~", "nexus_kubernetes_cluster.d", "cluster-d:", "pool2", "count", "24", "->", "21"]
     assert "node_count" not in text
 
 
-def test_a_move_says_from_where_to_where_and_why(plans: SimpleNamespace) -> None:
-    text = short(plans.changed_placements(), plans, colour=True)
+def test_move_has_origin_target_and_reason(plans: SimpleNamespace) -> None:
+    text = render_short(plans.changed_placements(), plans, colour=True)
     (line,) = [line for line in text.split("\n") if "machine_evacuated" in line]
     assert re.search(r"rack\d-bm\d\d -> rack7-bm14 \(machine_evacuated\)$", line)
     assert "\x1b[1mcluster-d-" in line
     assert "\x1b[1;33m1 to move\x1b[0m" in text
 
 
-def test_a_drained_rack_is_not_sixteen_names() -> None:
+def test_drained_rack_is_summarized() -> None:
     schema_of = create_schema_lookup(all_types())
     machines = {f"rack3-bm{number:02}": {} for number in range(1, 17)}
     before = {"name": "rack3", "machine_count": 16, "machines": machines, "machine_override": {}}
@@ -94,7 +96,7 @@ def test_a_drained_rack_is_not_sixteen_names() -> None:
         assert fold.clauses[-1].removeprefix("rack3: ") == said.replace(" (", " no longer (")
 
 
-def test_rows_stand_in_one_column_beside_labels_of_any_length() -> None:
+def test_rows_are_aligned_for_labels_of_any_length() -> None:
     old, new = "web", "abcdefghijklmnop"
     rows = [
         change(address("nexus_kubernetes_cluster", old), Action.DELETE, {"node_count": 7}, None),
@@ -104,11 +106,11 @@ def test_rows_stand_in_one_column_beside_labels_of_any_length() -> None:
     assert [line.index("7 VMs") for line in text.split("\n") if "7 VMs" in line] == [47, 47]
 
 
-def test_what_looks_renamed_is_said_with_the_block_to_write() -> None:
-    def written(name: str) -> str:
+def test_probable_rename_is_reported_with_moved_block() -> None:
+    def build_configuration(name: str) -> str:
         return RACKS + cluster(name, pools=pool("p", 2))
 
-    made = good(plan(written("b"), state_of(written("a")))).plan
+    made = require_success(plan(build_configuration("b"), build_state(build_configuration("a")))).plan
     text = render_plan(made, {}, PlanTextOptions(registries=all_types()))
     block = [line.strip(" │") for line in text.partition("moved {")[2].split("\n")[:4]]
     assert block == ["", "from = nexus_kubernetes_cluster.a", "to   = nexus_kubernetes_cluster.b", "}"]
@@ -116,8 +118,8 @@ def test_what_looks_renamed_is_said_with_the_block_to_write() -> None:
     assert "  ```hcl\n  moved {\n    from = nexus_kubernetes_cluster.a\n" in comment
 
 
-def test_a_replacement_says_what_forces_it(plans: SimpleNamespace) -> None:
-    text = short(plans.every_action(), plans, width=200)
+def test_replacement_has_its_cause(plans: SimpleNamespace) -> None:
+    text = render_short(plans.every_action(), plans, width=200)
     assert re.search(r"-/\+ nexus_rack\.j +r: availability_zone .* \(forces replacement\)", text)
     assert re.search(r"-/\+ nexus_rack\.k +r: \(tainted\)", text)
     assert re.search(r'nexus_rack\.p +r: imported from "lab/r"', text)
@@ -135,48 +137,48 @@ def test_secrets_are_not_shown(plans: SimpleNamespace) -> None:
             (Action.FORGET, secret, secret),
         )
     )
-    text = short(Plan(changes=changes), plans)
+    text = render_short(Plan(changes=changes), plans)
     assert "3 machines" in text
     assert "hunter" not in text
 
 
-def test_what_goes_is_named_with_the_reason(plans: SimpleNamespace) -> None:
+def test_destroyed_object_is_named(plans: SimpleNamespace) -> None:
     gone = plans.change(D, Action.DELETE, plans.added_cluster().changes[0].after, None)
-    text = short(Plan(mode=Mode.DESTROY, changes=(gone,)), plans)
+    text = render_short(Plan(mode=Mode.DESTROY, changes=(gone,)), plans)
     assert "- nexus_kubernetes_cluster.d  cluster-d: 53 VMs in 3 pools" in text
     assert "Plan: 0 to add, 0 to change, 1 to destroy." in text
 
 
-def test_no_changes(plans: SimpleNamespace) -> None:
+def test_plan_without_changes(plans: SimpleNamespace) -> None:
     kept = plans.change(D, Action.NO_OP, {"id": "x"}, {"id": "x"})
-    text = short(Plan(changes=(kept,), unchanged_count=178), plans)
+    text = render_short(Plan(changes=(kept,), unchanged_count=178), plans)
     assert text.startswith("No changes. Your infrastructure matches the configuration.")
     assert "Placements: 0 to place, 0 to move, 0 to remove, 178 kept." in text
     assert "Plan:" not in text
     assert "Not saved" not in text
 
 
-def test_a_refused_plan_shows_no_change(plans: SimpleNamespace) -> None:
-    text = short(replace(plans.added_cluster(), errored=True), plans)
+def test_failed_plan_shows_no_changes(plans: SimpleNamespace) -> None:
+    text = render_short(replace(plans.added_cluster(), errored=True), plans)
     assert text.startswith("Planning failed.")
     assert "zones-pinned" in text
     for part in ("Plan:", "Placements:", "Where VMs land", "Saved", "Certainty"):
         assert part not in text
 
 
-def test_what_fails_stands_before_advice_and_names_everyone(plans: SimpleNamespace) -> None:
+def test_warnings_precede_advice_and_name_all_subjects(plans: SimpleNamespace) -> None:
     names = [f"{'ab'[i % 2]}{i}x/pool" for i in range(20)]
     failing = [build_warning("no-surge-capacity", "", brief=(f"{name}: an upgrade would fail")) for name in names]
     advice = [build_warning("zones-pinned", "", brief=f"c{i}/p: reason {i}") for i in range(30)]
-    text = short(replace(plans.added_cluster(), diagnostics=(*advice, *failing)), plans)
+    text = render_short(replace(plans.added_cluster(), diagnostics=(*advice, *failing)), plans)
     assert text.index("! no-surge-capacity") < text.index("i zones-pinned")
     assert all(name in " ".join(text.split()) for name in names)
     assert "i 18 more: zones-pinned" in text
 
 
-def test_an_entry_has_three_lines_at_most(plans: SimpleNamespace) -> None:
+def test_entry_has_at_most_three_lines(plans: SimpleNamespace) -> None:
     long = build_warning("incomplete-rollout", "word " * 200, plans.span_of("agent_pool"), address="a.b")
-    text = short(replace(plans.added_cluster(), diagnostics=(long,)), plans)
+    text = render_short(replace(plans.added_cluster(), diagnostics=(long,)), plans)
     entry = text[text.index("! incomplete-rollout") : text.index("  All warnings")].rstrip("\n").split("\n")
     assert len(entry) == 3
     assert entry[-1].endswith("...  main.nf.hcl:4")
@@ -192,9 +194,9 @@ def test_an_entry_has_three_lines_at_most(plans: SimpleNamespace) -> None:
         ("The pool is too small (" + "word " * 60 + ")", "The pool is too small"),
     ],
 )
-def test_a_long_entry_ends_with_a_whole_thought(text: str, end: str, plans: SimpleNamespace) -> None:
+def test_long_entry_ends_with_a_complete_clause(text: str, end: str, plans: SimpleNamespace) -> None:
     told = build_warning("not-captured", text, plans.span_of("agent_pool"), address="a.b")
-    drawn = short(replace(plans.added_cluster(), diagnostics=(told,)), plans)
+    drawn = render_short(replace(plans.added_cluster(), diagnostics=(told,)), plans)
     entry = drawn[drawn.index("! not-captured") : drawn.index("  All warnings")]
     assert " ".join(entry.split()).endswith(f"{end} main.nf.hcl:4")
     assert "..." not in entry
@@ -209,18 +211,18 @@ def test_no_entry_of_an_example_is_cut() -> None:
     assert [each for each in entries if re.search(r" \.\.\.(?: |$)", each)] == []
 
 
-def test_an_id_that_takes_a_line_has_beside_it_of_whom_it_speaks(plans: SimpleNamespace) -> None:
+def test_long_id_is_followed_by_its_subject(plans: SimpleNamespace) -> None:
     told = build_warning("empty-resource-selection", "It stops.", plans.span_of("agent_pool"), address="a.b")
-    drawn = short(replace(plans.added_cluster(), diagnostics=(told,)), plans)
+    drawn = render_short(replace(plans.added_cluster(), diagnostics=(told,)), plans)
     assert "! empty-resource-selection  a.b:\n    It stops.    main.nf.hcl:4\n" in drawn
 
 
-def no_surge_capacity(address_text: str) -> object:
+def build_surge_warning(address_text: str) -> object:
     return build_warning("no-surge-capacity", "", brief="cluster-d/pool1: an upgrade would fail", address=address_text)
 
 
 @pytest.mark.parametrize(("before", "caused"), [(("cluster-d",), False), ((), True), (None, True)])
-def test_what_held_before_is_not_blamed_on_the_plan(
+def test_preexisting_finding_is_not_attributed_to_the_plan(
     before: tuple[str, ...] | None, caused: bool, plans: SimpleNamespace
 ) -> None:
     sku = CATALOGUES[NEWEST].vm_skus["NC_P46_224_v1"]
@@ -230,52 +232,52 @@ def test_what_held_before_is_not_blamed_on_the_plan(
     )
     plan = replace(
         plans.added_cluster(),
-        diagnostics=(no_surge_capacity(str(D)),),
+        diagnostics=(build_surge_warning(str(D)),),
         sites=(SiteVms("lab", "lab", pools=(PoolVms(D, "cluster-d", "pool1", sku),)),),
         capacity=(capacity,),
     )
-    text = short(mark_existing_findings(plan), plans)
+    text = render_short(mark_existing_findings(plan), plans)
     assert ("! no-surge-capacity" in text) is caused
     assert ("not caused by this plan: no-surge-capacity cluster-d/pool1" in text) is not caused
     assert "Upgrades:    no surge capacity for cluster-d\n" in text
     assert re.search(r"\nCapacity:    lab (4 -> )?3 x NC_P46_224_v1 \(", text)
 
 
-def test_expected_figures_stand_where_they_differ(plans: SimpleNamespace) -> None:
+def test_expected_figures_are_shown_if_they_differ(plans: SimpleNamespace) -> None:
     uneven = table("pool1", "NC_P46_224_v1", 32, {"r1": 5, "r2": 3, "r3": 8}, expected=8, placed=32)
     row = vm_row("cluster-d-pool1-0", PlacementAction.PLACE, "new", None, _SPOT)
     plan = replace(plans.added_cluster(), placement_tables=(uneven,), placements=(row,))
-    assert "expected 4 per rack on 8 racks; r3 gets 8, r1 gets 5, r2 gets 3" in short(plan, plans)
+    assert "expected 4 per rack on 8 racks; r3 gets 8, r1 gets 5, r2 gets 3" in render_short(plan, plans)
     even = table("pool1", "NC_P46_224_v1", 32, {f"r{i}": 4 for i in range(8)}, placed=32)
-    assert "expected" not in short(replace(plan, placement_tables=(even,)), plans)
+    assert "expected" not in render_short(replace(plan, placement_tables=(even,)), plans)
 
 
 _SPOT = {"machine": "r1-bm01", "rack": "r1", "availability_zone": "1", "numa_cells": [0]}
 
 
-def test_uncomputed_certainty_is_never_beside_figures(plans: SimpleNamespace) -> None:
-    text = short(replace(plans.added_cluster(), samples=0), plans)
+def test_uncomputed_certainty_has_no_figures(plans: SimpleNamespace) -> None:
+    text = render_short(replace(plans.added_cluster(), samples=0), plans)
     assert "Confidence:  not computed (-samples=0)" in text
     assert " of 53" not in text
 
 
-def test_conditions_are_predictions(plans: SimpleNamespace) -> None:
+def test_conditions_are_marked_as_predicted(plans: SimpleNamespace) -> None:
     checks = (CheckResult("resource", "a.b", "pass"), CheckResult("check", "check.c", "fail", ("no",)))
-    text = short(replace(plans.added_cluster(), checks=checks), plans)
+    text = render_short(replace(plans.added_cluster(), checks=checks), plans)
     assert re.search(r"Conditions: +1 holds, 1 fails \(predicted\)\.", text)
 
 
-def test_terraforms_header_is_there_for_its_tools(plans: SimpleNamespace) -> None:
+def test_terraform_header_is_printed_for_its_tools(plans: SimpleNamespace) -> None:
     plan = plans.added_cluster()
-    details = short(plan, plans, details=True)
+    details = render_short(plan, plans, details=True)
     assert "\nnexusform will perform the following actions:\n" in details
-    compatible = short(plan, plans, terraform=True)
+    compatible = render_short(plan, plans, terraform=True)
     of_terraform = details.replace("nexusform will perform", "Terraform will perform").partition("\nImpact: ")[0]
-    # Its tools know errors and warnings alone.
+    # Terraform tools know only errors and warnings.
     assert compatible == of_terraform.replace("Advice: ", "Warning: ")
 
 
-def racks(count: int, name: Callable[[int], str]) -> tuple[Change, ...]:
+def build_racks(count: int, name: Callable[[int], str]) -> tuple[Change, ...]:
     return tuple(
         change(
             address("nexus_rack", name(i)),
@@ -288,7 +290,7 @@ def racks(count: int, name: Callable[[int], str]) -> tuple[Change, ...]:
 
 
 @pytest.mark.parametrize("name", ["c-{:04}", "{:x}z"])
-def test_five_thousand_objects_take_two_hundred_lines(name: str, plans: SimpleNamespace) -> None:
+def test_five_thousand_objects_take_at_most_two_hundred_lines(name: str, plans: SimpleNamespace) -> None:
     tables = tuple(
         replace(table("pool1", "NC_P46_224_v1", 8, {"r1": 4, "r2": 4}, placed=8), cluster=f"c-{i:04}", address=a)
         for i, a in enumerate(address("nexus_kubernetes_cluster", f"c{i}") for i in range(500))
@@ -299,20 +301,20 @@ def test_five_thousand_objects_take_two_hundred_lines(name: str, plans: SimpleNa
         )
         for i, t in enumerate(tables)
     )
-    plan = Plan(changes=racks(5001, name.format), placement_tables=tables, placements=rows, samples=10)
-    text = short(plan, plans)
+    plan = Plan(changes=build_racks(5001, name.format), placement_tables=tables, placements=rows, samples=10)
+    text = render_short(plan, plans)
     assert len(text.split("\n")) <= 200
     assert "Plan: 5001 to add, 0 to change, 0 to destroy." in text
     assert "500 to move" in text
 
 
-def test_numbers_have_their_thousands_apart_but_where_tools_read_them(plans: SimpleNamespace) -> None:
+def test_thousands_are_separated_except_in_lines_for_tools(plans: SimpleNamespace) -> None:
     rows = tuple(vm_row(f"cluster-d-pool1-{i}", PlacementAction.PLACE, "new", None, _SPOT) for i in range(1200))
-    made = Plan(changes=racks(1001, "c-{:04}".format), placements=rows)
+    made = Plan(changes=build_racks(1001, "c-{:04}".format), placements=rows)
     plain_number = re.compile(r"(?<![-\w.,])[0-9]{4,}(?![-\w])")
-    text = short(made, plans)
+    text = render_short(made, plans)
     assert "Placements: 1,200 to place, 0 to move" in text
-    # Terraform's tools know that line as Terraform prints it.
+    # Terraform tools expect this line in Terraform's format.
     assert "Plan: 1001 to add, 0 to change, 0 to destroy." in text
     assert plain_number.findall(text.replace("Plan: 1001", "")) == []
     comment = render_markdown(made, {}, plans.registries)
@@ -321,16 +323,16 @@ def test_numbers_have_their_thousands_apart_but_where_tools_read_them(plans: Sim
     assert "<dt>Plan</dt><dd>1,001 to add, 0 to change, 0 to destroy.</dd>" in page
 
 
-def test_a_manifest_tells_its_change_by_object_and_field(plans: SimpleNamespace) -> None:
+def test_manifest_change_is_reported_by_object_and_field(plans: SimpleNamespace) -> None:
     manifest = "kind: Deployment\nmetadata: {name: web}\nspec: {replicas: 3}\n"
     turned = manifest.replace("3", "5")
     edited = change(address("thing", "x"), Action.UPDATE, {"body": manifest}, {"body": turned})
-    assert "~ thing.x  Deployment web: replicas 3 -> 5\n" in short(Plan(changes=(edited,)), plans)
+    assert "~ thing.x  Deployment web: replicas 3 -> 5\n" in render_short(Plan(changes=(edited,)), plans)
     secret = replace(edited, sensitive_before=(("body",),), sensitive_after=(("body",),))
-    assert "replicas" not in short(Plan(changes=(secret,)), plans)
+    assert "replicas" not in render_short(Plan(changes=(secret,)), plans)
 
 
-def test_a_label_wider_than_the_screen_goes_on_below() -> None:
+def test_label_wider_than_the_screen_is_wrapped() -> None:
     label = f"  ~ {'a' * 40}-control-plane-0 [{'b' * 40}-pv2zt]"
     lines = render_labelled_text(label, "-> rack1", 30, 80)
     assert max(map(len, lines)) <= 80

@@ -9,23 +9,23 @@ from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, Set
 from nexusform.state.objects import EMPTY, ObjectState, OutputState
 
 
-def test_state_reads_as_reviewed(plans: SimpleNamespace, golden: Callable[[str, str], None]) -> None:
+def test_state_matches_reviewed_file(plans: SimpleNamespace, golden: Callable[[str, str], None]) -> None:
     text = render_state(plans.some_state(), plans.registries)
     golden("state.txt", text)
     assert strip_colours(render_state(plans.some_state(), plans.registries, colour=True)) == text
     assert "hunter2" not in text
 
 
-def test_secrets_on_request(plans: SimpleNamespace) -> None:
+def test_secrets_are_shown_on_request(plans: SimpleNamespace) -> None:
     text = render_state(plans.some_state(), show_sensitive=True)
     assert text.count('"hunter2"') == 2
 
 
-def test_empty_state_says_so() -> None:
+def test_empty_state_has_a_message() -> None:
     assert render_state(EMPTY) == "The state file is empty. No resources are represented.\n"
 
 
-def test_one_object_shows_every_attribute(plans: SimpleNamespace) -> None:
+def test_single_object_shows_every_attribute(plans: SimpleNamespace) -> None:
     where = plans.address("thing", "x", "a b")
     found = ObjectState({"id": "x", "list": ["a"], "none": None, "m": {"k": 1}}, 1, tainted=True)
     assert render_object(where, found) == (
@@ -42,7 +42,7 @@ def test_one_object_shows_every_attribute(plans: SimpleNamespace) -> None:
     )
 
 
-def test_outputs() -> None:
+def test_outputs_are_rendered() -> None:
     outputs = {
         "zebra": OutputState("line\nother\n", STRING),
         "list": OutputState(["a", 1.0], ListType(STRING)),

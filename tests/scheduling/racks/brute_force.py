@@ -1,5 +1,5 @@
-"""The five steps, straight from the rule's text: every VM scans every machine. Independent of the
-product's deciding code; only its words (Machine, VmSku, Demand, ...) are used."""
+"""Brute-force placement by the five steps, written from the text of the rule: every VM scans every machine. It
+shares no decision code with the product, only its types (Machine, VmSku, Demand, ...)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 from nexusform.scheduling.racks.vms import Demand, Hint, Machine, Placement, RackSpread, VmName, VmSku
 
 
-class Standing(Struct):
+class PlacedVm(Struct):
     vm: VmName
     sku: VmSku
     machine: str
@@ -22,11 +22,11 @@ class BruteForce:
         self.machines = {machine.name: machine for machine in machines}
         self.spread = spread
         self.seed = seed
-        self.vms: dict[int, Standing] = {}
+        self.vms: dict[int, PlacedVm] = {}
         self.count = 0
 
     def occupy(self, vm: VmName, sku: VmSku, placement: Placement) -> int:
-        self.vms[self.count] = Standing(vm, sku, placement.machine, placement.cells)
+        self.vms[self.count] = PlacedVm(vm, sku, placement.machine, placement.cells)
         self.count += 1
         return self.count - 1
 
@@ -37,7 +37,7 @@ class BruteForce:
         candidates = [m for m in self.machines.values() if not m.unschedulable_reason and self.fits(demand.sku, m)]
         if demand.zones is not None:
             candidates = [m for m in candidates if m.availability_zone in demand.zones]
-        candidates = [m for m in candidates if not any(h.is_hard and violates(h, m) for h in demand.hints)]
+        candidates = [m for m in candidates if not any(h.is_hard and is_violated(h, m) for h in demand.hints)]
         if any(m.name != demand.last_resort for m in candidates):
             candidates = [m for m in candidates if m.name != demand.last_resort]
         if not candidates:
@@ -50,7 +50,7 @@ class BruteForce:
         placement = Placement(machine.name, machine.rack, machine.availability_zone, cells)
         return self.occupy(demand.vm, demand.sku, placement), placement
 
-    def on(self, *names: str) -> list[Standing]:
+    def on(self, *names: str) -> list[PlacedVm]:
         return [vm for vm in self.vms.values() if vm.machine in names]
 
     def free(self, machine: Machine, cell: int) -> tuple[int, int]:
@@ -109,6 +109,6 @@ class BruteForce:
         return blake2b(text.encode("utf-8"), digest_size=8).digest()
 
 
-def violates(hint: Hint, machine: Machine) -> bool:
+def is_violated(hint: Hint, machine: Machine) -> bool:
     inside = machine.name in hint.machines if hint.scope == "Machine" else machine.rack in hint.racks
     return inside != hint.is_affinity

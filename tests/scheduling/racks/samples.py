@@ -1,4 +1,4 @@
-"""Situations in which every entry of the profile decides something, and rules to be added to it."""
+"""Random sites to exercise every entry of the profile, and additional rules for it."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ MENU = [
     VmSku("flat", 0, 0, 0, 0),
     VmSku("functions", 2, 0, 4, 0, vfs=16),
 ]
-# What stands beside each other on one machine, so that the keys of machines have something to weigh.
+# SKUs to be placed side by side on one machine, to get different machine keys.
 SMALL_MENU = [LARGE, SKUS["NC_G2_8_v1"]]
 HARDWARE = [("bom-1.7.3", 2, 48, 224, 3500), ("bom-2.0", 2, 56, 224, 2000), (None, 3, 60, 200, 900)]
 
 
-def rack(name: str, count: int, zone: str = "1", **changes: Any) -> list[Machine]:
-    """Machines of one rack, all alike."""
+def build_rack(name: str, count: int, zone: str = "1", **changes: Any) -> list[Machine]:
+    """Return equal machines of one rack."""
     facts = {"machine_sku": "bom-1.7.3", "cells": 2, "cpus_per_cell": 48, "memory_gib_per_cell": 224}
     facts |= {"disk_gib": 3500, **changes}
     return [Machine(f"{name}-bm{n:02d}", name, zone, n, **facts) for n in range(1, count + 1)]
 
 
-def demand(number: int = 0, pool: str = "p", sku: str = "NC_G2_8_v1", owner: str = "c", **more: Any) -> Demand:
-    """A VM of a pool."""
+def build_demand(number: int = 0, pool: str = "p", sku: str = "NC_G2_8_v1", owner: str = "c", **more: Any) -> Demand:
+    """Return the demand of a VM in a pool."""
     return Demand(VmName(owner, owner, pool, number), SKUS[sku], **more)
 
 
-def outcomes(seed: int) -> list[Any]:
-    """What happens on a made-up site, with everything that a scheduler says on the way."""
+def run_random_site(seed: int) -> list[Any]:
+    """Return every answer of a scheduler on a random site."""
     draw = Random(seed)
     machines = []
     for number in range(draw.randint(1, 4)):
@@ -71,7 +71,7 @@ def outcomes(seed: int) -> list[Any]:
     menu = draw.choice([MENU, SMALL_MENU])
     for _ in range(draw.randint(4, 10)):
         owner, pool, sku = draw.choice("abc"), draw.choice("pq"), draw.choice(menu)
-        terms = _terms(Random(f"{seed} {number}"), machines)
+        terms = _draw_constraints(Random(f"{seed} {number}"), machines)
         for _ in range(draw.randint(1, 5)):
             number += 1
             answer = scheduler.place(Demand(VmName(owner, owner, pool, number), sku, terms))
@@ -79,13 +79,14 @@ def outcomes(seed: int) -> list[Any]:
     return said
 
 
-def _terms(draw: Random, machines: list[Machine]) -> PlacementConstraints:
-    """What one batch asks for; drawn apart, so that one argument more changes nothing else of a situation."""
+def _draw_constraints(draw: Random, machines: list[Machine]) -> PlacementConstraints:
+    """Return the constraints of one batch. They have their own random generator, so an additional argument changes
+    nothing else."""
     zones = draw.choice([None, None, frozenset("1"), frozenset("23")])
-    return PlacementConstraints(zones, _hints(draw, machines))
+    return PlacementConstraints(zones, _draw_hints(draw, machines))
 
 
-def _hints(draw: Random, machines: list[Machine]) -> tuple[Hint, ...]:
+def _draw_hints(draw: Random, machines: list[Machine]) -> tuple[Hint, ...]:
     if draw.random() < 0.7:
         return ()
     near = draw.sample(machines, min(2, len(machines)))
@@ -101,25 +102,25 @@ def _hints(draw: Random, machines: list[Machine]) -> tuple[Hint, ...]:
     )
 
 
-def limit(most: int, item: RankedItem = RankedItem.RACK, *, closing: bool = True, pool: str = "p") -> CountFilter:
-    """A rule of the kind that somebody adds: at most so many VMs of one pool on a rack or machine."""
+def build_limit(most: int, item: RankedItem = RankedItem.RACK, *, closing: bool = True, pool: str = "p") -> CountFilter:
+    """Return an additional filter: at most `most` VMs of one pool on a rack or machine."""
 
-    def opens(usage: Usage, asked: Demand) -> RejectionCheck | None:
+    def open_rule(usage: Usage, asked: Demand) -> RejectionCheck | None:
         if asked.vm.pool != pool:
             return None
         counts = usage.pool.racks if item is RankedItem.RACK else usage.pool.machines
         return lambda number: f"{counts[number]} VMs of {pool} already" if counts[number] >= most else None
 
-    def sentence(scene: ShortageContext) -> str:
+    def format_shortage(scene: ShortageContext) -> str:
         return f"Every {item} has {most} VMs of {scene.demand.vm.pool}."
 
     return CountFilter(
-        name="pool_limit", item=item, build_check=opens, describe_shortage=sentence, is_monotonic=closing
+        name="pool_limit", item=item, build_check=open_rule, describe_shortage=format_shortage, is_monotonic=closing
     )
 
 
-def last_first() -> RankingKey:
-    """A key that somebody adds: the machine or rack of the highest number first."""
+def build_last_first_key() -> RankingKey:
+    """Return an additional ranking key: the machine or rack with the highest number first."""
 
     def opens(_usage: Usage, _demand: Demand) -> Figures:
         return lambda item: 1000 - item

@@ -1,4 +1,4 @@
-"""Between which machines samples decide, whichever split of unknown cells it is: every one tried."""
+"""Tests of best machines for samples, compared with every layout of VMs with unknown cells."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MACHINES = tuple(
 SKUS = tuple(VmSku(f"s{cpus}", cpus, 0, memory, 10) for cpus, memory in ((1, 4), (2, 8), (3, 4), (4, 16)))
 
 
-def standing(random: Random) -> list[tuple[VmName, VmSku, Machine]]:
+def draw_vms(random: Random) -> list[tuple[VmName, VmSku, Machine]]:
     vms: list[tuple[VmName, VmSku, Machine]] = []
     for number in range(random.randint(2, 7)):
         cluster = random.choice("ab")
@@ -29,10 +29,10 @@ def standing(random: Random) -> list[tuple[VmName, VmSku, Machine]]:
     return vms
 
 
-def site(
+def build_site(
     vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...] = (), away: Collection[str] = ()
 ) -> RackScheduler:
-    """With these cells, without any for nobody told; and with these machines cordoned."""
+    """Return a scheduler with these cells (empty: unknown) and these machines cordoned."""
     machines = [replace(each, unschedulable_reason="cordoned" if each.name in away else "") for each in MACHINES]
     scheduler = RackScheduler(machines)
     for number, (name, sku, machine) in enumerate(vms):
@@ -41,8 +41,8 @@ def site(
     return scheduler
 
 
-def best(vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...], demand: Demand) -> BestMachines:
-    return site(vms, cells).find_best_machines(demand)
+def find_best(vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...], demand: Demand) -> BestMachines:
+    return build_site(vms, cells).find_best_machines(demand)
 
 
 def is_legal(vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...]) -> bool:
@@ -54,26 +54,26 @@ def is_legal(vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...]) -
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_best_in_some_split_and_in_all(seed: int) -> None:
+def test_best_machines_in_some_and_in_all_layouts(seed: int) -> None:
     random = Random(seed)
-    vms = standing(random)
+    vms = draw_vms(random)
     legal = [cells for cells in product(range(2), repeat=len(vms)) if is_legal(vms, cells)]
     if not legal:
         pytest.skip("more than fits")
     demand = Demand(VmName("a", "a", "p", 99), random.choice(SKUS))
-    each = [best(vms, cells, demand) for cells in legal]
+    each = [find_best(vms, cells, demand) for cells in legal]
     assert all(one.in_some_splits == one.in_all_splits for one in each), "known cells leave nothing open"
-    answer = best(vms, (), demand)
+    answer = find_best(vms, (), demand)
     assert answer.in_some_splits == frozenset().union(*(one.in_some_splits for one in each))
     assert answer.in_all_splits == frozenset.intersection(*(one.in_all_splits for one in each))
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_ranking_without_some_machines_is_that_of_a_site_that_cordoned_them(seed: int) -> None:
+def test_ranking_without_machines_equals_a_site_with_them_cordoned(seed: int) -> None:
     random = Random(seed)
-    vms = standing(random)
+    vms = draw_vms(random)
     demand = Demand(VmName("a", "a", "p", 99), random.choice(SKUS))
-    ranking = site(vms).rank_machines(demand)
+    ranking = build_site(vms).rank_machines(demand)
     for count in range(len(MACHINES) + 1):
         away = {machine.name for machine in random.sample(MACHINES, count)}
-        assert ranking.find_best_excluding(away) == site(vms, away=away).find_best_machines(demand)
+        assert ranking.find_best_excluding(away) == build_site(vms, away=away).find_best_machines(demand)

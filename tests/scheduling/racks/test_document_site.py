@@ -1,4 +1,4 @@
-"""The product document's site and clusters: the rows of its tables, by rack and by machine."""
+"""Tests of the site and clusters of the product document: the rows of its tables, by rack and by machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POOLS = [
     ("e", CONTROL, "NC_G24_112_v1", 5, None),
     ("e", POOL1, XL, 32, None),
 ]
-# Rows of the tables that every tie-break gives: VMs per rack, most first.
+# Rows of the tables valid for every tie-break: VMs per rack, largest first.
 ROWS = {
     ("a", CONTROL): [1] * 3,
     ("a", POOL1): [3] * 8,
@@ -61,7 +61,7 @@ def lab(seed: int = 8, spread: RackSpread = RackSpread.POOL) -> RackScheduler:
     )
 
 
-def demands() -> list[Demand]:
+def list_demands() -> list[Demand]:
     return [
         Demand(VmName(f"cluster-{cluster}", f"cluster-{cluster}", pool, number), SKUS[sku], PlacementConstraints(zones))
         for cluster, pool, sku, count, zones in POOLS
@@ -70,47 +70,47 @@ def demands() -> list[Demand]:
 
 
 @cache
-def placed(seed: int) -> Places:
+def place_all(seed: int) -> Places:
     scheduler = lab(seed)
     places: Places = {}
-    for demand in demands():
+    for demand in list_demands():
         _, placement = scheduler.place(demand)
         places.setdefault((demand.vm.cluster.removeprefix("cluster-"), demand.vm.pool), []).append(placement)
     return places
 
 
-def racks(places: list[Placement]) -> Counter[str]:
+def count_by_rack(places: list[Placement]) -> Counter[str]:
     return Counter(place.rack for place in places)
 
 
-def test_every_row_of_the_tables_with_the_default_seed() -> None:
+def test_all_table_rows_match_with_the_default_seed() -> None:
     for pool, expected in ROWS.items():
-        assert sorted(racks(placed(8)[pool]).values(), reverse=True) == expected, pool
-    assert racks(placed(8)["e", POOL1]) == PRINTED_E
+        assert sorted(count_by_rack(place_all(8)[pool]).values(), reverse=True) == expected, pool
+    assert count_by_rack(place_all(8)["e", POOL1]) == PRINTED_E
 
 
-def test_clusters_one_after_the_other_give_the_same_as_all_at_once() -> None:
+def test_sequential_clusters_give_the_same_places() -> None:
     standing: list[tuple[Demand, Placement]] = []
     for cluster in "abcde":
         scheduler = lab()
         for demand, placement in standing:
             scheduler.add_existing(demand.vm, demand.sku, placement)
-        new = [demand for demand in demands() if demand.vm.cluster == f"cluster-{cluster}"]
+        new = [demand for demand in list_demands() if demand.vm.cluster == f"cluster-{cluster}"]
         standing += [(demand, scheduler.place(demand)[1]) for demand in new]
-    assert [place for _, place in standing] == [place for pool in placed(8).values() for place in pool]
+    assert [place for _, place in standing] == [place for pool in place_all(8).values() for place in pool]
 
 
 def test_rows_a_to_d_hold_for_every_tie_break_and_e_nearly_always() -> None:
     exact = 0
     for seed in range(200):
-        places = placed(seed)
+        places = place_all(seed)
         for pool, expected in ROWS.items():
-            assert sorted(racks(places[pool]).values(), reverse=True) == expected, (seed, pool)
+            assert sorted(count_by_rack(places[pool]).values(), reverse=True) == expected, (seed, pool)
         by_rack: dict[str, set[str]] = {}
         for place in places["d", POOL2]:
             by_rack.setdefault(place.rack, set()).add(place.machine)
         assert [len(machines) for machines in by_rack.values()] == [3] * 8
-        last = racks(places["e", POOL1])
+        last = count_by_rack(places["e", POOL1])
         fives = {rack for rack, count in last.items() if count == 5}
         assert fives <= {"rack2", "rack3", "rack5", "rack6"}
         if len(fives) == 2:
@@ -123,33 +123,33 @@ def test_rows_a_to_d_hold_for_every_tie_break_and_e_nearly_always() -> None:
     assert exact >= 170
 
 
-def test_c_stands_on_twelve_machines_six_in_each_of_racks_1_and_4() -> None:
-    places = placed(8)["c", POOL1]
-    assert racks(places) == {"rack1": 6, "rack4": 6}
+def test_cluster_c_runs_on_twelve_machines_of_racks_1_and_4() -> None:
+    places = place_all(8)["c", POOL1]
+    assert count_by_rack(places) == {"rack1": 6, "rack4": 6}
     assert len({place.machine for place in places}) == 12
 
 
-def test_extra_large_vms_of_two_clusters_share_machines_and_never_two_of_one() -> None:
+def test_only_extra_large_vms_of_different_clusters_share_machines() -> None:
     for seed in range(200):
         houses: dict[str, list[str]] = {}
         for cluster in "abcde":
-            for place in placed(seed)[cluster, POOL1]:
+            for place in place_all(seed)[cluster, POOL1]:
                 houses.setdefault(place.machine, []).append(cluster)
         assert all(len(set(clusters)) == len(clusters) for clusters in houses.values())
         shared = sum(len(clusters) == 2 for clusters in houses.values())
         assert shared in {58, 59}
 
 
-def test_counting_per_cluster_does_not_reproduce_d_pool_2() -> None:
+def test_spread_by_cluster_does_not_reproduce_d_pool_2() -> None:
     scheduler = lab(spread=RackSpread.CLUSTER)
-    for demand in demands():
+    for demand in list_demands():
         scheduler.place(demand)
     of_pool = [vm.placement for vm in scheduler.list_vms() if (vm.vm.cluster, vm.vm.pool) == ("cluster-d", POOL2)]
-    assert sorted(racks(of_pool).values()) != [3] * 8
+    assert sorted(count_by_rack(of_pool).values()) != [3] * 8
 
 
-def test_certainty_over_tie_breaks_tells_counts_per_rack_from_vms() -> None:
-    everything = demands()
+def test_certainty_differs_for_rack_counts_and_single_vms() -> None:
+    everything = list_demands()
     base = lab()
     last = [demand for demand in everything if demand.vm.cluster == "cluster-d"]
     for demand in everything:

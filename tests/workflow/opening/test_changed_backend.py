@@ -1,4 +1,4 @@
-"""A `backend` block that changed without `init`: nothing is planned as if there were no state."""
+"""Tests of a `backend` block changed without `init`: no plan starts from an empty state by mistake."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,13 +18,13 @@ def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     for name in ("NF_IN_AUTOMATION", "NF_CONFINE", "NF_DATA_DIR"):
         monkeypatch.delenv(name, raising=False)
 
-    def ask(*words: str) -> Told:
+    def run_command(*words: str) -> Told:
         capsys.readouterr()
         code = run_command_line(list(words))
         said = capsys.readouterr()
         return code, " ".join((said.out + said.err).replace("│", " ").split())
 
-    return ask
+    return run_command
 
 
 def configure(kind: str = "", **settings: str) -> None:
@@ -34,9 +34,7 @@ def configure(kind: str = "", **settings: str) -> None:
 
 
 @pytest.mark.parametrize("command", [("plan",), ("apply", "-auto-approve"), ("destroy", "-auto-approve")])
-def test_where_the_default_state_holds_objects_a_new_backend_needs_init(
-    nf: Callable[..., Told], command: tuple[str, ...]
-) -> None:
+def test_new_backend_needs_init_if_default_state_has_objects(nf: Callable[..., Told], command: tuple[str, ...]) -> None:
     configure()
     assert nf("apply", "-auto-approve")[0] == 0
     configure("local", path="elsewhere.nfstate")
@@ -50,7 +48,7 @@ def test_where_the_default_state_holds_objects_a_new_backend_needs_init(
 
 
 @pytest.mark.of_domains("remote_state")
-def test_a_remote_backend_needs_it_as_well(nf: Callable[..., Told]) -> None:
+def test_remote_backend_needs_init_too(nf: Callable[..., Told]) -> None:
     with state_server() as (address, store):
         configure()
         assert nf("apply", "-auto-approve")[0] == 0
@@ -66,7 +64,7 @@ def test_a_remote_backend_needs_it_as_well(nf: Callable[..., Told]) -> None:
 
 
 @pytest.mark.of_domains("remote_state")
-def test_a_backend_of_another_kind_is_told_before_what_it_lacks(nf: Callable[..., Told]) -> None:
+def test_changed_backend_kind_is_reported_before_missing_settings(nf: Callable[..., Told]) -> None:
     with state_server() as (address, _):
         configure("http")
         assert nf("init", f"-backend-config=address={address}/s")[0] == 0
@@ -75,7 +73,7 @@ def test_a_backend_of_another_kind_is_told_before_what_it_lacks(nf: Callable[...
         code, said = nf("plan")
         assert (code, 'since the last init (from "http" to "s3")' in said, "Missing" in said) == (1, True, False)
         assert 'needs "bucket"' in nf("init", "-migrate-state")[1]
-        # What was given for the one is not taken for the other's.
+        # Settings given for one backend are not used for another.
         configure("local", path="elsewhere.nfstate")
         assert 'since the last init (from "http" to "local")' in nf("plan")[1]
         code, said = nf("init", "-migrate-state")
@@ -84,7 +82,7 @@ def test_a_backend_of_another_kind_is_told_before_what_it_lacks(nf: Callable[...
 
 
 @pytest.mark.of_domains("remote_state")
-def test_a_fresh_clone_plans_without_init(nf: Callable[..., Told]) -> None:
+def test_fresh_clone_plans_without_init(nf: Callable[..., Told]) -> None:
     with state_server() as (address, _):
         configure("http", address=f"{address}/s")
         assert nf("plan")[0] == 0
@@ -92,7 +90,7 @@ def test_a_fresh_clone_plans_without_init(nf: Callable[..., Told]) -> None:
         assert "No changes." in nf("plan")[1]
 
 
-def test_an_empty_default_state_is_in_nobodys_way(nf: Callable[..., Told]) -> None:
+def test_empty_default_state_does_not_require_init(nf: Callable[..., Told]) -> None:
     configure()
     assert nf("apply", "-auto-approve")[0] == 0
     assert nf("destroy", "-auto-approve")[0] == 0
@@ -100,14 +98,14 @@ def test_an_empty_default_state_is_in_nobodys_way(nf: Callable[..., Told]) -> No
     assert nf("plan")[0] == 0
 
 
-def test_the_same_state_under_another_name_is_no_other_backend(nf: Callable[..., Told]) -> None:
+def test_same_state_under_another_name_is_no_other_backend(nf: Callable[..., Told]) -> None:
     configure()
     assert nf("apply", "-auto-approve")[0] == 0
     configure("local", path="state/nexusform.nfstate")
     assert "No changes." in nf("plan")[1]
 
 
-def test_a_migration_that_was_broken_off_is_finished_first(
+def test_interrupted_migration_must_be_completed_first(
     nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from nexusform.backends.local_file import LocalBackend
@@ -118,10 +116,10 @@ def test_a_migration_that_was_broken_off_is_finished_first(
     configure("local", path="elsewhere.nfstate")
     compact = LocalBackend.write_merged_state
 
-    def killed(*_: object) -> None:
+    def interrupt_write(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(LocalBackend, "write_merged_state", killed)
+    monkeypatch.setattr(LocalBackend, "write_merged_state", interrupt_write)
     assert nf("init", "-migrate-state")[0] != 0
     monkeypatch.setattr(LocalBackend, "write_merged_state", compact)
     for kind in ({"kind": "local", "path": "elsewhere.nfstate"}, {}):
@@ -137,9 +135,7 @@ def test_a_migration_that_was_broken_off_is_finished_first(
 
 
 @pytest.mark.parametrize("junk", [b"", b"{", b"\0" * 2_000_000, b'{"type": 3}'])
-def test_what_init_remembered_and_nobody_can_read_is_not_taken_for_nothing(
-    nf: Callable[..., Told], junk: bytes
-) -> None:
+def test_unreadable_backend_record_is_an_error(nf: Callable[..., Told], junk: bytes) -> None:
     configure("local", path="one.nfstate")
     assert nf("init")[0] == 0
     assert nf("apply", "-auto-approve")[0] == 0

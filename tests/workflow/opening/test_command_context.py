@@ -20,11 +20,13 @@ from nexusform.workflow.opening.command_context import find_cache_directory
         ({"NF_CACHE_DIR": "/c", "HOME": "/h", "NF_IN_AUTOMATION": "1"}, None),
     ],
 )
-def test_the_cache_is_the_users_and_never_in_the_work_tree(environment: dict[str, str], directory: str | None) -> None:
+def test_cache_belongs_to_the_user_and_is_outside_the_work_tree(
+    environment: dict[str, str], directory: str | None
+) -> None:
     assert find_cache_directory(environment) == directory
 
 
-def test_a_work_trees_own_cache_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_of_the_work_tree_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NF_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("NF_IN_AUTOMATION", raising=False)

@@ -1,4 +1,4 @@
-"""What is measured for advice: the same walk that the plan takes, with something changed."""
+"""Tests of measurements for advice: the passes of the plan are repeated with a change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from nexusform.configuration.loader import load_configuration
 from nexusform.workflow.opening.linting import lint_plan
-from tests.planning.harness import all_types, cluster, good, plan, pool, state_of
+from tests.planning.harness import all_types, build_state, cluster, plan, pool, require_success
 
 BIG = "NC_P46_224_v1"
 RACKS = """
@@ -23,17 +23,19 @@ resource "nexus_rack" "r" {
 NO_SURGE = 'upgrade_settings {\n      max_surge       = "0"\n      max_unavailable = "1"\n    }'
 
 
-def pinned(settings: str, count: int) -> str:
+def build_pinned_cluster(settings: str, count: int) -> str:
     zones = 'availability_zones = ["r1", "r2"]\n    '
     return RACKS + cluster("a", arguments='kubernetes_version = "1.30"', pools=pool("w", count, BIG, zones + settings))
 
 
-# Eight VMs fill all eight cells of two racks, seven leave the one that a surge takes.
+# Eight VMs fill all eight cells of two racks; seven leave one for a surge VM.
 @pytest.mark.parametrize(("settings", "count"), [(NO_SURGE, 8), (NO_SURGE, 7), ("", 7)])
-def test_an_upgrade_in_batches_is_measured_in_batches(tmp_path: Path, settings: str, count: int) -> None:
-    text = pinned(settings, count).replace('"NC_G6_28_v1"\n', '"NC_G6_28_v1"\n availability_zones = ["r0"]\n', 1)
+def test_rolling_upgrade_is_measured_in_batches(tmp_path: Path, settings: str, count: int) -> None:
+    text = build_pinned_cluster(settings, count).replace(
+        '"NC_G6_28_v1"\n', '"NC_G6_28_v1"\n availability_zones = ["r0"]\n', 1
+    )
     upgraded = text.replace('"1.30"\n', '"1.31"\n', 1)
-    result = good(plan(upgraded, state_of(text), directory=str(tmp_path)))
+    result = require_success(plan(upgraded, build_state(text), directory=str(tmp_path)))
     configuration, _ = load_configuration(str(tmp_path), cache_directory=None, **all_types().schemas)
     assert configuration is not None
     [pin] = [each for each in lint_plan(result, configuration) if each.id == "zones-pinned"]

@@ -1,4 +1,4 @@
-"""data nexusform_remote_state: what a configuration reads of another one's state, and what it says if not."""
+"""Tests of data nexusform_remote_state: values read from another state, and errors."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     (tmp_path / "site").mkdir()
     (tmp_path / "fleet").mkdir()
 
-    def shell(where: str, text: str, *words: str) -> tuple[int, str]:
+    def write_and_run(where: str, text: str, *words: str) -> tuple[int, str]:
         monkeypatch.chdir(tmp_path / where)
         Path("main.nf.hcl").write_text(text)
         capsys.readouterr()
@@ -80,12 +80,12 @@ def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         both = capsys.readouterr()
         return code, " ".join((both.out + both.err).replace("│", " ").split())
 
-    return shell
+    return write_and_run
 
 
 @pytest.fixture(scope="module")
-def applied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory in which the site is applied."""
+def applied_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the site applied."""
     place = tmp_path_factory.mktemp("site")
     (place / "main.nf.hcl").write_text(SITE)
     assert run_command_line([f"-chdir={place}", "apply", "-auto-approve"]) == 0
@@ -93,12 +93,12 @@ def applied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def site(nf: Shell, applied: Path, tmp_path: Path) -> Shell:
-    shutil.copytree(applied, tmp_path / "site", dirs_exist_ok=True)
+def site(nf: Shell, applied_site: Path, tmp_path: Path) -> Shell:
+    shutil.copytree(applied_site, tmp_path / "site", dirs_exist_ok=True)
     return nf
 
 
-def test_outputs_keep_their_types_and_objects_their_attributes(site: Shell) -> None:
+def test_outputs_keep_types_and_objects_keep_attributes(site: Shell) -> None:
     text = (
         READER
         + """
@@ -133,7 +133,7 @@ output "labels" {
     assert outputs["labels"]["value"]
 
 
-def test_a_sensitive_output_stays_sensitive(site: Shell) -> None:
+def test_sensitive_output_stays_sensitive(site: Shell) -> None:
     reading = 'output "p" {\n  value = data.nexusform_remote_state.site.outputs.password\n%s}\n'
     code, told = site("fleet", READER + reading % "", "plan")
     assert code == 1
@@ -144,14 +144,14 @@ def test_a_sensitive_output_stays_sensitive(site: Shell) -> None:
     assert "hunter2" not in told
 
 
-def test_an_output_that_is_not_there_is_named(site: Shell) -> None:
+def test_missing_output_is_named(site: Shell) -> None:
     text = READER + 'output "x" {\n  value = data.nexusform_remote_state.site.outputs.idd\n}\n'
     code, told = site("fleet", text, "plan")
     assert code == 1
     assert 'does not have an attribute named "idd". Did you mean "id"?' in told
 
 
-def test_a_locked_state_is_read_all_the_same(site: Shell, tmp_path: Path) -> None:
+def test_locked_state_can_be_read(site: Shell, tmp_path: Path) -> None:
     backend = LocalBackend(str(tmp_path / "site/state/nexusform.nfstate"))
     backend.lock(build_lock_info("apply", backend, SystemClock(), {}))
     assert site("fleet", READER, "plan")[0] == 0
@@ -171,7 +171,7 @@ def test_a_locked_state_is_read_all_the_same(site: Shell, tmp_path: Path) -> Non
         (("\n}", "\n  workspace = uuid()\n}"), "Data source argument unknown"),
     ],
 )
-def test_what_cannot_be_read_is_told_at_its_block(site: Shell, change: tuple[str, str], words: str) -> None:
+def test_invalid_remote_state_is_reported_at_its_block(site: Shell, change: tuple[str, str], words: str) -> None:
     code, told = site("fleet", READER.replace(*change, 1), "plan")
     assert code == 1
     assert words in told
@@ -180,7 +180,7 @@ def test_what_cannot_be_read_is_told_at_its_block(site: Shell, change: tuple[str
 
 
 @pytest.mark.of_domains("fleet")
-def test_a_member_of_a_missing_state_is_not_blamed(site: Shell) -> None:
+def test_member_of_missing_state_gives_no_further_error(site: Shell) -> None:
     member = """
 resource "fleet_member_cluster" "a" {
   name                  = "a"
@@ -193,7 +193,7 @@ resource "fleet_member_cluster" "a" {
     assert "Placement depends" not in told
 
 
-def test_an_encrypted_state_is_opened_as_the_reader_is_told(nf: Shell) -> None:
+def test_encrypted_state_is_read_with_the_settings_of_the_reader(nf: Shell) -> None:
     assert nf("site", SITE + ENCRYPTION % "state { method = method.aes_gcm.m }", "apply", "-auto-approve")[0] == 0
     code, told = nf("fleet", READER, "plan")
     assert code == 1
@@ -209,7 +209,7 @@ def test_an_encrypted_state_is_opened_as_the_reader_is_told(nf: Shell) -> None:
 
 
 @pytest.mark.of_domains("fleet")
-def test_a_cluster_that_two_states_hold_differently_is_refused(site: Shell, tmp_path: Path) -> None:
+def test_conflicting_cluster_in_two_states_is_rejected(site: Shell, tmp_path: Path) -> None:
     (tmp_path / "second").mkdir()
     larger = SITE.replace("count       = 2", "count       = 3")
     assert site("second", larger, "apply", "-auto-approve")[0] == 0
@@ -222,8 +222,8 @@ def test_a_cluster_that_two_states_hold_differently_is_refused(site: Shell, tmp_
 
 
 @pytest.mark.of_domains("fleet")
-def test_pods_of_the_other_state_take_their_room(nf: Shell) -> None:
-    """A worker full of pods that the site's own state holds has no room for those of the fleet."""
+def test_pods_of_the_other_state_use_capacity(nf: Shell) -> None:
+    """A worker full of pods from the state of its site has no capacity for pods of the fleet."""
     manifest = """
 resource "fleet_hub_manifest" "full" {
   %s

@@ -17,12 +17,12 @@ from nexusform.workflow.opening.system_io import ConfinedFileAccess, get_plan_ti
 FILES = ConfinedFileAccess()
 
 
-def test_a_file_is_read_whole(tmp_path: Path) -> None:
+def test_file_is_read_completely(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"\x00\xff")
     assert FILES.read(str(tmp_path / "a")) == b"\x00\xff"
 
 
-def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path) -> None:
+def test_special_file_is_rejected_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in (str(tmp_path / "pipe"), "/dev/zero", str(tmp_path)):
         with pytest.raises(FileProblem, match=r"not a regular file|cannot be read"):
@@ -33,7 +33,7 @@ def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path) -> N
         FILES.read("a\0b")
 
 
-def test_a_large_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_file_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system_io, "SIZE_CAP", 10)
     (tmp_path / "a").write_bytes(b"x" * 10)
     assert len(FILES.read(str(tmp_path / "a"))) == 10
@@ -42,7 +42,7 @@ def test_a_large_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         FILES.read(str(tmp_path / "a"))
 
 
-def test_exists_is_about_regular_files(tmp_path: Path) -> None:
+def test_is_file_is_true_only_for_regular_files(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     assert FILES.is_file(str(tmp_path / "a"))
     assert not FILES.is_file(str(tmp_path / "b"))
@@ -79,7 +79,7 @@ def test_exists_is_about_regular_files(tmp_path: Path) -> None:
         ("d/{c,e/f}.txt", ["d/c.txt", "d/e/f.txt"]),
     ],
 )
-def test_glob(tmp_path: Path, pattern: str, found: list[str]) -> None:
+def test_patterns_match_files(tmp_path: Path, pattern: str, found: list[str]) -> None:
     (tmp_path / "d" / "e").mkdir(parents=True)
     for name in ("a.txt", "b.md", "d/c.txt", "d/e/f.txt"):
         (tmp_path / name).touch()
@@ -87,24 +87,24 @@ def test_glob(tmp_path: Path, pattern: str, found: list[str]) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["[", "{", "[]a]", "[a-]", "[-a]", "[a", "\\", "{a,b", "a[^"])
-def test_patterns_that_mean_nothing(tmp_path: Path, pattern: str) -> None:
+def test_invalid_patterns_are_rejected(tmp_path: Path, pattern: str) -> None:
     with pytest.raises(FileProblem, match="not a valid file pattern"):
         FILES.find_files(str(tmp_path), pattern)
 
 
-def test_braces_without_measure() -> None:
+def test_excessive_brace_expansion_is_rejected() -> None:
     with pytest.raises(FileProblem, match="more than 1000 patterns"):
         FILES.find_files(".", "{a,b}" * 40)
 
 
 @pytest.mark.parametrize("base", ["none", "a" * 300, "a\0b"])
-def test_nothing_is_below_a_directory_that_is_not_there(base: str) -> None:
+def test_missing_directory_contains_no_files(base: str) -> None:
     with pytest.raises(FileProblem, match="There is no directory"):
         FILES.find_files(base, "*")
     assert FileReader(FILES, "").find_files(base, "*") == []
 
 
-def test_links_are_followed_but_not_round_and_round(tmp_path: Path) -> None:
+def test_links_are_followed_without_loops(tmp_path: Path) -> None:
     (tmp_path / "d" / "e").mkdir(parents=True)
     (tmp_path / "d" / "e" / "a.txt").touch()
     (tmp_path / "b.txt").touch()
@@ -117,17 +117,17 @@ def test_links_are_followed_but_not_round_and_round(tmp_path: Path) -> None:
     assert FILES.find_files(str(tmp_path / "d"), "../*.txt") == ["../b.txt", "../m.txt"]
 
 
-def test_the_home_of_somebody_unknown() -> None:
+def test_home_of_unknown_user_is_rejected() -> None:
     with pytest.raises(FileProblem, match="nobody-by-this-name"):
         ConfinedFileAccess().expand_home("~nobody-by-this-name/a")
 
 
-def test_source_date_epoch_fixes_the_time_of_a_plan() -> None:
+def test_source_date_epoch_sets_the_time_of_a_plan() -> None:
     assert get_plan_time({"SOURCE_DATE_EPOCH": "1700000000"}) == "2023-11-14T22:13:20Z"
     assert get_plan_time({}) > "2024"
 
 
-def test_files_that_may_not_be_looked_at_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inaccessible_files_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "seen.txt").write_text("")
     (tmp_path / "unseen.txt").write_text("")
     look = Path.is_file
@@ -141,14 +141,14 @@ def test_files_that_may_not_be_looked_at_are_left_out(tmp_path: Path, monkeypatc
     assert ConfinedFileAccess().find_files(str(tmp_path), "*.txt") == ["seen.txt"]
 
 
-def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_keeps_the_previous_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "p.nfplan"
     path.write_bytes(b"before")
 
-    def full(*_: object) -> int:
+    def fail_write(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "write", fail_write)
     with pytest.raises(OSError, match="No space left"):
         write_output(str(path), b"after")
     assert path.read_bytes() == b"before"
@@ -157,7 +157,7 @@ def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path: Path, monkeypat
     assert [entry.name for entry in tmp_path.iterdir()] == ["p.nfplan"]
 
 
-def test_what_is_private_is_nobody_elses_to_read(tmp_path: Path) -> None:
+def test_private_file_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "p.nfplan"
     path.write_bytes(b"before")
     path.chmod(0o644)
@@ -166,7 +166,7 @@ def test_what_is_private_is_nobody_elses_to_read(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path: Path) -> None:
+def test_link_is_replaced_and_its_target_is_unchanged(tmp_path: Path) -> None:
     (tmp_path / "there").write_bytes(b"before")
     link = tmp_path / "link"
     link.symlink_to("there")
@@ -177,7 +177,7 @@ def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names")
-def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
+def test_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     found: list[bytes] = []

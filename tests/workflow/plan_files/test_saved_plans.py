@@ -1,4 +1,4 @@
-"""A saved plan and what it was made of: configuration, commit, state, inventories, other states."""
+"""Tests of saved plans and their inputs: configuration, commit, state, inventories and other states."""
 
 from __future__ import annotations
 
@@ -55,27 +55,27 @@ def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     Path("main.nf.hcl").write_text(SITE)
     Path("text").write_text("one")
 
-    def shell(*words: str) -> tuple[int, str]:
+    def run_command(*words: str) -> tuple[int, str]:
         capsys.readouterr()
         code = run_command_line(list(words))
         both = capsys.readouterr()
         return code, " ".join((both.out + both.err).replace("│", " ").split())
 
-    return shell
+    return run_command
 
 
-def test_replanning_accepts_what_is_the_same(nf: Shell) -> None:
+def test_replanning_accepts_an_unchanged_plan(nf: Shell) -> None:
     assert nf("plan", "-out=p")[0] == 0
     code, told = nf("apply", "-verify=replan", "p")
     assert code == 0, told
     assert "Apply complete!" in told
-    # At the time of the plan: plantimestamp() is no difference.
+    # Replanning uses the time of the plan, so plantimestamp() does not differ.
     assert nf("plan", "-destroy", "-target=nexus_kubernetes_cluster.a", "-out=p")[0] == 0
     code, told = nf("apply", "-verify=replan", "p")
     assert code == 0, told
 
 
-def test_replanning_names_what_differs(nf: Shell) -> None:
+def test_replanning_names_the_differences(nf: Shell) -> None:
     Path("main.nf.hcl").write_text(SITE.replace('output "text"', 'output "other"'))
     assert nf("plan", "-out=p")[0] == 0
     Path("text").write_text("two")
@@ -91,7 +91,7 @@ def test_replanning_names_what_differs(nf: Shell) -> None:
     assert not Path("state/nexusform.nfstate").exists()
 
 
-def test_another_configuration_is_told_with_its_commit(nf: Shell) -> None:
+def test_changed_configuration_is_reported_with_its_commit(nf: Shell) -> None:
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main"]
     subprocess.run([*git, "init", "-q"], check=True)
     subprocess.run([*git, "add", "main.nf.hcl"], check=True)
@@ -113,7 +113,7 @@ def test_another_configuration_is_told_with_its_commit(nf: Shell) -> None:
     assert "Configuration changed" not in nf("apply", "p")[1]
 
 
-def test_a_detached_head_a_work_tree_and_the_environment_name_the_commit(
+def test_commit_is_found_for_detached_head_worktree_and_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -134,7 +134,7 @@ def test_a_detached_head_a_work_tree_and_the_environment_name_the_commit(
     assert find_commit(".", {}) == ""
 
 
-def test_a_state_that_was_edited_under_its_serial_is_noticed(nf: Shell) -> None:
+def test_state_edited_under_the_same_serial_is_detected(nf: Shell) -> None:
     assert nf("apply", "-auto-approve")[0] == 0
     assert nf("plan", "-var", "workers=3", "-out=p")[0] == 0
     state = Path("state/nexusform.nfstate")
@@ -149,7 +149,7 @@ def test_a_state_that_was_edited_under_its_serial_is_noticed(nf: Shell) -> None:
 
 
 @pytest.mark.of_domains("azure")
-def test_another_inventory_stops_a_plan_that_would_be_another(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_inventory_stops_a_plan_only_if_the_plan_differs(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1772287200")
     shutil.copytree(EXAMPLE, "inventory")
     os.chdir("inventory")
@@ -172,9 +172,9 @@ def test_another_inventory_stops_a_plan_that_would_be_another(nf: Shell, monkeyp
     assert "Saved plan not reproducible" in told
 
 
-def test_another_state_that_was_read_is_noticed(nf: Shell) -> None:
+def test_changed_remote_state_is_detected(nf: Shell) -> None:
     assert nf("apply", "-auto-approve")[0] == 0
-    Path(".git").mkdir()  # one work tree holds both
+    Path(".git").mkdir()  # one work tree contains both
     Path("reader").mkdir()
     os.chdir("reader")
     Path("main.nf.hcl").write_text("""
@@ -197,7 +197,7 @@ output "count" {
 
 
 @pytest.mark.parametrize("words", [["-verify=replan"], ["-verify=replan", "-resume"], ["-verify=plan", "p"]])
-def test_what_verify_does_not_go_with(nf: Shell, words: list[str]) -> None:
+def test_incompatible_options_of_verify_are_rejected(nf: Shell, words: list[str]) -> None:
     code, told = nf("apply", *words)
     assert code == 1
     assert "-verify" in told
@@ -226,7 +226,7 @@ resource "fleet_cluster_resource_placement" "p" {
 
 
 @pytest.mark.of_domains("fleet")
-def test_what_stays_is_saved_once_in_the_state_and_the_changes(nf: Shell) -> None:
+def test_unchanged_values_are_saved_once_in_state_and_changes(nf: Shell) -> None:
     Path("main.nf.hcl").write_text(FLEET)
     assert nf("apply", "-auto-approve")[0] == 0
     assert nf("plan", "-out=p")[0] == 0

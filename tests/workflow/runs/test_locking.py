@@ -6,8 +6,8 @@ from nexusform.backends.memory import MemoryBackend
 from nexusform.workflow.runs.state_locking import LockOptions, acquire_lock, build_lock_info
 
 
-class Waiting:
-    """A clock that only sleeping moves; somebody gives the lock back after `until` seconds."""
+class WaitingClock:
+    """A clock advanced only by sleeping; the lock is released after `until` seconds."""
 
     def __init__(self, backend: MemoryBackend, until: float) -> None:
         self.at = datetime(2026, 1, 1, tzinfo=UTC)
@@ -26,15 +26,15 @@ class Waiting:
             self.backend.unlock(holder.id)
 
 
-def held(until: float) -> tuple[MemoryBackend, Waiting]:
+def build_locked_backend(until: float) -> tuple[MemoryBackend, WaitingClock]:
     backend = MemoryBackend()
-    clock = Waiting(backend, until)
+    clock = WaitingClock(backend, until)
     backend.lock(build_lock_info("OperationTypeApply", backend, clock, {}))
     return backend, clock
 
 
-def test_a_lock_is_waited_for_with_growing_pauses_and_told_of_once() -> None:
-    backend, clock = held(until=5)
+def test_lock_is_retried_with_growing_pauses_and_one_message() -> None:
+    backend, clock = build_locked_backend(until=5)
     told: list[str] = []
     lock, problems = acquire_lock(
         backend, "plan", LockOptions(timeout=60), clock=clock, environment={}, on_wait=told.append
@@ -49,16 +49,16 @@ def test_a_lock_is_waited_for_with_growing_pauses_and_told_of_once() -> None:
     assert backend.read_lock() is None
 
 
-def test_a_short_wait_is_not_worth_a_word() -> None:
-    backend, clock = held(until=0.2)
+def test_short_wait_prints_no_message() -> None:
+    backend, clock = build_locked_backend(until=0.2)
     told: list[str] = []
     lock, _ = acquire_lock(backend, "plan", LockOptions(timeout=9), clock=clock, environment={}, on_wait=told.append)
     assert lock is not None
     assert told == []
 
 
-def test_a_lock_that_is_not_given_back_in_time_says_who_holds_it() -> None:
-    backend, clock = held(until=1000)
+def test_lock_timeout_names_the_holder() -> None:
+    backend, clock = build_locked_backend(until=1000)
     lock, problems = acquire_lock(
         backend, "plan", LockOptions(timeout=3), clock=clock, environment={}, on_wait=lambda _: None
     )
@@ -70,8 +70,8 @@ def test_a_lock_that_is_not_given_back_in_time_says_who_holds_it() -> None:
         assert part in problems[0].detail
 
 
-def test_without_lock_nothing_is_taken() -> None:
-    backend, clock = held(until=1000)
+def test_disabled_locking_takes_no_lock() -> None:
+    backend, clock = build_locked_backend(until=1000)
     for locking, ids in (
         (LockOptions(enabled=False), ["unlocked-state"]),
         (LockOptions(enabled=False, is_exclusive=True), []),
@@ -81,17 +81,17 @@ def test_without_lock_nothing_is_taken() -> None:
         assert [problem.id for problem in problems] == ids
 
 
-def test_a_lock_tells_of_the_job_that_took_it() -> None:
-    backend, clock = held(until=0)
+def test_lock_info_links_the_ci_job() -> None:
+    backend, clock = build_locked_backend(until=0)
     github = {"GITHUB_RUN_ID": "7", "GITHUB_REPOSITORY": "o/r"}
     assert build_lock_info("x", backend, clock, github).link == "https://github.com/o/r/actions/runs/7"
     assert build_lock_info("x", backend, clock, {"CI_JOB_URL": "https://ci/1"}).link == "https://ci/1"
     assert build_lock_info("x", backend, clock, {}).link == ""
 
 
-def test_a_lock_broken_meanwhile_is_told_of() -> None:
+def test_lock_broken_during_a_run_is_reported() -> None:
     backend = MemoryBackend()
-    clock = Waiting(backend, 0)
+    clock = WaitingClock(backend, 0)
     lock, _ = acquire_lock(backend, "plan", LockOptions(), clock=clock, environment={}, on_wait=lambda _: None)
     assert lock is not None
     backend.force_unlock(lock.id)

@@ -64,8 +64,8 @@ import {
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
-    """A directory with a reality that another state made."""
+def import_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A directory with a reality file created from another state."""
     seed = tmp_path / "seed"
     seed.mkdir()
     monkeypatch.chdir(seed)
@@ -79,35 +79,37 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     return here
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = run_command_line(arguments)
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
 
-def write(*texts: str) -> None:
+def write_configuration(*texts: str) -> None:
     Path("main.nf.hcl").write_text("\n".join([PROVIDER, *texts]))
 
 
-def state() -> dict[str, Any]:
+def read_state() -> dict[str, Any]:
     return json.loads(Path("state/nexusform.nfstate").read_text())
 
 
-def test_imported_objects_are_neither_made_nor_changed(capsys: pytest.CaptureFixture[str]) -> None:
-    write(SITE, RACKS, CLUSTER, IMPORTS)
+def test_imported_objects_are_neither_created_nor_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    write_configuration(SITE, RACKS, CLUSTER, IMPORTS)
     before = json.loads(Path("reality.json").read_text())
-    code, out, err = told(capsys, "apply", "-auto-approve", "-details")
+    code, out, err = run_command(capsys, "apply", "-auto-approve", "-details")
     assert (code, err) == (0, "")
     assert 'nexus_rack.r["a"] will be imported' in out
     assert "Plan: 4 to import, 0 to add, 0 to change, 0 to destroy." in out
     assert "Apply complete! Resources: 4 imported, 0 added, 0 changed, 0 destroyed." in out
     assert json.loads(Path("reality.json").read_text()) == before
-    assert "No changes." in told(capsys, "plan")[1]
+    assert "No changes." in run_command(capsys, "plan")[1]
 
 
-def test_what_differs_is_changed_after_the_import(capsys: pytest.CaptureFixture[str]) -> None:
-    write(SITE, RACKS.replace("machine_count     = 3", "machine_count     = 4"), IMPORTS.rpartition("import {")[0])
-    code, out, _ = told(capsys, "apply", "-auto-approve", "-details")
+def test_differences_are_changed_after_the_import(capsys: pytest.CaptureFixture[str]) -> None:
+    write_configuration(
+        SITE, RACKS.replace("machine_count     = 3", "machine_count     = 4"), IMPORTS.rpartition("import {")[0]
+    )
+    code, out, _ = run_command(capsys, "apply", "-auto-approve", "-details")
     assert code == 0
     assert '(imported from "lab/rack-a")' in out
     assert "Resources: 3 imported, 0 added, 2 changed, 0 destroyed." in out
@@ -115,55 +117,55 @@ def test_what_differs_is_changed_after_the_import(capsys: pytest.CaptureFixture[
     assert {r["attributes"]["machine_count"] for r in racks} == {4}
 
 
-def test_one_that_must_be_replaced_is_taken_over_first(capsys: pytest.CaptureFixture[str]) -> None:
-    write(SITE.replace("lab", "lab2"), 'import {\n  to = nexus_site.s\n  id = "lab"\n}\n')
-    code, _, err = told(capsys, "apply", "-auto-approve")
+def test_object_to_be_replaced_is_imported_first(capsys: pytest.CaptureFixture[str]) -> None:
+    write_configuration(SITE.replace("lab", "lab2"), 'import {\n  to = nexus_site.s\n  id = "lab"\n}\n')
+    code, _, err = run_command(capsys, "apply", "-auto-approve")
     assert (code, err) == (0, "")
     sites = [o["id"] for o in json.loads(Path("reality.json").read_text()) if o["type"] == "nexus_site"]
     assert sites == ["lab2"]
 
 
-def test_numbers_of_new_objects_go_on_after_those_of_imported_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    write(SITE, RACKS, CLUSTER, IMPORTS, 'resource "nexus_site" "new" {\n  name = "new"\n}\n')
-    assert told(capsys, "apply", "-auto-approve")[0] == 0
-    numbers = [i["creation"] for r in state()["resources"] for i in r["instances"]]
+def test_new_creation_numbers_follow_those_of_imported_objects(capsys: pytest.CaptureFixture[str]) -> None:
+    write_configuration(SITE, RACKS, CLUSTER, IMPORTS, 'resource "nexus_site" "new" {\n  name = "new"\n}\n')
+    assert run_command(capsys, "apply", "-auto-approve")[0] == 0
+    numbers = [i["creation"] for r in read_state()["resources"] for i in r["instances"]]
     assert len(set(numbers)) == len(numbers) == 5
 
 
-def test_without_configuration_it_is_an_error_that_names_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
-    write(RACKS, IMPORTS)
-    code, _, err = told(capsys, "plan")
+def test_import_without_configuration_is_an_error_with_suggested_fix(capsys: pytest.CaptureFixture[str]) -> None:
+    write_configuration(RACKS, IMPORTS)
+    code, _, err = run_command(capsys, "plan")
     assert code == 1
     assert err.count("Missing import target configuration") == 2
     assert "-generate-config-out" in err
 
 
-def test_configuration_is_generated_and_planned_with(capsys: pytest.CaptureFixture[str]) -> None:
-    write(RACKS, IMPORTS)
-    code, out, err = told(capsys, "plan", "-generate-config-out=made.nf.hcl", "-out=saved")
+def test_generated_configuration_is_used_by_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    write_configuration(RACKS, IMPORTS)
+    code, out, err = run_command(capsys, "plan", "-generate-config-out=made.nf.hcl", "-out=saved")
     assert (code, err) == (0, "")
     assert "Plan: 4 to import, 0 to add, 0 to change, 0 to destroy." in out
     made = Path("made.nf.hcl").read_text()
     assert made.index('agent_pool "zz"') < made.index('agent_pool "aa"')
     assert '"a b" = "x$${y}\\n\\""' in made
     assert "provenance" not in made
-    assert told(capsys, "fmt", "-check")[0] == 0
-    assert told(capsys, "apply", "saved")[0] == 0
-    assert "No changes." in told(capsys, "plan")[1]
+    assert run_command(capsys, "fmt", "-check")[0] == 0
+    assert run_command(capsys, "apply", "saved")[0] == 0
+    assert "No changes." in run_command(capsys, "plan")[1]
 
 
-def test_a_file_that_exists_is_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
-    write(RACKS, IMPORTS)
+def test_existing_file_is_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
+    write_configuration(RACKS, IMPORTS)
     Path("made.nf.hcl").write_text("# mine\n")
-    code, _, err = told(capsys, "plan", "-generate-config-out=made.nf.hcl")
+    code, _, err = run_command(capsys, "plan", "-generate-config-out=made.nf.hcl")
     assert code == 1
     assert "already exists" in err
     assert Path("made.nf.hcl").read_text() == "# mine\n"
 
 
-def test_a_file_elsewhere_is_planned_with_and_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
-    write('import {\n  to = nexus_site.s\n  id = "lab"\n}\n')
-    code, out, _ = told(capsys, "plan", "-generate-config-out=made.txt")
+def test_generated_file_with_other_suffix_gives_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    write_configuration('import {\n  to = nexus_site.s\n  id = "lab"\n}\n')
+    code, out, _ = run_command(capsys, "plan", "-generate-config-out=made.txt")
     assert code == 0
     assert "\N{MIDDLE DOT} generated-configuration-exists" in " ".join(out.split())
     assert "1 to import" in out
@@ -181,36 +183,36 @@ def test_a_file_elsewhere_is_planned_with_and_warned_of(capsys: pytest.CaptureFi
         ('for_each = toset(["a", "b"])\n  to = nexus_site.s\n  id = "lab"', "Duplicate import configuration"),
     ],
 )
-def test_what_cannot_be_imported_is_told(capsys: pytest.CaptureFixture[str], block: str, words: str) -> None:
-    write(SITE, RACKS, f"import {{\n  {block}\n}}\n")
-    code, out, err = told(capsys, "plan")
+def test_invalid_imports_are_reported(capsys: pytest.CaptureFixture[str], block: str, words: str) -> None:
+    write_configuration(SITE, RACKS, f"import {{\n  {block}\n}}\n")
+    code, out, err = run_command(capsys, "plan")
     assert code == 1
     assert words in " ".join(err.replace("│", " ").split())
     assert "on main.nf.hcl line" in err
     assert "to import" not in out
 
 
-def test_targeting_leaves_other_imports_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    write(SITE, RACKS, CLUSTER, IMPORTS)
-    code, out, _ = told(capsys, "plan", "-target=nexus_site.s")
+def test_targeting_skips_other_imports(capsys: pytest.CaptureFixture[str]) -> None:
+    write_configuration(SITE, RACKS, CLUSTER, IMPORTS)
+    code, out, _ = run_command(capsys, "plan", "-target=nexus_site.s")
     assert code == 0
     assert "Plan: 1 to import, 0 to add, 0 to change, 0 to destroy." in out
 
 
-# --- the command -------------------------------------------------------------------------------
+# --- import command ----------------------------------------------------------------------------
 
 
-def test_the_command_takes_an_object_over(capsys: pytest.CaptureFixture[str]) -> None:
-    write(SITE, RACKS)
-    code, out, err = told(capsys, "import", 'nexus_rack.r["a"]', "lab/rack-a")
+def test_import_command_imports_an_object(capsys: pytest.CaptureFixture[str]) -> None:
+    write_configuration(SITE, RACKS)
+    code, out, err = run_command(capsys, "import", 'nexus_rack.r["a"]', "lab/rack-a")
     assert (code, err) == (0, "")
     assert "Import successful!" in out
-    assert told(capsys, "state", "list")[1] == 'nexus_rack.r["a"]\n'
-    assert told(capsys, "import", "nexus_site.s", "lab")[0] == 0
-    assert state()["serial"] == 2
-    code, out, _ = told(capsys, "plan")
+    assert run_command(capsys, "state", "list")[1] == 'nexus_rack.r["a"]\n'
+    assert run_command(capsys, "import", "nexus_site.s", "lab")[0] == 0
+    assert read_state()["serial"] == 2
+    code, out, _ = run_command(capsys, "plan")
     assert "Plan: 1 to add, 0 to change, 0 to destroy." in out
-    code, _, err = told(capsys, "import", "nexus_site.s", "lab")
+    code, _, err = run_command(capsys, "import", "nexus_site.s", "lab")
     assert code == 1
     assert "Resource already managed by nexusform" in err
 
@@ -224,11 +226,11 @@ def test_the_command_takes_an_object_over(capsys: pytest.CaptureFixture[str]) ->
         ("nexus_site", "lab", "Invalid address"),
     ],
 )
-def test_the_command_says_why_it_cannot(
+def test_import_command_reports_its_errors(
     capsys: pytest.CaptureFixture[str], address: str, object_id: str, words: str
 ) -> None:
-    write(SITE)
-    code, _, err = told(capsys, "import", address, object_id)
+    write_configuration(SITE)
+    code, _, err = run_command(capsys, "import", address, object_id)
     assert code == 1
     assert words in " ".join(err.replace("│", " ").split())
     assert not Path("state/nexusform.nfstate").exists()

@@ -1,4 +1,4 @@
-"""Planning ends when its time is over, in whichever thread it is done."""
+"""Tests of the planning time limit, in the main thread and in others."""
 
 from __future__ import annotations
 
@@ -12,71 +12,71 @@ from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.workflow.runs.planning_time_limit import limit_time
 
 
-def busy(seconds: float) -> None:
-    """Works, and takes problems of its own for what they are not."""
+def work(seconds: float) -> None:
+    """Keep the processor busy for some seconds."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         sum(range(500))
 
 
-def spend(seconds: int, at_work: float, told: list[str]) -> None:
+def work_with_limit(seconds: int, at_work: float, told: list[str]) -> None:
     try:
         with limit_time(seconds):
-            busy(at_work)
+            work(at_work)
         told.append("done")
     except DiagnosticsError as refused:
         told += [problem.id for problem in refused.diagnostics]
-    busy(0.6)  # nothing comes afterwards
+    work(0.6)  # no interrupt arrives afterwards
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
 @pytest.mark.parametrize(("seconds", "ends"), [(1, ["time-budget"]), (0, ["done"]), (600, ["done"])])
-def test_it_ends_in_time(*, elsewhere: bool, seconds: int, ends: list[str]) -> None:
+def test_planning_ends_at_its_time_limit(*, elsewhere: bool, seconds: int, ends: list[str]) -> None:
     told: list[str] = []
     at_work = 60.0 if seconds == 1 else 0.2
     begun = time.monotonic()
     if elsewhere:
-        thread = threading.Thread(target=spend, args=(seconds, at_work, told))
+        thread = threading.Thread(target=work_with_limit, args=(seconds, at_work, told))
         thread.start()
         thread.join()
     else:
-        spend(seconds, at_work, told)
+        work_with_limit(seconds, at_work, told)
     assert told == ends
     assert time.monotonic() - begun < 50
 
 
-def test_what_is_taken_for_a_problem_of_its_own_is_said_again() -> None:
+def test_time_limit_caught_by_mistake_is_raised_again() -> None:
     told: list[str] = []
 
-    def stubborn() -> None:
+    def catch_time_limit() -> None:
         try:
             with limit_time(1):
                 for _ in range(2):
                     try:
-                        busy(60)
+                        work(60)
                     except DiagnosticsError:
                         told.append("taken")
         except DiagnosticsError:
             told.append("ended")
 
-    thread = threading.Thread(target=stubborn)
+    thread = threading.Thread(target=catch_time_limit)
     thread.start()
     thread.join()
     assert told == ["taken", "taken"] or told[-1] == "ended"
 
 
-def test_an_interpreter_works_on_as_before_once_a_plan_was_made_in_time() -> None:
-    """CPython 3.11 looks at every step for what was taken back, and under a profiler never ends."""
+def test_interpreter_state_is_restored_after_planning() -> None:
+    """CPython 3.11 keeps looking for a withdrawn interrupt at every step, and under a profiler never ends."""
     told: list[str] = []
 
-    def profiled() -> None:
-        spend(600, 0.1, told)
+    def work_under_profiler() -> None:
+        work_with_limit(600, 0.1, told)
         sys.setprofile(lambda *_: None)
-        busy(0.1)
+        work(0.1)
         sys.setprofile(None)
         told.append("profiled")
 
-    thread = threading.Thread(target=profiled, daemon=True)
+    thread = threading.Thread(target=work_under_profiler, daemon=True)
     thread.start()
     thread.join(60)
     assert told == ["done", "profiled"]

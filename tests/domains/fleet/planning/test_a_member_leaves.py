@@ -11,7 +11,7 @@ import pytest
 from nexusform.cli.main import run_command_line
 from tests.domains.fleet.planning.hub_dumps import build_configuration, get_object_key, write_dump
 from tests.domains.fleet.planning.test_hub_stories import Dump, list_bindings, list_predicted_bindings
-from tests.planning.harness import errors, plan
+from tests.planning.harness import list_errors, plan
 
 # PickAll of three; PickN of two of three; PickN of six with three members; PickFixed of three: 25 % may be
 # unavailable, of lv-n6 two. z3 leaves; each state is one dump, the last one after all events.
@@ -22,7 +22,7 @@ STATES: list[list[dict[str, Any]]] = json.loads(Path(__file__).with_name("a_memb
 def test_every_state_predicts_remaining_bindings(number: int) -> None:
     last = list_bindings({get_object_key(each): each for each in STATES[-1]})
     result = plan(build_configuration(), files_there=Dump(STATES[number]))
-    assert not errors(result)
+    assert not list_errors(result)
     assert list_predicted_bindings(result) == last
     assert {name: each.get("z3") for name, each in last.items()} == {
         "lv-all": None,

@@ -12,7 +12,7 @@ import pytest
 
 from tests.domains.fleet.planning.hub_dumps import build_configuration, get_object_key
 from tests.domains.fleet.planning.test_hub_stories import Dump, list_bindings, list_conditions, list_predicted_bindings
-from tests.planning.harness import errors, plan, warnings
+from tests.planning.harness import list_errors, list_warnings, plan
 
 ROUNDS: list[dict[str, Any]] = json.loads(
     Path(__file__).with_name("rounds_beside_a_hub.json").read_text(encoding="utf-8")
@@ -25,7 +25,7 @@ def test_plan_predicts_bindings_and_messages(beside: Mapping[str, Any], begin: s
     name = beside["placement"]
     end = {get_object_key(body): body for body in [*beside["stays"], *beside["after"]]}
     result = plan(_build_failing_configuration(beside["fails"]), files_there=Dump([*beside["stays"], *beside[begin]]))
-    assert not errors(result)
+    assert not list_errors(result)
     assert list_predicted_bindings(result)[name] == list_bindings(end)[name]
     (after,) = (
         change.after
@@ -42,8 +42,8 @@ def test_uncaptured_override_snapshots_are_named_without_changes() -> None:
     quiet = [*beside["stays"], *beside["written"]]
     objects = [body for body in quiet if not body["kind"].endswith("OverrideSnapshot")]
     result = plan(_build_failing_configuration(beside["fails"]), files_there=Dump(objects))
-    assert not errors(result)
-    missing = [each.detail for each in warnings(result) if each.id == "not-captured"]
+    assert not list_errors(result)
+    missing = [each.detail for each in list_warnings(result) if each.id == "not-captured"]
     assert len(missing) == 1
     assert "ResourceOverrideSnapshot s11-d/o0-0 was not captured" in missing[0]
     assert list_predicted_bindings(result) == {"s11-d": {"m1": ("Bound", 3), "m2": ("Bound", 3)}}

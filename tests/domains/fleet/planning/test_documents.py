@@ -17,7 +17,7 @@ from tests.domains.fleet.planning.fleet_harness import (
     get_bindings,
     list_picks,
 )
-from tests.planning.harness import good, is_empty, plan, state_of, warnings
+from tests.planning.harness import build_state, is_empty, list_warnings, plan, require_success
 
 DOCUMENTS = Path(__file__).parents[4] / "examples" / "fleet" / "documents"
 MEMBERS = (
@@ -61,15 +61,15 @@ def test_document_is_read_as_printed(name: str) -> None:
         build_hub() + MEMBERS + build_manifest_placement((DOCUMENTS / f"{name}.yaml").read_text("utf-8"), lenient=True)
     )
     wanted, said = CASES[name]
-    result = good(plan(text))
+    result = require_success(plan(text))
     told = []
-    for each in warnings(result):
+    for each in list_warnings(result):
         if each.id == "empty-resource-selection":
             continue  # The documents do not print the objects.
         lines = re.findall(r"^manifest:([0-9]+): ", each.detail, re.MULTILINE) or ["0"]
         told += [(each.summary, int(line)) for line in lines]
     assert sorted(told) == sorted(said)
-    state = state_of(text)
+    state = build_state(text)
     assert list_picks(state) == wanted
     assert is_empty(plan(text, state))
 
@@ -113,6 +113,6 @@ def test_printed_scores(sorter: tuple[str, str], scores: tuple[int, int, int]) -
     names = ("bravelion", "smartfish", "jumpingcat")
     figures = (("100", "1"), ("20", "0.2"), ("10", "0.1"))
     members = "".join(build_member_with_figures(n, *f) for n, f in zip(names, figures, strict=True))
-    state = state_of(build_hub() + members + build_placement(build_pick_n(3, build_sorter(*sorter))))
+    state = build_state(build_hub() + members + build_placement(build_pick_n(3, build_sorter(*sorter))))
     held = get_bindings(state)
     assert tuple(held[n]["affinity_score"] for n in names) == scores

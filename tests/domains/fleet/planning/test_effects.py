@@ -16,7 +16,7 @@ from nexusform.plans.impact.object_effects import (
     format_effect_clauses,
 )
 from nexusform.plans.plan import Location, Plan
-from tests.plans.impact.placed_rows import HERE, THERE, row
+from tests.plans.impact.placed_rows import HERE, THERE, build_row
 
 ON_NODE = PodLocation("east", "east-np1-0", "rack1-bm01", "1")
 ON_OTHER = PodLocation("east", "east-np1-1", "rack2-bm01", "2")
@@ -41,18 +41,18 @@ FAILED = PodLocation("east", state="Failed")
 def test_effect_of_a_row(
     kind: str, action: str, source: Location | None, target: Location | None, effect: Effect
 ) -> None:
-    assert compute_effect(row(kind, action, source, target)) is effect
+    assert compute_effect(build_row(kind, action, source, target)) is effect
 
 
 ROWS = (
-    row("vm", "move", HERE, THERE),
-    row("vm", "move", HERE, HERE),
-    row("vm", "move", HERE, HERE),
-    row("vm", "remove", HERE, None),
-    row("pod", "move", ON_NODE, PENDING),
-    row("pod", "remove", ON_NODE, None, "Deployment/old"),
-    row("pod", "place", None, PENDING),
-    row("pod", "place", None, FAILED),
+    build_row("vm", "move", HERE, THERE),
+    build_row("vm", "move", HERE, HERE),
+    build_row("vm", "move", HERE, HERE),
+    build_row("vm", "remove", HERE, None),
+    build_row("pod", "move", ON_NODE, PENDING),
+    build_row("pod", "remove", ON_NODE, None, "Deployment/old"),
+    build_row("pod", "place", None, PENDING),
+    build_row("pod", "place", None, FAILED),
 )
 
 
@@ -114,7 +114,7 @@ BOUND = Binding("west", BindingState.BOUND, 0)
 def test_replaced_objects_do_not_keep_running(
     rows: list[tuple[str, str, Location | None, Location | None]], *, denied: bool
 ) -> None:
-    made = apply_limits(Plan(placements=tuple(row(*each) for each in rows)), parse_guard_rail_limits("moved:0"))
+    made = apply_limits(Plan(placements=tuple(build_row(*each) for each in rows)), parse_guard_rail_limits("moved:0"))
     assert list_broken_limits(made) == (("moved:0",) if denied else ())
     if denied:
         assert "is replaced by others" in made.diagnostics[0].detail

@@ -6,7 +6,7 @@ import pytest
 
 from tests.domains.fleet.planning.fleet_harness import build_hub, build_member, build_placement, get_bindings
 from tests.domains.fleet.planning.test_operations import P, list_colours
-from tests.planning.harness import applied, attributes, good, plan, state_of, warnings
+from tests.planning.harness import attributes, build_state, build_state_after, list_warnings, plan, require_success
 
 MEMBERS = "".join(build_member(name) for name in ("m1", "m2", "m3"))
 POLICY = 'placement_type = "PickFixed"\n cluster_names = ["m1", "m2", "m3"]'
@@ -61,11 +61,11 @@ def build_configuration(inside: str, applying: str = "ClientSideApply") -> str:
     ],
 )
 def test_object_of_another_scope_in_envelope_stops_rollout(inside: str, said: str) -> None:
-    state = state_of(build_configuration("{name: inside, namespace: web}"))
-    result = good(plan(build_configuration(inside), state))
-    kinds = {warning.id for warning in warnings(result)}
+    state = build_state(build_configuration("{name: inside, namespace: web}"))
+    result = require_success(plan(build_configuration(inside), state))
+    kinds = {warning.id for warning in list_warnings(result)}
     assert {"envelope-cannot-be-opened", "incomplete-rollout"} <= kinds
-    broken = applied(result, state)
+    broken = build_state_after(result, state)
     assert {name: each["resource_snapshot"] for name, each in get_bindings(broken).items()} == {
         "m1": 1,
         "m2": 0,
@@ -74,21 +74,23 @@ def test_object_of_another_scope_in_envelope_stops_rollout(inside: str, said: st
     last = attributes(broken, P)["placement_statuses"][0]["conditions"][-1]
     assert (last["type"], last["status"], last["reason"]) == ("WorkSynchronized", "False", "SyncWorkFailed")
     assert last["message"] == f"Failed to synchronize the work to the latest: {said}"
-    mended = applied(good(plan(build_configuration("{name: inside, namespace: web}"), broken)), broken)
+    mended = build_state_after(
+        require_success(plan(build_configuration("{name: inside, namespace: web}"), broken)), broken
+    )
     assert {each["resource_snapshot"] for each in get_bindings(mended).values()} == {2}
 
 
 def test_status_in_namespace_has_condition() -> None:
     inside = build_configuration("{name: inside, namespace: web}")
     told = inside.replace("strategy {", 'status_reporting_scope = "NamespaceAccessible"\n  strategy {', 1)
-    conditions = attributes(state_of(told), P)["conditions"]
+    conditions = attributes(build_state(told), P)["conditions"]
     assert conditions[1] == {
         "type": "ClusterResourcePlacementStatusSynced",
         "status": "True",
         "reason": "StatusSyncSucceeded",
         "message": "Successfully created or updated ClusterResourcePlacementStatus in namespace 'web'",
     }
-    assert [each["type"] for each in attributes(state_of(inside), P)["conditions"]] == [
+    assert [each["type"] for each in attributes(build_state(inside), P)["conditions"]] == [
         each["type"] for each in (conditions[0], *conditions[2:])
     ]
 
@@ -97,10 +99,10 @@ def test_changes_under_report_diff_are_applied_later() -> None:
     def build_text(colour: str, applying: str) -> str:
         return build_hub(colour) + MEMBERS + build_placement(POLICY, ONE_BY_ONE.replace("APPLYING", applying))
 
-    state = state_of(build_text("blue", "ClientSideApply"))
-    state = applied(good(plan(build_text("red", "ReportDiff"), state)), state)
+    state = build_state(build_text("blue", "ClientSideApply"))
+    state = build_state_after(require_success(plan(build_text("red", "ReportDiff"), state)), state)
     assert list_colours(state) == {"blue"}
-    state = applied(good(plan(build_text("red", "ClientSideApply"), state)), state)
+    state = build_state_after(require_success(plan(build_text("red", "ClientSideApply"), state)), state)
     assert list_colours(state) == {"red"}
 
 
@@ -109,5 +111,5 @@ def test_report_diff_causes_no_apply_failures() -> None:
         failing = MEMBERS.replace('"m1" {', '"m1" {\n  apply_fails = true', 1)
         return build_hub(colour) + failing + build_placement(POLICY, ONE_BY_ONE.replace("APPLYING", "ReportDiff"))
 
-    result = good(plan(now("red"), state_of(now("blue"))))
+    result = require_success(plan(now("red"), build_state(now("blue"))))
     assert [step.clusters for rollout in result.plan.rollouts for step in rollout.steps] == [("m1",), ("m2",), ("m3",)]

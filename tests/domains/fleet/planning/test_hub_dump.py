@@ -11,7 +11,7 @@ import pytest
 from nexusform.cli.main import run_command_line
 from tests.domains.fleet.planning.hub_dumps import build_configuration, needs_recordings, read_recording, write_dump
 from tests.domains.fleet.planning.test_hub_stories import Dump
-from tests.planning.harness import errors, plan
+from tests.planning.harness import list_errors, plan
 
 pytestmark = needs_recordings
 
@@ -187,7 +187,7 @@ def predict_overridden_reason(objects: list[Any]) -> str:
                 of_overriding = [one for one in status["conditions"] if one["type"] == "Overridden"]
                 of_overriding[0]["reason"] = "OverriddenSucceeded"
     result = plan(build_configuration(), files_there=Dump(objects))
-    assert not errors(result)
+    assert not list_errors(result)
     (after,) = [each.after for each in result.plan.changes if each.after and each.after.get("id") == "core"]
     (status,) = [each for each in after["placement_statuses"] if each["cluster_name"] == "lon1"]
     return next(str(each["reason"]) for each in status["conditions"] if each["type"] == "Overridden")

@@ -11,7 +11,7 @@ import pytest
 from nexusform.state.objects import EMPTY
 from tests.domains.fleet.planning.fleet_harness import get_bindings
 from tests.domains.fleet.planning.hub_dumps import needs_recordings, read_recording
-from tests.planning.harness import applied, good, plan
+from tests.planning.harness import build_state_after, plan, require_success
 
 pytestmark = needs_recordings
 
@@ -70,7 +70,7 @@ def test_fleet_matches_the_hub(number: int) -> None:
     fleet: Any = read_recording("fleets")
     state, story = EMPTY, fleet[number]
     for at, step in enumerate(story["steps"]):
-        state = applied(good(plan(configuration(step, story["strategy"]), state)), state)
+        state = build_state_after(require_success(plan(configuration(step, story["strategy"]), state)), state)
         for name, recorded_placement in step["placements"].items():
             held = get_bindings(state, f"fleet_cluster_resource_placement.{name}")
             soft = is_soft(recorded_placement["policy"])

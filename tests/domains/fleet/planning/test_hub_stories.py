@@ -17,7 +17,7 @@ from tests.domains.fleet.planning.hub_dumps import (
     replay_events,
 )
 from tests.kill_points import select_cases
-from tests.planning.harness import PlanResult, errors, plan
+from tests.planning.harness import PlanResult, list_errors, plan
 
 pytestmark = needs_recordings
 
@@ -144,7 +144,7 @@ def test_every_prefix_predicts_the_next_hub_state(story: str) -> None:
         if end is None or (story, at) in SAYS_LESS:
             continue
         result = plan(build_configuration(), files_there=Dump(list(states[at].values())))
-        assert not errors(result), (at, errors(result))
+        assert not list_errors(result), (at, list_errors(result))
         holds = list_predicted_bindings(result)
         assert holds == {key: list_bindings(states[end]).get(key, {}) for key in holds}, (at, events[at])
         planned += 1
@@ -157,7 +157,7 @@ def test_every_prefix_plans(story: str) -> None:
     for at, objects in enumerate(replay_events(events, build_start(story, events))):
         if at % 5 == 0 or at > len(events) - 4:
             result = plan(build_configuration(), files_there=Dump(list(objects.values())))
-            assert not errors(result), (at, errors(result))
+            assert not list_errors(result), (at, list_errors(result))
 
 
 Told = dict[str, list[tuple[str, str, str, str]]]

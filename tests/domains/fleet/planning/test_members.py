@@ -16,16 +16,16 @@ from tests.domains.fleet.planning.fleet_harness import (
 from tests.planning.harness import (
     RACKS,
     agent_pool,
-    applied,
     attributes,
+    build_state,
+    build_state_after,
     cluster,
-    errors,
-    good,
     is_empty,
+    list_errors,
+    list_warnings,
     plan,
     pool,
-    state_of,
-    warnings,
+    require_success,
 )
 
 NAME_OF_NODES = "kubernetes-fleet.io/node-count"
@@ -80,7 +80,7 @@ def test_figures_are_computed_from_nodes() -> None:
     text = build_site(2, extra='cost {\n per_cpu_core = "0.5"\n }') + agent_pool(
         "more", "nexus_kubernetes_cluster.a.id", 1, "NC_G2_8_v1"
     )
-    figures = read_private_data(state_of(text + build_placement()), "a")
+    figures = read_private_data(build_state(text + build_placement()), "a")
     assert figures["properties"] == {
         "kubernetes-fleet.io/node-count": "4",
         "kubernetes.azure.com/vm-sizes/NC_G2_8_v1/count": "1",
@@ -95,21 +95,21 @@ def test_figures_are_computed_from_nodes() -> None:
 
 def test_cluster_with_larger_pool_joins_pick_all() -> None:
     policy = build_requirement(NAME_OF_NODES, "Ge", "4")
-    state = state_of(build_site() + build_placement(policy))
+    state = build_state(build_site() + build_placement(policy))
     assert list_picks(state) == ["b"]
     assert is_empty(plan(build_site() + build_placement(policy), state))
-    result = good(plan(build_site(3) + build_placement(policy), state))
+    result = require_success(plan(build_site(3) + build_placement(policy), state))
     assert list_moves(result) == {"a": ("place", "cluster_properties_changed")}
-    after = applied(result, state)
+    after = build_state_after(result, state)
     assert is_empty(plan(build_site(3) + build_placement(policy), after))
-    shrunk = good(plan(build_site(1) + build_placement(policy), after))
+    shrunk = require_success(plan(build_site(1) + build_placement(policy), after))
     assert list_moves(shrunk) == {"a": ("keep", "labels_no_longer_match")}
 
 
 def test_fulfilled_pick_n_ignores_figures() -> None:
-    state = state_of(build_site() + build_placement(build_pick_n(1)))
+    state = build_state(build_site() + build_placement(build_pick_n(1)))
     assert list_picks(state) == ["b"]
-    result = good(plan(build_site(1, 4) + build_placement(build_pick_n(1)), state))
+    result = require_success(plan(build_site(1, 4) + build_placement(build_pick_n(1)), state))
     # Nothing changes for it, so it is not observed; the row of kept bindings has the reason.
     assert list_moves(result) == {}
     row = next(r for r in result.plan.placements if r.kind == "binding")
@@ -121,7 +121,9 @@ def test_members_sharing_machines_cause_a_warning() -> None:
     small = RACKS.replace("count         = 3", "count         = 1").replace("machine_count = 4", "machine_count = 1")
     text = build_site().replace(RACKS, small)
     found = [
-        w for w in warnings(good(plan(text + build_placement()))) if w.summary == "Placement members share machines"
+        w
+        for w in list_warnings(require_success(plan(text + build_placement())))
+        if w.summary == "Placement members share machines"
     ]
     assert len(found) == 1
     assert "r0-bm01" in found[0].detail
@@ -137,18 +139,18 @@ resource "fleet_member_cluster" "c" {
 }
 """
     )
-    assert [e.summary for e in errors(plan(text))] == ["Unknown cluster"]
+    assert [e.summary for e in list_errors(plan(text))] == ["Unknown cluster"]
 
 
 def test_members_and_objects_precede_placements_and_are_deleted_last() -> None:
     text = build_site() + build_placement()
-    made = good(plan(text))
-    state = applied(made)
+    made = require_success(plan(text))
+    state = build_state_after(made)
     assert _is_ordered(made, StepKind.CREATE, "fleet_member_cluster.a", "fleet_cluster_resource_placement.p")
     assert _is_ordered(made, StepKind.CREATE, "fleet_hub_manifest.web", "fleet_cluster_resource_placement.p")
     from nexusform.plans.plan import Mode
 
-    gone = good(plan(text, state, mode=Mode.DESTROY))
+    gone = require_success(plan(text, state, mode=Mode.DESTROY))
     assert _is_ordered(gone, StepKind.DELETE, "fleet_cluster_resource_placement.p", "fleet_member_cluster.a")
     assert _is_ordered(gone, StepKind.DELETE, "fleet_member_cluster.a", "nexus_kubernetes_cluster.a")
     assert {r.trigger for r in gone.plan.placements if r.kind == "binding"} == {"placement_removed"}
@@ -168,10 +170,10 @@ def _is_ordered(result: Any, kind: StepKind, first: str, second: str) -> bool:
 
 
 def test_replaced_cluster_keeps_its_member() -> None:
-    state = state_of(build_site() + build_placement())
-    result = good(plan(build_site() + build_placement(), state, replaces=("nexus_kubernetes_cluster.a",)))
+    state = build_state(build_site() + build_placement())
+    result = require_success(plan(build_site() + build_placement(), state, replaces=("nexus_kubernetes_cluster.a",)))
     assert list_moves(result) == {}
-    assert sorted(get_bindings(applied(result, state))) == ["a", "b"]
+    assert sorted(get_bindings(build_state_after(result, state))) == ["a", "b"]
     assert attributes(state, "fleet_member_cluster.a")["id"] == "a"
 
 
@@ -211,10 +213,10 @@ def test_pods_of_one_placement_affect_others_in_next_iteration() -> None:
     fixed = 'placement_type = "PickFixed"\ncluster_names = ["a"]'
     heavy = build_placement(fixed, name="heavy").replace('name    = "web"', 'name    = "work"')
     text = build_site(1, 3) + WORK + build_placement(busy) + heavy
-    result = good(plan(text))
+    result = require_success(plan(text))
     joined = next(r for r in result.plan.placements if r.kind == "binding" and str(r.address).endswith(".p"))
     assert (joined.object, joined.trigger) == ("a", "cluster_properties_changed")
-    state = applied(result)
+    state = build_state_after(result)
     assert read_private_data(state, "a")["resources"]["available"]["cpu"] == "9"
     assert is_empty(plan(text, state))
     pods = attributes(state, "fleet_cluster_resource_placement.heavy")["workloads"]["a"]["work/Deployment/heavy"]
@@ -224,11 +226,11 @@ def test_pods_of_one_placement_affect_others_in_next_iteration() -> None:
 def test_unfulfilled_pick_n_is_not_reported_as_fulfilled() -> None:
     taint = 'taint {\n  key = "k"\n  value = "v"\n  effect = "NoSchedule"\n}\n'
     text = build_site() + build_placement(build_pick_n(2))
-    state = state_of(text)
+    state = build_state(text)
     tainted = text.replace(
         'resource "fleet_member_cluster" "a" {\n', f'resource "fleet_member_cluster" "a" {{\n{taint}'
     )
-    result = good(plan(tainted.replace("number_of_clusters = 2", "number_of_clusters = 3"), state))
-    said = [each.detail for each in warnings(result)] + [row.reason for row in result.plan.placements]
+    result = require_success(plan(tainted.replace("number_of_clusters = 2", "number_of_clusters = 3"), state))
+    said = [each.detail for each in list_warnings(result)] + [row.reason for row in result.plan.placements]
     assert any("are not rescheduled" in each for each in said)
     assert not [each for each in said if "a fulfilled PickN" in each]

@@ -13,7 +13,17 @@ from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import build_hub, build_member, build_placement, list_moves
 from tests.domains.pods.planning.test_placement_pods import CLUSTERS, MEMBERS, web
 from tests.domains.pods.planning.test_placement_pods import hub as objects
-from tests.planning.harness import RACKS, applied, attributes, errors, good, is_empty, plan, state_of, warnings
+from tests.planning.harness import (
+    RACKS,
+    attributes,
+    build_state,
+    build_state_after,
+    is_empty,
+    list_errors,
+    list_warnings,
+    plan,
+    require_success,
+)
 
 FLEET = build_hub() + build_member("c1")
 A, B = "fleet_cluster_resource_placement.a", "fleet_cluster_resource_placement.b"
@@ -53,12 +63,12 @@ def count_pods(state: State, address: str) -> dict[str, int]:
 
 def test_owner_in_state_keeps_the_object() -> None:
     text = FLEET + by("b")
-    state = state_of(text)
-    result = good(plan(text + by("a"), state))
-    details = list_ownership_warnings(warnings(result))
+    state = build_state(text)
+    result = require_success(plan(text + by("a"), state))
+    details = list_ownership_warnings(list_warnings(result))
     assert len(details) == 2  # The two objects are the Namespace and the ConfigMap.
     assert all(f"belongs to {B}" in detail and "co-ownership is disallowed" in detail for detail in details)
-    state = applied(result, state)
+    state = build_state_after(result, state)
     assert get_last_condition(state, A) == ("ClusterResourcePlacementApplied", "False", "ApplyFailed")
     assert get_last_condition(state, B) == ("ClusterResourcePlacementAvailable", "True", "ResourceAvailable")
     assert [(f["kind"], f["reason"]) for f in list_failures(state, A)] == [
@@ -77,14 +87,14 @@ def test_owner_in_state_keeps_the_object() -> None:
     ],
 )
 def test_takeover_failure_has_a_reason(how: str, message: str) -> None:
-    state = state_of(FLEET + by("b"))
-    result = good(plan(FLEET + by("b") + by("a", how), state))
-    assert all(message in detail for detail in list_ownership_warnings(warnings(result)))
-    assert {f["message"].endswith(message) for f in list_failures(applied(result, state), A)} == {True}
+    state = build_state(FLEET + by("b"))
+    result = require_success(plan(FLEET + by("b") + by("a", how), state))
+    assert all(message in detail for detail in list_ownership_warnings(list_warnings(result)))
+    assert {f["message"].endswith(message) for f in list_failures(build_state_after(result, state), A)} == {True}
 
 
 def test_one_of_two_new_owners_fails() -> None:
-    details = list_ownership_warnings(warnings(plan(FLEET + by("a") + by("b"))))
+    details = list_ownership_warnings(list_warnings(plan(FLEET + by("a") + by("b"))))
     assert len(details) == 2
     assert all(A in detail and B in detail and "but the hub decides" in detail for detail in details)
 
@@ -100,30 +110,30 @@ def remove_owner_records(state: State, text: str) -> State:
 
 def test_old_state_with_two_owners_plans_no_change() -> None:
     text = FLEET + by("a") + by("b")
-    state = remove_owner_records(remove_owner_records(state_of(text), A), B)
-    result = good(plan(text, state))
+    state = remove_owner_records(remove_owner_records(build_state(text), A), B)
+    result = require_success(plan(text, state))
     assert is_empty(result)
-    details = list_ownership_warnings(warnings(result))
+    details = list_ownership_warnings(list_warnings(result))
     assert len(details) == 2
     assert all("This plan does not change that" in detail and A in detail for detail in details)
     # A hub would report it at the next rollout.
     changed = build_hub("red") + build_member("c1") + by("a") + by("b")
-    result = good(plan(changed, state))
-    assert all(f"belongs to {A}" in detail for detail in list_ownership_warnings(warnings(result)))
-    state = applied(result, state)
+    result = require_success(plan(changed, state))
+    assert all(f"belongs to {A}" in detail for detail in list_ownership_warnings(list_warnings(result)))
+    state = build_state_after(result, state)
     assert {f["kind"] for f in list_failures(state, B)} == {"ConfigMap", "Namespace"}
     assert is_empty(plan(changed, state))
 
 
 def test_removed_owner_releases_the_object() -> None:
     text = ON_NODES + objects(web(1)) + by("b")
-    state = state_of(text)
-    state = applied(good(plan(text + by("a"), state)), state)
+    state = build_state(text)
+    state = build_state_after(require_success(plan(text + by("a"), state)), state)
     assert (count_pods(state, A), count_pods(state, B)) == ({}, {"a": 1, "b": 1})
     alone = ON_NODES + objects(web(1)) + by("a")
-    result = good(plan(alone, state))
-    assert list_ownership_warnings(warnings(result)) == []
-    state = applied(result, state)
+    result = require_success(plan(alone, state))
+    assert list_ownership_warnings(list_warnings(result)) == []
+    state = build_state_after(result, state)
     assert count_pods(state, A) == {"a": 1, "b": 1}
     assert get_last_condition(state, A) == ("ClusterResourcePlacementAvailable", "True", "ResourceAvailable")
     assert list_failures(state, A) == []
@@ -137,9 +147,9 @@ def test_report_diff_applies_and_owns_nothing() -> None:
     }
   }"""
     text = ON_NODES + objects(web(1)) + by("a", report) + by("b")
-    result = good(plan(text))
-    assert list_ownership_warnings(warnings(result)) == []
-    state = applied(result)
+    result = require_success(plan(text))
+    assert list_ownership_warnings(list_warnings(result)) == []
+    state = build_state_after(result)
     assert (count_pods(state, A), count_pods(state, B)) == ({}, {"a": 1, "b": 1})
 
 
@@ -150,23 +160,27 @@ def test_unmanaged_object_is_taken_over_if_allowed() -> None:
         .replace("  yaml_body", "  cluster_id = nexus_kubernetes_cluster.a.id\n  yaml_body")
     )
     text = ON_NODES + objects(web(1)) + direct
-    never = list_ownership_warnings(warnings(good(plan(text + by("a", build_take_over("Never"))))))
+    never = list_ownership_warnings(list_warnings(require_success(plan(text + by("a", build_take_over("Never"))))))
     assert all("fleet_hub_manifest.direct" in detail and " on a " in detail for detail in never)
     assert len(never) == 2
-    assert list_ownership_warnings(warnings(good(plan(text + by("a", build_take_over("IfNoDiff")))))) == []
+    assert (
+        list_ownership_warnings(list_warnings(require_success(plan(text + by("a", build_take_over("IfNoDiff")))))) == []
+    )
     differing = text.replace("web:1", "web:2", 1)
-    (detail,) = list_ownership_warnings(warnings(good(plan(differing + by("a", build_take_over("IfNoDiff"))))))
+    (detail,) = list_ownership_warnings(
+        list_warnings(require_success(plan(differing + by("a", build_take_over("IfNoDiff")))))
+    )
     assert "configuration differences are found" in detail
 
 
 @pytest.mark.parametrize("name", ["kube-system", "fleet-system", "default"])
 def test_reserved_namespace_is_accepted_and_not_selected(name: str) -> None:
     text = FLEET + build_placement().replace('"web"', f'"{name}"')
-    result = good(plan(text))
-    assert errors(result) == []
-    assert [w.id for w in warnings(result)] == ["invalid-resource-selectors"]
+    result = require_success(plan(text))
+    assert list_errors(result) == []
+    assert [w.id for w in list_warnings(result)] == ["invalid-resource-selectors"]
     assert list_moves(result) == {}
-    state = applied(result)
+    state = build_state_after(result)
     (condition,) = attributes(state, "fleet_cluster_resource_placement.p")["conditions"]
     assert (condition["status"], condition["reason"]) == ("False", "InvalidResourceSelectors")
     assert condition["message"] == (
@@ -174,7 +188,7 @@ def test_reserved_namespace_is_accepted_and_not_selected(name: str) -> None:
         f"invalid clusterRresourcePlacement p: namespace {name} is not allowed to propagate"
     )
     assert is_empty(plan(text, state))
-    mended = good(plan(FLEET + build_placement(), state))
+    mended = require_success(plan(FLEET + build_placement(), state))
     assert list_moves(mended) == {"c1": ("place", "placement_created")}
 
 
@@ -195,12 +209,12 @@ def test_object_selected_twice_is_rejected_as_by_a_hub(second: str, object_as_pr
   }}
 """
     text = build_hub() + build_member("c1") + build_placement("", more)
-    result = good(plan(text))
-    (warning,) = warnings(result)
+    result = require_success(plan(text))
+    (warning,) = list_warnings(result)
     assert warning.id == "invalid-resource-selectors"
     assert f"found duplicate resource {{Group: Version:v1 {object_as_printed}Envelope:<nil>}}" in warning.detail
     assert "an earlier selector already selects it" in warning.detail
-    state = applied(result)
+    state = build_state_after(result)
     assert attributes(state, "fleet_cluster_resource_placement.p")["bindings"] == {}
     (condition,) = attributes(state, "fleet_cluster_resource_placement.p")["conditions"]
     assert (condition["status"], condition["reason"]) == ("False", "InvalidResourceSelectors")
@@ -208,18 +222,18 @@ def test_object_selected_twice_is_rejected_as_by_a_hub(second: str, object_as_pr
 
 
 def test_placement_is_kept_after_selecting_reserved_namespace() -> None:
-    state = state_of(FLEET + build_placement())
+    state = build_state(FLEET + build_placement())
     text = FLEET + build_member("c2") + build_placement().replace('"web"', '"kube-system"')
-    result = good(plan(text, state))
+    result = require_success(plan(text, state))
     assert list_moves(result) == {}
-    state = applied(result, state)
+    state = build_state_after(result, state)
     assert sorted(attributes(state, "fleet_cluster_resource_placement.p")["bindings"]) == ["c1"]
     assert is_empty(plan(text, state))
 
 
 def test_empty_selector_is_reported() -> None:
     other = build_placement().replace('name    = "web"', 'name    = "wbe"')
-    (warning,) = warnings(good(plan(FLEET + other)))
+    (warning,) = list_warnings(require_success(plan(FLEET + other)))
     assert warning.id == "empty-resource-selection"
     assert "v1 Namespace wbe selects nothing" in warning.detail
 
@@ -235,10 +249,10 @@ resource "fleet_resource_placement" "n" {
   }
 }
 """
-    (warning,) = warnings(good(plan(FLEET + namespaced)))
+    (warning,) = list_warnings(require_success(plan(FLEET + namespaced)))
     assert warning.id == "missing-cluster-namespace"
     assert "The namespace web is missing on c1" in warning.detail
     only = build_placement().replace('name    = "web"', 'name    = "web"\n    selection_scope = "NamespaceOnly"')
-    assert warnings(good(plan(FLEET + namespaced + only))) == []
+    assert list_warnings(require_success(plan(FLEET + namespaced + only))) == []
     known = build_hub() + build_member("c1", None, 'namespaces = ["web"]')
-    assert warnings(good(plan(known + namespaced))) == []
+    assert list_warnings(require_success(plan(known + namespaced))) == []

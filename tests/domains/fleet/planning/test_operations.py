@@ -19,7 +19,18 @@ from tests.domains.fleet.planning.fleet_harness import (
     list_moves,
     list_picks,
 )
-from tests.planning.harness import actions, applied, attributes, errors, good, is_empty, plan, rows, state_of, warnings
+from tests.planning.harness import (
+    attributes,
+    build_state,
+    build_state_after,
+    is_empty,
+    list_actions,
+    list_errors,
+    list_rows,
+    list_warnings,
+    plan,
+    require_success,
+)
 
 P = "fleet_cluster_resource_placement.p"
 FLEET = build_hub() + "".join(build_member(n, {"ring": n[-1]}) for n in ("c1", "c2", "c3", "c4"))
@@ -107,11 +118,11 @@ resource "fleet_cluster_staged_update_run" "r" {{
 
 def test_evicted_cluster_may_be_picked_again() -> None:
     text = FLEET + build_placement(build_pick_n(2))
-    state = state_of(text)
-    result = good(plan(text + build_eviction("c4"), state))
+    state = build_state(text)
+    result = require_success(plan(text + build_eviction("c4"), state))
     found = [(str(r.action), r.trigger) for r in result.plan.placements if r.object == "c4"]
     assert found == [("remove", "evicted"), ("place", "evicted")]
-    after = applied(result, state)
+    after = build_state_after(result, state)
     assert attributes(after, P)["evictions"] == [
         {
             "name": "e",
@@ -122,56 +133,56 @@ def test_evicted_cluster_may_be_picked_again() -> None:
         }
     ]
     assert is_empty(plan(text + build_eviction("c4"), after))
-    removed = good(plan(text, after))
-    assert actions(removed) == {"fleet_placement_eviction.e": "delete"}
+    removed = require_success(plan(text, after))
+    assert list_actions(removed) == {"fleet_placement_eviction.e": "delete"}
     assert list_moves(removed) == {}
 
 
 def test_budget_blocks_an_eviction() -> None:
     text = FLEET + build_placement(build_pick_n(2)) + build_budget("min_available = 2")
-    state = state_of(text)
-    result = good(plan(text + build_eviction("c4"), state))
+    state = build_state(text)
+    result = require_success(plan(text + build_eviction("c4"), state))
     assert list_moves(result) == {}
-    assert [w.summary for w in warnings(result)] == ["Eviction not executed"]
-    assert attributes(applied(result, state), P)["evictions"][0]["executed"] is False
+    assert [w.summary for w in list_warnings(result)] == ["Eviction not executed"]
+    assert attributes(build_state_after(result, state), P)["evictions"][0]["executed"] is False
 
 
 def test_budget_of_pick_all_must_be_a_whole_number() -> None:
-    found = errors(plan(FLEET + build_placement() + build_budget('min_available = "50%"')))
+    found = list_errors(plan(FLEET + build_placement() + build_budget('min_available = "50%"')))
     assert [e.summary for e in found] == ["Invalid disruption budget"]
 
 
 def test_override_is_rolled_out_to_its_clusters_only() -> None:
     text = FLEET + build_placement(build_pick_n(2))
-    state = state_of(text)
-    result = good(plan(text + build_override("red", "c3"), state))
+    state = build_state(text)
+    result = require_success(plan(text + build_override("red", "c3"), state))
     assert list_moves(result) == {"c3": ("update", "overrides_changed")}
-    after = applied(result, state)
+    after = build_state_after(result, state)
     assert is_empty(plan(text + build_override("red", "c3"), after))
-    again = good(plan(text + build_override('${upper("green")}', "c3"), after))
+    again = require_success(plan(text + build_override('${upper("green")}', "c3"), after))
     assert list_moves(again) == {"c3": ("update", "overrides_changed")}
-    assert list_moves(good(plan(text, after))) == {"c3": ("update", "overrides_changed")}
+    assert list_moves(require_success(plan(text, after))) == {"c3": ("update", "overrides_changed")}
 
 
 def test_failed_override_is_reported() -> None:
     text = FLEET + build_placement(build_pick_n(1)) + build_override("x").replace("/data/colour", "/data/missing")
-    result = good(plan(text))
-    assert [w.summary for w in warnings(result)] == ["Override failure"]
-    conditions = attributes(applied(result), P)["conditions"]
+    result = require_success(plan(text))
+    assert [w.summary for w in list_warnings(result)] == ["Override failure"]
+    conditions = attributes(build_state_after(result), P)["conditions"]
     assert (conditions[-1]["reason"], conditions[-1]["status"]) == ("OverriddenFailed", "False")
 
 
 def test_failing_override_is_named_by_its_snapshot() -> None:
     text = FLEET + build_placement(build_pick_n(1))
     broken = build_override("x").replace("/data/colour", "/data/missing")
-    first = applied(good(plan(text + broken)))
+    first = build_state_after(require_success(plan(text + broken)))
     assert 'ResourceOverrideSnapshot "o-0" failed to apply on' in list_override_failures(first)
     other = broken.replace("/data/missing", "/data/absent")
-    second = applied(good(plan(text + other, first)), first)
+    second = build_state_after(require_success(plan(text + other, first)), first)
     assert 'ResourceOverrideSnapshot "o-1" failed to apply on' in list_override_failures(second)
     assert is_empty(plan(text + other, second))
-    without = applied(good(plan(text, second)), second)
-    anew = applied(good(plan(text + other, without)), without)
+    without = build_state_after(require_success(plan(text, second)), second)
+    anew = build_state_after(require_success(plan(text + other, without)), without)
     assert 'ResourceOverrideSnapshot "o-0" failed to apply on' in list_override_failures(anew)
 
 
@@ -185,24 +196,24 @@ def list_override_failures(state: State) -> str:
 def test_new_member_labels_change_overrides_at_next_rollout() -> None:
     by_ring = build_override("red", "3").replace('"kubernetes-fleet.io/member-name"', "ring")
     text = FLEET + build_placement(build_pick_n(4)) + by_ring
-    state = state_of(text)
+    state = build_state(text)
     assert "red" in list_colours(state)
     relabelled = text.replace(build_member("c3", {"ring": "3"}), build_member("c3", {"ring": "9"}))
-    result = good(plan(relabelled, state))
+    result = require_success(plan(relabelled, state))
     assert list_moves(result) == {}
-    assert "override-effective-next-change" in [each.id for each in warnings(result)]
-    after = applied(result, state)
+    assert "override-effective-next-change" in [each.id for each in list_warnings(result)]
+    after = build_state_after(result, state)
     assert list_colours(after) == list_colours(state)
-    last = good(plan(relabelled.replace("colour: blue", "colour: green"), after))
-    assert list_colours(applied(last, after)) == {"green"}
+    last = require_success(plan(relabelled.replace("colour: blue", "colour: green"), after))
+    assert list_colours(build_state_after(last, after)) == {"green"}
 
 
 def test_rollout_marks_cluster_with_failing_override() -> None:
     strategy = 'strategy {\n rolling_update {\n max_unavailable = "1"\n max_surge = "0"\n }\n }'
     text = FLEET + build_placement(build_pick_n(3), strategy)
-    state = state_of(text)
+    state = build_state(text)
     broken = build_override("x", "c4").replace("/data/colour", "/data/missing")
-    result = good(plan(text.replace("colour: blue", "colour: red") + broken, state))
+    result = require_success(plan(text.replace("colour: blue", "colour: red") + broken, state))
     steps = [(step.clusters, step.status) for rollout in result.plan.rollouts for step in rollout.steps]
     assert (("c4",), "stuck") in steps, steps
     assert all("c4" not in clusters for clusters, status in steps if status != "stuck")
@@ -228,16 +239,16 @@ resource "fleet_cluster_resource_override" "{name}" {{
 
 
 def test_object_is_selected_by_one_override_of_a_kind() -> None:
-    found = errors(plan(build_cluster_override("a") + build_cluster_override("b")))
+    found = list_errors(plan(build_cluster_override("a") + build_cluster_override("b")))
     assert [e.address for e in found] == ["fleet_cluster_resource_override.b"]
     assert "the resource has been selected by both b and a, which is not supported" in found[0].detail
     twice = FLEET + build_placement(build_pick_n(1)) + build_override("red")
     other = build_override("blue").replace('"o"', '"p"')
-    assert [e.address for e in errors(plan(twice + other))] == ["fleet_resource_override.p"]
-    assert errors(plan(twice + other.replace('namespace = "web"', 'namespace = "db"'))) == []
+    assert [e.address for e in list_errors(plan(twice + other))] == ["fleet_resource_override.p"]
+    assert list_errors(plan(twice + other.replace('namespace = "web"', 'namespace = "db"'))) == []
     # The existing override keeps it, regardless of its name.
-    state = state_of(build_cluster_override("z"))
-    found = errors(plan(build_cluster_override("z") + build_cluster_override("a"), state))
+    state = build_state(build_cluster_override("z"))
+    found = list_errors(plan(build_cluster_override("z") + build_cluster_override("a"), state))
     assert [e.address for e in found] == ["fleet_cluster_resource_override.a"]
 
 
@@ -259,12 +270,12 @@ resource "fleet_cluster_resource_override" "many" {
   }
 }
 """
-    found = errors(plan(many))
+    found = list_errors(plan(many))
     assert [e.address for e in found] == ["fleet_cluster_resource_override.many[100]"]
     assert "at most 100 cluster resources can be created" in found[0].detail
     inside = 'count = 101\n  namespace = "web"'
     namespaced = many.replace("cluster_resource_", "resource_").replace("count = 101", inside)
-    assert [e.address for e in errors(plan(namespaced))] == ["fleet_resource_override.many[100]"]
+    assert [e.address for e in list_errors(plan(namespaced))] == ["fleet_resource_override.many[100]"]
 
 
 def test_namespace_override_precedes_object_override() -> None:
@@ -289,9 +300,9 @@ resource "fleet_cluster_resource_override" "z" {
 """
     text = FLEET + build_placement(build_pick_n(1)) + of_namespace
     both = text + build_override("from the object")
-    assert warnings(plan(both)) == []
-    assert list_colours(state_of(both)) == {"from the object"}
-    assert list_colours(state_of(text)) == {"from the namespace"}
+    assert list_warnings(plan(both)) == []
+    assert list_colours(build_state(both)) == {"from the object"}
+    assert list_colours(build_state(text)) == {"from the namespace"}
     namespaced = """
 resource "fleet_resource_placement" "p" {
   namespace = "web"
@@ -308,27 +319,27 @@ resource "fleet_resource_placement" "p" {
         (scoped, "from the object"),
         (build_override("for the other placement"), "blue"),
     ):
-        state = state_of(FLEET + namespaced + chosen)
+        state = build_state(FLEET + namespaced + chosen)
         assert list_colours(state, "fleet_resource_placement.p") == {colour}
 
 
 def test_external_placements_wait_for_a_staged_run() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
-    state = state_of(text)
+    state = build_state(text)
     assert {b["state"] for b in get_bindings(state).values()} == {"Scheduled"}
     assert is_empty(plan(text, state))
-    result = good(plan(text + build_run(), state))
+    result = require_success(plan(text + build_run(), state))
     assert list_moves(result) == {"c4": ("update", "staged_run"), "c3": ("keep", "staged_run")}
     row = list_binding_changes(result)["c3"]
     assert (row.stage, row.group, row.waits_for) == ("two", 1, "r-after-one")
-    assert [w.summary for w in warnings(result)] == ["Staged run awaiting approval"]
-    state = applied(result, state)
+    assert [w.summary for w in list_warnings(result)] == ["Staged run awaiting approval"]
+    state = build_state_after(result, state)
     assert {c: b["state"] for c, b in get_bindings(state).items()} == {"c3": "Scheduled", "c4": "Bound"}
     assert is_empty(plan(text + build_run(), state))
     approved = build_run('state = "Run"\n  approvals = ["r-after-one"]')
-    result = good(plan(text + approved, state))
+    result = require_success(plan(text + approved, state))
     assert list_moves(result) == {"c3": ("update", "staged_run")}
-    state = applied(result, state)
+    state = build_state_after(result, state)
     assert {b["state"] for b in get_bindings(state).values()} == {"Bound"}
     conditions = [(c["type"], c["status"]) for c in attributes(state, P)["conditions"]]
     assert conditions[-1] == ("ClusterResourcePlacementAvailable", "True")
@@ -338,16 +349,16 @@ def test_external_placements_wait_for_a_staged_run() -> None:
 def test_status_of_evicted_cluster_is_kept_until_next_cycle() -> None:
     """Observed on a running hub, nine times: under External, a cluster picked again gets no new status."""
     text = FLEET + build_placement(build_pick_n(1), EXTERNAL) + STAGES + build_run()
-    state = state_of(text)
+    state = build_state(text)
     said = attributes(state, P)["placement_statuses"], attributes(state, P)["conditions"]
     assert said[0][0]["conditions"][-1]["type"] == "Available"
     text += build_eviction("c4")
-    state = applied(good(plan(text, state)), state)
+    state = build_state_after(require_success(plan(text, state)), state)
     assert get_bindings(state)["c4"]["state"] == "Scheduled"
     assert (attributes(state, P)["placement_statuses"], attributes(state, P)["conditions"]) == said
     assert is_empty(plan(text, state))
     text = text.replace("blue", "red")
-    state = applied(good(plan(text, state)), state)
+    state = build_state_after(require_success(plan(text, state)), state)
     (cluster,) = attributes(state, P)["placement_statuses"]
     assert [(c["type"], c["status"]) for c in cluster["conditions"]] == [
         ("Scheduled", "True"),
@@ -398,7 +409,7 @@ resource "fleet_cluster_staged_update_strategy" "s" {
 """
     members = "".join(build_member(f"c{i}", {"ring": str(i), "order": str(9 - i)}) for i in range(1, 5))
     text = build_hub() + members + build_placement("", EXTERNAL) + stages
-    (rollout,) = good(plan(text + build_run())).plan.rollouts
+    (rollout,) = require_success(plan(text + build_run())).plan.rollouts
     assert (str(rollout.address), rollout.cause, rollout.resource_snapshot) == (P, "staged run r", 0)
     assert [(s.kind, s.stage, s.group, s.clusters, s.start_seconds, s.status) for s in rollout.steps] == [
         ("update", "one", 1, ("c1",), 0, "planned"),
@@ -408,17 +419,17 @@ resource "fleet_cluster_staged_update_strategy" "s" {
         ("update", "rest", 2, ("c2",), 5400, "later"),
     ]
     assert rollout.steps[3].waits_for == "1h30m, r-after-one"
-    state = applied(good(plan(text + build_run())))
+    state = build_state_after(require_success(plan(text + build_run())))
     granted = build_run('state = "Run"\n  approvals = ["r-after-one"]')
-    (rollout,) = good(plan(text + granted, state)).plan.rollouts
+    (rollout,) = require_success(plan(text + granted, state)).plan.rollouts
     assert [step.status for step in rollout.steps] == ["done", *["planned"] * 4]
 
 
 def test_several_waves_are_a_timeline() -> None:
     text = FLEET + build_placement()
-    state = state_of(text)
-    assert good(plan(text)).plan.rollouts == ()
-    (rollout,) = good(plan(text.replace("blue", "red"), state)).plan.rollouts
+    state = build_state(text)
+    assert require_success(plan(text)).plan.rollouts == ()
+    (rollout,) = require_success(plan(text.replace("blue", "red"), state)).plan.rollouts
     assert [(step.group, step.clusters) for step in rollout.steps] == [
         (1, ("c1",)),
         (2, ("c2",)),
@@ -430,41 +441,43 @@ def test_several_waves_are_a_timeline() -> None:
 def test_run_is_stuck_at_failing_override() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES + build_override("x", "c4")
     failing = text.replace("/data/colour", "/data/missing")
-    result = good(plan(failing + build_run('state = "Run"\n  approvals = ["r-after-one"]')))
-    assert "Stuck staged run" in [w.summary for w in warnings(result)]
+    result = require_success(plan(failing + build_run('state = "Run"\n  approvals = ["r-after-one"]')))
+    assert "Stuck staged run" in [w.summary for w in list_warnings(result)]
     assert [step.status for step in result.plan.rollouts[0].steps] == ["stuck", "later", "later"]
-    states = {c: b["state"] for c, b in get_bindings(applied(result)).items()}
+    states = {c: b["state"] for c, b in get_bindings(build_state_after(result)).items()}
     assert states == {"c3": "Scheduled", "c4": "Bound"}
 
 
 def test_run_takes_latest_or_named_snapshot() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
-    state = state_of(text + build_run())
+    state = build_state(text + build_run())
     assert get_bindings(state)["c4"]["resource_snapshot"] == 0
     unknown = 'state = "Run"\n  resource_snapshot_index = "5"'
-    result = good(plan(text + build_run(unknown)))
-    assert [w.summary for w in warnings(result)] == ["Blocked staged run"]
-    assert "no resourceSnapshots with index `5` found for placement `p`" in warnings(result)[0].detail
-    assert {b["resource_snapshot"] for b in get_bindings(applied(result)).values()} == {None}
+    result = require_success(plan(text + build_run(unknown)))
+    assert [w.summary for w in list_warnings(result)] == ["Blocked staged run"]
+    assert "no resourceSnapshots with index `5` found for placement `p`" in list_warnings(result)[0].detail
+    assert {b["resource_snapshot"] for b in get_bindings(build_state_after(result)).values()} == {None}
 
 
 def test_run_is_aborted_after_policy_change() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
-    state = state_of(text + build_run())
+    state = build_state(text + build_run())
     fewer = FLEET + build_placement(build_pick_n(1), EXTERNAL) + STAGES
-    state = applied(good(plan(fewer + build_run(), state)), state)
+    state = build_state_after(require_success(plan(fewer + build_run(), state)), state)
     before = get_bindings(state)
-    result = good(plan(fewer + build_run('state = "Run"\n  approvals = ["r-after-one"]'), state))
-    assert [w.summary for w in warnings(result)] == ["Aborted staged run"]
+    result = require_success(plan(fewer + build_run('state = "Run"\n  approvals = ["r-after-one"]'), state))
+    assert [w.summary for w in list_warnings(result)] == ["Aborted staged run"]
     assert list_moves(result) == {}
-    assert get_bindings(applied(result, state)) == before
+    assert get_bindings(build_state_after(result, state)) == before
     other = build_run('state = "Run"\n  approvals = ["again-after-one"]').replace('"r"', '"again"')
-    assert [(c, row[0]) for c, row in list_moves(good(plan(fewer + other, state))).items()] == [("c3", "remove")]
+    assert [(c, row[0]) for c, row in list_moves(require_success(plan(fewer + other, state))).items()] == [
+        ("c3", "remove")
+    ]
 
 
 def test_external_strategy_cannot_be_reverted() -> None:
-    state = state_of(FLEET + build_placement(build_pick_n(2), EXTERNAL))
-    found = errors(plan(FLEET + build_placement(build_pick_n(2)), state))
+    state = build_state(FLEET + build_placement(build_pick_n(2), EXTERNAL))
+    found = list_errors(plan(FLEET + build_placement(build_pick_n(2)), state))
     assert [e.summary for e in found] == ["Change not allowed"]
 
 
@@ -476,51 +489,55 @@ def test_blocked_rollout_keeps_old_bindings() -> None:
     }
   }"""
     text = FLEET + build_placement(build_pick_n(2))
-    state = state_of(text)
+    state = build_state(text)
     slowed = FLEET.replace("blue", "red") + build_placement(build_pick_n(2), slow)
-    result = good(plan(slowed, state))
-    assert "Incomplete rollout" in [w.summary for w in warnings(result)]
-    state = applied(result, state)
+    result = require_success(plan(slowed, state))
+    assert "Incomplete rollout" in [w.summary for w in list_warnings(result)]
+    state = build_state_after(result, state)
     assert {b["resource_snapshot"] for b in get_bindings(state).values()} == {0}
     assert is_empty(plan(slowed, state))
 
 
 def test_strategy_change_moves_no_binding() -> None:
-    state = state_of(FLEET + build_placement(build_pick_n(2)))
+    state = build_state(FLEET + build_placement(build_pick_n(2)))
     faster = 'strategy {\n rolling_update {\n max_surge = "50%"\n }\n }'
-    result = good(plan(FLEET + build_placement(build_pick_n(2), faster), state))
+    result = require_success(plan(FLEET + build_placement(build_pick_n(2), faster), state))
     assert list_moves(result) == {}
-    assert actions(result) == {P: "update"}
+    assert list_actions(result) == {P: "update"}
 
 
 def test_apply_strategy_change_updates_all_clusters_at_once() -> None:
-    state = state_of(FLEET + build_placement())
+    state = build_state(FLEET + build_placement())
     careful = 'strategy {\n apply_strategy {\n when_to_apply = "IfNotDrifted"\n }\n }'
-    result = good(plan(FLEET + build_placement("", careful), state))
+    result = require_success(plan(FLEET + build_placement("", careful), state))
     assert list_moves(result) == dict.fromkeys(("c1", "c2", "c3", "c4"), ("update", "strategy_changed"))
-    assert is_empty(plan(FLEET + build_placement("", careful), applied(result, state)))
+    assert is_empty(plan(FLEET + build_placement("", careful), build_state_after(result, state)))
     external = 'strategy {\n type = "External"\n apply_strategy {\n when_to_apply = "IfNotDrifted"\n }\n }'
-    state = state_of(FLEET + build_placement("", EXTERNAL))
-    assert list_moves(good(plan(FLEET + build_placement("", external), state))) == {}
+    state = build_state(FLEET + build_placement("", EXTERNAL))
+    assert list_moves(require_success(plan(FLEET + build_placement("", external), state))) == {}
 
 
 def test_statuses_keep_their_order() -> None:
     def list_status_order(state: State) -> list[str]:
         return [each["cluster_name"] for each in attributes(state, P)["placement_statuses"]]
 
-    state = state_of(FLEET + build_placement(build_pick_n(2)))
+    state = build_state(FLEET + build_placement(build_pick_n(2)))
     assert list_status_order(state) == ["c4", "c3"]
-    state = applied(good(plan(FLEET.replace("blue", "red") + build_placement(build_pick_n(2)), state)), state)
+    state = build_state_after(
+        require_success(plan(FLEET.replace("blue", "red") + build_placement(build_pick_n(2)), state)), state
+    )
     assert list_status_order(state) == ["c4", "c3"]
-    state = applied(good(plan(FLEET.replace("blue", "red") + build_placement(build_pick_n(4)), state)), state)
+    state = build_state_after(
+        require_success(plan(FLEET.replace("blue", "red") + build_placement(build_pick_n(4)), state)), state
+    )
     assert list_status_order(state) == ["c4", "c3", "c2", "c1"]
 
 
 def test_removing_and_replacing_a_placement() -> None:
     text = FLEET + build_placement(build_pick_n(1))
-    state = state_of(text)
-    assert list_moves(good(plan(FLEET, state))) == {"c4": ("remove", "placement_removed")}
-    replaced = good(plan(text, state, replaces=(P,)))
+    state = build_state(text)
+    assert list_moves(require_success(plan(FLEET, state))) == {"c4": ("remove", "placement_removed")}
+    replaced = require_success(plan(text, state, replaces=(P,)))
     found = [(str(r.action), r.trigger) for r in replaced.plan.placements]
     assert found == [("remove", "placement_removed"), ("place", "placement_created")]
 
@@ -539,7 +556,7 @@ resource "fleet_resource_placement" "n" {
 }
 """
     )
-    state = state_of(text)
+    state = build_state(text)
     found = attributes(state, "fleet_resource_placement.n")
     assert found["id"] == "web/n"
     assert [s["name"] for s in found["selected_resources"]] == ["settings"]
@@ -565,15 +582,15 @@ resource "fleet_cluster_resource_placement" "q" {
 }
 """
     )
-    found = errors(plan(text))
+    found = list_errors(plan(text))
     assert [e.summary for e in found] == ["Placement dependency cycle"]
     assert "fleet_cluster_resource_placement.p" in found[0].detail
     assert "fleet_cluster_resource_placement.q" in found[0].detail
 
 
 def test_binding_rows_are_mixed_with_other_rows() -> None:
-    assert set(rows(plan(FLEET + build_placement()))) == {"c1", "c2", "c3", "c4"}
-    assert list_picks(state_of(FLEET + build_placement())) == ["c1", "c2", "c3", "c4"]
+    assert set(list_rows(plan(FLEET + build_placement()))) == {"c1", "c2", "c3", "c4"}
+    assert list_picks(build_state(FLEET + build_placement())) == ["c1", "c2", "c3", "c4"]
 
 
 def test_ineffective_delete_strategy_is_reported_on_removal() -> None:
@@ -583,11 +600,11 @@ def test_ineffective_delete_strategy_is_reported_on_removal() -> None:
     }
   }"""
     text = FLEET + build_placement(build_pick_n(2), abandon)
-    state = state_of(text)
-    assert warnings(plan(text, state)) == []
+    state = build_state(text)
+    assert list_warnings(plan(text, state)) == []
     for result in (plan(FLEET, state), plan(text, state, mode=Mode.DESTROY), plan(text, state, replaces=(P,))):
-        assert [w.id for w in warnings(result)] == ["ineffective-delete-strategy"]
-    assert warnings(plan(FLEET, state_of(FLEET + build_placement(build_pick_n(2))))) == []
+        assert [w.id for w in list_warnings(result)] == ["ineffective-delete-strategy"]
+    assert list_warnings(plan(FLEET, build_state(FLEET + build_placement(build_pick_n(2))))) == []
 
 
 def test_new_placements_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -607,6 +624,6 @@ def test_new_placements_are_not_compared_with_each_other(monkeypatch: pytest.Mon
     )
     monkeypatch.setattr(step_order, "_AWAITED", {kind: tuple(map(counted.get, checks[kind])) for kind in checks})
     placements = "".join(build_placement(name=f"p{number}") for number in range(30))
-    good(plan(FLEET + placements))
+    require_success(plan(FLEET + placements))
     # Each placement is compared only with the 4 new members.
     assert 0 < len(compared) <= 30 * 4 * 4

@@ -19,7 +19,16 @@ from tests.domains.fleet.planning.fleet_harness import (
 )
 from tests.domains.pods.planning.test_placement_pods import CLUSTERS, MEMBERS, web
 from tests.domains.pods.planning.test_placement_pods import hub as objects
-from tests.planning.harness import RACKS, applied, attributes, good, is_empty, plan, state_of, warnings
+from tests.planning.harness import (
+    RACKS,
+    attributes,
+    build_state,
+    build_state_after,
+    is_empty,
+    list_warnings,
+    plan,
+    require_success,
+)
 
 P = "fleet_cluster_resource_placement.p"
 FLEET = "".join(build_member(n, {"ring": n[-1]}) for n in ("c3", "c4"))
@@ -113,79 +122,81 @@ def convert_to_older_state(state: State) -> State:
 def test_pruned_content_is_kept_but_unavailable_to_runs() -> None:
     placed = build_placement(build_pick_n(2), EXTERNAL) + STAGES
     whole = build_run("r0", 'approvals = ["r0-after-one"]')
-    state = state_of(FLEET + build_hub("blue") + placed + whole)
+    state = build_state(FLEET + build_hub("blue") + placed + whole)
     assert list_colours(state) == {"c3": "blue", "c4": "blue"}
     text = placed + whole
     for number, colour in enumerate(("red", "green"), 1):
         text += build_run(f"r{number}")
-        state = applied(good(plan(FLEET + build_hub(colour) + text, state)), state)
+        state = build_state_after(require_success(plan(FLEET + build_hub(colour) + text, state)), state)
     # A slot for a third snapshot is freed before its creation: the first is pruned, though c3 has it.
     assert [each["index"] for each in read_private_data(state)["snapshots"]] == [1, 2]
     assert list_colours(state) == {"c3": "blue", "c4": "green"}
     assert {c: b["resource_snapshot"] for c, b in get_bindings(state).items()} == {"c3": 0, "c4": 2}
     assert is_empty(plan(FLEET + build_hub("green") + text, state))
     named = text + build_run("back", 'resource_snapshot_index = "0"')
-    result = good(plan(FLEET + build_hub("green") + named, state))
-    (warning,) = warnings(result)
+    result = require_success(plan(FLEET + build_hub("green") + named, state))
+    (warning,) = list_warnings(result)
     assert "no resourceSnapshots with index `0` found for placement `p`. Existing snapshots: 1, 2." in warning.detail
 
 
 def test_restored_text_is_the_latest_snapshot() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
     approved = 'approvals = ["r-after-one"]'
-    state = state_of(text + build_hub("blue") + build_run("r", approved))
+    state = build_state(text + build_hub("blue") + build_run("r", approved))
     again = build_run("again", 'approvals = ["again-after-one"]')
-    state = applied(good(plan(text + build_hub("blue") + build_run("r", approved) + again, state)), state)
+    state = build_state_after(
+        require_success(plan(text + build_hub("blue") + build_run("r", approved) + again, state)), state
+    )
     assert [each["index"] for each in read_private_data(state)["snapshots"]] == [0]
 
 
 def test_waiting_run_keeps_its_snapshot() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
-    state = state_of(text + build_hub("blue") + build_run("r"))
-    state = applied(good(plan(text + build_hub("red") + build_run("r"), state)), state)
+    state = build_state(text + build_hub("blue") + build_run("r"))
+    state = build_state_after(require_success(plan(text + build_hub("red") + build_run("r"), state)), state)
     approved = text + build_hub("red") + build_run("r", 'approvals = ["r-after-one"]')
-    state = applied(good(plan(approved, state)), state)
+    state = build_state_after(require_success(plan(approved, state)), state)
     assert list_colours(state) == {"c3": "blue", "c4": "blue"}
 
 
 def test_blocked_rollout_keeps_old_pods() -> None:
     text = RACKS + CLUSTERS + MEMBERS
-    state = state_of(text + objects(web(1)) + build_placement())
+    state = build_state(text + objects(web(1)) + build_placement())
     assert count_pods(state) == {"a": 1, "b": 1}
     stalled = text + objects(web(3, cpu="100m")) + build_placement("", STALLING)
-    state = applied(good(plan(stalled, state)), state)
+    state = build_state_after(require_success(plan(stalled, state)), state)
     assert count_pods(state) == {"a": 1, "b": 1}
     assert is_empty(plan(stalled, state))
     moving = text + objects(web(3, cpu="100m")) + build_placement()
-    assert count_pods(applied(good(plan(moving, state)), state)) == {"a": 3, "b": 3}
+    assert count_pods(build_state_after(require_success(plan(moving, state)), state)) == {"a": 3, "b": 3}
 
 
 def test_older_state_plans_no_changes() -> None:
     text = RACKS + CLUSTERS + MEMBERS + objects(web(1)) + build_placement() + OVERRIDE
-    state = state_of(text)
+    state = build_state(text)
     assert count_pods(state) == {"a": 2, "b": 2}
     older = convert_to_older_state(state)
     assert is_empty(plan(text, older))
-    fewer = good(plan(text.replace('value = "2"', 'value = "1"'), older))
+    fewer = require_success(plan(text.replace('value = "2"', 'value = "1"'), older))
     assert {row.trigger for row in fewer.plan.placements if row.kind == "pod"} == {"", "scale_in"}
 
 
 def test_older_state_has_resources_of_external_placement() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES + build_run("r", 'approvals = ["r-after-one"]')
-    older = convert_to_older_state(state_of(text + build_hub("blue")))
+    older = convert_to_older_state(build_state(text + build_hub("blue")))
     assert is_empty(plan(text + build_hub("blue"), older))
-    state = applied(good(plan(text + build_hub("red"), older)), older)
+    state = build_state_after(require_success(plan(text + build_hub("red"), older)), older)
     assert list_colours(state) == {"c3": "blue", "c4": "blue"}
     assert [each["index"] for each in read_private_data(state)["snapshots"]] == [0]
 
 
 def test_failed_override_keeps_old_content() -> None:
     text = RACKS + CLUSTERS + MEMBERS
-    state = state_of(text + objects(web(1)) + build_placement())
+    state = build_state(text + objects(web(1)) + build_placement())
     failing = text + objects(web(1)) + build_placement() + OVERRIDE.replace("/spec/replicas", "/spec/missing")
-    result = good(plan(failing, state))
-    assert "Override failure" in [w.summary for w in warnings(result)]
-    state = applied(result, state)
+    result = require_success(plan(failing, state))
+    assert "Override failure" in [w.summary for w in list_warnings(result)]
+    state = build_state_after(result, state)
     assert count_pods(state) == {"a": 1, "b": 1}
     assert is_empty(plan(failing, state))
-    assert count_pods(state_of(failing)) == {}
+    assert count_pods(build_state(failing)) == {}

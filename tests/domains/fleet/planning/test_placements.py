@@ -16,7 +16,17 @@ from tests.domains.fleet.planning.fleet_harness import (
     list_moves,
     list_picks,
 )
-from tests.planning.harness import actions, applied, attributes, errors, good, is_empty, plan, state_of, warnings
+from tests.planning.harness import (
+    attributes,
+    build_state,
+    build_state_after,
+    is_empty,
+    list_actions,
+    list_errors,
+    list_warnings,
+    plan,
+    require_success,
+)
 
 P = "fleet_cluster_resource_placement.p"
 
@@ -26,9 +36,9 @@ def build_fleet(*names: str, more: str = "") -> str:
 
 
 def test_pick_all_selects_every_member() -> None:
-    result = good(plan(build_fleet("a1", "a2", "b1") + build_placement()))
+    result = require_success(plan(build_fleet("a1", "a2", "b1") + build_placement()))
     assert list_moves(result) == dict.fromkeys(("a1", "a2", "b1"), ("place", "placement_created"))
-    state = applied(result)
+    state = build_state_after(result)
     assert {c: b["state"] for c, b in get_bindings(state).items()} == dict.fromkeys(("a1", "a2", "b1"), "Bound")
     selected = attributes(state, P)["selected_resources"]
     assert [(s["kind"], s["name"]) for s in selected] == [("Namespace", "web"), ("ConfigMap", "settings")]
@@ -38,41 +48,41 @@ def test_pick_all_selects_every_member() -> None:
 
 def test_pick_n_selects_largest_names_and_scale_out_adds_only() -> None:
     members = build_fleet(*(f"c{i}" for i in range(1, 8)))
-    state = state_of(members + build_placement(build_pick_n(3)))
+    state = build_state(members + build_placement(build_pick_n(3)))
     assert list_picks(state) == ["c5", "c6", "c7"]
     before = get_bindings(state)
-    result = good(plan(members + build_placement(build_pick_n(5)), state))
+    result = require_success(plan(members + build_placement(build_pick_n(5)), state))
     assert list_moves(result) == dict.fromkeys(("c3", "c4"), ("place", "number_of_clusters_increased"))
-    after = applied(result, state)
+    after = build_state_after(result, state)
     assert {n: get_bindings(after)[n] for n in before} == before
-    down = good(plan(members + build_placement(build_pick_n(2)), after))
+    down = require_success(plan(members + build_placement(build_pick_n(2)), after))
     gone = dict.fromkeys(("c3", "c4", "c5"), ("remove", "number_of_clusters_decreased"))
     assert list_moves(down) == gone
 
 
 def test_new_member_joins_pick_all_but_not_fulfilled_pick_n() -> None:
     both = build_placement() + build_placement(build_pick_n(1), name="n")
-    state = state_of(build_fleet("a", "b") + both)
-    result = good(plan(build_fleet("a", "b", "z") + both, state))
+    state = build_state(build_fleet("a", "b") + both)
+    result = require_success(plan(build_fleet("a", "b", "z") + both, state))
     rows = [r for r in result.plan.placements if r.kind == "binding" and r.action != "keep"]
     assert [(str(r.address), r.object, r.trigger) for r in rows] == [(P, "z", "cluster_joined")]
 
 
 def test_new_member_completes_unfulfilled_pick_n() -> None:
     text = build_fleet("a") + build_placement(build_pick_n(2))
-    result = good(plan(text))
-    assert [w.summary for w in warnings(result)] == ["Unfulfilled placement"]
-    state = applied(result)
+    result = require_success(plan(text))
+    assert [w.summary for w in list_warnings(result)] == ["Unfulfilled placement"]
+    state = build_state_after(result)
     assert attributes(state, P)["conditions"][0]["status"] == "False"
-    assert list_moves(good(plan(build_fleet("a", "z") + build_placement(build_pick_n(2)), state))) == {
+    assert list_moves(require_success(plan(build_fleet("a", "z") + build_placement(build_pick_n(2)), state))) == {
         "z": ("place", "cluster_joined")
     }
 
 
 def test_leaving_member_moves_only_its_bindings() -> None:
-    state = state_of(build_fleet("a", "b", "c", "d") + build_placement(build_pick_n(2)))
+    state = build_state(build_fleet("a", "b", "c", "d") + build_placement(build_pick_n(2)))
     assert list_picks(state) == ["c", "d"]
-    result = good(plan(build_fleet("a", "b", "c") + build_placement(build_pick_n(2)), state))
+    result = require_success(plan(build_fleet("a", "b", "c") + build_placement(build_pick_n(2)), state))
     assert list_moves(result) == {"d": ("remove", "cluster_left"), "b": ("place", "cluster_left")}
 
 
@@ -81,28 +91,28 @@ def test_leaving_member_moves_only_its_bindings() -> None:
     [('taint {\n key = "x"\n }', "taint_added"), ('health = "Unhealthy"', "cluster_became_ineligible")],
 )
 def test_changed_picked_member_moves_nothing(more: str, trigger: str) -> None:
-    state = state_of(build_fleet("a", "b") + build_placement(build_pick_n(1)))
+    state = build_state(build_fleet("a", "b") + build_placement(build_pick_n(1)))
     text = (
         build_hub()
         + build_member("a", {"region": "a"})
         + build_member("b", {"region": "b"}, more)
         + build_placement(build_pick_n(1))
     )
-    result = good(plan(text, state))
+    result = require_success(plan(text, state))
     assert list_moves(result) == {"b": ("keep", trigger)}
     assert "kept: a fulfilled PickN is not re-evaluated" in list_binding_changes(result)["b"].reason
-    assert actions(result) == {"fleet_member_cluster.b": "update"}
-    assert is_empty(plan(text, applied(result, state)))
+    assert list_actions(result) == {"fleet_member_cluster.b": "update"}
+    assert is_empty(plan(text, build_state_after(result, state)))
 
 
 def test_resource_only_change_updates_without_rescheduling() -> None:
     text = build_fleet("a", "b", "c") + build_placement(build_pick_n(2))
-    state = state_of(text)
-    result = good(plan(text.replace("blue", "red"), state))
+    state = build_state(text)
+    result = require_success(plan(text.replace("blue", "red"), state))
     assert list_moves(result) == dict.fromkeys(("b", "c"), ("update", "resources_changed"))
     assert list_binding_changes(result)["b"].reason.endswith("wave 1")
     assert list_binding_changes(result)["b"].group == 1
-    after = applied(result, state)
+    after = build_state_after(result, state)
     assert {b["resource_snapshot"] for b in get_bindings(after).values()} == {1}
     assert {b["policy_snapshot"] for b in get_bindings(after).values()} == {0}
 
@@ -119,34 +129,34 @@ def test_unmatched_labels_move_nothing_until_policy_change() -> None:
         }
       }
     }"""
-    state = state_of(
+    state = build_state(
         build_hub()
         + build_member("a", {"region": "east"})
         + build_member("b", {"region": "east"})
         + build_placement(east)
     )
     moved = build_hub() + build_member("a", {"region": "east"}) + build_member("b", {"region": "west"})
-    result = good(plan(moved + build_placement(east), state))
+    result = require_success(plan(moved + build_placement(east), state))
     assert list_moves(result) == {"b": ("keep", "labels_no_longer_match")}
-    state = applied(result, state)
+    state = build_state_after(result, state)
     tolerating = east + '\ntoleration {\n operator = "Exists"\n}'
-    result = good(plan(moved + build_placement(tolerating), state))
+    result = require_success(plan(moved + build_placement(tolerating), state))
     assert list_moves(result) == {"b": ("remove", "policy_changed"), "a": ("keep", "policy_changed")}
 
 
 def test_immutable_field_errors_suggest_replacement() -> None:
     text = build_fleet("a", "b")
-    state = state_of(text + build_placement(build_pick_n(1)))
+    state = build_state(text + build_placement(build_pick_n(1)))
     result = plan(text + build_placement(), state)
-    assert {e.summary for e in errors(result)} == {"Change not allowed"}
-    assert all(f"-replace='{P}'" in e.detail for e in errors(result))
-    replaced = good(plan(text + build_placement(), state, replaces=(P,)))
-    assert actions(replaced)[P] == "delete-create"
+    assert {e.summary for e in list_errors(result)} == {"Change not allowed"}
+    assert all(f"-replace='{P}'" in e.detail for e in list_errors(result))
+    replaced = require_success(plan(text + build_placement(), state, replaces=(P,)))
+    assert list_actions(replaced)[P] == "delete-create"
 
 
 def test_internal_comparison_data_never_causes_a_plan() -> None:
     text = build_fleet("a") + build_placement()
-    state = state_of(text)
+    state = build_state(text)
 
     instance = state.instances[next(a for a in state.instances if a.type == "fleet_member_cluster")]
     assert instance.current is not None
@@ -176,45 +186,45 @@ def test_property_sorter_orders_clusters() -> None:
         + build_member("b", more=build_node_count(5))
         + build_member("c", more=build_node_count(1))
     )
-    state = state_of(text + build_placement(build_pick_n(2, sorter)))
+    state = build_state(text + build_placement(build_pick_n(2, sorter)))
     assert {c: b["affinity_score"] for c, b in get_bindings(state).items()} == {"a": 20, "b": 10}
 
 
 def test_untargeted_placement_sees_change_in_next_plan() -> None:
     small, large = build_fleet("a") + build_placement(), build_fleet("a", "z") + build_placement()
-    state = state_of(small)
-    targeted = good(plan(large, state, targets=("fleet_member_cluster.z",)))
+    state = build_state(small)
+    targeted = require_success(plan(large, state, targets=("fleet_member_cluster.z",)))
     assert list_moves(targeted) == {}
-    after = applied(targeted, state)
-    assert list_moves(good(plan(large, after))) == {"z": ("place", "cluster_joined")}
-    state = applied(plan(large, after), after)
-    leaving = good(plan(small, state, targets=("fleet_member_cluster.z",)))
-    gone = applied(leaving, state)
+    after = build_state_after(targeted, state)
+    assert list_moves(require_success(plan(large, after))) == {"z": ("place", "cluster_joined")}
+    state = build_state_after(plan(large, after), after)
+    leaving = require_success(plan(small, state, targets=("fleet_member_cluster.z",)))
+    gone = build_state_after(leaving, state)
     if "z" in list_picks(gone):  # The placement was not targeted.
-        assert list_moves(good(plan(small, gone))) == {"z": ("remove", "cluster_left")}
+        assert list_moves(require_success(plan(small, gone))) == {"z": ("remove", "cluster_left")}
 
 
 def test_fresh_schedule_difference_is_informational() -> None:
     text = build_fleet("a", "b") + build_placement(build_pick_n(1))
-    state = state_of(text)
+    state = build_state(text)
     wider = build_fleet("a", "b", "z") + build_placement(build_pick_n(1))
-    result = good(plan(wider, state))
+    result = require_success(plan(wider, state))
     assert list_moves(result) == {}
-    told = [w for w in warnings(result) if w.summary == "Schedule drift"]
+    told = [w for w in list_warnings(result) if w.summary == "Schedule drift"]
     assert len(told) == 1
     assert "would pick z and drop b" in told[0].detail
-    assert warnings(plan(wider, applied(result, state))) == []
+    assert list_warnings(plan(wider, build_state_after(result, state))) == []
 
 
 def test_externally_removed_binding_is_recreated() -> None:
     text = build_fleet("a", "b", "c") + build_placement(build_pick_n(2))
-    state = state_of(text)
+    state = build_state(text)
     address = next(a for a in state.instances if str(a) == P)
     current = state.instances[address].current
     assert current is not None
     held = {n: b for n, b in current.attributes["bindings"].items() if n != "b"}
     found = replace(current, attributes={**current.attributes, "bindings": held})
-    result = good(plan(text, state, refreshed_objects={address: found}))
+    result = require_success(plan(text, state, refreshed_objects={address: found}))
     assert list_moves(result) == {"b": ("place", "evicted")}
 
 
@@ -234,12 +244,12 @@ def test_pick_all_kept_despite_labels_is_not_called_pick_n() -> None:
     }
 """
     text = build_hub() + build_placement(policy) + build_member("b", {"env": "prod"})
-    state = state_of(text + build_member("a", {"env": "prod"}))
-    result = good(plan(text + build_member("a", {"env": "test"}), state))
+    state = build_state(text + build_member("a", {"env": "prod"}))
+    result = require_success(plan(text + build_member("a", {"env": "test"}), state))
     row = list_binding_changes(result)["a"]
     assert (str(row.action), row.trigger) == ("keep", "labels_no_longer_match")
     assert "PickAll" in row.reason
-    assert not any("PickN" in warning.detail for warning in warnings(result))
+    assert not any("PickN" in warning.detail for warning in list_warnings(result))
 
 
 def test_progress_names_the_current_placement() -> None:
@@ -250,6 +260,6 @@ def test_progress_names_the_current_placement() -> None:
             told.append((done, of))
 
     three = "".join(build_placement(name=name) for name in "pqr")
-    good(plan(build_fleet("a1", "a2") + three, progress=record_progress))
+    require_success(plan(build_fleet("a1", "a2") + three, progress=record_progress))
     assert told[:3] == [(1, 3), (2, 3), (3, 3)]
     assert set(told) == {(1, 3), (2, 3), (3, 3)}

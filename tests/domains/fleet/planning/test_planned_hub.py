@@ -19,7 +19,7 @@ from nexusform.domains.fleet.planning.resource_selectors import HubIndex, select
 from nexusform.domains.pods.importers.manifest_parser import Manifest, compute_fingerprint, parse_manifests
 from nexusform.kubernetes.matching import build_label_selector
 from nexusform.state.objects import State
-from tests.planning.harness import good, plan, state_of, warnings
+from tests.planning.harness import build_state, list_warnings, plan, require_success
 
 HUB = """
 {apiVersion: v1, kind: Namespace, metadata: {name: web, labels: {team: a}}}
@@ -179,7 +179,7 @@ resource "fleet_hub_manifest" "space" {
 
 
 def list_namespace_warnings(text: str, *arguments: State, **options: Any) -> list[str]:
-    found = warnings(good(plan(text, *arguments, **options)))
+    found = list_warnings(require_success(plan(text, *arguments, **options)))
     return [each.detail for each in found if each.id == "missing-hub-namespace"]
 
 
@@ -191,7 +191,7 @@ def test_missing_hub_namespace_is_reported() -> None:
     assert list_namespace_warnings(right) == []
     assert list_namespace_warnings(SHOP.replace("shopp", "default")) == []
     # Objects outside -target still exist; objects removed by this plan do not.
-    state = state_of(right)
+    state = build_state(right)
     changed = right.replace("name: settings", "name: more")
     assert list_namespace_warnings(changed, state, targets=("fleet_hub_manifest.app",)) == []
     assert list_namespace_warnings(SHOP.replace("shopp", "shop"), state)

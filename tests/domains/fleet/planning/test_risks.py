@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nexusform.planning.conclusion.plan_result import PlanResult
-from tests.planning.harness import plan, state_of
+from tests.planning.harness import build_state, plan
 
 CONFIGURATION = """
 resource "fleet_member_cluster" "m" {
@@ -55,7 +55,7 @@ def list_risks(result: PlanResult) -> dict[str, str]:
 def test_placement_change_leaves_volumes_behind() -> None:
     moved = CONFIGURATION.replace('["paris"]\n  }', '["rome"]\n  }')
     assert moved != CONFIGURATION
-    said = list_risks(plan(moved, state_of(CONFIGURATION)))
+    said = list_risks(plan(moved, build_state(CONFIGURATION)))
     assert "moves from paris to rome. The volumes of StatefulSet shop/db" in said["volumes-left-behind"]
 
 
@@ -63,11 +63,11 @@ def test_only_added_or_removed_clusters_leave_no_volumes() -> None:
     both = CONFIGURATION.replace('["paris"]\n  }', '["paris", "rome"]\n  }')
     assert both != CONFIGURATION
     for before, after in ((both, CONFIGURATION), (CONFIGURATION, both)):
-        assert "volumes-left-behind" not in list_risks(plan(after, state_of(before)))
+        assert "volumes-left-behind" not in list_risks(plan(after, build_state(before)))
 
 
 def test_kept_placement_has_no_risk() -> None:
-    assert list_risks(plan(CONFIGURATION, state_of(CONFIGURATION))) == {}
+    assert list_risks(plan(CONFIGURATION, build_state(CONFIGURATION))) == {}
     assert list_risks(plan(CONFIGURATION)) == {}
 
 
@@ -84,7 +84,7 @@ def test_last_copy_is_removed_before_new_one_is_ready(unavailable: str) -> None:
 """
     start = CONFIGURATION.rstrip().removesuffix("}") + rolling
     moved = start.replace('["paris"]\n  }', '["rome"]\n  }')
-    said = list_risks(plan(moved, state_of(start)))
+    said = list_risks(plan(moved, build_state(start)))
     assert ("brief-unavailability" in said) == (unavailable == "1")
 
 

@@ -20,7 +20,7 @@ from tests.domains.fleet.planning.fleet_harness import (
     get_bindings,
     list_moves,
 )
-from tests.planning.harness import applied, good, is_empty, plan, state_of
+from tests.planning.harness import build_state, build_state_after, is_empty, plan, require_success
 
 FLEETS = int(os.environ.get("NF_TEST_FLEETS", "25"))
 SLOW = settings(max_examples=FLEETS, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
@@ -104,7 +104,7 @@ fleets = st.builds(Fleet, st.dictionaries(st.sampled_from(NAMES), clusters, min_
 @SLOW
 @given(fleets)
 def test_second_plan_is_empty(fleet: Fleet) -> None:
-    state = state_of(fleet.text())
+    state = build_state(fleet.text())
     assert is_empty(plan(fleet.text(), state))
 
 
@@ -112,22 +112,22 @@ def test_second_plan_is_empty(fleet: Fleet) -> None:
 @given(fleets, st.integers(1, 4))
 def test_scale_out_keeps_current_bindings(fleet: Fleet, more: int) -> None:
     fleet = replace(fleet, policy=replace(fleet.policy, number=fleet.policy.number or 1))
-    state = state_of(fleet.text())
+    state = build_state(fleet.text())
     before = get_bindings(state)
     wider = replace(fleet, policy=replace(fleet.policy, number=(fleet.policy.number or 0) + more))
-    result = good(plan(wider.text(), state))
+    result = require_success(plan(wider.text(), state))
     assert {row.action for row in result.plan.placements} <= {"place", "keep"}
-    after = get_bindings(applied(result, state))
+    after = get_bindings(build_state_after(result, state))
     assert {name: after[name] for name in before} == before
 
 
 @SLOW
 @given(fleets)
 def test_new_resources_never_reschedule(fleet: Fleet) -> None:
-    state = state_of(fleet.text())
-    result = good(plan(replace(fleet, colour="red").text(), state))
+    state = build_state(fleet.text())
+    result = require_success(plan(replace(fleet, colour="red").text(), state))
     assert set(list_moves(result).values()) <= {("update", "resources_changed")}
-    after = applied(result, state)
+    after = build_state_after(result, state)
     assert sorted(get_bindings(after)) == sorted(get_bindings(state))
     assert is_empty(plan(replace(fleet, colour="red").text(), after))
 
@@ -137,13 +137,13 @@ def test_new_resources_never_reschedule(fleet: Fleet) -> None:
 def test_fulfilled_pick_n_ignores_member_changes(fleet: Fleet, changes: dict[str, Cluster]) -> None:
     number = fleet.policy.number or 1
     fleet = replace(fleet, policy=replace(fleet.policy, number=number))
-    state = state_of(fleet.text())
+    state = build_state(fleet.text())
     if len(get_bindings(state)) < number:
         return
     changed = replace(fleet, clusters=fleet.clusters | changes)
-    result = good(plan(changed.text(), state))
+    result = require_success(plan(changed.text(), state))
     assert {action for action, _ in list_moves(result).values()} <= {"keep"}
-    after = applied(result, state)
+    after = build_state_after(result, state)
     assert get_bindings(after) == get_bindings(state)
     assert is_empty(plan(changed.text(), after))
 
@@ -151,15 +151,15 @@ def test_fulfilled_pick_n_ignores_member_changes(fleet: Fleet, changes: dict[str
 @SLOW
 @given(fleets, st.data())
 def test_leaving_member_moves_only_its_bindings(fleet: Fleet, data: st.DataObject) -> None:
-    state = state_of(fleet.text())
+    state = build_state(fleet.text())
     held = get_bindings(state)
     name = data.draw(st.sampled_from(sorted(fleet.clusters)))
     left = replace(fleet, clusters={n: c for n, c in fleet.clusters.items() if n != name})
-    result = good(plan(left.text(), state))
+    result = require_success(plan(left.text(), state))
     found = list_moves(result)
     assert {n for n, (action, _) in found.items() if action == "remove"} <= {name}
     assert (name in found) == (name in held)
-    after = applied(result, state)
+    after = build_state_after(result, state)
     others = {n: b for n, b in held.items() if n != name}
     assert {n: get_bindings(after)[n] for n in others} == others
     assert is_empty(plan(left.text(), after))

@@ -14,53 +14,53 @@ from tests.domains.fleet.planning.test_operations import (
     build_run,
     list_colours,
 )
-from tests.planning.harness import applied, good, is_empty, plan, state_of, warnings
+from tests.planning.harness import build_state, build_state_after, is_empty, list_warnings, plan, require_success
 
 APPROVED = build_run('state = "Run"\n  approvals = ["r-after-one"]')
 
 
 def test_run_applies_overrides_of_its_start() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
-    state = state_of(text + build_override("red") + build_run())
+    state = build_state(text + build_override("red") + build_run())
     assert list_colours(state) == {"red"}
-    result = good(plan(text + build_override("green") + build_run(), state))
+    result = require_success(plan(text + build_override("green") + build_run(), state))
     assert list_moves(result) == {}
-    state = applied(result, state)
-    state = applied(good(plan(text + build_override("green") + APPROVED, state)), state)
+    state = build_state_after(result, state)
+    state = build_state_after(require_success(plan(text + build_override("green") + APPROVED, state)), state)
     assert list_colours(state) == {"red"}
     assert {b["state"] for b in get_bindings(state).values()} == {"Bound"}
     assert is_empty(plan(text + build_override("green") + APPROVED, state))
     other = build_run('state = "Run"\n  approvals = ["again-after-one"]').replace('"r"', '"again"')
     later = text + build_override("green") + APPROVED + other
-    state = applied(good(plan(later, state)), state)
+    state = build_state_after(require_success(plan(later, state)), state)
     assert list_colours(state) == {"green"}
 
 
 def test_run_ignores_overrides_added_or_removed_after_start() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
     initialized = build_run('state = "Initialize"')
-    state = state_of(text + build_override("red", "c3") + initialized)
-    state = applied(good(plan(text + APPROVED, state)), state)
+    state = build_state(text + build_override("red", "c3") + initialized)
+    state = build_state_after(require_success(plan(text + APPROVED, state)), state)
     assert list_colours(state) == {"red"}  # On c3; c4 has the unmodified snapshot.
-    state = state_of(text + initialized)
-    state = applied(good(plan(text + build_override("red") + APPROVED, state)), state)
+    state = build_state(text + initialized)
+    state = build_state_after(require_success(plan(text + build_override("red") + APPROVED, state)), state)
     assert list_colours(state) == {"blue"}
 
 
 def test_run_uses_strategy_of_its_start() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL)
-    state = state_of(text + STAGES + build_run())
+    state = build_state(text + STAGES + build_run())
     swapped = STAGES.replace('ring = "4"', 'ring = "x"').replace('ring = "3"', 'ring = "4"')
-    state = applied(good(plan(text + swapped.replace('"x"', '"3"') + APPROVED, state)), state)
+    state = build_state_after(require_success(plan(text + swapped.replace('"x"', '"3"') + APPROVED, state)), state)
     assert {b["state"] for b in get_bindings(state).values()} == {"Bound"}
 
 
 def test_run_is_aborted_after_change_of_clusters_or_apply_strategy() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
-    state = state_of(text + build_run())
+    state = build_state(text + build_run())
     relabelled = text.replace('{"ring": "3"}', '{"ring": "4"}')
     assert relabelled != text
-    (warning,) = [w for w in warnings(good(plan(relabelled + APPROVED, state))) if "run" in w.id]
+    (warning,) = [w for w in list_warnings(require_success(plan(relabelled + APPROVED, state))) if "run" in w.id]
     assert warning.id == "aborted-staged-run"
     assert "stage one have changed, new: c3, c4, existing: c4" in warning.detail
     applying = """strategy {
@@ -70,13 +70,13 @@ def test_run_is_aborted_after_change_of_clusters_or_apply_strategy() -> None:
     }
   }"""
     diffing = FLEET + build_placement(build_pick_n(2), applying) + STAGES
-    (warning,) = [w for w in warnings(good(plan(diffing + APPROVED, state))) if "run" in w.id]
+    (warning,) = [w for w in list_warnings(require_success(plan(diffing + APPROVED, state))) if "run" in w.id]
     assert "The applyStrategy in the updateRun is outdated" in warning.detail
 
 
 def test_run_of_older_version_continues() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
-    state = state_of(text + build_override("red") + build_run())
+    state = build_state(text + build_override("red") + build_run())
     address = parse_address("fleet_cluster_staged_update_run.r")
     instance = state.instances[address]
     assert instance.current is not None
@@ -85,7 +85,7 @@ def test_run_of_older_version_continues() -> None:
     older = replace(instance, current=replace(instance.current, private=noted))
     state = state.replace_instance(address, older)
     assert is_empty(plan(text + build_override("red") + build_run(), state))
-    state = applied(good(plan(text + build_override("green") + APPROVED, state)), state)
+    state = build_state_after(require_success(plan(text + build_override("green") + APPROVED, state)), state)
     assert list_colours(state) == {"green"}
 
 
@@ -100,60 +100,60 @@ resource "fleet_cluster_staged_update_strategy" "s" {
 }
 """
     text = FLEET + build_placement("", EXTERNAL) + one_stage + build_override("x", "c1")
-    result = good(plan(text.replace("/data/colour", "/data/missing") + build_run()))
+    result = require_success(plan(text.replace("/data/colour", "/data/missing") + build_run()))
     (rollout,) = result.plan.rollouts
     assert [(step.group, step.clusters, step.status) for step in rollout.steps] == [
         (1, ("c1", "c2"), "stuck"),
         (2, ("c3",), "planned"),
         (3, ("c4",), "planned"),
     ]
-    assert {b["state"] for b in get_bindings(applied(result)).values()} == {"Bound"}
-    (stuck,) = [w for w in warnings(result) if w.id == "stuck-staged-run"]
+    assert {b["state"] for b in get_bindings(build_state_after(result)).values()} == {"Bound"}
+    (stuck,) = [w for w in list_warnings(result) if w.id == "stuck-staged-run"]
     assert "The run stops at c1" in stuck.detail
 
 
 def test_changed_text_requires_a_new_run() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES + APPROVED
-    state = state_of(text)
+    state = build_state(text)
     for changed, what in (
         (text.replace("blue", "red"), "the selected resources"),
         (text + build_override("red"), "overrides"),
     ):
-        result = good(plan(changed, state))
+        result = require_success(plan(changed, state))
         assert list_moves(result) == {}
         rows = [row for row in result.plan.placements if row.kind == "binding"]
         why = f"{what} changed; kept: with External, only a staged run applies it"
         assert {(row.object, row.reason) for row in rows} == {("c3", why), ("c4", why)}
-        (warning,) = warnings(result)
+        (warning,) = list_warnings(result)
         assert warning.id == "changes-awaiting-staged-run"
         assert "Only a new staged run applies the change to c3 and c4" in warning.detail
-        after = applied(result, state)
+        after = build_state_after(result, state)
         assert is_empty(plan(changed, after))
-        assert warnings(plan(changed, after)) == []
+        assert list_warnings(plan(changed, after)) == []
     other = build_run('state = "Run"\n  approvals = ["again-after-one"]').replace('"r"', '"again"')
-    result = good(plan(text.replace("blue", "red") + other, state))
-    assert warnings(result) == []
+    result = require_success(plan(text.replace("blue", "red") + other, state))
+    assert list_warnings(result) == []
     assert {trigger for _, trigger in list_moves(result).values()} == {"staged_run"}
 
 
 def test_unused_approval_is_reported() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
-    state = state_of(text)
+    state = build_state(text)
     misspelt = build_run('state = "Run"\n  approvals = ["r-after-oen"]')
-    found = warnings(good(plan(text + misspelt, state)))
+    found = list_warnings(require_success(plan(text + misspelt, state)))
     (warning,) = [each for each in found if each.id == "useless-approval-request"]
     assert 'never requests "r-after-oen". Did you mean "r-after-one"?' in warning.detail
-    assert not [w for w in warnings(good(plan(text + APPROVED, state))) if "no-use" in w.id]
+    assert not [w for w in list_warnings(require_success(plan(text + APPROVED, state))) if "no-use" in w.id]
 
 
 def test_skipped_stage_is_reported() -> None:
     nobody = STAGES.replace('ring = "4"', 'ring = "x"').replace('ring = "3"', 'ring = "x"')
     everybody = nobody.rstrip().removesuffix("}") + '  stage {\n    name = "rest"\n    label_selector {}\n  }\n}\n'
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL)
-    found = warnings(good(plan(text + everybody + build_run('state = "Run"'))))
+    found = list_warnings(require_success(plan(text + everybody + build_run('state = "Run"'))))
     (warning,) = [each for each in found if each.id == "skipped-run-stage"]
     assert "one" in warning.detail
-    found = warnings(good(plan(text + STAGES + APPROVED)))
+    found = list_warnings(require_success(plan(text + STAGES + APPROVED)))
     assert "skipped-run-stage" not in {each.id for each in found}
 
 
@@ -165,22 +165,22 @@ def build_named_run(name: str, more: str = "") -> str:
 def test_run_warns_about_possibly_pruned_snapshot() -> None:
     limited = build_placement(build_pick_n(2), EXTERNAL + "\n  revision_history_limit = 2")
     text, runs = FLEET + limited + STAGES, build_named_run("r0")
-    state = state_of(text + runs)
+    state = build_state(text + runs)
     for number, colour in enumerate(("green", "red", "white"), 1):
         now, runs = text.replace("colour: blue", f"colour: {colour}"), runs + build_named_run(f"r{number}")
-        state = applied(good(plan(now + runs, state)), state)
+        state = build_state_after(require_success(plan(now + runs, state)), state)
     for index, is_told in ((2, True), (3, False)):
         asked = build_named_run("again", f"resource_snapshot_index = {index}")
-        found = [warning.id for warning in warnings(plan(now + runs + asked, state))]
+        found = [warning.id for warning in list_warnings(plan(now + runs + asked, state))]
         assert ("old-snapshot-unavailable" in found) is is_told
 
 
 def test_delete_only_run_is_reported() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
-    state = state_of(text + build_named_run("r"))
+    state = build_state(text + build_named_run("r"))
     nobody = text.replace(build_pick_n(2), build_pick_n(0))
     result = plan(nobody + build_named_run("r") + build_named_run("s"), state)
-    (warning,) = [each for each in warnings(result) if each.id == "delete-only-staged-run"]
+    (warning,) = [each for each in list_warnings(result) if each.id == "delete-only-staged-run"]
     assert "removes c3 and c4. The hub then reports Succeeded False" in warning.detail
     assert list_moves(result) == dict.fromkeys(("c3", "c4"), ("remove", "number_of_clusters_decreased"))
 
@@ -188,8 +188,8 @@ def test_delete_only_run_is_reported() -> None:
 def test_run_is_stuck_at_failing_apply() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
     failing = text.replace('"c4" {', '"c4" {\n  apply_fails = true', 1)
-    result = plan(failing + build_named_run("r"), state_of(text))
-    (warning,) = [each for each in warnings(result) if each.id == "stuck-staged-run"]
+    result = plan(failing + build_named_run("r"), build_state(text))
+    (warning,) = [each for each in list_warnings(result) if each.id == "stuck-staged-run"]
     assert "stops at c4: applying the resources fails" in warning.detail
     assert list_moves(result) == {"c4": ("update", "staged_run"), "c3": ("keep", "staged_run")}
     (timeline,) = result.plan.rollouts

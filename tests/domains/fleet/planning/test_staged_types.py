@@ -7,7 +7,15 @@ import json
 import pytest
 
 from tests.domains.fleet.planning.fleet_harness import build_hub, build_member, get_bindings
-from tests.planning.harness import applied, errors, good, is_empty, plan, state_of, warnings
+from tests.planning.harness import (
+    build_state,
+    build_state_after,
+    is_empty,
+    list_errors,
+    list_warnings,
+    plan,
+    require_success,
+)
 
 EXTERNAL = """
 resource "fleet_RESOURCE_placement" "p" {
@@ -69,15 +77,18 @@ def test_approved_request_resumes_the_run(namespaced: bool) -> None:
     fleet = build_hub() + build_member("a", {"ring": "1"}) + build_member("b", {"ring": "2"})
     text = fleet + set_scope(EXTERNAL, namespaced=namespaced)
     address = f"fleet_{'' if namespaced else 'cluster_'}resource_placement.p"
-    waits = good(plan(text))
-    assert "staged-run-awaiting-approval" in [w.id for w in warnings(waits)]
-    state = state_of(text)
+    waits = require_success(plan(text))
+    assert "staged-run-awaiting-approval" in [w.id for w in list_warnings(waits)]
+    state = build_state(text)
     held = {name: each["state"] for name, each in get_bindings(state, address).items()}
     assert held == {"a": "Bound", "b": "Scheduled"}
     granted = text + set_scope(APPROVAL, namespaced=namespaced)
     refused = granted.replace('"one"\n}\n', '"one"\n  approved = false\n}\n')
-    assert get_bindings(applied(good(plan(refused, state)), state), address)["b"]["state"] == "Scheduled"
-    after = applied(good(plan(granted, state)), state)
+    assert (
+        get_bindings(build_state_after(require_success(plan(refused, state)), state), address)["b"]["state"]
+        == "Scheduled"
+    )
+    after = build_state_after(require_success(plan(granted, state)), state)
     assert {each["state"] for each in get_bindings(after, address).values()} == {"Bound"}
     assert is_empty(plan(granted, after))
 
@@ -85,7 +96,7 @@ def test_approved_request_resumes_the_run(namespaced: bool) -> None:
 def test_status_reporting_scope_is_immutable() -> None:
     text = build_hub() + build_member("a") + set_scope(EXTERNAL, namespaced=False)
     changed = text.replace("  strategy {", '  status_reporting_scope = "NamespaceAccessible"\n  strategy {', 1)
-    (problem,) = errors(plan(changed, state_of(text)))
+    (problem,) = list_errors(plan(changed, build_state(text)))
     assert problem.id == "change-not-allowed"
     assert "StatusReportingScope is immutable" in problem.detail
 
@@ -93,8 +104,8 @@ def test_status_reporting_scope_is_immutable() -> None:
 def test_useless_approval_is_accepted_with_a_warning() -> None:
     text = set_scope(APPROVAL, namespaced=False).replace("r-after-one", "r-one")
     result = plan(text)
-    assert errors(result) == []
-    (warning,) = warnings(result)
+    assert list_errors(result) == []
+    (warning,) = list_warnings(result)
     assert warning.id == "useless-approval-request"
     assert "A run requests r-before-one or r-after-one" in warning.detail
 
@@ -112,7 +123,7 @@ def test_manifest_status_grants_approval() -> None:
         shown = manifest | {"status": {"conditions": [{"type": "Approved", "status": status}]}}
         written = json.dumps(json.dumps(shown))
         request = f'resource "fleet_cluster_approval_request" "a" {{\n  manifest = {written}\n}}\n'
-        assert get_bindings(state_of(text + request))["b"]["state"] == last
+        assert get_bindings(build_state(text + request))["b"]["state"] == last
 
 
 HEAD = "apiVersion: placement.kubernetes-fleet.io/v1\nkind: {kind}\nmetadata: {{name: it}}\nspec: {spec}\n"
@@ -161,19 +172,19 @@ def test_immutable_fields_are_rejected(kind: str, spec: str, changed: str, says:
         text = HEAD.format(kind=kind, spec=of)
         return f'resource "{types[kind]}" "it" {{\n  manifest = <<-Y\n{text}Y\n}}\n'
 
-    state = applied(plan(build_text(spec)))
+    state = build_state_after(plan(build_text(spec)))
     result = plan(build_text(changed), state)
     if not says:
-        good(result)
+        require_success(result)
         return
-    (error,) = errors(result)
+    (error,) = list_errors(result)
     assert error.id == "change-not-allowed"
     assert says in error.detail
-    good(plan(build_text(changed), state, replaces=(f"{types[kind]}.it",)))
+    require_success(plan(build_text(changed), state, replaces=(f"{types[kind]}.it",)))
 
 
 def test_approval_request_in_blocks_is_recreated() -> None:
-    state = state_of(APPROVAL.replace("NAMESPACE", "").replace("CLUSTER", "cluster_"))
+    state = build_state(APPROVAL.replace("NAMESPACE", "").replace("CLUSTER", "cluster_"))
     other = APPROVAL.replace("NAMESPACE", "").replace("CLUSTER", "cluster_").replace('"one"', '"two"')
-    (change,) = good(plan(other, state)).plan.changes
+    (change,) = require_success(plan(other, state)).plan.changes
     assert change.replace_paths == (("target_stage",),)

@@ -13,7 +13,15 @@ from tests.domains.fleet.planning.fleet_harness import (
     list_moves,
     list_picks,
 )
-from tests.planning.harness import applied, attributes, good, is_empty, plan, state_of, warnings
+from tests.planning.harness import (
+    attributes,
+    build_state,
+    build_state_after,
+    is_empty,
+    list_warnings,
+    plan,
+    require_success,
+)
 
 P = "fleet_cluster_resource_placement.p"
 LEAVING = 'health = "Leaving"'
@@ -30,13 +38,13 @@ def build_fleet(**more: str) -> str:
 
 def test_leaving_member_keeps_its_binding_until_next_cycle() -> None:
     before = build_fleet(a="", b="", c="") + build_placement(build_pick_n(2))
-    state = state_of(before)
+    state = build_state(before)
     assert list_picks(state) == ["b", "c"]
     leaving = build_fleet(a="", b="", c=LEAVING) + build_placement(build_pick_n(2))
-    result = good(plan(leaving, state))
+    result = require_success(plan(leaving, state))
     assert list_moves(result) == {"c": ("keep", "cluster_became_ineligible")}
-    state = applied(result, state)
-    edited = good(plan(leaving.replace("blue", "red"), state))
+    state = build_state_after(result, state)
+    edited = require_success(plan(leaving.replace("blue", "red"), state))
     assert list_moves(edited) == {
         "c": ("remove", "cluster_left"),
         "a": ("place", "cluster_left"),
@@ -46,42 +54,42 @@ def test_leaving_member_keeps_its_binding_until_next_cycle() -> None:
 
 def test_pick_fixed_keeps_unhealthy_and_reports_missing_cluster() -> None:
     text = build_fleet(a="", b="") + build_placement(build_pick_fixed("a", "b", "z"))
-    result = good(plan(text))
+    result = require_success(plan(text))
     assert list_moves(result) == dict.fromkeys(("a", "b"), ("place", "placement_created"))
-    assert 'Specified cluster "z" is not found' in warnings(result)[0].detail
-    state = applied(result)
+    assert 'Specified cluster "z" is not found' in list_warnings(result)[0].detail
+    state = build_state_after(result)
     sick = build_fleet(a='health = "Unhealthy"', b="") + build_placement(build_pick_fixed("a", "b", "z"))
-    result = good(plan(sick, state))
+    result = require_success(plan(sick, state))
     assert list_moves(result) == {"a": ("keep", "cluster_became_ineligible")}
-    state = applied(result, state)
+    state = build_state_after(result, state)
     joined = build_fleet(a='health = "Unhealthy"', b="", z="") + build_placement(build_pick_fixed("a", "b", "z"))
-    assert list_moves(good(plan(joined, state))) == {"z": ("place", "cluster_joined")}
+    assert list_moves(require_success(plan(joined, state))) == {"z": ("place", "cluster_joined")}
 
 
 def test_no_cluster_fulfills_pick_all_and_zero() -> None:
     empty = build_hub() + build_placement()
-    state = state_of(empty)
+    state = build_state(empty)
     assert attributes(state, P)["conditions"][0]["status"] == "True"
-    state = state_of(build_fleet(a="") + build_placement(build_pick_n(0)))
+    state = build_state(build_fleet(a="") + build_placement(build_pick_n(0)))
     assert attributes(state, P)["conditions"][0]["status"] == "True"
     assert get_bindings(state) == {}
 
 
 def test_toleration_changes_policy_snapshot_but_number_does_not() -> None:
     text = build_fleet(a="", b="") + build_placement(build_pick_n(1))
-    state = state_of(text)
+    state = build_state(text)
     assert attributes(state, P)["policy_snapshot"]["index"] == 0
     more = build_fleet(a="", b="") + build_placement(build_pick_n(2))
-    state = state_of(more, state)
+    state = build_state(more, state)
     assert attributes(state, P)["policy_snapshot"] == {
         "index": 0,
         "hash": attributes(state, P)["policy_snapshot"]["hash"],
         "number_of_clusters": 2,
     }
     tolerating = build_fleet(a="", b="") + build_placement(build_pick_n(2, 'toleration {\noperator = "Exists"\n}'))
-    result = good(plan(tolerating, state))
+    result = require_success(plan(tolerating, state))
     assert list_moves(result) == dict.fromkeys(("a", "b"), ("keep", "policy_changed"))
-    assert attributes(applied(result, state), P)["policy_snapshot"]["index"] == 1
+    assert attributes(build_state_after(result, state), P)["policy_snapshot"]["index"] == 1
 
 
 def test_better_score_moves_placement_only_after_policy_change() -> None:
@@ -99,12 +107,16 @@ def test_better_score_moves_placement_only_after_policy_change() -> None:
       }
     }"""
     members = build_fleet(a=build_node_count(9), b=build_node_count(1))
-    state = state_of(members + build_placement(build_pick_n(1, sorter.replace("ORDER", "Descending"))))
+    state = build_state(members + build_placement(build_pick_n(1, sorter.replace("ORDER", "Descending"))))
     assert list_picks(state) == ["a"]
     swapped = build_fleet(a=build_node_count(1), b=build_node_count(9))
-    same = good(plan(swapped + build_placement(build_pick_n(1, sorter.replace("ORDER", "Descending"))), state))
+    same = require_success(
+        plan(swapped + build_placement(build_pick_n(1, sorter.replace("ORDER", "Descending"))), state)
+    )
     assert {action for action, _ in list_moves(same).values()} <= {"keep"}
-    other = good(plan(members + build_placement(build_pick_n(1, sorter.replace("ORDER", "Ascending"))), state))
+    other = require_success(
+        plan(members + build_placement(build_pick_n(1, sorter.replace("ORDER", "Ascending"))), state)
+    )
     assert list_moves(other) == {"a": ("remove", "policy_changed"), "b": ("place", "policy_changed")}
     assert "affinity score: 10" in list_binding_changes(other)["b"].reason
 
@@ -125,13 +137,13 @@ def test_invalid_property_stops_the_scheduler_and_keeps_bindings() -> None:
         }
       }
     }"""
-    state = state_of(build_fleet(a=build_node_count(3)) + build_placement(required))
+    state = build_state(build_fleet(a=build_node_count(3)) + build_placement(required))
     broken = build_fleet(a=build_node_count(3), b=build_node_count("lots")) + build_placement(required)
-    result = good(plan(broken, state))
+    result = require_success(plan(broken, state))
     assert list_moves(result) == {}
-    assert [w.summary for w in warnings(result)] == ["Scheduling stopped"]
-    assert "cluster b" in warnings(result)[0].detail
-    assert is_empty(plan(broken, applied(result, state)))
+    assert [w.summary for w in list_warnings(result)] == ["Scheduling stopped"]
+    assert "cluster b" in list_warnings(result)[0].detail
+    assert is_empty(plan(broken, build_state_after(result, state)))
 
 
 def test_spread_is_over_all_clusters_of_the_fleet() -> None:
@@ -139,22 +151,22 @@ def test_spread_is_over_all_clusters_of_the_fleet() -> None:
     members = build_hub() + "".join(
         build_member(n, {"region": r}) for n, r in (("a", "east"), ("b", "east"), ("c", "east"), ("w", "west"))
     )
-    result = good(plan(members + build_placement(build_pick_n(4, spread))))
+    result = require_success(plan(members + build_placement(build_pick_n(4, spread))))
     assert sorted(list_moves(result)) == ["b", "c", "w"]
-    assert 'violated doNotSchedule topology spread constraint "region" (max skew 1)' in warnings(result)[0].detail
+    assert 'violated doNotSchedule topology spread constraint "region" (max skew 1)' in list_warnings(result)[0].detail
 
 
 def test_rejected_clusters_are_listed_on_request() -> None:
     text = build_fleet(a="", b='taint {\nkey = "k"\n}') + build_placement()
-    result = good(plan(text, includes_rejections=True))
+    result = require_success(plan(text, includes_rejections=True))
     row = list_binding_changes(result)["a"]
     assert [(r.candidate, r.rule) for r in row.rejections] == [("b", "taint_toleration")]
 
 
 def test_fleet_without_members_is_reported() -> None:
-    result = good(plan(build_hub() + build_placement(build_pick_n(2))))
+    result = require_success(plan(build_hub() + build_placement(build_pick_n(2))))
     (told,) = [each for each in result.diagnostics if each.id in ("no-member-cluster", "unfulfilled-placement")]
     assert told.id == "no-member-cluster"
     assert told.detail.startswith("No fleet_member_cluster is declared, so p is placed on no cluster.")
-    with_one = good(plan(build_hub() + build_member("a") + build_placement(build_pick_n(2))))
+    with_one = require_success(plan(build_hub() + build_member("a") + build_placement(build_pick_n(2))))
     assert "no-member-cluster" not in {each.id for each in with_one.diagnostics}

@@ -18,7 +18,7 @@ from tests.domains.fleet.planning.fleet_harness import (
     build_member,
     build_placement,
 )
-from tests.planning.harness import all_types, attributes, errors, good, line_of, plan, state_of
+from tests.planning.harness import all_types, attributes, build_state, get_line, list_errors, plan, require_success
 
 KIND = "fleet_cluster_resource_placement"
 
@@ -27,7 +27,7 @@ def list_rejections(text: str) -> list[tuple[str, int]]:
     """Return the line of every error as written, without its number."""
     result = plan(text)
     lines = text.splitlines()
-    return [(e.detail, lines[line_of(e)[1] - 1].strip()) for e in errors(result)]  # type: ignore[misc]
+    return [(e.detail, lines[get_line(e)[1] - 1].strip()) for e in list_errors(result)]  # type: ignore[misc]
 
 
 def build_required_affinity(term: str) -> str:
@@ -157,7 +157,7 @@ def test_webhook_rejections_are_reported_at_their_line(policy: str, said: str, l
 def test_objects_selected_by_label_are_kept_in_state() -> None:
     by_label = 'version = "v1"\nkind = "Namespace"\nlabel_selector {\nmatch_labels = { t = "a" }\n}'
     text = build_placement("", f"resource_selector {{\n{by_label}\n}}")
-    kept = attributes(state_of(text), "fleet_cluster_resource_placement.p")
+    kept = attributes(build_state(text), "fleet_cluster_resource_placement.p")
     assert validate_attributes(all_types().resource_types["fleet_cluster_resource_placement"].schema, kept) == []
 
 
@@ -191,7 +191,7 @@ def test_invalid_type_and_choice_have_their_lines() -> None:
     ],
 )
 def test_other_arguments_of_a_placement(more: str, said: str) -> None:
-    found = errors(plan(build_placement("", more)))
+    found = list_errors(plan(build_placement("", more)))
     assert [said in e.detail for e in found] == [True], [e.detail for e in found]
 
 
@@ -206,7 +206,7 @@ def test_other_arguments_of_a_placement(more: str, said: str) -> None:
     ],
 )
 def test_members(body: str, said: str) -> None:
-    found = [e.detail for e in errors(plan(build_member("m", more=body).replace("labels = {}", "", 1)))]
+    found = [e.detail for e in list_errors(plan(build_member("m", more=body).replace("labels = {}", "", 1)))]
     assert any(said in detail for detail in found), found
 
 
@@ -233,7 +233,7 @@ def test_manifest_is_equivalent_to_blocks() -> None:
     read = all_types().resource_types[KIND].build_fleet_object
     assert read is not None
     one, other = (
-        read(attributes(state_of(build_hub() + build_member("m") + text), f"{KIND}.p"))
+        read(attributes(build_state(build_hub() + build_member("m") + text), f"{KIND}.p"))
         for text in (blocks, build_manifest_placement(MANIFEST))
     )
     assert isinstance(one, FleetPlacement)
@@ -242,12 +242,12 @@ def test_manifest_is_equivalent_to_blocks() -> None:
 
 
 def test_manifest_name_excludes_other_arguments() -> None:
-    state = state_of(build_hub() + build_manifest_placement(MANIFEST))
+    state = build_state(build_hub() + build_manifest_placement(MANIFEST))
     assert attributes(state, f"{KIND}.p")["name"] == "web"
     named = build_manifest_placement(MANIFEST).replace("\n}", '\n  name = "other"\n}')
-    assert ["Remove one of them" in e.detail for e in errors(plan(named))] == [True]
+    assert ["Remove one of them" in e.detail for e in list_errors(plan(named))] == [True]
     twice = build_manifest_placement(MANIFEST).replace("\n}", "\n  policy {\n  }\n}")
-    assert [e.summary for e in errors(plan(twice))] == ["Conflicting arguments"]
+    assert [e.summary for e in list_errors(plan(twice))] == ["Conflicting arguments"]
 
 
 @pytest.mark.parametrize(
@@ -267,20 +267,20 @@ def test_manifest_name_excludes_other_arguments() -> None:
 )
 def test_error_in_manifest_names_the_line(old: str, new: str, said: str) -> None:
     text = build_manifest_placement(MANIFEST.replace(old, new, 1)).replace("\n}", '\n  name = "web"\n}')
-    found = [e.detail for e in errors(plan(build_hub() + text))]
+    found = [e.detail for e in list_errors(plan(build_hub() + text))]
     assert any(said in detail for detail in found), found
 
 
 def test_unknown_field_is_rejected_with_a_suggestion() -> None:
     text = build_manifest_placement(MANIFEST.replace("numberOfClusters: 2", "numberOfCluster: 2"))
-    found = [e.detail for e in errors(plan(build_hub() + text))]
+    found = [e.detail for e in list_errors(plan(build_hub() + text))]
     said = 'manifest:10: unknown field "spec.policy.numberOfCluster". Did you mean "numberOfClusters"?'
     assert said in found
 
 
 def test_several_errors_are_reported_together() -> None:
     text = build_placement('cluster_names = ["A"]\nnumber_of_clusters = 2\ntoleration {\neffect = "NoExecute"\n}')
-    assert len(errors(plan(text))) == 4
+    assert len(list_errors(plan(text))) == 4
 
 
 def test_invalid_hub_objects_name_their_line() -> None:
@@ -289,7 +289,7 @@ resource "fleet_hub_manifest" "h" {
   yaml_body = "apiVersion: v1\\nkind: ConfigMap\\nmetadata: {}\\n"
 }
 """
-    assert ["yaml_body:1: " in e.detail for e in errors(plan(text))] == [True]
+    assert ["yaml_body:1: " in e.detail for e in list_errors(plan(text))] == [True]
 
 
 def test_invalid_workloads_are_rejected_without_a_placement() -> None:
@@ -325,7 +325,7 @@ spec:
         - {type: Approval}
 """
     block = build_manifest_placement(text).replace(KIND, "fleet_cluster_staged_update_strategy")
-    state = state_of(block)
+    state = build_state(block)
     read = all_types().resource_types["fleet_cluster_staged_update_strategy"].build_fleet_object
     assert read is not None
     found = read(attributes(state, "fleet_cluster_staged_update_strategy.p"))
@@ -359,7 +359,7 @@ spec:
     ],
 )
 def test_errors_of_placement_operations(kind: str, body: str, said: str) -> None:
-    found = [e.detail for e in errors(plan(f'resource "{kind}" "x" {{\n{body}\n}}\n'))]
+    found = [e.detail for e in list_errors(plan(f'resource "{kind}" "x" {{\n{body}\n}}\n'))]
     assert any(said.lower() in detail.lower() for detail in found), found
 
 
@@ -399,7 +399,7 @@ RULE = """
 def test_override_is_rejected_with_webhook_message(term: str, path: str, times: int, said: str) -> None:
     rules = RULE.replace("TERM", term).replace("PATH", path) * times
     text = build_manifest_placement(OVERRIDE.replace("RULES", rules)).replace(KIND, "fleet_cluster_resource_override")
-    found = [e.detail for e in errors(plan(text))]
+    found = [e.detail for e in list_errors(plan(text))]
     assert [said.lower() in detail.lower() for detail in found] == ([True] if said else []), found
 
 
@@ -419,7 +419,7 @@ variable "names" {
     (tmp_path / "main.nf.hcl").write_text(text + build_member("a"))
     found = validate_directory(CommandContext(directory=str(tmp_path)))
     assert [(d.summary, d.detail) for d in found.diagnostics if d.severity is Severity.ERROR] == []
-    good(plan(text + build_member("a"), variables=("n=1", 'names=["a"]')))
+    require_success(plan(text + build_member("a"), variables=("n=1", 'names=["a"]')))
 
 
 def test_placement_needs_a_resource_selector() -> None:

@@ -8,7 +8,7 @@ from nexusform.domains.fleet.workflow.placement_reasons import PodPlacementReaso
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.rendering.text.report_text import render_report_text
 from tests.domains.pods.planning.test_pods import HOSTNAME, deployment, manifest, workers
-from tests.planning.harness import RACKS, applied, good, plan
+from tests.planning.harness import RACKS, build_state_after, plan, require_success
 
 ADDRESS = "fleet_hub_manifest.m"
 TEXT = RACKS + workers(2) + manifest("m", deployment("web", 3, apart=HOSTNAME))
@@ -22,7 +22,7 @@ def find_reason(result: PlanResult, name: str) -> PodPlacementReason:
 
 
 def test_placed_pod_has_scores_and_rejections_of_every_node() -> None:
-    found = find_reason(good(plan(TEXT)), "web-0")
+    found = find_reason(require_success(plan(TEXT)), "web-0")
     assert not found.is_current
     assert {v.node for v in found.nodes} == {"a-control-plane-0", "a-np-0", "a-np-1"}
     chosen = next(v for v in found.nodes if v.node == found.outcome.node)
@@ -39,7 +39,7 @@ def test_placed_pod_has_scores_and_rejections_of_every_node() -> None:
 
 
 def test_pending_pod_names_rejecting_nodes() -> None:
-    found = find_reason(good(plan(TEXT)), "web-2")
+    found = find_reason(require_success(plan(TEXT)), "web-2")
     assert found.outcome.is_pending
     assert all(v.rejections for v in found.nodes)
     outline = build_pod_report(found)
@@ -51,8 +51,8 @@ def test_pending_pod_names_rejecting_nodes() -> None:
 
 
 def test_running_pod_has_current_verdicts() -> None:
-    state = applied(good(plan(TEXT)))
-    found = find_reason(good(plan(TEXT, state)), "web-0")
+    state = build_state_after(require_success(plan(TEXT)))
+    found = find_reason(require_success(plan(TEXT, state)), "web-0")
     assert found.is_current
     here = next(v for v in found.nodes if v.node == found.outcome.node)
     # Its own node is open to it; the other worker has the other replica.
@@ -63,8 +63,8 @@ def test_running_pod_has_current_verdicts() -> None:
 
 
 def test_pending_pod_is_not_reported_as_running() -> None:
-    state = applied(good(plan(TEXT)))
-    found = find_reason(good(plan(TEXT, state)), "web-2")
+    state = build_state_after(require_success(plan(TEXT)))
+    found = find_reason(require_success(plan(TEXT, state)), "web-2")
     text = render_report_text(build_pod_report(found), colour=False, width=100)
     assert "stays Pending" in text
     assert "still" in text
@@ -74,8 +74,8 @@ def test_pending_pod_is_not_reported_as_running() -> None:
 def test_victim_and_preemptor_name_each_other() -> None:
     low, high = deployment("low", 1, cpu="3"), deployment("high", 1, cpu="3", spec={"priority": 9})
     base = RACKS + workers(1) + manifest("m", low)
-    state = applied(good(plan(base)))
-    result = good(plan(RACKS + workers(1) + manifest("m", low, high), state))
+    state = build_state_after(require_success(plan(base)))
+    result = require_success(plan(RACKS + workers(1) + manifest("m", low, high), state))
     taker, victim = find_reason(result, "high-0"), find_reason(result, "low-0")
     assert "it evicts low-0 (priority 0)" in " ".join(build_pod_report(taker).facts)
     assert "high-0 has a higher priority and preempts it" in " ".join(build_pod_report(victim).facts)

@@ -14,7 +14,7 @@ from tests.domains.pods.importers.cluster_objects import node
 from tests.domains.pods.planning.test_cluster_observation import OF_A, add_images, add_standard_objects, plan_observed
 from tests.domains.pods.planning.test_dump_doubts import build_webhook, list_certainties, list_warning_ids
 from tests.domains.pods.planning.test_pods import manifest, pods, workers
-from tests.planning.harness import RACKS, applied, good
+from tests.planning.harness import RACKS, build_state_after, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
 CONTROL_PLANE: Final = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
@@ -157,7 +157,7 @@ def print_pods(kind: str, specs: Sequence[Body]) -> list[Body]:
 
 def plan_dump(workload: Body, *objects: Body) -> PlanResult:
     text = RACKS + workers(2) + OF_A + manifest("m", json.dumps(workload))
-    return good(plan_observed(text, *add_standard_objects(*NODES, *objects)))
+    return require_success(plan_observed(text, *add_standard_objects(*NODES, *objects)))
 
 
 def rewrite(spec: Body, *, image: str = "", cpu: str = "", sidecar: str = "", init_image: str = "") -> Body:
@@ -318,11 +318,11 @@ def test_horizontal_and_vertical_autoscaler_together_move_nothing(rewritten: int
 def test_second_plan_with_rewritten_pods_is_empty(kind: str, has_live: bool) -> None:
     """The pods in the state are those of the manifest; the dump after the apply has rewritten ones."""
     workload = build_workload(kind, build_template())
-    state = applied(plan_dump(workload))
+    state = build_state_after(plan_dump(workload))
     there = print_pods(kind, [rewrite(build_template(), image=PINNED, cpu="750m")] * 2)
     live = print_live(workload) if has_live else ()
     text = RACKS + workers(2) + OF_A + manifest("m", json.dumps(workload))
-    assert pods(good(plan_observed(text, *add_standard_objects(*NODES, *there, *live), state=state))) == {}
+    assert pods(require_success(plan_observed(text, *add_standard_objects(*NODES, *there, *live), state=state))) == {}
 
 
 IMAGES: Final = {

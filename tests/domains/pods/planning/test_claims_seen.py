@@ -13,7 +13,7 @@ import pytest
 from tests.domains.pods.importers.cluster_objects import node, pod
 from tests.domains.pods.planning.test_cluster_observation import DATA, plan_observed
 from tests.domains.pods.planning.test_pods import deployment, manifest, pods, standing
-from tests.planning.harness import applied, good, warnings
+from tests.planning.harness import build_state_after, list_warnings, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
 MEMBER = 'resource "fleet_member_cluster" "m1" {\n  resources {\n    total = { cpu = "16" }\n  }\n}\n' + DATA.format(
@@ -81,10 +81,10 @@ UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
     ],
 )
 def test_claim_without_its_volume_leaves_pod_pending(objects: list[dict[str, Any]], reason: str) -> None:
-    result = good(plan_observed(build_workload_with_claims("data"), *REST, *objects))
-    pending = standing(applied(result))["web-0"]
+    result = require_success(plan_observed(build_workload_with_claims("data"), *REST, *objects))
+    pending = standing(build_state_after(result))["web-0"]
     assert (pending["node"], pending["reason"]) == (None, f"0/3 nodes are available: {reason}.")
-    told = {each.id: each for each in warnings(result)}
+    told = {each.id: each for each in list_warnings(result)}
     assert told["pending-pods"].brief == f"default/web: 1 Pending: {reason}"
 
 
@@ -105,8 +105,8 @@ def test_first_failed_check_is_the_reason(claims: tuple[str, ...], reason: str) 
         build_pvc("orphan", "w", annotations=BOUND),
         build_pv("z"),
     ]
-    result = good(plan_observed(build_workload_with_claims(*claims), *REST, *objects))
-    assert standing(applied(result))["web-0"]["reason"] == f"0/3 nodes are available: {reason}."
+    result = require_success(plan_observed(build_workload_with_claims(*claims), *REST, *objects))
+    assert standing(build_state_after(result))["web-0"]["reason"] == f"0/3 nodes are available: {reason}."
 
 
 def build_stateful_set(replicas: int) -> str:
@@ -135,8 +135,8 @@ def test_stateful_pod_returns_to_volume_of_its_kept_claim() -> None:
         # Its claim is deleted, so no claim gets it.
         build_pv("v4", "n0", "data-db-4", "u4"),
     ]
-    result = good(plan_observed(build_stateful_set(5), *REST, *objects))
-    found = standing(applied(result))
+    result = require_success(plan_observed(build_stateful_set(5), *REST, *objects))
+    found = standing(build_state_after(result))
     assert [found[f"db-{at}"]["node"] for at in range(5)] == ["n2", "n1", "n0", None, None]
     assert 'persistentvolumeclaim "data-db-3" bound to non-existent' in found["db-3"]["reason"]
     assert UNBOUND in found["db-4"]["reason"]
@@ -164,8 +164,8 @@ def test_victims_respect_allowed_disruptions_of_a_budget(allowed: int | None, ev
         pod("other", "n2", "8", owner=("ReplicaSet", "other-1"), labels={"app": "other"}, priority=1),
     ]
     text = MEMBER + manifest("m", deployment("web", 1, cpu="6", spec={"priorityClassName": "p"}), of='"m1"')
-    result = good(plan_observed(text, *REST, *there, build_budget(allowed)))
-    went = standing(applied(result))["web-0"]["node"]
+    result = require_success(plan_observed(text, *REST, *there, build_budget(allowed)))
+    went = standing(build_state_after(result))["web-0"]["node"]
     assert (went in ("n0", "n1")) == (evicted_from == "n0")
     assert pods(result)["web-0"] == ("place", "new")
 
@@ -184,5 +184,5 @@ def test_already_allowed_disruptions_are_no_violation(let_go: tuple[str, ...], e
     spared = build_budget(0)
     spared["status"]["disruptedPods"] = dict.fromkeys(let_go, "2026-11-22T00:00:00Z")
     text = MEMBER + manifest("m", deployment("web", 1, cpu="6", spec={"priorityClassName": "p"}), of='"m1"')
-    result = good(plan_observed(text, *REST, *there, spared))
-    assert standing(applied(result))["web-0"]["node"] == evicted_from
+    result = require_success(plan_observed(text, *REST, *there, spared))
+    assert standing(build_state_after(result))["web-0"]["node"] == evicted_from

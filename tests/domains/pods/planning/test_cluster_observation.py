@@ -12,7 +12,7 @@ from nexusform.planning.plan_request import ValueOverride
 from nexusform.state.objects import EMPTY, State
 from tests.domains.pods.importers.cluster_objects import node, pod, printed
 from tests.domains.pods.planning.test_pods import deployment, manifest, pods, standing, workers
-from tests.planning.harness import RACKS, applied, errors, good, is_empty, plan, warnings
+from tests.planning.harness import RACKS, build_state_after, is_empty, list_errors, list_warnings, plan, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
 DATA = 'data "kubernetes_nodes" "a" {{\n  files = ["n.json"]\n  cluster_id = {of}\n}}\n'
@@ -35,51 +35,56 @@ def build_configuration(count: int, cpu: str = "1", **more: Any) -> str:
 
 
 def list_places(result: PlanResult) -> dict[str, str | None]:
-    return {name: place["node"] for name, place in standing(applied(result)).items()}
+    return {name: place["node"] for name, place in standing(build_state_after(result)).items()}
 
 
 def test_running_pods_take_capacity() -> None:
     other = pod("coredns", "a-np-0", "7500m", owner=("ReplicaSet", "coredns-1"))
-    assert list_places(good(plan_observed(build_configuration(1), *NODES, other))) == {"web-0": "a-np-1"}
+    assert list_places(require_success(plan_observed(build_configuration(1), *NODES, other))) == {"web-0": "a-np-1"}
     over = pod("coredns", "a-np-0", "7500m", phase="Succeeded")
-    assert set(list_places(good(plan_observed(build_configuration(16), *NODES, over))).values()) == {"a-np-0", "a-np-1"}
+    assert set(list_places(require_success(plan_observed(build_configuration(16), *NODES, over))).values()) == {
+        "a-np-0",
+        "a-np-1",
+    }
 
 
 def test_pods_of_a_workload_stay_on_observed_nodes() -> None:
     there = [pod(f"web-5d-{name}", "a-np-1", owner=("ReplicaSet", "web-5d"), labels=WEB) for name in "xy"]
-    result = good(plan_observed(build_configuration(3), *NODES, *there))
-    state = applied(result)
+    result = require_success(plan_observed(build_configuration(3), *NODES, *there))
+    state = build_state_after(result)
     assert pods(result) == {"web-2": ("place", "scale_out")}
     observed = standing(state)
     assert [observed[f"web-{n}"]["provenance"] for n in range(3)] == ["observed", "observed", "predicted"]
     assert (observed["web-0"]["node"], observed["web-2"]["node"]) == ("a-np-1", "a-np-0")
     # Data in the state but not in the files is newer than the dump.
-    assert is_empty(good(plan_observed(build_configuration(3), *NODES, *there, state=state)))
+    assert is_empty(require_success(plan_observed(build_configuration(3), *NODES, *there, state=state)))
 
 
 def test_real_labels_and_figures_replace_derived_ones() -> None:
     ssd = {"nodeSelector": {"disk": "ssd"}}
     objects = (node("a-np-0", labels={"disk": "ssd"}), node("a-np-1"))
-    assert list_places(good(plan_observed(build_configuration(1, spec=ssd), *objects))) == {"web-0": "a-np-0"}
-    assert list_places(good(plan_observed(build_configuration(1, cpu="15"), node("a-np-0"), node("a-np-1", "16")))) == {
-        "web-0": "a-np-1"
+    assert list_places(require_success(plan_observed(build_configuration(1, spec=ssd), *objects))) == {
+        "web-0": "a-np-0"
     }
+    assert list_places(
+        require_success(plan_observed(build_configuration(1, cpu="15"), node("a-np-0"), node("a-np-1", "16")))
+    ) == {"web-0": "a-np-1"}
 
 
 def test_nodes_are_matched_by_provider_id_and_others_are_named() -> None:
-    result = good(
+    result = require_success(
         plan_observed(
             build_configuration(1, cpu="15"), node("real", "16", provider_id="x:///vm/a-np-1"), node("b", "16")
         )
     )
-    (told,) = [each for each in warnings(result) if each.id == "node-without-vm"]
+    (told,) = [each for each in list_warnings(result) if each.id == "node-without-vm"]
     assert "(b)" in told.detail
     assert set(list_places(result).values()) <= {"a-np-1", "b"}
 
 
 def test_terminating_pod_keeps_its_capacity_and_ports() -> None:
     going = pod("web-5d-x", "a-np-0", "8", owner=("ReplicaSet", "web-5d"), labels=WEB, terminating=True)
-    result = good(plan_observed(build_configuration(1), *NODES, going))
+    result = require_success(plan_observed(build_configuration(1), *NODES, going))
     assert list_places(result) == {"web-0": "a-np-1"}
     assert pods(result) == {"web-0": ("place", "new")}
 
@@ -91,36 +96,36 @@ def test_last_started_pod_is_evicted() -> None:
             pod(name, f"a-np-{at}", "8", started=times[time], priority=0)
             for at, (name, time) in enumerate((("one", first), ("two", second)))
         ]
-        result = good(plan_observed(build_configuration(1, cpu="2", spec={"priority": 9}), *NODES, *there))
+        result = require_success(plan_observed(build_configuration(1, cpu="2", spec={"priority": 9}), *NODES, *there))
         # Of equal pods, the one with the shortest run time is evicted; a pod without a start time counts as just
         # started.
         newest = 0 if first > second else 1
         assert list_places(result) == {"web-0": f"a-np-{newest}"}
-        assert standing(applied(result))["web-0"]["certain"]
+        assert standing(build_state_after(result))["web-0"]["certain"]
 
 
 def test_daemons_are_created_on_new_nodes() -> None:
     daemon = pod("agent-x", "a-np-0", "3500m", owner=("DaemonSet", "agent"))
     # Without its pod on a-np-1, two pods of two CPUs would fit there.
-    result = good(plan_observed(build_configuration(1, cpu="2"), node("a-np-0", "3500m"), daemon))
+    result = require_success(plan_observed(build_configuration(1, cpu="2"), node("a-np-0", "3500m"), daemon))
     assert list_places(result) == {"web-0": None}
 
 
 def test_removed_node_takes_its_pods_along() -> None:
-    state = applied(good(plan(RACKS + workers(2))))
+    state = build_state_after(require_success(plan(RACKS + workers(2))))
     there = pod("other", "a-np-1", "1")
     text = RACKS + workers(1) + OF_A + manifest("m", deployment("web", 1))
-    result = good(plan_observed(text, *NODES, there, state=state))
+    result = require_success(plan_observed(text, *NODES, there, state=state))
     assert list_places(result) == {"web-0": "a-np-0"}
-    assert "pods-on-lost-nodes" in {each.id for each in warnings(result)}
+    assert "pods-on-lost-nodes" in {each.id for each in list_warnings(result)}
 
 
 def test_unknown_cluster_is_rejected_at_its_line() -> None:
     text = build_configuration(1).replace(OF_A, DATA.format(of='"s/b"'))
-    (problem,) = errors(plan_observed(text, *NODES))
+    (problem,) = list_errors(plan_observed(text, *NODES))
     assert (problem.id, problem.subject is not None) == ("unknown-cluster", True)
     twice = build_configuration(1) + OF_A.replace('"a" {', '"b" {')
-    assert [each.id for each in errors(plan_observed(twice, *NODES))] == ["duplicate-observed-cluster"]
+    assert [each.id for each in list_errors(plan_observed(twice, *NODES))] == ["duplicate-observed-cluster"]
 
 
 def test_members_with_given_figures_get_nodes() -> None:
@@ -130,7 +135,7 @@ def test_members_with_given_figures_get_nodes() -> None:
         + manifest("m", deployment("web", 1), of='"m1"')
     )
     labels = {"topology.kubernetes.io/baremetalmachine": "bm1"}
-    state = applied(good(plan_observed(text, node("n1", labels=labels))))
+    state = build_state_after(require_success(plan_observed(text, node("n1", labels=labels))))
     place = standing(state)["web-0"]
     assert (place["node"], place["machine"], place["state"]) == ("n1", "bm1", "Scheduled")
 
@@ -154,7 +159,7 @@ def test_pod_with_local_image_is_certain() -> None:
     container = {"name": "c", "image": "web", "resources": {"requests": {"cpu": "1"}}}
     text = build_configuration(1, spec={"containers": [container]})
     control = node("a-control-plane-0", unschedulable=True)
-    place = standing(applied(good(plan_observed(text, node("a-np-0"), there, control))))["web-0"]
+    place = standing(build_state_after(require_success(plan_observed(text, node("a-np-0"), there, control))))["web-0"]
     assert (place["node"], place["certain"]) == ("a-np-1", True)
 
 
@@ -162,25 +167,27 @@ def test_capacity_nominated_for_a_pod_is_reserved() -> None:
     waiting = pod("vip", "", "6", priority=5)
     waiting["status"] = {"phase": "Pending", "nominatedNodeName": "a-np-0"}
     assert list_places(
-        good(plan_observed(build_configuration(1, cpu="4"), node("a-np-0"), node("a-np-1", "4"), waiting))
+        require_success(plan_observed(build_configuration(1, cpu="4"), node("a-np-0"), node("a-np-1", "4"), waiting))
     ) == {"web-0": "a-np-1"}
     # A pod with higher priority ignores the nomination.
     above = build_configuration(1, cpu="5", spec={"priority": 9})
-    assert list_places(good(plan_observed(above, node("a-np-0"), node("a-np-1", "4"), waiting))) == {"web-0": "a-np-0"}
+    assert list_places(require_success(plan_observed(above, node("a-np-0"), node("a-np-1", "4"), waiting))) == {
+        "web-0": "a-np-0"
+    }
 
 
 def test_pod_in_resize_holds_the_larger_amount() -> None:
     smaller = pod("other", "a-np-0", "1")
     smaller["status"]["containerStatuses"] = [{"name": "c", "allocatedResources": {"cpu": "7500m"}, "resources": {}}]
-    assert list_places(good(plan_observed(build_configuration(1), *NODES, smaller))) == {"web-0": "a-np-1"}
+    assert list_places(require_success(plan_observed(build_configuration(1), *NODES, smaller))) == {"web-0": "a-np-1"}
 
 
 def test_allocation_without_actual_resources_is_ignored() -> None:
     """kube-scheduler reads the spec of such a container."""
     smaller = pod("other", "a-np-0", "1")
-    without = list_places(good(plan_observed(build_configuration(1), *NODES, smaller)))
+    without = list_places(require_success(plan_observed(build_configuration(1), *NODES, smaller)))
     smaller["status"]["containerStatuses"] = [{"name": "c", "allocatedResources": {"cpu": "7500m"}}]
-    assert list_places(good(plan_observed(build_configuration(1), *NODES, smaller))) == without
+    assert list_places(require_success(plan_observed(build_configuration(1), *NODES, smaller))) == without
 
 
 def test_quotas_and_priorities_of_the_cluster_apply() -> None:
@@ -191,23 +198,27 @@ def test_quotas_and_priorities_of_the_cluster_apply() -> None:
         "spec": {"hard": {"pods": "2"}},
     }
     text = build_configuration(3, spec={"priorityClassName": "gold"})
-    result = good(plan_observed(text, *add_standard_objects(*NODES, quota)))
+    result = require_success(plan_observed(text, *add_standard_objects(*NODES, quota)))
     assert len(list_places(result)) == 2
-    assert {each.id for each in warnings(result)} & {"pods-not-created"}
+    assert {each.id for each in list_warnings(result)} & {"pods-not-created"}
 
 
 def test_objects_missing_in_a_complete_dump_do_not_exist() -> None:
     """A claim or a PriorityClass is not defined: with a dump of nodes and pods alone it might exist."""
     claim = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
-    told = standing(applied(good(plan_observed(build_configuration(1, spec=claim), *add_standard_objects(*NODES)))))[
-        "web-0"
-    ]
+    told = standing(
+        build_state_after(
+            require_success(plan_observed(build_configuration(1, spec=claim), *add_standard_objects(*NODES)))
+        )
+    )["web-0"]
     assert told["state"] == "Pending"
     assert 'available: persistentvolumeclaim "data" not found.' in told["reason"]
-    assert list_places(good(plan_observed(build_configuration(1, spec=claim), *NODES)))["web-0"]
+    assert list_places(require_success(plan_observed(build_configuration(1, spec=claim), *NODES)))["web-0"]
     urgent = {"priorityClassName": "urgent"}
-    assert not list_places(good(plan_observed(build_configuration(1, spec=urgent), *add_standard_objects(*NODES))))
-    assert list_places(good(plan_observed(build_configuration(1, spec=urgent), *NODES)))
+    assert not list_places(
+        require_success(plan_observed(build_configuration(1, spec=urgent), *add_standard_objects(*NODES)))
+    )
+    assert list_places(require_success(plan_observed(build_configuration(1, spec=urgent), *NODES)))
 
 
 def test_request_above_default_limit_prevents_pod_creation() -> None:
@@ -217,14 +228,14 @@ def test_request_above_default_limit_prevents_pod_creation() -> None:
         "metadata": {"name": "l", "namespace": "default"},
         "spec": {"limits": [{"type": "Container", "default": {"cpu": "500m"}}]},
     }
-    result = good(plan_observed(build_configuration(1, cpu="1"), *add_standard_objects(*NODES, limits)))
+    result = require_success(plan_observed(build_configuration(1, cpu="1"), *add_standard_objects(*NODES, limits)))
     assert not list_places(result)
-    assert any("must be less than or equal to the limit of 500m" in each.detail for each in warnings(result))
+    assert any("must be less than or equal to the limit of 500m" in each.detail for each in list_warnings(result))
 
 
 def test_pods_with_missing_priority_class_are_rejected() -> None:
     text = build_configuration(2, spec={"priorityClassName": "urgent"})
-    result = good(plan_observed(text, *add_standard_objects(*NODES)))
+    result = require_success(plan_observed(text, *add_standard_objects(*NODES)))
     rows = [row for row in result.plan.placements if row.kind == "pod"]
     assert [(row.object, row.action, row.trigger) for row in rows] == [
         ("web-0", "keep", "rejected"),
@@ -233,16 +244,16 @@ def test_pods_with_missing_priority_class_are_rejected() -> None:
     assert {row.reason for row in rows} == {"no PriorityClass with name urgent was found"}
     assert {(row.source, row.target) for row in rows} == {(None, None)}
     assert "pod" not in {total.kind for total in result.plan.placement_totals}
-    state = applied(result)
+    state = build_state_after(result)
     assert not list_places(result)
-    again = good(plan_observed(text, *add_standard_objects(*NODES), state=state))
+    again = require_success(plan_observed(text, *add_standard_objects(*NODES), state=state))
     assert is_empty(again)
     assert [row.trigger for row in again.plan.placements] == ["rejected", "rejected"]
 
 
 def test_rollout_to_rejected_pods_keeps_old_ones() -> None:
-    state = applied(good(plan_observed(build_configuration(2), *add_standard_objects(*NODES))))
-    result = good(
+    state = build_state_after(require_success(plan_observed(build_configuration(2), *add_standard_objects(*NODES))))
+    result = require_success(
         plan_observed(
             build_configuration(2, spec={"priorityClassName": "urgent"}), *add_standard_objects(*NODES), state=state
         )
@@ -254,13 +265,15 @@ def test_rollout_to_rejected_pods_keeps_old_ones() -> None:
 def test_daemon_set_with_rejected_pods_loses_at_most_the_allowed() -> None:
     daemons = [deployment("d", 0, cpu="1", kind="DaemonSet", spec=spec) for spec in ({}, {"priorityClassName": "x"})]
     base = RACKS + workers(2) + OF_A
-    state = applied(good(plan_observed(base + manifest("m", daemons[0]), *add_standard_objects(*NODES))))
-    after = good(plan_observed(base + manifest("m", daemons[1]), *add_standard_objects(*NODES), state=state))
+    state = build_state_after(
+        require_success(plan_observed(base + manifest("m", daemons[0]), *add_standard_objects(*NODES)))
+    )
+    after = require_success(plan_observed(base + manifest("m", daemons[1]), *add_standard_objects(*NODES), state=state))
     actions = sorted((str(row.action), row.trigger) for row in after.plan.placements if row.kind == "pod")
     assert actions.count(("remove", "template_changed")) == 1
     assert actions.count(("keep", "rejected")) == 1
-    kept = applied(after)
-    again = good(plan_observed(base + manifest("m", daemons[1]), *add_standard_objects(*NODES), state=kept))
+    kept = build_state_after(after)
+    again = require_success(plan_observed(base + manifest("m", daemons[1]), *add_standard_objects(*NODES), state=kept))
     assert is_empty(again)
 
 
@@ -281,14 +294,14 @@ def test_first_plan_rolls_out_changed_image_but_not_requests() -> None:
         ("web:2", "2", {}),
     ):
         there = [build_revision_pod("5d", image, cpu, f"a-np-{at}", f"web-5d-{at}") for at in range(2)]
-        result = good(plan_observed(text, *add_standard_objects(*NODES, *there)))
+        result = require_success(plan_observed(text, *add_standard_objects(*NODES, *there)))
         assert pods(result) == outcome
         # The files are older than the last apply: no change is repeated.
-        state = applied(result)
-        assert is_empty(good(plan_observed(text, *add_standard_objects(*NODES, *there), state=state)))
+        state = build_state_after(result)
+        assert is_empty(require_success(plan_observed(text, *add_standard_objects(*NODES, *there), state=state)))
         # A new dump after the rollout has the predicted pods.
         new = [build_revision_pod("6f", "web:2", "1", place["node"], name) for name, place in standing(state).items()]
-        assert not pods(good(plan_observed(text, *add_standard_objects(*NODES, *new), state=state)))
+        assert not pods(require_success(plan_observed(text, *add_standard_objects(*NODES, *new), state=state)))
 
 
 def test_pods_of_manifest_template_hash_are_kept() -> None:
@@ -297,18 +310,20 @@ def test_pods_of_manifest_template_hash_are_kept() -> None:
         old = build_revision_pod("5d", old_image, "1", "a-np-0", "web-5d-x")
         new = build_revision_pod("6f", "web:2", "1", "a-np-1", "web-6f-x")
         old["status"]["startTime"], new["status"]["startTime"] = ("2026-01-01T10:00:00Z", "2026-01-02T10:00:00Z")
-        result = good(plan_observed(build_configuration(2, image="web:2"), *add_standard_objects(*NODES, old, new)))
+        result = require_success(
+            plan_observed(build_configuration(2, image="web:2"), *add_standard_objects(*NODES, old, new))
+        )
         assert pods(result) == {"web-0": ("move", "template_changed")}
 
 
 def test_blocked_rollout_keeps_resources_of_observed_pods() -> None:
     there = [build_revision_pod("5d", "web:1", "6", f"a-np-{at}", f"web-5d-{at}") for at in range(2)]
     text = build_configuration(2, image="web:2", cpu="7")
-    result = good(plan_observed(text, *add_standard_objects(*NODES, *there)))
+    result = require_success(plan_observed(text, *add_standard_objects(*NODES, *there)))
     assert pods(result) == {"web-2": ("place", "template_changed")}
-    state = applied(result)
+    state = build_state_after(result)
     assert [place.get("former_template") for place in standing(state).values()][:2] == ["seen-5d"] * 2
-    assert is_empty(good(plan_observed(text, *add_standard_objects(*NODES, *there), state=state)))
+    assert is_empty(require_success(plan_observed(text, *add_standard_objects(*NODES, *there), state=state)))
 
 
 def test_resized_pods_and_foreign_sidecars_are_no_rollout() -> None:
@@ -317,7 +332,11 @@ def test_resized_pods_and_foreign_sidecars_are_no_rollout() -> None:
     sidecar = build_revision_pod("5d", "web:2", "1", "a-np-1", "web-5d-1")
     sidecar["spec"]["containers"].append({"name": "mesh", "image": "mesh:1", "resources": {"requests": {"cpu": "6"}}})
     there = [resized, sidecar]
-    assert not pods(good(plan_observed(build_configuration(2, image="web:2"), *add_standard_objects(*NODES, *there))))
+    assert not pods(
+        require_success(plan_observed(build_configuration(2, image="web:2"), *add_standard_objects(*NODES, *there)))
+    )
     # Their current usage leaves no capacity for the third one.
-    third = good(plan_observed(build_configuration(3, image="web:2", cpu="1"), *add_standard_objects(*NODES, *there)))
+    third = require_success(
+        plan_observed(build_configuration(3, image="web:2", cpu="1"), *add_standard_objects(*NODES, *there))
+    )
     assert list_places(third)["web-2"] == "a-np-1"

@@ -15,7 +15,7 @@ from tests.domains.pods.planning.test_dump_doubts import list_certainties, set_r
 from tests.domains.pods.planning.test_pods import deployment, manifest, pods
 from tests.domains.pods.planning.test_readiness import with_status
 from tests.domains.pods.planning.test_recorded_decisions import MEMBER
-from tests.planning.harness import good
+from tests.planning.harness import require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
 NODES = (node("a-np-0", "16"), node("a-np-1", "8"))
@@ -27,7 +27,9 @@ def predict_pods(dump: list[dict[str, Any]], *objects: str) -> PlanResult:
     for body in nodes:
         body["status"]["nodeInfo"] = {"kubeletVersion": "v1.34.4"}
     others = [body for body in dump if body["kind"] != "Node"]
-    return good(plan_observed(FILES + manifest("m", *objects, of='"m1"'), *add_standard_objects(*nodes, *others)))
+    return require_success(
+        plan_observed(FILES + manifest("m", *objects, of='"m1"'), *add_standard_objects(*nodes, *others))
+    )
 
 
 def build_own_pod(name: str, on: str, app: str = "web", **more: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from tests.domains.pods.importers.cluster_objects import node, pod
 from tests.domains.pods.planning.test_cluster_observation import OF_A, add_standard_objects, plan_observed
 from tests.domains.pods.planning.test_dump_doubts import list_certainties, list_warning_ids
 from tests.domains.pods.planning.test_pods import deployment, manifest, workers
-from tests.planning.harness import RACKS, good
+from tests.planning.harness import RACKS, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
 Body = dict[str, Any]
@@ -93,7 +93,7 @@ def list_places(result: PlanResult) -> dict[str, str]:
 
 
 def test_node_takes_at_most_attachable_volumes_of_its_driver() -> None:
-    result = good(
+    result = require_success(
         plan_observed(
             build_database(3), *add_standard_objects(*NODES, CLASS, build_limit("a-np-0", 1), build_limit("a-np-1", 1))
         )
@@ -108,7 +108,9 @@ def test_driver_without_a_limit_accepts_all() -> None:
     other = build_limit("a-np-0", 0)
     other["spec"]["drivers"][0]["name"] = "other.example.com"
     assert set(
-        list_places(good(plan_observed(build_database(3), *add_standard_objects(*NODES, CLASS, other)))).values()
+        list_places(
+            require_success(plan_observed(build_database(3), *add_standard_objects(*NODES, CLASS, other)))
+        ).values()
     ) <= {"a-np-0", "a-np-1"}
 
 
@@ -120,7 +122,9 @@ def test_used_and_attached_volumes_count_once(what: str) -> None:
     objects += [there] if what != "attachment" else []
     objects += [build_attachment("v", "a-np-0")] if what != "pod" else []
     limits = (build_limit("a-np-0", 2), build_limit("a-np-1", 0))
-    found = list_places(good(plan_observed(build_database(2), *add_standard_objects(*NODES, CLASS, *limits, *objects))))
+    found = list_places(
+        require_success(plan_observed(build_database(2), *add_standard_objects(*NODES, CLASS, *limits, *objects)))
+    )
     assert sorted(found.values())[1] == "a-np-0"
     assert f"2 {TOO_MANY}" in min(found.values())
 
@@ -137,7 +141,7 @@ def test_claim_used_by_another_pod_on_the_node_is_attached() -> None:
         build_limit("a-np-0", 1),
         build_limit("a-np-1", 0),
     )
-    result = good(plan_observed(text, *add_standard_objects(*NODES, CLASS, *objects)))
+    result = require_success(plan_observed(text, *add_standard_objects(*NODES, CLASS, *objects)))
     assert list_places(result) == {"web-0": "a-np-0"}
     assert list_certainties(result) == {"web-0": (True, None)}
 
@@ -154,7 +158,7 @@ def build_capacity(name: str, amount: str, **more: Any) -> Body:
 
 def test_volume_is_provisioned_on_node_with_enough_storage() -> None:
     objects = (CLASS, DRIVER_OBJECT, build_capacity("a-np-0", "4Gi"), build_capacity("a-np-1", "6Gi"))
-    result = good(plan_observed(build_database(1), *add_standard_objects(*NODES, *objects)))
+    result = require_success(plan_observed(build_database(1), *add_standard_objects(*NODES, *objects)))
     assert list_places(result) == {"db-0": "a-np-1"}
     assert list_certainties(result) == {"db-0": (True, None)}
 
@@ -166,24 +170,26 @@ def test_no_node_has_enough_storage() -> None:
         build_capacity("a-np-0", "4Gi"),
         build_capacity("a-np-1", "9Gi", maximumVolumeSize="1Gi"),
     )
-    (reason,) = list_places(good(plan_observed(build_database(1), *add_standard_objects(*NODES, *small)))).values()
+    (reason,) = list_places(
+        require_success(plan_observed(build_database(1), *add_standard_objects(*NODES, *small)))
+    ).values()
     assert f"2 {NO_STORAGE}" in reason
 
 
 def test_storage_used_by_earlier_pod_is_unknown() -> None:
     objects = (CLASS, DRIVER_OBJECT, build_capacity("a-np-0", "4Gi"), build_capacity("a-np-1", "6Gi"))
-    result = good(plan_observed(build_database(2), *add_standard_objects(*NODES, *objects)))
+    result = require_success(plan_observed(build_database(2), *add_standard_objects(*NODES, *objects)))
     assert sum(certain for certain, _ in list_certainties(result).values()) <= 1
 
 
 def test_drivers_with_storage_check_need_capacity_objects() -> None:
-    result = good(plan_observed(build_database(1), *add_standard_objects(*NODES, CLASS, DRIVER_OBJECT)))
+    result = require_success(plan_observed(build_database(1), *add_standard_objects(*NODES, CLASS, DRIVER_OBJECT)))
     assert "storage-not-listed" in list_warning_ids(result)
     assert not list_certainties(result)["db-0"][0]
 
 
 def test_free_storage_of_other_drivers_is_not_checked() -> None:
-    result = good(
+    result = require_success(
         plan_observed(build_database(1), *add_standard_objects(*NODES, CLASS, build_capacity("a-np-0", "1Gi")))
     )
     assert list_places(result)["db-0"] in ("a-np-0", "a-np-1")

@@ -15,7 +15,7 @@ from tests.domains.pods.planning.test_cluster_observation import OF_A, add_stand
 from tests.domains.pods.planning.test_csi_limits import list_places
 from tests.domains.pods.planning.test_dump_doubts import list_certainties
 from tests.domains.pods.planning.test_pods import deployment, manifest, workers
-from tests.planning.harness import RACKS, good, plan
+from tests.planning.harness import RACKS, plan, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
 Body = dict[str, Any]
@@ -74,7 +74,7 @@ def build_claiming_workload(replicas: int, reference: Body | None = None) -> str
 
 
 def plan_devices(text: str, *objects: Body, nodes: tuple[Body, ...] = NODES) -> PlanResult:
-    return good(
+    return require_success(
         plan_observed(RACKS + workers(2) + OF_A + manifest("m", text), *add_standard_objects(*nodes, CLASS, *objects))
     )
 
@@ -215,7 +215,9 @@ def test_unread_claims_leave_pods_uncertain() -> None:
         + OF_A
         + manifest("m", build_claiming_workload(1), json.dumps(build_template(build_claim_spec(build_exact_request()))))
     )
-    result = good(plan(text, data_overrides=(ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()}),)))
+    result = require_success(
+        plan(text, data_overrides=(ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()}),))
+    )
     assert list_certainties(result) == {"web-0": (False, "objects that were not read")}
 
 

@@ -19,7 +19,7 @@ from tests.domains.pods.planning.test_cluster_observation import (
     plan_observed,
 )
 from tests.domains.pods.planning.test_pods import deployment, manifest, workers
-from tests.planning.harness import RACKS, good, plan
+from tests.planning.harness import RACKS, plan, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
 # Only one node fits, so all doubts come from the files.
@@ -38,13 +38,13 @@ def list_warning_ids(result: PlanResult) -> set[str]:
 
 
 def test_complete_files_leave_no_doubt() -> None:
-    assert list_certainties(good(plan_observed(ONE, *add_standard_objects(*BIG)))) == {"web-0": (True, None)}
+    assert list_certainties(require_success(plan_observed(ONE, *add_standard_objects(*BIG)))) == {"web-0": (True, None)}
 
 
 def test_files_without_pods_imply_nothing_about_capacity() -> None:
     reading = parse_kubectl_files([("n.json", printed(*BIG))])
     values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
-    result = good(plan(ONE, data_overrides=(values,)))
+    result = require_success(plan(ONE, data_overrides=(values,)))
     assert list_certainties(result) == {"web-0": (False, "pods that were not read")}
     assert "pods-not-listed" in list_warning_ids(result)
 
@@ -57,36 +57,38 @@ def set_ready_condition(body: dict[str, Any], status: str, heartbeat: str = "202
 def test_old_files_are_named_with_their_time() -> None:
     # Plans in these tests are made on 2026-01-01 at midnight.
     old = [set_ready_condition(each, "True", "2025-12-31T14:02:00Z") for each in BIG]
-    result = good(plan_observed(ONE, *add_standard_objects(*old)))
+    result = require_success(plan_observed(ONE, *add_standard_objects(*old)))
     (told,) = [warning for warning in result.plan.diagnostics if warning.id == "old-cluster-files"]
     assert "as of 14:02 on 2025-12-31" in told.detail
     assert list_certainties(result) == {"web-0": (False, "files older than an hour")}
     fresh = [set_ready_condition(each, "True") for each in BIG]
-    assert list_certainties(good(plan_observed(ONE, *add_standard_objects(*fresh)))) == {"web-0": (True, None)}
+    assert list_certainties(require_success(plan_observed(ONE, *add_standard_objects(*fresh)))) == {
+        "web-0": (True, None)
+    }
 
 
 def test_unready_node_may_get_a_taint() -> None:
-    result = good(plan_observed(ONE, *add_standard_objects(BIG[0], set_ready_condition(BIG[1], "Unknown"))))
+    result = require_success(plan_observed(ONE, *add_standard_objects(BIG[0], set_ready_condition(BIG[1], "Unknown"))))
     assert list_certainties(result) == {"web-0": (False, "nodes that are not ready")}
     none = [set_ready_condition(each, "False") for each in BIG]
-    assert "nodes-not-ready" in list_warning_ids(good(plan_observed(ONE, *add_standard_objects(*none))))
+    assert "nodes-not-ready" in list_warning_ids(require_success(plan_observed(ONE, *add_standard_objects(*none))))
 
 
 def test_pending_pod_of_others_may_be_placed_first() -> None:
     waiting = pod("other", "", "15", phase="Pending")
-    result = good(plan_observed(ONE, *add_standard_objects(*BIG, waiting)))
+    result = require_success(plan_observed(ONE, *add_standard_objects(*BIG, waiting)))
     assert list_certainties(result) == {"web-0": (False, "Pending pods of others")}
 
 
 def test_terminating_pod_may_be_gone() -> None:
     going = pod("old", "a-np-1", "8", terminating=True)
-    assert list_certainties(good(plan_observed(ONE, *add_standard_objects(*BIG, going)))) == {
+    assert list_certainties(require_success(plan_observed(ONE, *add_standard_objects(*BIG, going)))) == {
         "web-0": (False, "terminating pods")
     }
 
 
 def test_duplicate_node_is_named() -> None:
-    result = good(plan_observed(ONE, *add_standard_objects(*BIG, node("a-np-1", "32"))))
+    result = require_success(plan_observed(ONE, *add_standard_objects(*BIG, node("a-np-1", "32"))))
     assert "duplicate-node" in list_warning_ids(result)
     assert list_certainties(result) == {"web-0": (False, "a node listed twice")}
 
@@ -94,9 +96,11 @@ def test_duplicate_node_is_named() -> None:
 @pytest.mark.parametrize("agent", ["cluster-autoscaler", "karpenter"])
 def test_autoscaler_may_add_nodes_for_pending_pods(agent: str) -> None:
     there = pod(f"{agent}-1", "a-np-0", "1", owner=("Deployment", agent))
-    result = good(plan_observed(build_configuration(1, cpu="30"), *add_standard_objects(*BIG, there)))
+    result = require_success(plan_observed(build_configuration(1, cpu="30"), *add_standard_objects(*BIG, there)))
     assert list_certainties(result) == {"web-0": (False, agent)}
-    assert list_certainties(good(plan_observed(ONE, *add_standard_objects(*BIG, there)))) == {"web-0": (True, None)}
+    assert list_certainties(require_success(plan_observed(ONE, *add_standard_objects(*BIG, there)))) == {
+        "web-0": (True, None)
+    }
 
 
 def build_webhook(**selectors: Any) -> dict[str, Any]:
@@ -110,11 +114,13 @@ def build_webhook(**selectors: Any) -> dict[str, Any]:
 
 
 def test_webhook_may_change_selected_pods() -> None:
-    assert list_certainties(good(plan_observed(ONE, *add_standard_objects(*BIG, build_webhook())))) == {
+    assert list_certainties(require_success(plan_observed(ONE, *add_standard_objects(*BIG, build_webhook())))) == {
         "web-0": (False, "admission webhooks")
     }
     other = build_webhook(objectSelector={"matchLabels": {"app": "db"}})
-    assert list_certainties(good(plan_observed(ONE, *add_standard_objects(*BIG, other)))) == {"web-0": (True, None)}
+    assert list_certainties(require_success(plan_observed(ONE, *add_standard_objects(*BIG, other)))) == {
+        "web-0": (True, None)
+    }
 
 
 def test_sidecar_of_every_observed_pod_is_added_to_new_pods() -> None:
@@ -122,7 +128,9 @@ def test_sidecar_of_every_observed_pod_is_added_to_new_pods() -> None:
     there = pod("web-5d-1", "a-np-0", "1", owner=("ReplicaSet", "web-5d"), labels=labels)
     there["spec"]["containers"][0]["image"] = "redis:3.2-alpine"
     there["spec"]["containers"].append({"name": "mesh", "image": "m", "resources": {"requests": {"cpu": "6"}}})
-    result = good(plan_observed(build_configuration(2, cpu="1"), *add_standard_objects(*NODES, there, build_webhook())))
+    result = require_success(
+        plan_observed(build_configuration(2, cpu="1"), *add_standard_objects(*NODES, there, build_webhook()))
+    )
     # The pods have 7 CPUs each, so the second does not fit next to the first. The webhook's additions are known.
     assert [row.target.node for row in result.plan.placements if row.object == "web-1"] == ["a-np-1"]
     assert list_certainties(result) == {"web-1": (True, None)}
@@ -132,7 +140,7 @@ def test_order_of_arrival_is_named() -> None:
     text = RACKS + workers(2) + OF_A + manifest("m", deployment("a", 1, cpu="15"), deployment("b", 1, cpu="15"))
     rows = {
         row.object: row
-        for row in good(plan_observed(text, *add_standard_objects(*BIG))).plan.placements
+        for row in require_success(plan_observed(text, *add_standard_objects(*BIG))).plan.placements
         if row.kind == "pod"
     }
     assert rows["a-0"].scores["certain"] is False
@@ -152,7 +160,7 @@ def test_devices_of_a_class_are_not_certain(is_in_dump: bool) -> None:
     body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"example.com/gpu": "1"}}
     in_manifest, in_dump = ((), (device_class,)) if is_in_dump else ((json.dumps(device_class),), ())
     text = RACKS + workers(2) + OF_A + manifest("m", json.dumps(body), *in_manifest)
-    result = good(plan_observed(text, *add_standard_objects(*BIG, *in_dump)))
+    result = require_success(plan_observed(text, *add_standard_objects(*BIG, *in_dump)))
     assert list_certainties(result)["web-0"][0] is False
     (told,) = [warning for warning in result.plan.diagnostics if warning.id == "device-claims"]
     assert "DeviceClass gpus" in told.detail

@@ -13,32 +13,32 @@ from tests.domains.pods.planning.test_cluster_observation import (
     plan_observed,
 )
 from tests.domains.pods.planning.test_pods import pods
-from tests.planning.harness import applied, good, is_empty, warnings
+from tests.planning.harness import build_state_after, is_empty, list_warnings, require_success
 
 DOWN = [{"key": "maintenance", "effect": "NoExecute"}]
 
 
 def test_own_pods_leave_a_node_that_kubectl_shows_tainted() -> None:
     there = [pod("web-5d-x", "a-np-1", "1", owner=("ReplicaSet", "web-5d"), labels=WEB)]
-    state = applied(good(plan_observed(build_configuration(1), *NODES, *there)))
+    state = build_state_after(require_success(plan_observed(build_configuration(1), *NODES, *there)))
     tainted = (NODES[0], node("a-np-1", taints=DOWN))
-    result = good(plan_observed(build_configuration(1), *tainted, *there, state=state))
+    result = require_success(plan_observed(build_configuration(1), *tainted, *there, state=state))
     assert pods(result) == {"web-0": ("move", "no_execute")}
     assert list_places(result) == {"web-0": "a-np-0"}
-    (told,) = [each for each in warnings(result) if each.id == "no-execute-eviction"]
+    (told,) = [each for each in list_warnings(result) if each.id == "no-execute-eviction"]
     assert "web-0 from a-np-1 (maintenance:NoExecute)" in told.detail
     # The files show what was there before it was evicted.
-    state = applied(result)
-    assert is_empty(good(plan_observed(build_configuration(1), *tainted, *there, state=state)))
+    state = build_state_after(result)
+    assert is_empty(require_success(plan_observed(build_configuration(1), *tainted, *there, state=state)))
 
 
 def test_others_leave_it_too_and_are_named() -> None:
     other = pod("dns-1", "a-np-1", "2", owner=("ReplicaSet", "dns-1"))
     full = pod("db-0", "a-np-0", "7", owner=("StatefulSet", "db"))
     tainted = (NODES[0], node("a-np-1", taints=DOWN))
-    result = good(plan_observed(build_configuration(1), *tainted, other, full))
+    result = require_success(plan_observed(build_configuration(1), *tainted, other, full))
     assert pods(result) == {"web-0": ("place", "new")}
-    (told,) = [each for each in warnings(result) if each.id == "no-execute-eviction"]
+    (told,) = [each for each in list_warnings(result) if each.id == "no-execute-eviction"]
     assert "dns" in told.detail
 
 

@@ -11,14 +11,14 @@ from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.configuration.loader import load_configuration
 from nexusform.domains.pods.planning.cluster_observation import ExternalClusters
 from nexusform.domains.pods.planning.external_clusters import _add_clusters_of_state
-from tests.planning.harness import RACKS, all_types, cluster, pool, state_of
+from tests.planning.harness import RACKS, all_types, build_state, cluster, pool
 
 READER = 'data "nexusform_remote_state" "site" {\n  backend = "local"\n  config = {}\n}\n'
 
 
 def _read(text: str) -> dict[str, Any]:
     """What a data block reads of the state of a configuration."""
-    instances = state_of(text).instances.items()
+    instances = build_state(text).instances.items()
     resources = {str(address): dict(each.current.attributes) for address, each in instances if each.current}
     return {"resources": resources, "sku_catalogue": ""}
 

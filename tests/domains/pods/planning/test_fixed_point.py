@@ -11,7 +11,7 @@ import pytest
 from nexusform.state.objects import EMPTY
 from tests.domains.pods.planning.test_pods import HOSTNAME, MACHINE, deployment, manifest, pods, standing, workers
 from tests.kill_points import select_cases
-from tests.planning.harness import RACKS, applied, cluster, good, is_empty, plan, pool
+from tests.planning.harness import RACKS, build_state_after, cluster, is_empty, plan, pool, require_success
 
 ALIGNED = 'kubelet {\n topology_manager_policy = "single-numa-node"\n numa_nodes = 2\n}'
 SITE = RACKS + cluster("a", pools=pool("np", 2, more=ALIGNED))
@@ -44,7 +44,7 @@ def test_in_place_of_a_failed_pod_another_is_made_for_which_lots_are_drawn_again
         # Both workers hold as much, but on one of them it lies in both cells.
         other = exclusive("other", 1, spec={"nodeName": f"a-np-{1 - seed % 2}"})
         text = SITE + manifest("m", small, other, exclusive("big", 2, 2))
-        state = applied(good(plan(text)))
+        state = build_state_after(require_success(plan(text)))
         places = standing(state)
         assert {places[f"big-{n}"]["node"] for n in (0, 1)} == {"a-np-0", "a-np-1"}
         assert is_empty(plan(text, state))
@@ -54,7 +54,7 @@ def test_a_failed_pod_that_others_leave_no_node_is_pending_at_once() -> None:
     """No cell is large enough, until what comes after it fills the room that the scheduler sees."""
     text = SITE + manifest("m", exclusive("big", 4)) + manifest("n", exclusive("later", 1, 4))
     text = text.replace('"n" {', '"n" {\n  depends_on = [fleet_hub_manifest.m]', 1)
-    state = applied(good(plan(text)))
+    state = build_state_after(require_success(plan(text)))
     place = standing(state)["big-0"]
     assert place["node"] is None
     assert is_empty(plan(text, state))
@@ -69,13 +69,13 @@ def test_a_bare_pod_that_failed_stays_so_and_the_pod_of_a_deployment_comes_back(
     }
     both = manifest("m", json.dumps(bare), exclusive("kept", 4))
     text = RACKS + workers(1, ALIGNED) + both
-    state = applied(good(plan(text)))
+    state = build_state_after(require_success(plan(text)))
     assert {name: place["state"] for name, place in standing(state).items()} == {"bare": "Failed", "kept-0": "Failed"}
     # Without a topology manager kubelet would run both: one of them is made again, the other is not.
     free = RACKS + workers(1, "kubelet {\n}") + both
-    result = good(plan(free, state))
+    result = require_success(plan(free, state))
     assert pods(result) == {"kept-0": ("move", "new")}
-    after = applied(result, state)
+    after = build_state_after(result, state)
     assert standing(after)["bare"]["state"] == "Failed"
     assert is_empty(plan(free, after))
 
@@ -83,12 +83,12 @@ def test_a_bare_pod_that_failed_stays_so_and_the_pod_of_a_deployment_comes_back(
 def test_nobody_is_evicted_for_a_pod_that_kubelet_would_refuse() -> None:
     quiet = exclusive("quiet", 1, 2)
     base = RACKS + workers(1, ALIGNED) + manifest("m", *CLASSES, quiet)
-    state = applied(good(plan(base)))
+    state = build_state_after(require_success(plan(base)))
     gold = exclusive("gold", 4, spec={"priorityClassName": "gold"})
     text = base + manifest("n", gold)
-    result = good(plan(text, state))
+    result = require_success(plan(text, state))
     assert pods(result) == {"gold-0": ("place", "rejected")}
-    assert is_empty(plan(text, applied(result, state)))
+    assert is_empty(plan(text, build_state_after(result, state)))
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
@@ -102,12 +102,12 @@ def test_what_no_quota_admits_is_made_once_other_pods_have_gone(kind: str) -> No
     }
     site = RACKS + workers(1) + manifest("q", json.dumps(quota))
     later = "depends_on = [fleet_hub_manifest.q]"
-    state = applied(good(plan(site + manifest("z", deployment("old", 2)))))
+    state = build_state_after(require_success(plan(site + manifest("z", deployment("old", 2)))))
     shrunk = manifest("z", deployment("old", 1)).replace('"z" {', f'"z" {{\n  {later.replace(".q", ".y")}', 1)
     added = manifest("y", deployment("new", 1, kind=kind)).replace('"y" {', f'"y" {{\n  {later}', 1)
-    result = good(plan(site + added + shrunk, state))
+    result = require_success(plan(site + added + shrunk, state))
     assert pods(result) == {"old-1": ("remove", "scale_in"), "new-0": ("place", "new")}
-    assert is_empty(plan(site + added + shrunk, applied(result)))
+    assert is_empty(plan(site + added + shrunk, build_state_after(result)))
 
 
 @pytest.mark.parametrize("seed", select_cases(range(25)))
@@ -115,7 +115,7 @@ def test_a_second_plan_is_empty_whatever_waits_fails_or_is_evicted(seed: int) ->
     state = EMPTY
     for step in range(3):
         text = SITE + manifest("classes", *CLASSES) + manifests(seed, step)
-        state = applied(good(plan(text, state)), state)
+        state = build_state_after(require_success(plan(text, state)), state)
         assert is_empty(plan(text, state)), (seed, step)
 
 

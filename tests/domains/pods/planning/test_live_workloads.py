@@ -10,7 +10,7 @@ import pytest
 from tests.domains.pods.importers.cluster_objects import pod
 from tests.domains.pods.planning.test_cluster_observation import NODES, OF_A, WEB, list_places, plan_observed
 from tests.domains.pods.planning.test_pods import deployment, manifest, pods, workers
-from tests.planning.harness import RACKS, applied, good, is_empty, plan
+from tests.planning.harness import RACKS, build_state_after, is_empty, plan, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
 
@@ -47,37 +47,39 @@ def owns(manager: str, fields: dict[str, Any], subresource: str = "") -> dict[st
 
 
 def test_replicas_that_the_manifest_does_not_set_are_kept() -> None:
-    result = good(plan_observed(configured(unscaled(cpu="1")), *NODES, *running(5)))
+    result = require_success(plan_observed(configured(unscaled(cpu="1")), *NODES, *running(5)))
     assert pods(result) == {}
     assert "replicas-of-cluster" in {warning.id for warning in result.plan.diagnostics}
-    state = applied(result)
+    state = build_state_after(result)
     assert len(list_places(result)) == 5
     # A later plan without the files knows them from state.
-    assert is_empty(good(plan(configured(unscaled(cpu="1")).replace(OF_A, ""), state)))
+    assert is_empty(require_success(plan(configured(unscaled(cpu="1")).replace(OF_A, ""), state)))
 
 
 def test_a_new_deployment_without_replicas_has_one_pod() -> None:
-    assert pods(good(plan_observed(configured(unscaled(cpu="1")), *NODES))) == {"web-0": ("place", "new")}
+    assert pods(require_success(plan_observed(configured(unscaled(cpu="1")), *NODES))) == {"web-0": ("place", "new")}
 
 
 def test_replicas_come_from_the_live_object_rather_than_from_its_pods() -> None:
     scaler = owns("kube-controller-manager", {"f:replicas": {}}, "scale")
     scaled = live("Deployment", "web", 3, managedFields=[scaler])
-    result = good(plan_observed(configured(unscaled(cpu="1")), *NODES, *running(2), scaled))
+    result = require_success(plan_observed(configured(unscaled(cpu="1")), *NODES, *running(2), scaled))
     assert pods(result) == {"web-2": ("place", "scale_out")}
 
 
 def test_replicas_that_the_last_apply_owned_return_to_one() -> None:
     owned = live("Deployment", "web", 3, managedFields=[owns("kubectl-client-side-apply", {"f:replicas": {}})])
-    result = good(plan_observed(configured(unscaled(cpu="1")), *NODES, *running(3), owned))
+    result = require_success(plan_observed(configured(unscaled(cpu="1")), *NODES, *running(3), owned))
     assert [action for action, _ in pods(result).values()] == ["remove", "remove"]
     annotation = {"kubectl.kubernetes.io/last-applied-configuration": '{"spec": {"replicas": 3}}'}
     annotated = live("Deployment", "web", 3, annotations=annotation)
-    result = good(plan_observed(configured(unscaled(cpu="1")), *NODES, *running(3), annotated))
+    result = require_success(plan_observed(configured(unscaled(cpu="1")), *NODES, *running(3), annotated))
     assert [action for action, _ in pods(result).values()] == ["remove", "remove"]
     # Removed from the manifest between two plans.
-    state = applied(good(plan_observed(configured(unscaled(replicas=3, cpu="1")), *NODES, *running(3))))
-    result = good(plan(configured(unscaled(cpu="1")).replace(OF_A, ""), state))
+    state = build_state_after(
+        require_success(plan_observed(configured(unscaled(replicas=3, cpu="1")), *NODES, *running(3)))
+    )
+    result = require_success(plan(configured(unscaled(cpu="1")).replace(OF_A, ""), state))
     assert [action for action, _ in pods(result).values()] == ["remove", "remove"]
 
 
@@ -86,7 +88,7 @@ def test_requests_of_another_manager_are_kept() -> None:
     requests = {"f:template": {"f:spec": {"f:containers": {'k:{"name":"c"}': container}}}}
     grown = live("Deployment", "web", 2, managedFields=[owns("vpa-updater", requests)])
     grown["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "7"}}
-    result = good(plan_observed(configured(unscaled(replicas=2)), *NODES, grown))
+    result = require_success(plan_observed(configured(unscaled(replicas=2)), *NODES, grown))
     # Two pods of 7 CPUs share no node of 8.
     assert sorted(list_places(result).values()) == ["a-np-0", "a-np-1"]
 
@@ -95,7 +97,7 @@ def test_images_of_a_mirror_are_no_template_change() -> None:
     there = running(2)
     for each in there:
         each["spec"]["containers"][0]["image"] = "mirror.local/redis@sha256:12"
-    result = good(
+    result = require_success(
         plan_observed(configured(unscaled(replicas=2, cpu="1")), *NODES, *there, live("Deployment", "web", 2))
     )
     assert pods(result) == {}
@@ -109,14 +111,16 @@ def test_a_replica_set_adopts_pods_without_a_controller_before_it_creates_pods()
         pod("owned", "a-np-1", labels={"app": "web"}, owner=("ReplicaSet", "old")),
         pod("leaving", "a-np-1", labels={"app": "web"}, terminating=True),
     ]
-    result = good(plan_observed(text, *NODES, *orphans, *others))
+    result = require_success(plan_observed(text, *NODES, *orphans, *others))
     assert pods(result) == {"web-2": ("place", "scale_out")}
     nodes = list_places(result)
     assert [nodes[f"web-{n}"] for n in range(2)] == ["a-np-1", "a-np-1"]
-    assert is_empty(good(plan(text.replace(OF_A, ""), applied(result))))
+    assert is_empty(require_success(plan(text.replace(OF_A, ""), build_state_after(result))))
     # More orphans than replicas: the others are deleted.
-    result = good(plan_observed(configured(deployment("web", 1, cpu="1", kind="ReplicaSet")), *NODES, *orphans))
+    result = require_success(
+        plan_observed(configured(deployment("web", 1, cpu="1", kind="ReplicaSet")), *NODES, *orphans)
+    )
     assert [action for action, _ in pods(result).values()] == ["remove"]
     # A Deployment selects by the hash of its template, too.
-    result = good(plan_observed(configured(deployment("web", 1, cpu="1")), *NODES, *orphans))
+    result = require_success(plan_observed(configured(deployment("web", 1, cpu="1")), *NODES, *orphans))
     assert pods(result) == {"web-0": ("place", "new")}

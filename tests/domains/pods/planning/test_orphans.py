@@ -15,7 +15,7 @@ from tests.domains.pods.planning.test_live_workloads import configured
 from tests.domains.pods.planning.test_pods import deployment, pods
 from tests.kill_points import run_at_quarter
 from tests.nightly.live_cluster import LiveCluster, start_cluster
-from tests.planning.harness import applied, good, is_empty, plan
+from tests.planning.harness import build_state_after, is_empty, plan, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
 WEB = {"app": "web"}
@@ -36,12 +36,12 @@ def orphan(name: str, node: str = "a-np-1", labels: dict[str, str] = WEB, **more
 def test_a_daemon_set_replaces_adopted_pods_on_their_nodes() -> None:
     text = configured(build("DaemonSet"))
     other = orphan("other", labels={"app": "other"})
-    result = good(plan_observed(text, *NODES, orphan("a"), other))
+    result = require_success(plan_observed(text, *NODES, orphan("a"), other))
     assert pods(result) == {"web-0": ("move", "template_changed"), "web-1": ("place", "scale_out")}
     assert list_places(result) == {"web-0": "a-np-1", "web-1": "a-np-0"}
     # The dump is older than the apply.
-    assert is_empty(good(plan_observed(text, *NODES, orphan("a"), other, state=applied(result))))
-    assert is_empty(good(plan(text.replace(OF_A, ""), applied(result))))
+    assert is_empty(require_success(plan_observed(text, *NODES, orphan("a"), other, state=build_state_after(result))))
+    assert is_empty(require_success(plan(text.replace(OF_A, ""), build_state_after(result))))
 
 
 def test_a_daemon_set_keeps_the_oldest_pod_of_a_node() -> None:
@@ -49,7 +49,7 @@ def test_a_daemon_set_keeps_the_oldest_pod_of_a_node() -> None:
         orphan("a-young", started="2026-11-21T02:00:00Z", labels=WEB | REVISION),
         orphan("old", started="2026-11-20T02:00:00Z", labels=WEB | REVISION),
     ]
-    result = good(plan_observed(configured(build("DaemonSet")), *NODES, *orphans))
+    result = require_success(plan_observed(configured(build("DaemonSet")), *NODES, *orphans))
     assert pods(result) == {"web-0": ("remove", "scale_in"), "web-2": ("place", "scale_out")}
 
 
@@ -57,7 +57,7 @@ def test_a_daemon_set_keeps_the_oldest_pod_of_a_node() -> None:
 def test_adopted_pods_with_the_label_of_a_revision_are_kept(kind: str) -> None:
     # As after `kubectl delete --cascade=orphan`.
     orphans = [orphan(f"web-{n}", f"a-np-{n}", WEB | REVISION) for n in range(2)]
-    result = good(plan_observed(configured(build(kind, 2)), *NODES, *orphans))
+    result = require_success(plan_observed(configured(build(kind, 2)), *NODES, *orphans))
     assert pods(result) == {}
     assert list_places(result) == {"web-0": "a-np-0", "web-1": "a-np-1"}
 
@@ -66,33 +66,35 @@ def test_on_delete_adopted_pods_are_kept() -> None:
     update = {"updateStrategy": {"type": "OnDelete"}}
     orphans = [orphan(f"web-{n}", f"a-np-{n}") for n in range(2)]
     for kind in ("DaemonSet", "StatefulSet"):
-        assert pods(good(plan_observed(configured(build(kind, 2, **update)), *NODES, *orphans))) == {}
+        assert pods(require_success(plan_observed(configured(build(kind, 2, **update)), *NODES, *orphans))) == {}
 
 
 def test_a_stateful_set_adopts_pods_of_its_names() -> None:
     orphans = [orphan("web-1"), orphan("web-7"), orphan("other-0"), orphan("web-2", labels={"app": "no"})]
-    result = good(plan_observed(configured(build("StatefulSet", 2)), *NODES, *orphans))
+    result = require_success(plan_observed(configured(build("StatefulSet", 2)), *NODES, *orphans))
     assert pods(result) == {
         "web-0": ("place", "scale_out"),
         "web-1": ("move", "template_changed"),
         "web-7": ("remove", "scale_in"),
     }
     assert is_empty(
-        good(plan_observed(configured(build("StatefulSet", 2)), *NODES, *orphans[:1], state=applied(result)))
+        require_success(
+            plan_observed(configured(build("StatefulSet", 2)), *NODES, *orphans[:1], state=build_state_after(result))
+        )
     )
 
 
 def test_pods_that_wait_for_a_node_are_adopted_too() -> None:
     waiting = orphan("web-a", "", phase="Pending")
-    result = good(plan_observed(configured(build("ReplicaSet", 2)), *NODES, waiting))
+    result = require_success(plan_observed(configured(build("ReplicaSet", 2)), *NODES, waiting))
     assert {name: action for name, (action, _) in pods(result).items()} == {"web-0": "place", "web-1": "place"}
     assert len(list_places(result)) == 2
 
 
 def test_a_replica_set_adopts_no_pod_twice() -> None:
     text, orphans = configured(build("ReplicaSet")), [orphan("a"), orphan("b")]
-    result = good(plan_observed(text, *NODES, *orphans))
-    assert is_empty(good(plan_observed(text, *NODES, *orphans, state=applied(result))))
+    result = require_success(plan_observed(text, *NODES, *orphans))
+    assert is_empty(require_success(plan_observed(text, *NODES, *orphans, state=build_state_after(result))))
 
 
 # --- beside a running kube-controller-manager ----------------------------------------------------

@@ -10,16 +10,16 @@ from tests.domains.fleet.planning.fleet_harness import build_pick_n, build_place
 from tests.domains.pods.planning.test_pods import deployment, manifest, pods, standing
 from tests.planning.harness import (
     RACKS,
-    applied,
     attributes,
+    build_state,
+    build_state_after,
     cluster,
-    good,
     is_empty,
+    list_warnings,
     plan,
     pool,
-    state_of,
-    warnings,
-    without,
+    replace_passage,
+    require_success,
 )
 
 NAMES = "ab"
@@ -61,8 +61,8 @@ def available(result: PlanResult) -> dict[str, str]:
 
 def test_every_picked_member_gets_the_pods() -> None:
     text = RACKS + CLUSTERS + MEMBERS + hub(web(2)) + build_placement()
-    result = good(plan(text))
-    state = applied(result)
+    result = require_success(plan(text))
+    state = build_state_after(result)
     assert where(state) == {name: {f"web-{n}": f"{name}-np-0" for n in range(2)} for name in NAMES}
     rows = [(r.object, r.target.cluster) for r in result.plan.placements if r.kind == "pod" and r.target]
     assert sorted(rows) == [("web-0", "a"), ("web-0", "b"), ("web-1", "a"), ("web-1", "b")]
@@ -70,8 +70,8 @@ def test_every_picked_member_gets_the_pods() -> None:
 
 
 def test_pods_lower_what_the_member_has_left() -> None:
-    without_pods = available(good(plan(RACKS + CLUSTERS + MEMBERS + hub() + build_placement())))
-    with_pods = available(good(plan(RACKS + CLUSTERS + MEMBERS + hub(web(2)) + build_placement())))
+    without_pods = available(require_success(plan(RACKS + CLUSTERS + MEMBERS + hub() + build_placement())))
+    with_pods = available(require_success(plan(RACKS + CLUSTERS + MEMBERS + hub(web(2)) + build_placement())))
     assert {n: int(without_pods[n]) - int(with_pods[n]) for n in NAMES} == {"a": 2, "b": 2}
 
 
@@ -81,17 +81,17 @@ def test_objects_given_straight_to_a_cluster_come_first() -> None:
         f"  yaml_body = <<-EOT\n{deployment('first', 1, cpu='3')}\nEOT\n}}\n"
     )
     # Four vCPUs on each worker.
-    state = state_of(RACKS + CLUSTERS + MEMBERS + hub(web(cpu="2")) + build_placement() + direct)
+    state = build_state(RACKS + CLUSTERS + MEMBERS + hub(web(cpu="2")) + build_placement() + direct)
     assert where(state) == {"a": {"web-0": None}, "b": {"web-0": "b-np-0"}}
 
 
 def test_a_binding_that_goes_takes_its_pods_and_makes_room() -> None:
     text = RACKS + CLUSTERS + MEMBERS + hub(web()) + build_placement(build_pick_n(2))
-    state = state_of(text)
-    result = good(plan(without(text, "number_of_clusters = 2", "number_of_clusters = 1"), state))
+    state = build_state(text)
+    result = require_success(plan(replace_passage(text, "number_of_clusters = 2", "number_of_clusters = 1"), state))
     assert pods(result) == {"web-0": ("remove", "binding_removed")}
-    assert len(where(applied(result, state))) == 1
-    gone = good(plan(RACKS + CLUSTERS + MEMBERS + hub(web()), state))
+    assert len(where(build_state_after(result, state))) == 1
+    gone = require_success(plan(RACKS + CLUSTERS + MEMBERS + hub(web()), state))
     assert [(str(r.action), r.trigger) for r in gone.plan.placements if r.kind == "pod"] == [
         ("remove", "binding_removed")
     ] * 2
@@ -99,11 +99,11 @@ def test_a_binding_that_goes_takes_its_pods_and_makes_room() -> None:
 
 def test_a_new_image_goes_to_every_member() -> None:
     text = RACKS + CLUSTERS + MEMBERS + hub(web()) + build_placement()
-    state = state_of(text)
-    result = good(plan(text.replace("web:1", "web:2"), state))
+    state = build_state(text)
+    result = require_success(plan(text.replace("web:1", "web:2"), state))
     rows = [(str(r.action), r.trigger) for r in result.plan.placements if r.kind == "pod"]
     assert rows == [("move", "template_changed")] * 2
-    assert is_empty(plan(text.replace("web:1", "web:2"), applied(result, state)))
+    assert is_empty(plan(text.replace("web:1", "web:2"), build_state_after(result, state)))
 
 
 def test_a_lost_worker_moves_only_its_pods() -> None:
@@ -112,11 +112,11 @@ def test_a_lost_worker_moves_only_its_pods() -> None:
         'count       = 2\n    vm_sku_name = "NC_G6_28_v1"\n    \n',
     )
     text = two + MEMBERS + hub(web(2, cpu="100m")) + build_placement()
-    state = state_of(text)
+    state = build_state(text)
     heal = plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-0",))
     lost = {pod for pod, node in where(state)["a"].items() if node == "a-np-0"}
     assert lost
-    rows = [r for r in good(heal).plan.placements if r.kind == "pod" and r.action != "keep"]
+    rows = [r for r in require_success(heal).plan.placements if r.kind == "pod" and r.action != "keep"]
     assert {r.object for r in rows} == lost
     assert {(str(r.action), r.trigger) for r in rows} == {("move", "node_removed")}
 
@@ -124,16 +124,16 @@ def test_a_lost_worker_moves_only_its_pods() -> None:
 def test_what_was_placed_on_a_node_made_anew_takes_room_there() -> None:
     direct = manifest("m", deployment("big", 1, cpu="3"), of="nexus_kubernetes_cluster.a.id")
     text = RACKS + CLUSTERS + MEMBERS + direct + hub(web(1, cpu="3")) + build_placement()
-    state = state_of(text)
+    state = build_state(text)
     big, small = (standing(state)["big-0"]["node"], where(state)["a"]["web-0"])
     assert (big, small) == ("a-np-0", None), "one of them fits"
-    result = good(plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-0",)))
-    assert where(applied(result, state))["a"]["web-0"] is None
+    result = require_success(plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-0",)))
+    assert where(build_state_after(result, state))["a"]["web-0"] is None
 
 
 def test_members_with_given_figures_have_no_nodes_to_show() -> None:
     given = 'resource "fleet_member_cluster" "far" {}\n'
-    state = state_of(RACKS + CLUSTERS + MEMBERS + given + hub(web()) + build_placement())
+    state = build_state(RACKS + CLUSTERS + MEMBERS + given + hub(web()) + build_placement())
     assert set(where(state)) == {"a", "b"}
 
 
@@ -169,16 +169,16 @@ resource "fleet_resource_override" "o" {
 }
 """
     text = RACKS + CLUSTERS + MEMBERS + hub(web()) + build_placement()
-    state = state_of(text)
-    result = good(plan(text + override, state))
+    state = build_state(text)
+    result = require_success(plan(text + override, state))
     rows = [r for r in result.plan.placements if r.kind == "pod" and r.action != "keep"]
     assert [(r.object, r.target.cluster, str(r.action), r.trigger) for r in rows] == [
         ("web-0", "b", "move", "override_changed")
     ]
-    later = applied(result, state)
+    later = build_state_after(result, state)
     assert is_empty(plan(text + override, later))
     # A new image on the hub does not reach the cluster whose override sets another.
-    renewed = good(plan(text.replace("web:1", "web:2") + override, later))
+    renewed = require_success(plan(text.replace("web:1", "web:2") + override, later))
     moved = [r for r in renewed.plan.placements if r.kind == "pod" and r.action != "keep"]
     assert [(r.target.cluster, r.trigger) for r in moved] == [("a", "template_changed")]
 
@@ -186,7 +186,7 @@ resource "fleet_resource_override" "o" {
 def test_a_risk_on_several_members_names_each() -> None:
     body = deployment("web", 3, namespace="web", apart="topology.kubernetes.io/baremetalmachine")
     text = RACKS + CLUSTERS + MEMBERS + hub(body) + build_placement()
-    (told,) = [w for w in warnings(good(plan(text))) if w.summary == "Pending pods"]
+    (told,) = [w for w in list_warnings(require_success(plan(text))) if w.summary == "Pending pods"]
     assert told.detail.startswith("On clusters a, b: Deployment web/web: 2 of 3 pods")
 
 
@@ -194,7 +194,7 @@ def test_a_risk_that_differs_from_member_to_member_is_told_of_each() -> None:
     body = deployment("web", 3, namespace="web", apart="topology.kubernetes.io/baremetalmachine")
     larger = cluster("a", pools=POOLS["a"].replace("count       = 1", "count       = 2"))
     text = RACKS + CLUSTERS.replace(cluster("a", pools=POOLS["a"]), larger) + MEMBERS + hub(body) + build_placement()
-    risks = {w.id: w for w in warnings(good(plan(text)))}
+    risks = {w.id: w for w in list_warnings(require_success(plan(text)))}
     many = risks["unsatisfiable-pod-anti-affinity"].detail
     assert "On cluster a: Deployment web/web: 3 replicas" in many
     assert "have only 2: at most 2 can run" in many
@@ -219,13 +219,13 @@ def test_a_placements_pods_evict_what_stands_of_objects_planned_before_it() -> N
     low = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "low"}})
     first = deployment("first", 1, cpu="3", namespace="low")
     base = RACKS + CLUSTERS + MEMBERS + manifest("z", low, GOLD, first)
-    state = state_of(base)
+    state = build_state(base)
     assert attributes(state, "fleet_hub_manifest.z")["workloads"]["low/Deployment/first"]["first-0"]["node"]
     important = deployment("web", 1, namespace="web", cpu="3", spec={"priorityClassName": "gold"})
     text = base + hub(important) + build_placement()
-    result = good(plan(text, state))
+    result = require_success(plan(text, state))
     assert pods(result)["first-0"] == ("move", "preempted")
-    after = applied(result, state)
+    after = build_state_after(result, state)
     assert where(after)["a"] == {"web-0": "a-np-0"}
     evicted = attributes(after, "fleet_hub_manifest.z")["workloads"]["low/Deployment/first"]["first-0"]
     assert evicted["node"] is None

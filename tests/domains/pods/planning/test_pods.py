@@ -19,18 +19,18 @@ from nexusform.plans.plan import Mode
 from nexusform.state.objects import State
 from tests.planning.harness import (
     RACKS,
-    actions,
-    applied,
     attributes,
+    build_state,
+    build_state_after,
     cluster,
-    errors,
-    good,
     is_empty,
+    list_actions,
+    list_errors,
+    list_warnings,
     plan,
     pool,
-    state_of,
-    warnings,
-    without,
+    replace_passage,
+    require_success,
 )
 
 # What a manifest brings to a cluster is a block of fleet.
@@ -106,7 +106,7 @@ def machines(state: State, name: str = "m") -> list[str]:
 
 
 def summaries(result: PlanResult) -> set[str]:
-    return {w.summary for w in warnings(result)}
+    return {w.summary for w in list_warnings(result)}
 
 
 # --- where -------------------------------------------------------------------------------------
@@ -114,8 +114,8 @@ def summaries(result: PlanResult) -> set[str]:
 
 def test_pods_show_where_they_run_and_a_second_plan_is_empty() -> None:
     text = RACKS + workers(3) + manifest("m", deployment("web", 3))
-    result = good(plan(text))
-    state = applied(result)
+    result = require_success(plan(text))
+    state = build_state_after(result)
     nodes = attributes(state, "nexus_kubernetes_cluster.a")["nodes"]
     workloads = attributes(state, "fleet_hub_manifest.m")["workloads"]
     assert set(workloads) == {"default/Deployment/web"}
@@ -141,9 +141,9 @@ def test_pods_show_where_they_run_and_a_second_plan_is_empty() -> None:
 def test_a_pod_is_certain_only_where_nothing_else_is_possible() -> None:
     picky = {"nodeSelector": {HOSTNAME: "a-np-1"}}
     text = ONE_RACK + workers(2)
-    one = standing(state_of(text + manifest("m", deployment("one", 1, spec=picky))))["one-0"]
+    one = standing(build_state(text + manifest("m", deployment("one", 1, spec=picky))))["one-0"]
     assert (one["node"], one["certain"]) == ("a-np-1", True)
-    assert not standing(state_of(text + manifest("m", deployment("any", 1))))["any-0"]["certain"]
+    assert not standing(build_state(text + manifest("m", deployment("any", 1))))["any-0"]["certain"]
 
 
 @pytest.mark.parametrize(("together", "preferred", "running"), [(False, False, 2), (True, False, 1), (True, True, 2)])
@@ -152,12 +152,12 @@ def test_two_replicas_kept_apart_by_server(together: bool, preferred: bool, runn
     rack = ONE_RACK
     if together:
         blocks = "".join(f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n' for slot in range(2, 5))
-        rack = without(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{blocks}")
+        rack = replace_passage(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{blocks}")
     keys = 'hardware_label_keys = ["kubernetes.io/zone"]'
     redis = deployment("redis-cache", 2, apart="kubernetes.io/zone", preferred=preferred)
     text = rack + workers(2, arguments=keys) + manifest("m", redis)
-    result = good(plan(text))
-    places = standing(applied(result))
+    result = require_success(plan(text))
+    places = standing(build_state_after(result))
     hosts = [place["machine"] for place in places.values() if place["node"]]
     assert len(hosts) == running
     assert len(set(hosts)) == (1 if together else 2)
@@ -171,13 +171,13 @@ def test_two_replicas_kept_apart_by_server(together: bool, preferred: bool, runn
 
 def test_hostname_spreads_over_workers_and_not_over_servers() -> None:
     cordoned = "".join(f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n' for slot in range(2, 5))
-    rack = without(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{cordoned}")
+    rack = replace_passage(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{cordoned}")
     text = rack + workers(2) + manifest("m", deployment("redis-cache", 2, apart=HOSTNAME))
-    result = good(plan(text))
-    places = standing(applied(result))
+    result = require_success(plan(text))
+    places = standing(build_state_after(result))
     assert len({p["node"] for p in places.values()}) == 2
     assert {p["machine"] for p in places.values()} == {"r0-bm01"}
-    (told,) = [w for w in warnings(result) if w.summary == "Pods share machine"]
+    (told,) = [w for w in list_warnings(result) if w.summary == "Pods share machine"]
     assert "r0-bm01" in told.detail
     assert MACHINE in told.detail
     assert told.subject is not None
@@ -185,9 +185,9 @@ def test_hostname_spreads_over_workers_and_not_over_servers() -> None:
 
 def test_a_key_that_workers_lack_is_told_and_so_is_a_rollout_that_will_hang() -> None:
     text = RACKS + workers(2) + manifest("m", deployment("r", 2, apart="kubernetes.io/zone"))
-    assert {"Workers without topology label", "Unknown topology key"} & summaries(good(plan(text)))
+    assert {"Workers without topology label", "Unknown topology key"} & summaries(require_success(plan(text)))
     apart = RACKS + workers(2) + manifest("m", deployment("r", 2, apart=MACHINE))
-    (told,) = [w for w in warnings(good(plan(apart))) if w.summary == "Rollout deadlock"]
+    (told,) = [w for w in list_warnings(require_success(plan(apart))) if w.summary == "Rollout deadlock"]
     assert "maxUnavailable: 1" in told.detail
     assert "matchLabelKeys" in told.detail
 
@@ -201,8 +201,8 @@ def test_taints_keep_pods_away_and_pools_of_their_own_take_them() -> None:
     keys = 'hardware_label_keys = ["kubernetes.io/zone"]'
     text = RACKS + workers(2, more=taint, arguments=keys) + extra
     text += manifest("m", deployment("r", 1, apart="kubernetes.io/zone"))
-    result = good(plan(text))
-    assert [p["node"] for p in standing(applied(result)).values()] == ["a-extra-0"]
+    result = require_success(plan(text))
+    assert [p["node"] for p in standing(build_state_after(result)).values()] == ["a-extra-0"]
     assert not {"Workers without topology label", "Unknown topology key"} & summaries(result)
 
 
@@ -218,7 +218,7 @@ def test_daemons_and_priorities_come_first_also_across_manifests() -> None:
         deployment("high", 1, cpu="3", spec={"priorityClassName": "high"}),
         deployment("agent", 0, kind="DaemonSet", cpu="500m"),
     )
-    state = state_of(RACKS + workers(2) + first + second)
+    state = build_state(RACKS + workers(2) + first + second)
     others = standing(state, "n")
     assert {others[f"agent-{n}"]["node"] for n in range(2)} == {"a-np-0", "a-np-1"}
     assert others["high-0"]["node"]
@@ -231,7 +231,7 @@ def test_a_manifest_may_refer_to_where_the_pods_of_another_run() -> None:
     # The brackets and quotes of the reference stand in a template.
     beside = beside.replace('\\"', '"')
     second = manifest("n", beside)
-    state = state_of(RACKS + workers(3) + second + manifest("m", deployment("web", 1)))
+    state = build_state(RACKS + workers(3) + second + manifest("m", deployment("web", 1)))
     assert standing(state, "n")["beside-0"]["node"] == standing(state)["web-0"]["node"]
 
 
@@ -240,23 +240,23 @@ def test_a_manifest_may_refer_to_where_the_pods_of_another_run() -> None:
 
 def test_replicas_up_and_down_touch_no_other_pod() -> None:
     text = RACKS + workers(3) + manifest("m", deployment("web", 3), deployment("db", 2))
-    state = state_of(text)
+    state = build_state(text)
     before = standing(state)
     more = text.replace('"replicas": 3', '"replicas": 5')
-    result = good(plan(more, state))
+    result = require_success(plan(more, state))
     assert pods(result) == {"web-3": ("place", "scale_out"), "web-4": ("place", "scale_out")}
-    after = standing(applied(result, state))
+    after = standing(build_state_after(result, state))
     assert {name: after[name] for name in before} == before
-    down = good(plan(text, applied(result, state)))
+    down = require_success(plan(text, build_state_after(result, state)))
     assert sorted(pods(down).values()) == [("remove", "scale_in")] * 2
     assert all(name.startswith("web-") for name in pods(down))
 
 
 def test_a_new_image_replaces_every_pod_of_the_workload() -> None:
     text = RACKS + workers(3) + manifest("m", deployment("web", 2), deployment("db", 1))
-    state = state_of(text)
+    state = build_state(text)
     renewed = text.replace("redis:3.2-alpine", "redis:7", 1)
-    assert pods(good(plan(renewed, state))) == {
+    assert pods(require_success(plan(renewed, state))) == {
         "web-0": ("move", "template_changed"),
         "web-1": ("move", "template_changed"),
     }
@@ -265,19 +265,19 @@ def test_a_new_image_replaces_every_pod_of_the_workload() -> None:
 def test_a_rollout_that_hangs_hangs_in_the_next_plan_too() -> None:
     text = RACKS + workers(2) + manifest("m", deployment("web", 2, apart=HOSTNAME))
     renewed = text.replace("redis:3.2-alpine", "redis:7")
-    first = state_of(text)
-    state = state_of(renewed, first)
+    first = build_state(text)
+    state = build_state(renewed, first)
     assert standing(state)["web-2"]["node"] is None
-    again = good(plan(renewed, state))
+    again = require_success(plan(renewed, state))
     assert is_empty(again)
     assert "Stuck rollout" in summaries(again)
     # One more worker lets it go on, and the older pods are replaced at last.
-    grown = good(plan(renewed.replace("count       = 2", "count       = 3"), state))
-    done = applied(grown, state)
+    grown = require_success(plan(renewed.replace("count       = 2", "count       = 3"), state))
+    done = build_state_after(grown, state)
     assert len(standing(done)) == 2
     assert all("former_template" not in place for place in standing(done).values())
     # Going back to the older template drops what waits.
-    back = good(plan(text, state))
+    back = require_success(plan(text, state))
     assert pods(back) == {"web-2": ("remove", "scale_in")}
 
 
@@ -291,21 +291,21 @@ def test_pods_of_an_older_template_hold_what_they_asked_for(replicas: int, image
         brought = manifest("m", deployment("w", pods, cpu=cpu, image=image, **strategy))
         return RACKS + workers(3).replace("NC_G6_28_v1", "NC_P10_56_v1") + brought
 
-    state = applied(good(plan(text("6", "i:1"))))
+    state = build_state_after(require_success(plan(text("6", "i:1"))))
     if image_first:
-        state = applied(good(plan(text("6", "i:2"), state)), state)
+        state = build_state_after(require_success(plan(text("6", "i:2"), state)), state)
     changed = text("3", "i:3", replicas)
-    result = good(plan(changed, state))
+    result = require_success(plan(changed, state))
     assert "Stuck rollout" in summaries(result)
-    state = applied(result, state)
-    again = good(plan(changed, state))
+    state = build_state_after(result, state)
+    again = require_success(plan(changed, state))
     assert is_empty(again)
     assert "Stuck rollout" in summaries(again)
     # The next change starts from what runs: nothing has left its worker.
     later = text("2500m", "i:4", replicas)
-    result = good(plan(later, state))
+    result = require_success(plan(later, state))
     assert "Stuck rollout" in summaries(result)
-    state = applied(result, state)
+    state = build_state_after(result, state)
     assert is_empty(plan(later, state))
 
 
@@ -315,18 +315,18 @@ def test_pods_below_a_partition_keep_their_template_until_it_falls() -> None:
         body = deployment("db", 3, kind="StatefulSet", image=image, updateStrategy=rolling)
         return RACKS + workers(2) + manifest("m", body)
 
-    state = state_of(text("redis:7", 2), state_of(text("redis:6", 2)))
-    assert is_empty(good(plan(text("redis:7", 2), state)))
-    fallen = good(plan(text("redis:7", 0), state))
+    state = build_state(text("redis:7", 2), build_state(text("redis:6", 2)))
+    assert is_empty(require_success(plan(text("redis:7", 2), state)))
+    fallen = require_success(plan(text("redis:7", 0), state))
     assert pods(fallen) == {"db-0": ("move", "template_changed"), "db-1": ("move", "template_changed")}
-    assert is_empty(good(plan(text("redis:7", 0), applied(fallen, state))))
+    assert is_empty(require_success(plan(text("redis:7", 0), build_state_after(fallen, state))))
 
 
 def test_a_pod_whose_node_is_healed_came_from_the_machine_that_the_node_stood_on() -> None:
     text = RACKS + workers(1) + manifest("m", deployment("web", 1))
-    state = state_of(text)
+    state = build_state(text)
     was = standing(state)["web-0"]["machine"]
-    result = good(plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-0",)))
+    result = require_success(plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-0",)))
     (row,) = [r for r in result.plan.placements if r.kind == "pod" and r.action == "move"]
     assert row.source is not None
     assert row.target is not None
@@ -338,91 +338,91 @@ def test_a_pod_whose_node_is_healed_came_from_the_machine_that_the_node_stood_on
 
 def test_pods_of_a_node_that_goes_are_placed_again() -> None:
     text = RACKS + workers(3) + manifest("m", deployment("web", 3, apart=HOSTNAME))
-    state = state_of(text)
+    state = build_state(text)
     (lost,) = [name for name, p in standing(state).items() if p["node"] == "a-np-2"]
     fewer = text.replace("count       = 3\n", "count       = 2\n")
-    result = good(plan(fewer, state))
+    result = require_success(plan(fewer, state))
     assert pods(result) == {lost: ("move", "node_removed")}
-    assert standing(applied(result, state))[lost]["node"] is None
+    assert standing(build_state_after(result, state))[lost]["node"] is None
     (row,) = [r for r in result.plan.placements if r.object == lost]
     assert row.source.node == "a-np-2"
 
 
 def test_pods_of_a_node_made_anew_are_placed_again() -> None:
     text = RACKS + workers(3) + manifest("m", deployment("web", 3, apart=HOSTNAME))
-    state = state_of(text)
+    state = build_state(text)
     (lost,) = [name for name, p in standing(state).items() if p["node"] == "a-np-1"]
-    result = good(plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-1",)))
+    result = require_success(plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-1",)))
     assert pods(result) == {lost: ("move", "node_removed")}
-    assert is_empty(plan(text, applied(result, state)))
+    assert is_empty(plan(text, build_state_after(result, state)))
 
 
 def test_pods_of_a_cluster_that_state_forgot_are_placed_again() -> None:
     text = RACKS + workers(3) + manifest("m", deployment("web", 3, apart=HOSTNAME))
-    state = state_of(text)
+    state = build_state(text)
     address = next(each for each in state.instances if each.type == "nexus_kubernetes_cluster")
     forgotten = replace(state, instances={name: each for name, each in state.instances.items() if name != address})
-    result = good(plan(text, forgotten))
+    result = require_success(plan(text, forgotten))
     assert pods(result) == {f"web-{n}": ("move", "node_removed") for n in range(3)}
-    assert is_empty(plan(text, applied(result, forgotten)))
+    assert is_empty(plan(text, build_state_after(result, forgotten)))
 
 
 def test_a_pending_pod_is_placed_once_there_is_room() -> None:
     text = RACKS + workers(2) + manifest("m", deployment("web", 3, apart=HOSTNAME))
-    state = state_of(text)
+    state = build_state(text)
     assert is_empty(plan(text, state))
     more = text.replace("count       = 2\n", "count       = 3\n")
-    result = good(plan(more, state))
+    result = require_success(plan(more, state))
     (name,) = pods(result)
-    assert standing(applied(result, state))[name]["node"] == "a-np-2"
+    assert standing(build_state_after(result, state))[name]["node"] == "a-np-2"
 
 
 def test_a_workload_and_a_manifest_that_go_take_their_pods() -> None:
     web, db = deployment("web", 1), deployment("db", 1)
     both = RACKS + workers(2) + manifest("m", web, db)
-    state = state_of(both)
+    state = build_state(both)
     one = RACKS + workers(2) + manifest("m", web)
-    assert pods(good(plan(one, state))) == {"db-0": ("remove", "workload_removed")}
-    none = good(plan(RACKS + workers(2), state))
+    assert pods(require_success(plan(one, state))) == {"db-0": ("remove", "workload_removed")}
+    none = require_success(plan(RACKS + workers(2), state))
     assert pods(none) == dict.fromkeys(("web-0", "db-0"), ("remove", "workload_removed"))
-    assert actions(none) == {"fleet_hub_manifest.m": "delete"}
+    assert list_actions(none) == {"fleet_hub_manifest.m": "delete"}
 
 
 def test_what_leaves_makes_room_for_what_comes() -> None:
     # Room for one pod of 3 vCPUs on the only worker.
-    state = state_of(RACKS + workers(1) + manifest("m", deployment("old", 1, cpu="3")))
-    result = good(plan(RACKS + workers(1) + manifest("n", deployment("new", 1, cpu="3")), state))
+    state = build_state(RACKS + workers(1) + manifest("m", deployment("old", 1, cpu="3")))
+    result = require_success(plan(RACKS + workers(1) + manifest("n", deployment("new", 1, cpu="3")), state))
     assert pods(result) == {"old-0": ("remove", "workload_removed"), "new-0": ("place", "new")}
-    assert standing(applied(result, state), "n")["new-0"]["node"] == "a-np-0"
+    assert standing(build_state_after(result, state), "n")["new-0"]["node"] == "a-np-0"
 
 
 def test_two_manifests_on_one_cluster_know_of_each_other() -> None:
     first = RACKS + workers(2) + manifest("m", deployment("one", 2, cpu="3"))
-    state = state_of(first)
-    result = good(plan(first + manifest("n", deployment("two", 2, cpu="1500m")), state))
-    assert [p["node"] for p in standing(applied(result, state), "n").values()] == [None, None]
+    state = build_state(first)
+    result = require_success(plan(first + manifest("n", deployment("two", 2, cpu="1500m")), state))
+    assert [p["node"] for p in standing(build_state_after(result, state), "n").values()] == [None, None]
     assert pods(result) == {f"two-{n}": ("place", "new") for n in range(2)}
 
 
 def test_another_cluster_means_other_pods() -> None:
     two = RACKS + workers(1) + cluster("b", pools=pool("np", 1))
-    state = state_of(two + manifest("m", deployment("web", 1)))
+    state = build_state(two + manifest("m", deployment("web", 1)))
     moved = two + manifest("m", deployment("web", 1), of="nexus_kubernetes_cluster.b.id")
-    result = good(plan(moved, state))
+    result = require_success(plan(moved, state))
     rows = [(str(r.action), r.trigger) for r in result.plan.placements if r.object == "web-0"]
     assert rows == [("remove", "binding_removed"), ("place", "new")]
-    assert standing(applied(result, state))["web-0"]["node"] == "b-np-0"
+    assert standing(build_state_after(result, state))["web-0"]["node"] == "b-np-0"
 
 
 def test_destroying_removes_pods() -> None:
     text = RACKS + workers(1) + manifest("m", deployment("web", 1))
-    result = good(plan(text, state_of(text), mode=Mode.DESTROY))
+    result = require_success(plan(text, build_state(text), mode=Mode.DESTROY))
     assert pods(result) == {"web-0": ("remove", "workload_removed")}
 
 
 def test_what_cannot_be_read_or_found_is_an_error() -> None:
     wrong = plan(RACKS + workers(1) + manifest("m", deployment("web", 1), of='"s/nobody"'))
-    assert [e.summary for e in errors(wrong)] == ["Unknown cluster"]
+    assert [e.summary for e in list_errors(wrong)] == ["Unknown cluster"]
 
 
 def test_an_autoscaler_is_told() -> None:
@@ -434,7 +434,7 @@ def test_an_autoscaler_is_told() -> None:
             "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 1},
         }
     )
-    result = good(plan(RACKS + workers(1) + manifest("m", deployment("web", 1), scaler)))
+    result = require_success(plan(RACKS + workers(1) + manifest("m", deployment("web", 1), scaler)))
     assert "Autoscaled replicas" in summaries(result)
 
 
@@ -460,13 +460,13 @@ resource "nexus_separation_rule" "apart" {
 }
 """
     text = workers(2) + manifest("m", deployment("web", 1), deployment("db", 1)) + rule
-    together = without(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{cordoned}") + text
+    together = replace_passage(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{cordoned}") + text
     (verdict,) = plan(together, samples=5).plan.separation_verdicts
     assert verdict.satisfied == "never"
     (violation,) = verdict.violations
     assert violation.machine == "r0-bm01"
     assert {name.split(" on ")[0] for name in violation.members} == {"default/web-0", "default/db-0"}
-    (problem,) = errors(plan(together, suggested_fixes=True))
+    (problem,) = list_errors(plan(together, suggested_fixes=True))
     assert "No zones were found" in problem.detail
     elsewhere = together.replace('["default"]', '["elsewhere"]')
     (verdict,) = plan(elsewhere, samples=5).plan.separation_verdicts
@@ -483,7 +483,7 @@ def read(*objects: str) -> tuple[Manifest, ...]:
 @pytest.fixture(scope="module")
 def clusters() -> Mapping[str, NodeCluster]:
     text = RACKS + workers(3)
-    return build_planned_clusters(good(plan(text, state_of(text))).objects.values())
+    return build_planned_clusters(require_success(plan(text, build_state(text))).objects.values())
 
 
 PLACEMENT = "fleet_cluster_resource_placement.p"
@@ -557,14 +557,14 @@ def test_company_that_comes_later_is_found(clusters: Mapping[str, NodeCluster]) 
 def test_a_pod_that_kubelet_refuses_is_failed_and_stays_so() -> None:
     big = deployment("big", 1, cpu="40", spec={"nodeName": "a-np-0"})
     text = RACKS + workers(2) + manifest("m", big)
-    result = good(plan(text))
+    result = require_success(plan(text))
     assert pods(result) == {"big-0": ("place", "rejected")}
-    assert "pods-rejected-by-kubelet" in {w.id for w in warnings(result)}
-    state = applied(result)
+    assert "pods-rejected-by-kubelet" in {w.id for w in list_warnings(result)}
+    state = build_state_after(result)
     place = standing(state)["big-0"]
     assert (place["state"], place["node"]) == ("Failed", None)
     assert place["reason"].startswith("on a-np-0: OutOfcpu: ")
-    assert is_empty(good(plan(text, state)))
+    assert is_empty(require_success(plan(text, state)))
 
 
 def test_a_declared_topology_manager_refuses_what_lies_in_two_cells() -> None:
@@ -573,24 +573,24 @@ def test_a_declared_topology_manager_refuses_what_lies_in_two_cells() -> None:
     text = deployment("pinned", 1, spec={"containers": containers})
     declared = 'kubelet {\n topology_manager_policy = "single-numa-node"\n numa_nodes = 2\n}'
     for more, expected in (("", "Scheduled"), (declared, "Failed")):
-        state = state_of(RACKS + workers(1, more) + manifest("m", text))
+        state = build_state(RACKS + workers(1, more) + manifest("m", text))
         assert standing(state)["pinned-0"]["state"] == expected
 
 
 def test_what_a_pool_declares_can_be_asked_for_and_what_nobody_has_is_named() -> None:
     wants = {"requests": {"intel.com/sriov": 2}, "limits": {"intel.com/sriov": 2}}
     text = deployment("web", 2, spec={"containers": [{"name": "c", "image": "c", "resources": wants}]})
-    without = state_of(RACKS + workers(1) + manifest("m", text))
+    without = build_state(RACKS + workers(1) + manifest("m", text))
     assert standing(without)["web-0"]["state"] == "Pending"
     assert " No node has the resource intel.com/sriov. " in standing(without)["web-0"]["reason"]
     pools = 'kubelet {\n extended_resources = { "intel.com/sriov" = [1, 1] }\n}'
-    declared = state_of(RACKS + workers(1, pools) + manifest("m", text))
+    declared = build_state(RACKS + workers(1, pools) + manifest("m", text))
     assert [standing(declared)[f"web-{n}"]["state"] for n in (0, 1)] == ["Scheduled", "Pending"]
 
 
 def test_a_wrong_kubelet_block_is_refused_at_its_place() -> None:
     wrong = 'kubelet {\n reserved_cpus = "two"\n extended_resources = { gpu = 1 }\n eviction_memory = "x"\n}'
-    found = errors(plan(RACKS + workers(1, wrong)))
+    found = list_errors(plan(RACKS + workers(1, wrong)))
     assert [problem.id for problem in found] == ["invalid-kubelet"] * 3
 
 
@@ -607,7 +607,7 @@ def test_workers_of_a_vnf_carry_the_labels_and_taints_that_are_declared() -> Non
     kept_off = deployment("web", 1, spec=wants)
     tolerant = deployment("web", 1, spec=wants | {"tolerations": [{"key": "t", "operator": "Exists"}]})
     for text, state in ((kept_off, "Pending"), (tolerant, "Scheduled")):
-        brought = state_of(RACKS + vnf + manifest("m", text, of="tacker_vnf.v.id"))
+        brought = build_state(RACKS + vnf + manifest("m", text, of="tacker_vnf.v.id"))
         assert standing(brought)["web-0"]["state"] == state
     written = '[{ key = "t", effect = "NoSchedule" }]'
     for taints in (
@@ -619,14 +619,14 @@ def test_workers_of_a_vnf_carry_the_labels_and_taints_that_are_declared() -> Non
         '"t:NoSchedule"',
     ):
         brought = manifest("m", tolerant, of="tacker_vnf.v.id")
-        wrong = errors(plan(RACKS + vnf.replace(written, taints) + brought))
+        wrong = list_errors(plan(RACKS + vnf.replace(written, taints) + brought))
         assert [problem.id for problem in wrong] == ["invalid-taint"], taints
 
 
 def test_a_namespace_that_nothing_brings_is_told_of_objects_of_single_clusters() -> None:
     def told(text: str) -> set[str]:
         summary = "Missing cluster namespace"
-        return {each.brief for each in warnings(good(plan(text))) if each.summary == summary}
+        return {each.brief for each in list_warnings(require_success(plan(text))) if each.summary == summary}
 
     namespace = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mon"}})
     site = RACKS + workers(1)
@@ -643,11 +643,11 @@ def test_a_namespace_that_nothing_brings_is_told_of_objects_of_single_clusters()
     assert told(bare + member) == set()
     assert told(bare + member.replace("mon", "other")) == {"mon: missing on a"}
     # What the plan does not look at stands all the same.
-    state = applied(good(plan(bare + manifest("n", namespace))))
+    state = build_state_after(require_success(plan(bare + manifest("n", namespace))))
     one = plan(bare + manifest("n", namespace), state, targets=("fleet_hub_manifest.m",))
-    assert "Missing cluster namespace" not in summaries(good(one))
+    assert "Missing cluster namespace" not in summaries(require_success(one))
     gone = plan(bare + manifest("n", deployment("x", 1)), state)
-    assert "Missing cluster namespace" in summaries(good(gone))
+    assert "Missing cluster namespace" in summaries(require_success(gone))
     for given in ("default", "kube-system"):
         assert told(site + manifest("m", deployment("web", 1, namespace=given))) == set()
 
@@ -656,23 +656,26 @@ def test_pods_of_objects_that_the_plan_leaves_out_are_not_evicted() -> None:
     low = manifest("low", deployment("low", 1, cpu="3"))
     high = manifest("high", deployment("high", 1, cpu="3", spec={"priority": 9}))
     text = RACKS + workers(1) + low + high
-    state = applied(good(plan(RACKS + workers(1) + low)))
+    state = build_state_after(require_success(plan(RACKS + workers(1) + low)))
     for options in ({"targets": ("fleet_hub_manifest.high",)}, {"excludes": ("fleet_hub_manifest.low",)}):
-        part = good(plan(text, state, **options))
+        part = require_success(plan(text, state, **options))
         assert pods(part) == {"high-0": ("place", "new")}
-        meanwhile = applied(part)
+        meanwhile = build_state_after(part)
         # Else both would stand where there is room for one.
         assert standing(meanwhile, "high")["high-0"]["node"] is None
-        assert pods(good(plan(text, meanwhile))) == {"high-0": ("move", "new"), "low-0": ("move", "preempted")}
+        assert pods(require_success(plan(text, meanwhile))) == {
+            "high-0": ("move", "new"),
+            "low-0": ("move", "preempted"),
+        }
 
 
 def test_who_is_evicted_is_told_though_pods_are_looked_at_again() -> None:
     low = deployment("low", 1, cpu="3")
     high = deployment("high", 2, cpu="3", spec={"priority": 9})
-    state = applied(good(plan(RACKS + workers(1) + manifest("low", low))))
+    state = build_state_after(require_success(plan(RACKS + workers(1) + manifest("low", low))))
     # One of them waits, and so all are looked at again.
-    result = good(plan(RACKS + workers(1) + manifest("low", low) + manifest("high", high), state))
-    assert {"pods-evicted", "pending-pods"} <= {each.id for each in warnings(result)}
+    result = require_success(plan(RACKS + workers(1) + manifest("low", low) + manifest("high", high), state))
+    assert {"pods-evicted", "pending-pods"} <= {each.id for each in list_warnings(result)}
 
 
 def test_what_objects_name_and_nobody_brings_is_told_in_a_few_words() -> None:
@@ -685,33 +688,33 @@ def test_what_objects_name_and_nobody_brings_is_told_in_a_few_words() -> None:
         deployment("db", 1, spec=volumes),
         json.dumps({"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": {"name": "r"}}),
     ]
-    result = good(plan(RACKS + workers(1) + manifest("m", *objects)))
-    briefs = {warning.brief.partition(": ")[::2] for warning in warnings(result)}
+    result = require_success(plan(RACKS + workers(1) + manifest("m", *objects)))
+    briefs = {warning.brief.partition(": ")[::2] for warning in list_warnings(result)}
     assert {
         ("Deployment default/hi", "PriorityClass high is not on the cluster"),
         ("Deployment default/kata", "RuntimeClass kata is not on the cluster"),
         ("Deployment default/db", "claim data is not on the cluster"),
     } <= briefs
-    assert all(warning.brief for warning in warnings(result))
+    assert all(warning.brief for warning in list_warnings(result))
 
 
 def test_a_paused_deployment_is_scaled_with_the_template_that_it_has() -> None:
     start = RACKS + workers(2) + manifest("m", deployment("web", 2, image="web:1"))
-    state = state_of(start)
+    state = build_state(start)
     paused = RACKS + workers(2) + manifest("m", deployment("web", 3, image="web:2", paused=True))
-    after = applied(good(plan(paused, state)), state)
+    after = build_state_after(require_success(plan(paused, state)), state)
     assert {name: place["node"] is not None for name, place in standing(after).items()} == {
         "web-0": True,
         "web-1": True,
         "web-2": True,
     }
     assert all(place["former_template"] for place in standing(after).values())
-    assert is_empty(good(plan(paused, after)))
+    assert is_empty(require_success(plan(paused, after)))
     # Let go, all of them get the template that waited.
-    rolled = applied(good(plan(paused.replace('"paused": true', '"paused": false'), after)), after)
+    rolled = build_state_after(require_success(plan(paused.replace('"paused": true', '"paused": false'), after)), after)
     assert not any(place.get("former_template") for place in standing(rolled).values())
     first = RACKS + workers(2) + manifest("m", deployment("web", 2, paused=True))
-    assert standing(state_of(first)) == {}
+    assert standing(build_state(first)) == {}
 
 
 @pytest.mark.parametrize(
@@ -722,25 +725,25 @@ def test_a_paused_deployment_is_scaled_with_the_template_that_it_has() -> None:
 def test_a_rollout_that_hangs_is_scaled_set_by_set(replicas: int, after: int, old: int, new: int) -> None:
     base = RACKS + workers(3)
     hung = {"nodeSelector": {"nobody": "has-it"}}
-    state = state_of(base + manifest("m", deployment("web", replicas, cpu="100m")))
+    state = build_state(base + manifest("m", deployment("web", replicas, cpu="100m")))
     text = base + manifest("m", deployment("web", replicas, cpu="100m", spec=hung))
-    state = applied(good(plan(text, state)), state)
+    state = build_state_after(require_success(plan(text, state)), state)
     scaled = base + manifest("m", deployment("web", after, cpu="100m", spec=hung))
-    state = applied(good(plan(scaled, state)), state)
+    state = build_state_after(require_success(plan(scaled, state)), state)
     running = [place for place in standing(state).values() if place["node"]]
     assert all(place["former_template"] for place in running)
     assert (len(running), len(standing(state)) - len(running)) == (old, new)
-    assert is_empty(good(plan(scaled, state)))
+    assert is_empty(require_success(plan(scaled, state)))
 
 
 def test_a_paused_rollout_is_scaled_set_by_set_too() -> None:
     """As kube-controller-manager 1.34 does it: 3 old and 2 new pods of 4 become 6 and 4 of 8."""
     base = RACKS + workers(3)
-    state = state_of(base + manifest("m", deployment("web", 4, cpu="100m")))
+    state = build_state(base + manifest("m", deployment("web", 4, cpu="100m")))
     hung = {"nodeSelector": {"nobody": "has-it"}}
     for replicas, paused in ((4, False), (4, True), (8, True)):
         text = base + manifest("m", deployment("web", replicas, cpu="100m", spec=hung, paused=paused))
-        state = applied(good(plan(text, state)), state)
+        state = build_state_after(require_success(plan(text, state)), state)
     nodes = [place["node"] for place in standing(state).values()]
     assert (len(nodes), nodes.count(None)) == (10, 4)
-    assert is_empty(good(plan(text, state)))
+    assert is_empty(require_success(plan(text, state)))

@@ -11,7 +11,7 @@ from msgspec import Struct
 from nexusform.state.objects import EMPTY, State
 from tests.domains.pods.planning.test_pods import HOSTNAME, MACHINE, ZONE, deployment, manifest
 from tests.kill_points import scale_count
-from tests.planning.harness import RACKS, applied, attributes, cluster, good, is_empty, plan, pool
+from tests.planning.harness import RACKS, attributes, build_state_after, cluster, is_empty, plan, pool, require_success
 
 FEWER_EXAMPLES = settings(max_examples=scale_count(48), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -76,7 +76,7 @@ def check(state: State, situation: Situation) -> None:
 @given(SITUATION)
 def test_required_rules_and_room_hold_and_a_second_plan_is_empty(situation: Situation) -> None:
     text = text_of(situation)
-    state = applied(good(plan(text)))
+    state = build_state_after(require_success(plan(text)))
     check(state, situation)
     for index, wanted in enumerate(situation.workloads):
         assert len(pods_by_workload(state).get(f"w{index}", {})) == wanted.replicas
@@ -86,13 +86,13 @@ def test_required_rules_and_room_hold_and_a_second_plan_is_empty(situation: Situ
 @FEWER_EXAMPLES
 @given(SITUATION, st.lists(st.integers(0, 5), min_size=3, max_size=3))
 def test_other_replica_counts_move_no_pod(situation: Situation, counts: list[int]) -> None:
-    before = applied(good(plan(text_of(situation))))
+    before = build_state_after(require_success(plan(text_of(situation))))
     changed = Situation(
         situation.workers,
         tuple(Wanted(count, w.apart, w.cpu, w.image) for w, count in zip(situation.workloads, counts, strict=False)),
     )
-    result = good(plan(text_of(changed), before))
-    after = applied(result, before)
+    result = require_success(plan(text_of(changed), before))
+    after = build_state_after(result, before)
     check(after, changed)
     then, now = pods_by_workload(before), pods_by_workload(after)
     for name, pods in now.items():
@@ -111,9 +111,9 @@ def test_other_replica_counts_move_no_pod(situation: Situation, counts: list[int
 @FEWER_EXAMPLES
 @given(SITUATION, st.integers(1, 5))
 def test_workers_that_go_take_only_their_own_pods(situation: Situation, workers: int) -> None:
-    before = applied(good(plan(text_of(situation), EMPTY)))
+    before = build_state_after(require_success(plan(text_of(situation), EMPTY)))
     changed = Situation(workers, situation.workloads)
-    after = applied(good(plan(text_of(changed), before)), before)
+    after = build_state_after(require_success(plan(text_of(changed), before)), before)
     check(after, changed)
     left = set(attributes(after, "nexus_kubernetes_cluster.a")["nodes"])
     then, now = pods_by_workload(before), pods_by_workload(after)

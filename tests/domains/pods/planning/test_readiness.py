@@ -11,7 +11,7 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from tests.domains.pods.importers.cluster_objects import node, pod
 from tests.domains.pods.planning.test_cluster_observation import OF_A, WEB, plan_observed
 from tests.domains.pods.planning.test_pods import deployment, manifest, pods, workers
-from tests.planning.harness import RACKS, good, warnings
+from tests.planning.harness import RACKS, list_warnings, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
 HEARTBEAT = "2026-01-02T00:00:00Z"
@@ -73,23 +73,29 @@ def removed(result: PlanResult) -> list[str]:
 def test_scale_in_removes_the_pod_that_the_controller_removes(one: dict[str, Any], two: dict[str, Any]) -> None:
     for first, second, gone in ((one, two, "web-1"), (two, one, "web-0")):
         there = [web("a", **first), web("b", on="a-np-1", **second)]
-        assert removed(good(plan_observed(configured(deployment("web", 1, cpu="1")), *NODES, *there))) == [gone]
+        assert removed(require_success(plan_observed(configured(deployment("web", 1, cpu="1")), *NODES, *there))) == [
+            gone
+        ]
 
 
 def test_a_rollout_that_hangs_at_an_image_stays_where_it_is() -> None:
     old = [web(name, image="redis:1", on="a-np-1") for name in "abc"]
     new = [web(name, revision="99", image="redis:2", waiting="ImagePullBackOff") for name in "de"]
-    result = good(plan_observed(configured(deployment("web", 4, cpu="1", image="redis:2")), *NODES, *old, *new))
+    result = require_success(
+        plan_observed(configured(deployment("web", 4, cpu="1", image="redis:2")), *NODES, *old, *new)
+    )
     assert pods(result) == {}
-    told = {warning.id: warning.detail for warning in warnings(result)}
+    told = {warning.id: warning.detail for warning in list_warnings(result)}
     assert (
         "2 of its pods are not ready: stuck since 2026-01-02T00:00:00Z: ImagePullBackOff web-99-d" in told["stuck-pods"]
     )
     assert "stuck-rollout" in told
     # A repaired image replaces first what is not ready.
-    result = good(plan_observed(configured(deployment("web", 4, cpu="1", image="redis:3")), *NODES, *old, *new))
+    result = require_success(
+        plan_observed(configured(deployment("web", 4, cpu="1", image="redis:3")), *NODES, *old, *new)
+    )
     assert sum(action == "move" for action, _ in pods(result).values()) == 4
-    assert "stuck-rollout" not in {warning.id for warning in warnings(result)}
+    assert "stuck-rollout" not in {warning.id for warning in list_warnings(result)}
 
 
 def stateful(replicas: int, image: str = "redis:1", **more: Any) -> str:
@@ -105,22 +111,24 @@ def db(number: int, revision: str = "r1", image: str = "redis:1", **status: Any)
 
 def test_an_ordered_set_waits_for_a_pod_that_is_not_ready() -> None:
     there = [db(0), db(1, waiting="CrashLoopBackOff"), db(2)]
-    assert pods(good(plan_observed(configured(stateful(5)), *NODES, *there))) == {}
-    assert pods(good(plan_observed(configured(stateful(2)), *NODES, *there))) == {}
+    assert pods(require_success(plan_observed(configured(stateful(5)), *NODES, *there))) == {}
+    assert pods(require_success(plan_observed(configured(stateful(2)), *NODES, *there))) == {}
     # A surplus pod alone that is not ready goes.
     there = [db(0), db(1), db(2, waiting="CrashLoopBackOff")]
-    assert pods(good(plan_observed(configured(stateful(2)), *NODES, *there))) == {"db-2": ("remove", "scale_in")}
+    assert pods(require_success(plan_observed(configured(stateful(2)), *NODES, *there))) == {
+        "db-2": ("remove", "scale_in")
+    }
     parallel = stateful(5, podManagementPolicy="Parallel")
-    assert set(pods(good(plan_observed(configured(parallel), *NODES, *there)))) == {"db-3", "db-4"}
+    assert set(pods(require_success(plan_observed(configured(parallel), *NODES, *there)))) == {"db-3", "db-4"}
 
 
 def test_a_set_never_repairs_a_pod_of_a_broken_template() -> None:
     there = [db(0), db(1), db(2, revision="r2", image="redis:wrong", waiting="ImagePullBackOff")]
-    result = good(plan_observed(configured(stateful(3)), *NODES, *there))
+    result = require_success(plan_observed(configured(stateful(3)), *NODES, *there))
     assert pods(result) == {}
-    told = {warning.id: warning.detail for warning in warnings(result)}
+    told = {warning.id: warning.detail for warning in list_warnings(result)}
     assert "kubectl delete pod db-2 -n default" in told["stuck-pods"]
     parallel = json.loads(stateful(3, podManagementPolicy="Parallel"))
-    assert pods(good(plan_observed(configured(json.dumps(parallel)), *NODES, *there))) == {
+    assert pods(require_success(plan_observed(configured(json.dumps(parallel)), *NODES, *there))) == {
         "db-2": ("move", "template_changed")
     }

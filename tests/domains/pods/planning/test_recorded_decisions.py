@@ -19,7 +19,7 @@ from nexusform.domains.pods.scheduling import pod_explanation
 from nexusform.planning.conclusion.plan_result import PlanResult
 from tests.domains.pods.planning.test_cluster_observation import DATA, plan_observed
 from tests.domains.pods.planning.test_pods import manifest
-from tests.planning.harness import good
+from tests.planning.harness import require_success
 
 FOLDER = os.environ.get("NEXUSFORM_POD_CASES", "")
 MEMBER = 'resource "fleet_member_cluster" "m1" {\n  resources {\n    total = { cpu = "16" }\n  }\n}\n'
@@ -62,7 +62,7 @@ def planned(case: dict[str, Any]) -> PlanResult:
     services = [{"apiVersion": "v1", "kind": "Service", **each} for each in case.get("services", [])]
     brought = [*services, *(each for each in case.get("extra", []) if each["kind"] == "RuntimeClass")]
     text = manifest("m", *(json.dumps(each) for each in (*brought, case["pod"])), of='"m1"')
-    return good(plan_observed(MEMBER + NODES + text, *stands))
+    return require_success(plan_observed(MEMBER + NODES + text, *stands))
 
 
 def _known_here(case: dict[str, Any]) -> list[dict[str, Any]]:

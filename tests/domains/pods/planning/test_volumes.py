@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.state.objects import State
 from tests.domains.pods.planning.test_pods import HOSTNAME, deployment, manifest, pods, standing, workers
-from tests.planning.harness import RACKS, applied, good, is_empty, plan
+from tests.planning.harness import RACKS, build_state_after, is_empty, plan, require_success
 
 CLASS = json.dumps(
     {
@@ -80,38 +80,38 @@ def reasons(result: PlanResult) -> set[str]:
 
 def test_each_pod_has_the_volume_of_its_node_and_the_next_plan_is_empty() -> None:
     text = site(3, *VOLUMES[:2])
-    state = applied(good(plan(text)))
+    state = build_state_after(require_success(plan(text)))
     where = places(state)
     waiting = [name for name, (node, _) in where.items() if node is None]
     assert len(waiting) == 1
     for name, (node, volumes) in where.items():
         assert volumes == ({f"default/data-{name}": f"v{node[-1]}"} if node else None)
-    assert is_empty(good(plan(text, state)))
+    assert is_empty(require_success(plan(text, state)))
     # A volume more, and the pod that waits for one has it.
-    after = good(plan(site(3, *VOLUMES), state))
+    after = require_success(plan(site(3, *VOLUMES), state))
     assert pods(after) == {waiting[0]: ("move", "new")}
-    assert places(applied(after))[waiting[0]] == ("a-np-2", {f"default/data-{waiting[0]}": "v2"})
+    assert places(build_state_after(after))[waiting[0]] == ("a-np-2", {f"default/data-{waiting[0]}": "v2"})
 
 
 def test_a_pod_waits_for_the_node_of_its_volume_though_others_are_free() -> None:
     text = site(3, *VOLUMES, replicas=2)
-    state = applied(good(plan(text)))
-    fewer = good(plan(site(2, *VOLUMES, replicas=2), state))
+    state = build_state_after(require_success(plan(text)))
+    fewer = require_success(plan(site(2, *VOLUMES, replicas=2), state))
     (lost,) = pods(fewer)
     assert pods(fewer)[lost] == ("move", "node_removed")
     assert [CONFLICT in reason for reason in reasons(fewer)] == [True]
-    meanwhile = applied(fewer)
+    meanwhile = build_state_after(fewer)
     assert places(meanwhile)[lost][1] == {f"default/data-{lost}": "v2"}
-    assert is_empty(good(plan(site(2, *VOLUMES, replicas=2), meanwhile)))
-    back = applied(good(plan(text, meanwhile)))
+    assert is_empty(require_success(plan(site(2, *VOLUMES, replicas=2), meanwhile)))
+    back = build_state_after(require_success(plan(text, meanwhile)))
     assert places(back) == places(state)
 
 
 def test_a_state_of_an_earlier_version_changes_nothing_and_says_by_its_nodes_who_has_what() -> None:
     text = site(3, *VOLUMES)
-    state = without_volumes(applied(good(plan(text))))
-    assert is_empty(good(plan(text, state)))
-    fewer = good(plan(site(2, *VOLUMES), state))
+    state = without_volumes(build_state_after(require_success(plan(text))))
+    assert is_empty(require_success(plan(text, state)))
+    fewer = require_success(plan(site(2, *VOLUMES), state))
     assert [CONFLICT in reason for reason in reasons(fewer)] == [True]
 
 
@@ -125,12 +125,12 @@ def test_a_daemon_is_made_for_every_node_and_waits_where_its_volume_is_not() -> 
     mount = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "shared"}}]}
     agent = deployment("agent", 0, kind="DaemonSet", spec=mount)
     text = RACKS + workers(3) + manifest("m", CLASS, VOLUMES[0], json.dumps(claim), agent)
-    result = good(plan(text))
-    assert [node for node, _ in places(applied(result)).values()] == ["a-np-0", None, None]
+    result = require_success(plan(text))
+    assert [node for node, _ in places(build_state_after(result)).values()] == ["a-np-0", None, None]
     others = "3 node(s) didn't satisfy plugin(s) [NodeAffinity]"
     one = "1 node(s) didn't match PersistentVolume's node affinity"
     assert reasons(result) == {"new", f"0/4 nodes are available: {one}, {others}."}
-    assert is_empty(good(plan(text, applied(result))))
+    assert is_empty(require_success(plan(text, build_state_after(result))))
 
 
 def test_more_volumes_on_a_node_than_is_usual_are_told() -> None:
@@ -138,7 +138,7 @@ def test_more_volumes_on_a_node_than_is_usual_are_told() -> None:
         templates = [{"metadata": {"name": f"d{at}"}, "spec": {"storageClassName": "disks"}} for at in range(claims)]
         disks = CLASS.replace('"local"', '"disks"').replace("kubernetes.io/no-provisioner", "disk.csi.azure.com")
         database = deployment("db", 2, kind="StatefulSet", volumeClaimTemplates=templates)
-        result = good(plan(RACKS + workers(1) + manifest("m", disks, database)))
+        result = require_success(plan(RACKS + workers(1) + manifest("m", disks, database)))
         return {diagnostic.id for diagnostic in result.plan.diagnostics}
 
     assert "unknown-volume-limits" not in told(8)

@@ -27,7 +27,7 @@ from nexusform.domains.vnf.serving.grant_journal import GrantJournal
 from nexusform.domains.vnf.serving.grant_server import GrantServer
 from nexusform.domains.vnf.serving.vnf_packages import VnfPackageFile, list_packages
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
-from tests.planning.harness import good, plan
+from tests.planning.harness import plan, require_success
 
 VNFD = """tosca_definitions_version: tosca_simple_yaml_1_2
 topology_template:
@@ -59,7 +59,7 @@ resource "tacker_vnf" "v" {
 def planned_grants(user_data: str = "StandardUserData") -> PlannedGrants:
     text = CONFIGURATION.replace("StandardUserData", user_data)
     configuration = text.replace('file("vnfd.yaml")', f"<<EOT\n{VNFD}EOT\n")
-    return list_planned_grants(good(plan(configuration)).plan)
+    return list_planned_grants(require_success(plan(configuration)).plan)
 
 
 def request(occurrence: str = "o1", **changed: Any) -> dict[str, Any]:

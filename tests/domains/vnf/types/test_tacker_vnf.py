@@ -22,8 +22,17 @@ from nexusform.state.objects import EMPTY, State
 from nexusform.values.typed_value import UNKNOWN
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
 from tests.kill_points import scale_count
-from tests.planning.harness import applied, attributes, errors, good, is_empty, plan, triggers, warnings
-from tests.worlds.small_worlds import site_of
+from tests.planning.harness import (
+    attributes,
+    build_state_after,
+    is_empty,
+    list_errors,
+    list_triggers,
+    list_warnings,
+    plan,
+    require_success,
+)
+from tests.worlds.small_worlds import get_site
 
 CASES = Path(__file__).parents[1] / "importers" / "cases"
 VNF = "tacker_vnf.v"
@@ -85,42 +94,42 @@ PODAFFINITY = {
 
 class TestSpecification:
     def test_the_hot_snippet_as_printed(self) -> None:
-        result = good(planned(SPECIFICATION_HOT))
-        found = vnfcs(applied(result))
+        result = require_success(planned(SPECIFICATION_HOT))
+        found = vnfcs(build_state_after(result))
         assert list(found) == [f"v-{vdu}-{n}" for vdu in ("masterNode", "workerNode") for n in range(3)]
         assert len({vm["machine"] for vm in found.values()}) == 6
         assert {vm["provenance"] for vm in found.values()} == {"decided"}
         assert {row.provenance for row in result.plan.placements} == {"decided"}
         for line in (1, 2, 15, 21, 22, 25, 31, 32):
-            assert f"base_hot:{line}:" in texts(warnings(result))
+            assert f"base_hot:{line}:" in texts(list_warnings(result))
 
     def test_the_vnfd_snippet_as_printed(self) -> None:
-        result = good(planned(SPECIFICATION_VNFD))
-        state = applied(result)
+        result = require_success(planned(SPECIFICATION_VNFD))
+        state = build_state_after(result)
         assert Counter(vm["vdu"] for vm in vnfcs(state).values()) == {"masterNode": 1, "workerNode": 3}
         assert len(set(machines_of(state).values())) == 4
         for line in (1, 2, 3, 5, 16, 20, 52, 58):
-            assert f"vnfd:{line}:" in texts(warnings(result))
+            assert f"vnfd:{line}:" in texts(list_warnings(result))
         assert is_empty(planned(SPECIFICATION_VNFD, state))
 
     def test_six_apart_need_six_machines(self) -> None:
-        (error,) = errors(planned(SPECIFICATION_HOT, racks=1, machines=5))
+        (error,) = list_errors(planned(SPECIFICATION_HOT, racks=1, machines=5))
         assert error.summary == "Unsatisfiable anti-affinity"
         assert 'base_hot:9: "srvgroup" separates the VMs of "masterNode", "workerNode": 6 VMs' in error.detail
         assert error.subject is not None
 
     def test_the_largest_scale_is_looked_at_too(self) -> None:
-        result = good(planned(SPECIFICATION_HOT))
-        assert "base_hot:9" in texts([d for d in warnings(result) if "at the largest scale" in d.summary])
-        assert "10 VMs at the largest scale, and the site has 8 machines" in texts(warnings(result))
-        quiet = good(planned(SPECIFICATION_HOT, machines=5))
-        assert not [d for d in warnings(quiet) if "scale" in d.summary]
+        result = require_success(planned(SPECIFICATION_HOT))
+        assert "base_hot:9" in texts([d for d in list_warnings(result) if "at the largest scale" in d.summary])
+        assert "10 VMs at the largest scale, and the site has 8 machines" in texts(list_warnings(result))
+        quiet = require_success(planned(SPECIFICATION_HOT, machines=5))
+        assert not [d for d in list_warnings(quiet) if "scale" in d.summary]
 
 
 class TestArguments:
     def test_labels_are_for_workers_and_derived(self) -> None:
-        result = good(planned(SPECIFICATION_HOT))
-        state = applied(result)
+        result = require_success(planned(SPECIFICATION_HOT))
+        state = build_state_after(result)
         labels = state.outputs["labels"].value
         worker = vnfcs(state)["v-workerNode-0"]
         assert labels["v-masterNode-0"] == {}
@@ -133,15 +142,15 @@ class TestArguments:
 
     def test_a_role_that_is_given(self) -> None:
         vdus = {"masterNode": {**SMALL, "role": "Worker"}, "workerNode": {**SMALL, "role": "ControlPlane"}}
-        labels = applied(good(planned({**SPECIFICATION_HOT, "vdu": vdus}))).outputs["labels"].value
+        labels = build_state_after(require_success(planned({**SPECIFICATION_HOT, "vdu": vdus}))).outputs["labels"].value
         assert labels["v-masterNode-0"]
         assert labels["v-workerNode-0"] == {}
 
     def test_sizes_come_from_the_documents_or_the_blocks(self) -> None:
-        result = good(planned(PODAFFINITY))
+        result = require_success(planned(PODAFFINITY))
         assert {r.sku for r in result.plan.placements} == {"2 vCPU / 4 GiB", "8 vCPU / 16 GiB"}
         block = {"workerNode": {"vcpus": 12, "memory_gib": 24}}
-        result = good(planned({**PODAFFINITY, "vdu": block}))
+        result = require_success(planned({**PODAFFINITY, "vdu": block}))
         assert {r.sku for r in result.plan.placements} == {"2 vCPU / 4 GiB", "12 vCPU / 24 GiB"}
 
     @pytest.mark.parametrize(
@@ -163,7 +172,7 @@ class TestArguments:
     )
     def test_mistakes(self, change: dict[str, Any], summary: str, word: str) -> None:
         given = {k: v for k, v in {**SPECIFICATION_HOT, **change}.items() if v is not None}
-        found = errors(planned(given))
+        found = list_errors(planned(given))
         assert summary in {d.summary for d in found}
         assert word in texts(found)
 
@@ -173,10 +182,10 @@ class TestArguments:
             "parameters": {"memory": "2 GiB", "workers": 1},
             "vdu": {"upf": {"vcpus": 16, "memory_gib": 64}},
         }
-        result = good(planned(given))
+        result = require_success(planned(given))
         sizes = {row.object: row.sku for row in result.plan.placements}
         assert sizes == {"v-amf-0": "4 vCPU / 8 GiB", "v-smf-0": "2 vCPU / 2 GiB", "v-upf-0": "16 vCPU / 64 GiB"}
-        found = vnfcs(applied(result))
+        found = vnfcs(build_state_after(result))
         assert found["v-amf-0"]["rack"] != found["v-smf-0"]["rack"]
 
     def test_unknown_arguments_are_let_pass(self) -> None:
@@ -193,11 +202,11 @@ class TestArguments:
             "vdu": dict.fromkeys(("worker", "db", "cache", "extra"), SMALL),
         }
         result = planned(given)
-        (error,) = errors(result)
+        (error,) = list_errors(result)
         assert error.summary == "Unsatisfiable anti-affinity"
         assert 'vnfd:21: "dbs"' in error.detail
         assert '"together" (base_hot:7) keeps 2 of them together' in error.detail
-        assert "Both can be met for at most 1 of these VMs" in texts(warnings(result))
+        assert "Both can be met for at most 1 of these VMs" in texts(list_warnings(result))
 
     def test_opposite_groups_of_one_vm_do_not_contradict(self) -> None:
         given = {
@@ -206,54 +215,56 @@ class TestArguments:
             "nested": {name: document("one-vm-in-both", f"nested.{name}") for name in ("front.yaml", "back.yaml")},
             "vdu": dict.fromkeys(("front", "back"), SMALL),
         }
-        result = good(planned(given))
-        assert len(set(machines_of(applied(result)).values())) == 3
-        assert not [found for found in warnings(result) if found.summary.startswith("Contradictory")]
+        result = require_success(planned(given))
+        assert len(set(machines_of(build_state_after(result)).values())) == 3
+        assert not [found for found in list_warnings(result) if found.summary.startswith("Contradictory")]
 
 
 class TestLifecycle:
     def test_scale_out_and_in(self) -> None:
-        small = applied(good(planned(PODAFFINITY)))
-        larger = good(planned({**PODAFFINITY, "scale_levels": {"worker_instance": 2}}, small))
-        assert triggers(larger) == {f"v-workerNode-{n}": ("place", "scale_out") for n in (2, 3)}
-        state = applied(larger, small)
+        small = build_state_after(require_success(planned(PODAFFINITY)))
+        larger = require_success(planned({**PODAFFINITY, "scale_levels": {"worker_instance": 2}}, small))
+        assert list_triggers(larger) == {f"v-workerNode-{n}": ("place", "scale_out") for n in (2, 3)}
+        state = build_state_after(larger, small)
         assert machines_of(small).items() <= machines_of(state).items()
-        smaller = good(planned({**PODAFFINITY, "scale_levels": {"worker_instance": 1}}, state))
-        assert triggers(smaller) == {"v-workerNode-3": ("remove", "scale_in")}
+        smaller = require_success(planned({**PODAFFINITY, "scale_levels": {"worker_instance": 1}}, state))
+        assert list_triggers(smaller) == {"v-workerNode-3": ("remove", "scale_in")}
 
     def test_instantiation_level(self) -> None:
-        state = applied(good(planned({**PODAFFINITY, "instantiation_level": "largest"}, machines=5)))
+        state = build_state_after(
+            require_success(planned({**PODAFFINITY, "instantiation_level": "largest"}, machines=5))
+        )
         assert Counter(vm["vdu"] for vm in vnfcs(state).values()) == {"masterNode": 5, "workerNode": 4}
 
     def test_another_size_re_places_that_vdu_only(self) -> None:
-        state = applied(good(planned(PODAFFINITY)))
+        state = build_state_after(require_success(planned(PODAFFINITY)))
         changed = {**PODAFFINITY, "vdu": {"workerNode": {"vcpus": 4, "memory_gib": 8}}}
-        found = triggers(good(planned(changed, state)))
+        found = list_triggers(require_success(planned(changed, state)))
         assert found == {f"v-workerNode-{n}": ("move", "sku_changed") for n in range(2)}
 
     def test_changed_role_moves_no_vm(self) -> None:
-        state = applied(good(planned(PODAFFINITY)))
+        state = build_state_after(require_success(planned(PODAFFINITY)))
         changed = {**PODAFFINITY, "vdu": {"workerNode": {"role": "ControlPlane"}}}
-        assert triggers(good(planned(changed, state))) == {}
+        assert list_triggers(require_success(planned(changed, state))) == {}
 
     def test_heal_moves_one_and_keeps_it_apart(self) -> None:
-        state = applied(good(planned(PODAFFINITY)))
+        state = build_state_after(require_success(planned(PODAFFINITY)))
         before = machines_of(state)
-        result = good(planned(PODAFFINITY, state, replaces=(f"{VNF}:v-masterNode-1",)))
-        assert triggers(result) == {"v-masterNode-1": ("move", "heal")}
-        after = machines_of(applied(result, state))
+        result = require_success(planned(PODAFFINITY, state, replaces=(f"{VNF}:v-masterNode-1",)))
+        assert list_triggers(result) == {"v-masterNode-1": ("move", "heal")}
+        after = machines_of(build_state_after(result, state))
         assert after["v-masterNode-1"] not in {before[f"v-masterNode-{n}"] for n in range(3)}
         assert {n: m for n, m in after.items() if n != "v-masterNode-1"}.items() <= before.items()
 
     def test_healed_vm_returns_without_other_capacity(self) -> None:
-        state = applied(good(planned(PODAFFINITY, racks=1, machines=3)), EMPTY)
-        result = good(planned(PODAFFINITY, state, racks=1, machines=3, replaces=(f"{VNF}:v-masterNode-1",)))
-        assert machines_of(applied(result, state)) == machines_of(state)
+        state = build_state_after(require_success(planned(PODAFFINITY, racks=1, machines=3)), EMPTY)
+        result = require_success(planned(PODAFFINITY, state, racks=1, machines=3, replaces=(f"{VNF}:v-masterNode-1",)))
+        assert machines_of(build_state_after(result, state)) == machines_of(state)
 
     def test_another_name_replaces_the_vnf(self) -> None:
-        state = applied(good(planned(PODAFFINITY)))
-        result = good(planned({**PODAFFINITY, "name": "w"}, state))
-        assert min(vnfcs(applied(result, state))) == "w-masterNode-0"
+        state = build_state_after(require_success(planned(PODAFFINITY)))
+        result = require_success(planned({**PODAFFINITY, "name": "w"}, state))
+        assert min(vnfcs(build_state_after(result, state))) == "w-masterNode-0"
 
 
 # The group of workers hands its hints on under the name that Tacker's driver looks for.
@@ -278,24 +289,24 @@ def worker_labels(state: State) -> list[dict[str, str]]:
 
 class TestLabelSource:
     def test_the_driver_labels_those_that_a_group_keeps_apart_with_their_machine_alone(self) -> None:
-        state = applied(good(planned(DRIVER)))
+        state = build_state_after(require_success(planned(DRIVER)))
         workers = [vm for vm in vnfcs(state).values() if vm["vdu"] == "workerNode"]
         assert worker_labels(state) == [{"CIS-node": vm["machine"]} for vm in workers]
 
     def test_the_zone_is_the_one_of_the_grant(self) -> None:
-        state = applied(good(planned({**DRIVER, "grant_zone": "az-1", "labels": {"a": "b"}})))
+        state = build_state_after(require_success(planned({**DRIVER, "grant_zone": "az-1", "labels": {"a": "b"}})))
         assert [labels["kubernetes.io/zone"] for labels in worker_labels(state)] == ["az-1", "az-1"]
         assert {labels["a"] for labels in worker_labels(state)} == {"b"}
 
     def test_soft_groups_are_labelled_when_scaled_and_healed_and_that_is_remembered(self) -> None:
-        state = applied(good(planned(SOFT_DRIVER)))
+        state = build_state_after(require_success(planned(SOFT_DRIVER)))
         assert worker_labels(state) == [{}, {}]
         assert all("came" not in vm for vm in vnfcs(state).values())
         larger = {**SOFT_DRIVER, "scale_levels": {"worker_instance": 1}}
-        state = applied(good(planned(larger, state)), state)
+        state = build_state_after(require_success(planned(larger, state)), state)
         assert [bool(labels) for labels in worker_labels(state)] == [False, False, True]
-        result = good(planned(larger, state, replaces=(f"{VNF}:v-workerNode-0",)))
-        state = applied(result, state)
+        result = require_success(planned(larger, state, replaces=(f"{VNF}:v-workerNode-0",)))
+        state = build_state_after(result, state)
         assert [bool(labels) for labels in worker_labels(state)] == [True, False, True]
         assert vnfcs(state)["v-workerNode-0"]["came"] == "healed"
         assert vnfcs(state)["v-workerNode-2"]["came"] == "scaled"
@@ -303,18 +314,20 @@ class TestLabelSource:
 
     def test_hints_under_another_name_are_labelled_at_instantiation_alone(self) -> None:
         hidden = {**PODAFFINITY, "label_source": "mgmt_driver"}
-        state = applied(good(planned(hidden)))
-        state = applied(good(planned({**hidden, "scale_levels": {"worker_instance": 1}}, state)), state)
+        state = build_state_after(require_success(planned(hidden)))
+        state = build_state_after(
+            require_success(planned({**hidden, "scale_levels": {"worker_instance": 1}}, state)), state
+        )
         assert [bool(labels) for labels in worker_labels(state)] == [True, True, False]
 
     def test_rules_of_a_vnfd_alone_count_as_their_translation(self) -> None:
-        state = applied(good(planned({**SPECIFICATION_VNFD, "label_source": "mgmt_driver"})))
+        state = build_state_after(require_success(planned({**SPECIFICATION_VNFD, "label_source": "mgmt_driver"})))
         assert all(set(labels) == {"CIS-node"} for labels in worker_labels(state))
 
     def test_mistakes(self) -> None:
-        found = errors(planned({**PODAFFINITY, "grant_zone": "az-1"}))
+        found = list_errors(planned({**PODAFFINITY, "grant_zone": "az-1"}))
         assert 'label_source = "mgmt_driver"' in texts(found)
-        assert errors(planned({**PODAFFINITY, "label_source": "driver"}))
+        assert list_errors(planned({**PODAFFINITY, "label_source": "driver"}))
 
 
 class TestFlavors:
@@ -322,14 +335,14 @@ class TestFlavors:
         server = {"type": "OS::Nova::Server", "properties": {"flavor": {"get_param": "flavor"}}}
         hot = {"heat_template_version": "2018-08-31", "resources": {"w": server}}
         files = configuration({"base_hot": yaml.safe_dump(hot), "parameters": {"flavor": "m1.tiny"}})
-        (error,) = errors(plan(files))
+        (error,) = list_errors(plan(files))
         assert error.summary == "VDU without size"
         assert 'nexus_vm_sku called "m1.tiny"' in error.detail
         sku = {"name": "m1.tiny", "vcpus": 2, "memory_gib": 4, "emulator_vcpus": 0, "numa_cells": 1}
         files["main.nf.json"]["resource"]["nexus_vm_sku"] = {"tiny": sku}
-        result = good(plan(files))
+        result = require_success(plan(files))
         assert [row.sku for row in result.plan.placements] == ["m1.tiny"]
-        assert is_empty(plan(files, applied(result)))
+        assert is_empty(plan(files, build_state_after(result)))
 
 
 REQUEST = """{
@@ -342,13 +355,13 @@ REQUEST = """{
 
 class TestRequest:
     def test_request_replaces_the_arguments(self) -> None:
-        state = applied(good(planned({**PODAFFINITY, "instantiate_request": REQUEST}, machines=5)))
+        state = build_state_after(require_success(planned({**PODAFFINITY, "instantiate_request": REQUEST}, machines=5)))
         assert Counter(vm["vdu"] for vm in vnfcs(state).values()) == {"masterNode": 5, "workerNode": 4}
         values = attributes(state, VNF)
         assert values["flavour_id"] == "podaffinity"
         assert values["parameters"] == {"nfv": {}, "worker_group_name": "w"}
         own = {"instantiate_request": REQUEST, "parameters": {"worker_group_name": "x"}}
-        state = applied(good(planned({**PODAFFINITY, **own}, machines=5)))
+        state = build_state_after(require_success(planned({**PODAFFINITY, **own}, machines=5)))
         assert attributes(state, VNF)["parameters"] == {"nfv": {}, "worker_group_name": "x"}
 
     @pytest.mark.parametrize(
@@ -363,7 +376,7 @@ class TestRequest:
         ],
     )
     def test_mistakes(self, change: dict[str, Any], words: str) -> None:
-        assert words in texts(errors(planned({**PODAFFINITY, **change})))
+        assert words in texts(list_errors(planned({**PODAFFINITY, **change})))
 
 
 class TestPackage:
@@ -375,12 +388,12 @@ class TestPackage:
         for name, text in PODAFFINITY["nested"].items():
             (package / "BaseHOT" / "podaffinity" / "nested" / name).write_text(text)
         packaged = {"csar": str(package), "instantiate_request": REQUEST}
-        state = applied(good(planned(packaged, machines=5, files_there=ConfinedFileAccess())))
+        state = build_state_after(require_success(planned(packaged, machines=5, files_there=ConfinedFileAccess())))
         assert attributes(state, VNF)["nested"] == PODAFFINITY["nested"]
         assert is_empty(planned(packaged, state, machines=5, files_there=ConfinedFileAccess()))
-        told = texts(errors(planned({**packaged, "vnfd": "x"}, files_there=ConfinedFileAccess())))
+        told = texts(list_errors(planned({**packaged, "vnfd": "x"}, files_there=ConfinedFileAccess())))
         assert "csar already contains vnfd" in told
-        told = texts(errors(planned({"csar": str(package / "absent")}, files_there=ConfinedFileAccess())))
+        told = texts(list_errors(planned({"csar": str(package / "absent")}, files_there=ConfinedFileAccess())))
         assert 'There is no directory "' in told
 
 
@@ -439,29 +452,29 @@ def test_rules_hold_through_the_life_of_a_vnf(
     vnf: dict[str, Any] = {"vnfd": descriptor(numbers, rules), "vdu": vdus}
     result = planned(vnf, racks=racks, machines=machines)
     if result.plan.errored:
-        assert {d.summary for d in errors(result)} <= {"Unsatisfiable anti-affinity"} or "do not fit" in texts(
-            errors(result)
+        assert {d.summary for d in list_errors(result)} <= {"Unsatisfiable anti-affinity"} or "do not fit" in texts(
+            list_errors(result)
         )
         assert rules
         return
-    state = applied(result)
+    state = build_state_after(result)
     assert Counter(vm["vdu"] for vm in vnfcs(state).values()) == {f"d{n}": c for n, c in enumerate(numbers) if c}
     assert holds(vnfcs(state), rules)
     which = data.draw(st.sampled_from(sorted(vdus)))
     out = planned({**vnf, "scale_levels": {which: 1}}, state, racks=racks, machines=machines)
     newest = f"v-{which}-{numbers[int(which[1:])]}"
     if not out.plan.errored:
-        assert triggers(out) == {newest: ("place", "scale_out")}
-        grown = applied(out, state)
+        assert list_triggers(out) == {newest: ("place", "scale_out")}
+        grown = build_state_after(out, state)
         assert holds(vnfcs(grown), rules)
-        back = good(planned(vnf, grown, racks=racks, machines=machines))
-        assert triggers(back) == {newest: ("remove", "scale_in")}
-        assert machines_of(applied(back, grown)) == machines_of(state)
+        back = require_success(planned(vnf, grown, racks=racks, machines=machines))
+        assert list_triggers(back) == {newest: ("remove", "scale_in")}
+        assert machines_of(build_state_after(back, grown)) == machines_of(state)
     if vnfcs(state):
         healed = data.draw(st.sampled_from(sorted(vnfcs(state))))
-        result = good(planned(vnf, state, racks=racks, machines=machines, replaces=(f"{VNF}:{healed}",)))
-        assert triggers(result) == {healed: ("move", "heal")}
-        assert holds(vnfcs(applied(result, state)), rules)
+        result = require_success(planned(vnf, state, racks=racks, machines=machines, replaces=(f"{VNF}:{healed}",)))
+        assert list_triggers(result) == {healed: ("move", "heal")}
+        assert holds(vnfcs(build_state_after(result, state)), rules)
 
 
 @pytest.mark.of_domains("fleet")
@@ -485,9 +498,9 @@ def test_what_needs_a_vnf_in_error_is_not_called_unknown_too() -> None:
     files = configuration({"base_hot": yaml.safe_dump(hot), "vdu": {"w": SMALL}}, racks=1, machines=2)
     body = {"cluster_id": "${tacker_vnf.v.id}", "yaml_body": "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}"}
     files["main.nf.json"]["resource"]["fleet_hub_manifest"] = {"m": body}
-    assert [d.summary for d in errors(plan(files))] == ["Unsatisfiable anti-affinity"]
+    assert [d.summary for d in list_errors(plan(files))] == ["Unsatisfiable anti-affinity"]
     body["cluster_id"] = "${uuid()}"
-    found = {d.summary for d in errors(plan(files))}
+    found = {d.summary for d in list_errors(plan(files))}
     assert found == {"Unsatisfiable anti-affinity", "Placement argument unknown"}
 
 
@@ -503,18 +516,18 @@ def test_a_group_given_to_vms_that_share_a_machine_names_those_to_heal() -> None
     def vnf(*, apart: bool) -> dict[str, Any]:
         return {"base_hot": hot(apart=apart), "vdu": {"w": SMALL}}
 
-    state = applied(good(planned(vnf(apart=False), racks=1, machines=1)))
-    result = good(planned(vnf(apart=True), state, racks=1, machines=3))
-    assert not triggers(result)
-    (told,) = [w for w in warnings(result) if w.summary == "Placement group violation"]
+    state = build_state_after(require_success(planned(vnf(apart=False), racks=1, machines=1)))
+    result = require_success(planned(vnf(apart=True), state, racks=1, machines=3))
+    assert not list_triggers(result)
+    (told,) = [w for w in list_warnings(result) if w.summary == "Placement group violation"]
     assert "g (base_hot:3)" in told.detail
     for name in ("v-w-1", "v-w-2"):
         assert f"-replace='{VNF}:{name}'" in told.detail
     assert "v-w-0" not in told.detail
     asked = (f"{VNF}:v-w-1", f"{VNF}:v-w-2")
-    healed = good(planned(vnf(apart=True), state, racks=1, machines=3, replaces=asked))
-    assert not [w for w in warnings(healed) if w.summary == told.summary]
-    assert len(set(machines_of(applied(healed, state)).values())) == 3
+    healed = require_success(planned(vnf(apart=True), state, racks=1, machines=3, replaces=asked))
+    assert not [w for w in list_warnings(healed) if w.summary == told.summary]
+    assert len(set(machines_of(build_state_after(healed, state)).values())) == 3
 
 
 def test_smaller_vnf_reports_no_lost_preference() -> None:
@@ -533,9 +546,9 @@ def test_smaller_vnf_reports_no_lost_preference() -> None:
         },
     }
     vnf = {"base_hot": yaml.safe_dump(hot), "vdu": {"w": SMALL}}
-    state = applied(good(planned({**vnf, "scale_levels": {"w": 2}})))
-    smaller = good(planned({**vnf, "scale_levels": {"w": 0}}, state))
-    assert {found[0] for found in triggers(smaller).values()} == {"remove"}
+    state = build_state_after(require_success(planned({**vnf, "scale_levels": {"w": 2}})))
+    smaller = require_success(planned({**vnf, "scale_levels": {"w": 0}}, state))
+    assert {found[0] for found in list_triggers(smaller).values()} == {"remove"}
     assert [table.minimum_remaining_on_rack for table in smaller.plan.placement_tables] == [None]
 
 
@@ -557,7 +570,7 @@ def test_memory_is_counted_in_mib() -> None:
 
 
 def test_a_vnf_has_its_control_plane_by_role() -> None:
-    site = site_of(applied(planned(SPECIFICATION_HOT)))
+    site = get_site(build_state_after(planned(SPECIFICATION_HOT)))
     [vnf] = site.clusters
     assert (vnf.kind, [(p.name, p.is_control_plane, len(p.vms)) for p in vnf.pools]) == (
         VmOwnerKind.GROUP,
@@ -596,15 +609,15 @@ def of_rules(*policies: tuple[str, list[str]]) -> dict[str, Any]:
 
 def test_a_rule_with_one_vm_ends_the_rules_of_tacker() -> None:
     result = planned(of_rules(("alone", ["one"]), ("apart", ["three"])))
-    [warning] = [found for found in warnings(result) if found.id == "rules-left-out-by-tacker"]
+    [warning] = [found for found in list_warnings(result) if found.id == "rules-left-out-by-tacker"]
     assert '"alone" has fewer than 2 VMs' in warning.detail
     assert '"apart"' in warning.detail
     last = planned(of_rules(("apart", ["three"]), ("alone", ["one"])))
-    assert "rules-left-out-by-tacker" not in {found.id for found in warnings(last)}
+    assert "rules-left-out-by-tacker" not in {found.id for found in list_warnings(last)}
 
 
 def test_a_separated_vdu_with_a_minimum_below_two_is_a_warning() -> None:
-    found = [each for each in warnings(planned(of_rules(("apart", ["one", "three"])))) if "below-two" in each.id]
+    found = [each for each in list_warnings(planned(of_rules(("apart", ["one", "three"])))) if "below-two" in each.id]
     assert ["its min_number_of_instances is 1" in each.detail for each in found] == [True]
 
 
@@ -624,11 +637,11 @@ def test_scale_in_after_heal_removes_the_healed_vm() -> None:
     def sized(count: int) -> dict[str, Any]:
         return {"base_hot": HOT.replace("count: 3", f"count: {count}"), "vdu": {"worker": SMALL}}
 
-    state = applied(good(planned(sized(3))))
-    healed = applied(good(planned(sized(3), state, replaces=("tacker_vnf.v:v-worker-1",))), state)
-    smaller = applied(good(planned(sized(2), healed)), healed)
+    state = build_state_after(require_success(planned(sized(3))))
+    healed = build_state_after(require_success(planned(sized(3), state, replaces=("tacker_vnf.v:v-worker-1",))), state)
+    smaller = build_state_after(require_success(planned(sized(2), healed)), healed)
     assert set(vnfcs(smaller)) == {"v-worker-0", "v-worker-2"}
     assert is_empty(planned(sized(2), smaller))
-    larger = applied(good(planned(sized(3), smaller)), smaller)
+    larger = build_state_after(require_success(planned(sized(3), smaller)), smaller)
     assert set(vnfcs(larger)) == {"v-worker-0", "v-worker-1", "v-worker-2"}
     assert {name: each.get("came") for name, each in vnfcs(larger).items()}["v-worker-1"] == "scaled"

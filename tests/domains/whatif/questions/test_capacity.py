@@ -16,7 +16,7 @@ from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.snapshots.snapshot import SiteSnapshot
 from tests.planning.harness import agent_pool, cluster, plan, pool
 from tests.scheduling.racks.samples import change_profile
-from tests.worlds.small_worlds import document, racks, site_of, standing
+from tests.worlds.small_worlds import build_applied_state, build_document_state, build_racks, get_site
 
 SKUS = CATALOGUES[NEWEST].vm_skus
 P46, G24, G12, G6, E94 = (
@@ -45,7 +45,7 @@ SITES = st.lists(st.integers(1, 3), min_size=1, max_size=3)
 def crowded(machines: list[int], pools: list[tuple[str, int]]) -> str | None:
     """A site with one cluster on it; None when it does not fit."""
     blocks = "".join(pool(f"p{k}", count, sku) for k, (sku, count) in enumerate(pools))
-    files = racks(*machines) + cluster("a", pools=blocks)
+    files = build_racks(*machines) + cluster("a", pools=blocks)
     return None if plan(files).plan.errored else files
 
 
@@ -57,10 +57,10 @@ def test_that_many_fit_and_one_more_does_not(
     files = crowded(machines, pools)
     if files is None:
         return
-    state = standing(files)
+    state = build_applied_state(files)
     numbers = st.sets(st.integers(1, len(machines)), max_size=len(machines))
     zones = sorted(str(number) for number in data.draw(numbers))
-    count = room(site_of(state), SKUS[sku], *zones)
+    count = room(get_site(state), SKUS[sku], *zones)
     pin = f"availability_zones = {zones}".replace("'", '"') if zones else ""
 
     def grown(by: int) -> bool:
@@ -79,7 +79,7 @@ def test_a_lost_rack_leaves_what_the_other_racks_hold(
     files = crowded(machines, pools)
     if files is None:
         return
-    site = site_of(standing(files))
+    site = get_site(build_applied_state(files))
     [found] = compute_site_capacity(site, [SKUS[sku]]).sku_capacities
     assert set(found.without_rack) == set(site.active_racks)
     for rack, left in found.without_rack.items():
@@ -90,10 +90,10 @@ def test_a_lost_rack_leaves_what_the_other_racks_hold(
 
 
 def test_a_mix_fits_as_often_as_it_can_be_applied() -> None:
-    files = racks(2, 2) + cluster("a", pools=pool("p", 2, G24.name))
-    state = standing(files)
+    files = build_racks(2, 2) + cluster("a", pools=pool("p", 2, G24.name))
+    state = build_applied_state(files)
     parts = [SkuCount(2, G12), SkuCount(1, P46)]
-    mix = compute_site_capacity(site_of(state), mix=parts).mix
+    mix = compute_site_capacity(get_site(state), mix=parts).mix
     assert mix is not None
 
     def applied_sets(sets: int) -> bool:
@@ -113,7 +113,7 @@ def test_a_mix_fits_as_often_as_it_can_be_applied() -> None:
 
 
 def test_the_empty_environment_of_the_document_is_full_of_free_cells() -> None:
-    site = site_of(standing(racks(*[16] * 8)))
+    site = get_site(build_applied_state(build_racks(*[16] * 8)))
     answer = compute_site_capacity(site, [P46])
     [found] = answer.sku_capacities
     assert (found.current, found.with_one_rack_down) == (exactly(256), exactly(224))
@@ -123,7 +123,7 @@ def test_the_empty_environment_of_the_document_is_full_of_free_cells() -> None:
 
 
 def test_the_nearly_full_document_has_no_extra_large_cell_left_in_racks_7_and_8() -> None:
-    site = site_of(document("nearly-full"), "lab")
+    site = get_site(build_document_state("nearly-full"), "lab")
     answer = compute_site_capacity(site, [P46])
     by_zone = {zone.zone: zone.current for zone in answer.sku_capacities[0].zones}
     assert (by_zone["7"], by_zone["8"]) == (exactly(0), exactly(0))
@@ -141,14 +141,14 @@ resource "nexus_rack" "later" {
   status        = "planned"
 }
 """
-    files = racks(2) + planned
-    answer = compute_site_capacity(site_of(standing(files)), [P46])
+    files = build_racks(2) + planned
+    answer = compute_site_capacity(get_site(build_applied_state(files)), [P46])
     [found] = answer.sku_capacities
     assert (found.current, found.planned, found.with_planned) == (exactly(4), 6, exactly(10))
     assert answer.planned_racks == ("later",)
-    active = site_of(standing(files.replace('"planned"', '"active"')))
+    active = get_site(build_applied_state(files.replace('"planned"', '"active"')))
     assert exactly(room(active, P46)) == found.with_planned
-    assert room(site_of(standing(files)), P46, "later") == 0
+    assert room(get_site(build_applied_state(files)), P46, "later") == 0
 
 
 def test_three_g14_and_a_g6_strand_28_gib_of_a_cell() -> None:
@@ -158,13 +158,13 @@ def test_three_g14_and_a_g6_strand_28_gib_of_a_cell() -> None:
     memory_gib_per_cell   = 224
     ephemeral_disk_gib    = 3500
   }"""
-    files = racks(1, more=one_cell) + cluster("a", pools=pool("p", 3, "NC_G14_56_v1"))
-    cells = compute_site_capacity(site_of(standing(files))).fragmentation
+    files = build_racks(1, more=one_cell) + cluster("a", pools=pool("p", 3, "NC_G14_56_v1"))
+    cells = compute_site_capacity(get_site(build_applied_state(files))).fragmentation
     assert (cells.stranded_cells, cells.stranded_vcpus, cells.stranded_memory_gib) == (1, 0, 28)
 
 
 def test_a_small_vm_breaks_a_cell_for_the_largest_sku() -> None:
-    cells = compute_site_capacity(site_of(standing(racks(1) + cluster("a")))).fragmentation
+    cells = compute_site_capacity(get_site(build_applied_state(build_racks(1) + cluster("a")))).fragmentation
     assert (cells.open, cells.broken, cells.taken) == (1, 1, 0)
     [culprit] = cells.broken_by
     assert (culprit.cluster, culprit.pool, culprit.cells) == ("a", "control-plane", 1)
@@ -172,8 +172,8 @@ def test_a_small_vm_breaks_a_cell_for_the_largest_sku() -> None:
 
 
 def test_machines_that_take_no_vm_are_left_out() -> None:
-    files = racks(2, more='machine_override "r1-bm02" {\n cordoned = true\n }')
-    answer = compute_site_capacity(site_of(standing(files)), [P46])
+    files = build_racks(2, more='machine_override "r1-bm02" {\n cordoned = true\n }')
+    answer = compute_site_capacity(get_site(build_applied_state(files)), [P46])
     assert answer.sku_capacities[0].current == exactly(2)
     assert dict(answer.closed) == {"cordoned": 1}
     assert (answer.fragmentation.closed, answer.totals.machines) == (2, 1)
@@ -185,7 +185,7 @@ def test_every_cell_is_of_one_kind_and_what_is_free_adds_up(machines: list[int],
     files = crowded(machines, pools)
     if files is None:
         return
-    site = site_of(standing(files))
+    site = get_site(build_applied_state(files))
     cells = compute_site_capacity(site).fragmentation
     kinds = (cells.open, cells.taken, cells.broken, cells.spoiled, cells.small, cells.closed)
     assert sum(kinds) == cells.cells == 2 * sum(machines)
@@ -197,7 +197,7 @@ def test_every_cell_is_of_one_kind_and_what_is_free_adds_up(machines: list[int],
 
 
 def test_nothing_is_a_finding_unless_it_was_asked_for() -> None:
-    full = site_of(standing(racks(1) + cluster("a", plane=G24.name, pools=pool("p", 1, G24.name))))
+    full = get_site(build_applied_state(build_racks(1) + cluster("a", plane=G24.name, pools=pool("p", 1, G24.name))))
     assert room(full, E94) == 0
     assert compute_site_capacity(full, [E94]).has_findings
     assert not compute_site_capacity(full).has_findings
@@ -226,7 +226,7 @@ def test_a_mix_obeys_what_all_pools_of_a_sku_ask_as_single_skus_do(monkeypatch: 
     monkeypatch.setattr(
         nks_pools, "build_placement_constraints", lambda values: _AtMost(get_zones(values), most_on_rack=2)
     )
-    site = site_of(standing(racks(4, 4) + cluster("a", plane=G12.name, pools=pool("p", 4, P46.name))))
+    site = get_site(build_applied_state(build_racks(4, 4) + cluster("a", plane=G12.name, pools=pool("p", 4, P46.name))))
     assert room(site, P46) == 4
     mix = compute_site_capacity(site, mix=[SkuCount(1, P46)]).mix
     assert mix is not None
@@ -277,9 +277,9 @@ def test_a_mix_written_the_wrong_way_round_or_too_long_is_answered_briefly() -> 
 
 
 def test_an_answer_is_the_same_every_time() -> None:
-    state = standing(racks(2, 2) + cluster("a", pools=pool("p", 3, G24.name)))
+    state = build_applied_state(build_racks(2, 2) + cluster("a", pools=pool("p", 3, G24.name)))
 
     def ask() -> CapacityAnswer:
-        return compute_site_capacity(site_of(state), mix=[SkuCount(1, G12)])
+        return compute_site_capacity(get_site(state), mix=[SkuCount(1, G12)])
 
     assert ask() == ask()

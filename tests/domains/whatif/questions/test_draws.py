@@ -17,7 +17,7 @@ from nexusform.rendering.pull_request.report_markdown import render_report_markd
 from nexusform.rendering.text.report_text import render_report_text
 from nexusform.scheduling.racks.vms import Interval
 from tests.planning.harness import cluster, pool
-from tests.worlds.small_worlds import racks, site_of, standing
+from tests.worlds.small_worlds import build_applied_state, build_racks, get_site
 
 RACK = """
 resource "nexus_rack" "others" {
@@ -51,7 +51,7 @@ def world(workers: int, *cells: tuple[str, str], more: str = "") -> str:
     """Workers of a cell each on rack r1, and machines of others beside it."""
     others = "".join(machine(number, *each) for number, each in enumerate(cells, 1))
     pools = pool("p", workers, "NC_P46_224_v1", more)
-    return racks((workers + 2) // 2) + RACK + others + cluster("a", pools=pools)
+    return build_racks((workers + 2) // 2) + RACK + others + cluster("a", pools=pools)
 
 
 UNKNOWN = ("", "")
@@ -59,13 +59,13 @@ KNOWN = (("cells = [0]", "cells = [0]"), ("cells = [0]", "cells = [1]"))
 
 
 def lost(text: str) -> Failure:
-    site = site_of(standing(text))
+    site = get_site(build_applied_state(text))
     names = [each.name for each in site.machines_by_rack["r1"]]
     return simulate_machine_loss(site, FailureScope.RACK, "r1", names)
 
 
 def upgraded(text: str) -> KubernetesUpgrade:
-    site = site_of(standing(text))
+    site = get_site(build_applied_state(text))
     [a] = site.clusters
     return simulate_kubernetes_upgrade(site, a)
 
@@ -85,7 +85,7 @@ def test_every_way_in_which_others_may_lie_is_inside(workers: int, machines: int
 
 
 def test_where_one_pool_comes_back_the_bounds_hold_for_every_way() -> None:
-    site = site_of(standing(world(3, UNKNOWN, UNKNOWN)))
+    site = get_site(build_applied_state(world(3, UNKNOWN, UNKNOWN)))
     [plane] = site.clusters[0].pools[0].vms
     [machine_] = [each.name for each in site.machines_by_rack["r1"] if each.name != plane.placement.machine]
     failure = simulate_machine_loss(site, FailureScope.MACHINE, machine_, [machine_])
@@ -121,7 +121,7 @@ def test_what_fits_in_every_draw_is_no_finding() -> None:
 
 
 def test_nothing_is_drawn_where_nothing_comes_back_or_all_cells_are_known() -> None:
-    site = site_of(standing(world(1, UNKNOWN)))
+    site = get_site(build_applied_state(world(1, UNKNOWN)))
     assert simulate_machine_loss(site, FailureScope.MACHINE, "o1", ["o1"]).samples is None
     failure = lost(world(1, KNOWN[0]))
     assert failure.samples is None

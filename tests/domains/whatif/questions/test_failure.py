@@ -9,17 +9,17 @@ from nexusform.domains.whatif.questions.failure_simulation import (
     simulate_site_loss,
 )
 from nexusform.state.objects import State
-from tests.planning.harness import cluster, plan, pool, rows
-from tests.worlds.small_worlds import document, racks, site_of, standing
+from tests.planning.harness import cluster, list_rows, plan, pool
+from tests.worlds.small_worlds import build_applied_state, build_document_state, build_racks, get_site
 
 
 def lose_rack(state: State, rack: str, site_id: str = "s") -> Failure:
-    site = site_of(state, site_id)
+    site = get_site(state, site_id)
     return simulate_machine_loss(site, FailureScope.RACK, rack, [m.name for m in site.machines_by_rack[rack]])
 
 
 def lose_machine(state: State, machine: str) -> Failure:
-    return simulate_machine_loss(site_of(state), FailureScope.MACHINE, machine, [machine])
+    return simulate_machine_loss(get_site(state), FailureScope.MACHINE, machine, [machine])
 
 
 def goes(found: Failure) -> dict[str, str | None]:
@@ -41,20 +41,20 @@ def test_nodes_come_back_where_a_plan_that_evacuates_the_machine_puts_them(
     machines: list[int], pools: list[tuple[str, int]]
 ) -> None:
     blocks = "".join(pool(f"p{k}", count, sku) for k, (sku, count) in enumerate(pools))
-    files = racks(*machines) + cluster("a", pools=blocks) + cluster("b", count=2)
+    files = build_racks(*machines) + cluster("a", pools=blocks) + cluster("b", count=2)
     if plan(files).plan.errored:
         return
-    state = standing(files)
+    state = build_applied_state(files)
     found = lose_machine(state, "r1-bm01")
     evacuating = f'machine_count     = {machines[0]}\n  machine_override "r1-bm01" {{\n evacuate = true\n }}'
     result = plan(files.replace(f"machine_count     = {machines[0]}", evacuating, 1), state)
     assert bool(found.missing) == result.plan.errored
     if not found.missing:
-        assert goes(found) == {n: row.target.machine for n, row in rows(result).items() if row.target}
+        assert goes(found) == {n: row.target.machine for n, row in list_rows(result).items() if row.target}
 
 
 def test_the_loss_of_rack_7_of_the_document() -> None:
-    found = lose_rack(document("nearly-full"), "rack7", "lab")
+    found = lose_rack(build_document_state("nearly-full"), "rack7", "lab")
     left = {f"{p.cluster}/{p.pool}": (p.remaining_count, p.total) for p in found.pools}
     assert left["cluster-a/pool1"] == (21, 24)
     assert left["cluster-d/pool1"] == (12, 24)
@@ -66,21 +66,21 @@ def test_the_loss_of_rack_7_of_the_document() -> None:
 
 
 def test_the_command_names_the_machines_of_each_cluster() -> None:
-    state = standing(racks(2, 2, 2) + cluster("a", count=3) + cluster("b", count=3))
-    one = lose_machine(state, site_of(state).clusters[0].pools[0].vms[0].placement.machine)
+    state = build_applied_state(build_racks(2, 2, 2) + cluster("a", count=3) + cluster("b", count=3))
+    one = lose_machine(state, get_site(state).clusters[0].pools[0].vms[0].placement.machine)
     [first, *_] = one.deletions
     assert (
         first.command
         == f"kubectl --context={first.cluster} delete node -l topology.kubernetes.io/baremetalmachine={one.machines[0]}"
     )
-    rack = lose_rack(standing(racks(2, 2) + cluster("a", count=3, pools=pool("p", 4))), "r1")
+    rack = lose_rack(build_applied_state(build_racks(2, 2) + cluster("a", count=3, pools=pool("p", 4))), "r1")
     [deletion] = rack.deletions
     assert deletion.command.endswith("-l 'topology.kubernetes.io/baremetalmachine in (r1-bm01,r1-bm02)'")
 
 
 def test_without_quorum_the_control_plane_cannot_be_asked() -> None:
-    state = standing(racks(2) + cluster("a", count=1, pools=pool("p", 2)))
-    [plane] = [p for p in site_of(state).clusters[0].pools if p.is_control_plane]
+    state = build_applied_state(build_racks(2) + cluster("a", count=1, pools=pool("p", 2)))
+    [plane] = [p for p in get_site(state).clusters[0].pools if p.is_control_plane]
     found = lose_machine(state, plane.vms[0].placement.machine)
     [deletion] = found.deletions
     assert not deletion.is_reachable
@@ -97,16 +97,16 @@ resource "nexus_virtual_machine" "v" {
   disk_gib   = 40
 }
 """
-    found = lose_machine(standing(racks(1, 1) + vm), "r1-bm01")
-    other = lose_machine(standing(racks(1, 1) + vm), "r2-bm01")
+    found = lose_machine(build_applied_state(build_racks(1, 1) + vm), "r1-bm01")
+    other = lose_machine(build_applied_state(build_racks(1, 1) + vm), "r2-bm01")
     [hit] = [f for f in (found, other) if f.pools]
     assert [p.address for p in hit.stay_down] == ["nexus_virtual_machine.v"]
     assert (hit.recreations, hit.deletions, hit.has_findings) == ((), (), False)
 
 
 def test_a_lost_cluster_or_site_takes_all_of_it() -> None:
-    state = standing(racks(3) + cluster("a", pools=pool("p", 2)) + cluster("b"))
-    site = site_of(state)
+    state = build_applied_state(build_racks(3) + cluster("a", pools=pool("p", 2)) + cluster("b"))
+    site = get_site(state)
     assert simulate_cluster_loss(site, site.clusters[0]).vm_count == 3
     assert simulate_site_loss(site).vm_count == 4
     assert simulate_site_loss(site).has_findings

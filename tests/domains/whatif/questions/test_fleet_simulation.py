@@ -25,7 +25,7 @@ from tests.domains.fleet.planning.fleet_harness import (
     build_placement,
     get_bindings,
 )
-from tests.planning.harness import all_types, applied, plan
+from tests.planning.harness import all_types, build_state_after, plan
 
 
 def simulated(state: State, **flags: str | Sequence[str]) -> FleetSimulation:
@@ -67,7 +67,7 @@ TWO = build_placement(build_pick_n(2))
 
 @pytest.fixture(scope="module")
 def two_of_four() -> State:
-    return applied(plan(FLEET + TWO))
+    return build_state_after(plan(FLEET + TWO))
 
 
 def test_a_placement_goes_elsewhere_when_a_member_leaves(two_of_four: State) -> None:
@@ -124,9 +124,9 @@ affinity {
   }
 }
 """
-    first = applied(plan(FLEET + build_placement(by_ring.replace("RING", "4"))))
+    first = build_state_after(plan(FLEET + build_placement(by_ring.replace("RING", "4"))))
     ring = FLEET.replace('"4"', '"9"').replace('"3"', '"4"')
-    state = applied(plan(ring + build_placement(by_ring.replace("RING", "4")), first))
+    state = build_state_after(plan(ring + build_placement(by_ring.replace("RING", "4")), first))
     before = outcome(simulated(state, join="c5"))
     assert before.after.clusters == ("c4",)
     kept = outcome(simulated(state, **flags))
@@ -136,7 +136,7 @@ affinity {
 
 def test_draining_evicts_cordons_and_says_what_stays() -> None:
     fixed = 'placement_type = "PickFixed"\ncluster_names = ["c4"]'
-    state = applied(plan(FLEET + TWO + build_placement(fixed, name="fixed") + build_placement(name="all")))
+    state = build_state_after(plan(FLEET + TWO + build_placement(fixed, name="fixed") + build_placement(name="all")))
     simulation = simulated(state, drain="c4")
     assert outcome(simulation).after.clusters == ("c2", "c3")
     assert outcome(simulation, "all").after.clusters == ("c1", "c2", "c3")
@@ -147,7 +147,7 @@ def test_draining_evicts_cordons_and_says_what_stays() -> None:
 
 def test_a_budget_may_refuse_the_eviction() -> None:
     budget = 'resource "fleet_placement_disruption_budget" "p" {\n  max_unavailable = "0"\n}\n'
-    state = applied(plan(FLEET + TWO + budget))
+    state = build_state_after(plan(FLEET + TWO + budget))
     simulation = simulated(state, drain="c4")
     assert simulation.remaining == (("p", "c4"),)
     assert [warning.id for warning in simulation.warnings] == ["eviction-not-executed"]
@@ -169,7 +169,7 @@ def test_members_join_as_strangers_like_others_and_by_recovering() -> None:
       }
     """
     sick = build_member("c9", {"ring": "4"}, 'health = "NotJoined"')
-    state = applied(plan(FLEET + sick + build_placement(all_of_ring)))
+    state = build_state_after(plan(FLEET + sick + build_placement(all_of_ring)))
     assert outcome(simulated(state, join="c5")).gained == ()
     assert outcome(simulated(state, join="c5", label="c5:ring=4")).gained == ("c5",)
     assert outcome(simulated(state, join="c5=c4")).gained == ("c5",)
@@ -179,7 +179,7 @@ def test_members_join_as_strangers_like_others_and_by_recovering() -> None:
 
 def test_an_external_placement_waits_for_its_run() -> None:
     external = 'strategy {\n  type = "External"\n}'
-    state = applied(plan(FLEET + build_placement(build_pick_n(2), external)))
+    state = build_state_after(plan(FLEET + build_placement(build_pick_n(2), external)))
     simulation = simulated(state, leave="c4")
     assert outcome(simulation).gained == ("c2",)
     (new,) = [row for row in outcome(simulation).rows if row.object == "c2"]
@@ -247,7 +247,7 @@ affinity {
   }
 }
 """
-    state = applied(plan(FLEET + build_placement(policy)))
+    state = build_state_after(plan(FLEET + build_placement(policy)))
     simulation = simulated(state, property="c4:kubernetes-fleet.io/node-count=many")
     assert simulation.has_findings
     stopped = outcome(simulation).abort
@@ -339,7 +339,7 @@ def with_nodes(*names: str) -> str:
 
 @pytest.fixture(scope="module")
 def with_pods() -> State:
-    return applied(plan(with_nodes("a", "c")))
+    return build_state_after(plan(with_nodes("a", "c")))
 
 
 def test_pods_follow_and_say_where_there_is_no_room(with_pods: State) -> None:
@@ -363,7 +363,7 @@ def test_the_room_is_what_a_plan_leaves(with_pods: State) -> None:
     rooms = {room.name: room for room in simulation.members}
     assert rooms["b"].before is None
     assert rooms["b"].after is not None
-    after = applied(plan(with_nodes("a", "b", "c"), with_pods), with_pods)
+    after = build_state_after(plan(with_nodes("a", "b", "c"), with_pods), with_pods)
     again = {room.name: room for room in simulated(after, label="a:x=y").members}
     assert {name: room.after for name, room in rooms.items()} == {n: r.before for n, r in again.items()}
 
@@ -384,7 +384,7 @@ def test_it_says_what_a_plan_of_such_members_does(seed: int) -> None:
             build_hub() + "".join(build_member(n, labels[n], build_node_count(counts[n])) for n in labels) + placements
         )
 
-    state = applied(plan(fleet()))
+    state = build_state_after(plan(fleet()))
     flags: dict[str, list[str]] = {verb.value: [] for verb in MemberEditKind}
     left, relabelled, resized = draw.sample(sorted(labels), 3)
     del labels[left]
@@ -396,7 +396,7 @@ def test_it_says_what_a_plan_of_such_members_does(seed: int) -> None:
     flags["property"] = [f"{resized}:kubernetes-fleet.io/node-count=20"]
     flags["property"].append("c9:kubernetes-fleet.io/node-count=4")
     flags["join"] = ["c9"]
-    after = applied(plan(fleet(), state), state)
+    after = build_state_after(plan(fleet(), state), state)
     simulation = simulated(state, **flags)
     for number in range(4):
         truth = get_bindings(after, f"fleet_cluster_resource_placement.p{number}")
@@ -448,5 +448,5 @@ def test_a_member_of_which_no_figures_are_known_has_no_row_of_room(two_of_four: 
 def test_the_verdict_counts_in_words_that_fit(two_of_four: State) -> None:
     assert build_fleet_report(simulated(two_of_four, leave="c4"), "").verdict == "1 of 1 placement changes."
     second = build_placement(build_pick_n(2)).replace('"p"', '"q"')
-    both = applied(plan(FLEET + TWO + second))
+    both = build_state_after(plan(FLEET + TWO + second))
     assert build_fleet_report(simulated(both, leave="c4"), "").verdict == "2 of 2 placements change."

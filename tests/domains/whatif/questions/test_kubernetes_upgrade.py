@@ -4,14 +4,14 @@ from hypothesis import strategies as st
 
 from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, simulate_kubernetes_upgrade
 from nexusform.state.objects import State
-from tests.planning.harness import agent_pool, cluster, plan, pool, rows
-from tests.worlds.small_worlds import document, racks, site_of, standing
+from tests.planning.harness import agent_pool, cluster, list_rows, plan, pool
+from tests.worlds.small_worlds import build_applied_state, build_document_state, build_racks, get_site
 
 OLD, NEW = 'kubernetes_version = "1.29"', 'kubernetes_version = "1.30"'
 
 
 def upgrade(state: State, name: str = "a", site_id: str = "s") -> KubernetesUpgrade:
-    site = site_of(state, site_id)
+    site = get_site(state, site_id)
     return simulate_kubernetes_upgrade(site, next(c for c in site.clusters if c.name == name))
 
 
@@ -47,19 +47,19 @@ def test_it_goes_as_a_plan_with_a_new_version_goes(
 ) -> None:
     blocks = "".join(pool(f"p{k}", n, sku, settings_block(s, "1")) for k, (sku, n, s) in enumerate(pools))
     separate = agent_pool("x", "nexus_kubernetes_cluster.a.id", more)
-    files = racks(*machines) + cluster("a", arguments=OLD, pools=blocks, count=2) + separate
+    files = build_racks(*machines) + cluster("a", arguments=OLD, pools=blocks, count=2) + separate
     if plan(files).plan.errored:
         return
-    state = standing(files)
+    state = build_applied_state(files)
     found = upgrade(state)
     result = plan(files.replace(OLD, NEW), state)
     assert bool(found.blocked_pools) == result.plan.errored
     if not found.blocked_pools:
-        assert moves(found) == {name: row.target.machine for name, row in rows(result).items() if row.target}
+        assert moves(found) == {name: row.target.machine for name, row in list_rows(result).items() if row.target}
 
 
 def test_the_pinned_pool_of_cluster_d_blocks_and_goes_in_place() -> None:
-    state = document("nearly-full")
+    state = build_document_state("nearly-full")
     found = upgrade(state, "cluster-d", "lab")
     [blocked] = found.blocked_pools
     assert (blocked.pool, blocked.batches[-1].number, blocked.fitting_surge) == ("pool1", 1, 0)
@@ -70,28 +70,28 @@ def test_the_pinned_pool_of_cluster_d_blocks_and_goes_in_place() -> None:
 
 
 def test_a_smaller_surge_that_fits_is_found() -> None:
-    files = racks(3) + cluster("a", pools=pool("p", 3, "NC_P46_224_v1", settings_block("3")))
-    [_, p] = upgrade(standing(files)).pools
+    files = build_racks(3) + cluster("a", pools=pool("p", 3, "NC_P46_224_v1", settings_block("3")))
+    [_, p] = upgrade(build_applied_state(files)).pools
     assert (p.is_blocked, p.fitting_surge, p.fits_in_place) == (True, 2, True)
     assert p.batches[-1].moves[-1].placement is None
 
 
 def test_without_surge_the_batch_is_down() -> None:
-    files = racks(3) + cluster("a", pools=pool("p", 5, more=settings_block("0", "40%")))
-    [_, p] = upgrade(standing(files)).pools
+    files = build_racks(3) + cluster("a", pools=pool("p", 5, more=settings_block("0", "40%")))
+    [_, p] = upgrade(build_applied_state(files)).pools
     assert (p.surge, p.unavailable, p.course.minimum_up, p.course.batches) == (0, 2, 3, 3)
 
 
 @pytest.mark.parametrize(("count", "lost"), [(1, True), (2, False)])
 def test_a_pool_that_goes_down_as_a_whole_is_lost(count: int, lost: bool) -> None:
-    files = racks(3) + cluster("a", pools=pool("p", count, more=settings_block("0", "1")))
-    found = upgrade(standing(files))
+    files = build_racks(3) + cluster("a", pools=pool("p", count, more=settings_block("0", "1")))
+    found = upgrade(build_applied_state(files))
     assert found.has_findings is lost
     assert not found.blocked_pools
 
 
 def test_a_control_plane_needs_one_free_place() -> None:
-    files = racks(1) + cluster("a", plane="NC_G48_224_v1", count=2)
-    found = upgrade(standing(files))
+    files = build_racks(1) + cluster("a", plane="NC_G48_224_v1", count=2)
+    found = upgrade(build_applied_state(files))
     [plane] = found.blocked_pools
     assert (plane.is_control_plane, plane.fitting_surge, plane.fits_in_place) == (True, 0, False)

@@ -23,14 +23,14 @@ from nexusform.kubernetes.releases.kubernetes_versions import (
     select_available_versions,
 )
 from nexusform.state.objects import State
-from tests.planning.harness import cluster, plan, pool, rows
-from tests.worlds.small_worlds import racks, site_of, standing, where
+from tests.planning.harness import cluster, list_rows, plan, pool
+from tests.worlds.small_worlds import build_applied_state, build_racks, get_site, where
 
 OLD = 'kubernetes_version = "1.29"'
 
 
 def path_of(state: State, names: str, to: str) -> SiteUpgradePath:
-    site = site_of(state)
+    site = get_site(state)
     clusters = [next(one for one in site.clusters if one.name == name) for name in names.split()]
     return find_upgrade_path(site, clusters, to, {})
 
@@ -55,8 +55,8 @@ def test_what_a_site_offers(asked: str, offered: list[str]) -> None:
 
 
 def test_hops_lead_to_versions_that_the_site_offers() -> None:
-    state = standing(racks(4) + cluster("a", arguments=OLD))
-    site = replace(site_of(state), versions=("1.30.2-4.1.0", "1.30.9-4.1.0", "1.31.4-4.5.0"))
+    state = build_applied_state(build_racks(4) + cluster("a", arguments=OLD))
+    site = replace(get_site(state), versions=("1.30.2-4.1.0", "1.30.9-4.1.0", "1.31.4-4.5.0"))
     path = find_upgrade_path(site, site.clusters, "1.31", {})
     assert [str(hop.end) for hop in path.clusters[0].hops] == ["1.30.9-4.1.0", "1.31"]
     with pytest.raises(DiagnosticsError, match=r"1\.30\.9-4\.1\.0 -> 1\.31\.7: Azure offers"):
@@ -100,8 +100,8 @@ def test_bundles_between_which_etcd_fails(start: str, end: str, stands: bool) ->
 
 
 def test_each_hop_starts_where_plans_leave_the_vms() -> None:
-    files = racks(3, 3) + cluster("a", arguments=OLD, pools=pool("p", 4, "NC_P22_112_v1"))
-    state = standing(files)
+    files = build_racks(3, 3) + cluster("a", arguments=OLD, pools=pool("p", 4, "NC_P22_112_v1"))
+    state = build_applied_state(files)
     path = path_of(state, "a", "1.31")
     [way] = path.clusters
     assert [(hop.start, str(hop.end)) for hop in way.hops] == [("1.29", "1.30"), ("1.30", "1.31")]
@@ -115,30 +115,32 @@ def test_each_hop_starts_where_plans_leave_the_vms() -> None:
             for move in batch.moves
             if move.placement is not None
         }
-        planned = {name: row.target.machine for name, row in rows(plan(files, state)).items() if row.target}
+        planned = {name: row.target.machine for name, row in list_rows(plan(files, state)).items() if row.target}
         assert planned == expected
-        state = standing(files, state)
+        state = build_applied_state(files, state)
     # Four workers, one at a time, half an hour each; the control plane is not counted.
     assert [hop.course.drain_hours for hop in way.hops] == [2.0, 2.0]
     assert [hop.end.end_of_support for hop in way.hops] == ["2026-07", "2026-11"]
 
 
 def test_a_hop_that_does_not_fit_is_bad_and_moves_nobody() -> None:
-    state = standing(racks(2) + cluster("a", arguments=OLD, count=1, pools=pool("p", 3, "NC_P46_224_v1")))
-    site = site_of(state)
+    state = build_applied_state(
+        build_racks(2) + cluster("a", arguments=OLD, count=1, pools=pool("p", 3, "NC_P46_224_v1"))
+    )
+    site = get_site(state)
     path = path_of(state, "a", "1.30")
     assert path.has_findings
     [hop] = path.clusters[0].hops
     assert not hop.has_surge_capacity
     assert hop.upgrade == simulate_kubernetes_upgrade(site, site.clusters[0])
-    assert where(site_of(state)) == where(site)
+    assert where(get_site(state)) == where(site)
 
 
 @pytest.mark.parametrize(
     ("to", "said"), [("x", "is not a version"), ("1.28", "is a downgrade"), ("2.0", "changes the major version")]
 )
 def test_versions_that_no_upgrade_leads_to(to: str, said: str) -> None:
-    state = standing(racks(2, 2) + cluster("a", arguments=OLD, count=1))
+    state = build_applied_state(build_racks(2, 2) + cluster("a", arguments=OLD, count=1))
     with pytest.raises(DiagnosticsError) as refused:
         path_of(state, "a", to)
     [found] = refused.value.diagnostics
@@ -149,7 +151,7 @@ def test_every_cluster_without_a_version_is_named_with_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bare = (cluster(name, count=1) for name in "ab")
-    (tmp_path / "main.nf.hcl").write_text(racks(2, 2) + "".join(bare))
+    (tmp_path / "main.nf.hcl").write_text(build_racks(2, 2) + "".join(bare))
     monkeypatch.chdir(tmp_path)
     assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
@@ -163,12 +165,14 @@ def test_every_cluster_without_a_version_is_named_with_its_line(
 
 
 def test_there_is_nothing_to_do_at_the_version() -> None:
-    found = path_of(standing(racks(2, 2) + cluster("a", arguments=OLD, count=1)), "a", "1.29")
+    found = path_of(build_applied_state(build_racks(2, 2) + cluster("a", arguments=OLD, count=1)), "a", "1.29")
     assert (found.clusters[0].hops, found.has_findings) == ((), False)
 
 
 def test_several_clusters_go_in_an_order_that_fits() -> None:
-    state = standing(racks(3, 3) + cluster("a", arguments=OLD, count=1) + cluster("b", arguments=OLD, count=1))
+    state = build_applied_state(
+        build_racks(3, 3) + cluster("a", arguments=OLD, count=1) + cluster("b", arguments=OLD, count=1)
+    )
     found = path_of(state, "b a", "1.30")
     assert [one.cluster for one in found.clusters] == ["b", "a"]
     assert all(hop.has_surge_capacity for one in found.clusters for hop in one.hops)
@@ -178,7 +182,7 @@ def test_an_order_is_found_where_the_one_asked_for_does_not_fit() -> None:
     """Where `a` stands anew takes the room of the surge of `b`; the other way round both fit."""
     large = pool("p", 5, "NC_P46_224_v1", more='upgrade_settings {\n max_surge = "2"\n}')
     a = cluster("a", arguments=OLD, pools=pool("p", 2, "NC_G24_112_v1"), count=1)
-    state = standing(racks(2, 3) + a + cluster("b", arguments=OLD, pools=large, count=1))
+    state = build_applied_state(build_racks(2, 3) + a + cluster("b", arguments=OLD, pools=large, count=1))
     found = path_of(state, "a b", "1.30")
     assert [one.cluster for one in found.clusters] == ["b", "a"]
     assert all(one.fits for one in found.clusters)
@@ -187,7 +191,7 @@ def test_an_order_is_found_where_the_one_asked_for_does_not_fit() -> None:
 
 def test_where_no_order_fits_the_one_asked_for_is_shown() -> None:
     blocked = cluster("b", arguments=OLD, count=1, pools=pool("p", 3, "NC_P46_224_v1"))
-    state = standing(racks(2) + blocked + cluster("a", arguments=OLD, count=1))
+    state = build_applied_state(build_racks(2) + blocked + cluster("a", arguments=OLD, count=1))
     found = path_of(state, "a b", "1.30")
     assert [one.cluster for one in found.clusters] == ["a", "b"]
     assert found.has_findings
@@ -197,9 +201,9 @@ def test_where_no_order_fits_the_one_asked_for_is_shown() -> None:
 
 
 def test_the_site_tells_the_end_of_support_before_any_list() -> None:
-    state = standing(racks(4) + cluster("a", arguments=OLD))
+    state = build_applied_state(build_racks(4) + cluster("a", arguments=OLD))
     days = {"1.30.2-4.1.0": "2026-09-30", "1.30.9-4.4.0": "2026-10-31"}
-    site = replace(site_of(state), versions=(*days, "1.31"), supported_until=days)
+    site = replace(get_site(state), versions=(*days, "1.31"), supported_until=days)
     path = find_upgrade_path(site, site.clusters, "1.31", {})
     document = build_upgrade_path_document(path)["clusters"][0]["hops"]
     told = [(hop["end_of_support"], hop["end_of_support_told_by"]) for hop in document]

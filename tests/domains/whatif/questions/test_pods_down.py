@@ -24,7 +24,7 @@ from nexusform.resources.address import parse_address
 from nexusform.snapshots.snapshot import SiteSnapshot, build_snapshot, list_state_objects
 from nexusform.state.objects import State
 from tests.planning.harness import all_types, cluster, pool
-from tests.worlds.small_worlds import document, racks, standing
+from tests.worlds.small_worlds import build_applied_state, build_document_state, build_racks
 
 WEB = """
 apiVersion: apps/v1
@@ -111,7 +111,7 @@ def only(verdicts: Sequence[WorkloadVerdict]) -> WorkloadVerdict:
 
 
 def small(*machines: int, workers: int = 3) -> State:
-    return standing(racks(*machines) + cluster("a", count=3, pools=pool("p", workers, "NC_G12_56_v1")))
+    return build_applied_state(build_racks(*machines) + cluster("a", count=3, pools=pool("p", workers, "NC_G12_56_v1")))
 
 
 # --- the document's story ------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def small(*machines: int, workers: int = 3) -> State:
 def test_a_deployment_on_cluster_a_rack_by_rack() -> None:
     """24 replicas, one to a worker of pool1, each on a rack with two others: three fall over a wave."""
     text = web(24, "40", ALONE)
-    found = upgrade(document("nearly-full"), text, "lab/cluster-a")
+    found = upgrade(build_document_state("nearly-full"), text, "lab/cluster-a")
     verdict = only(found.workloads)
     # A worker has 44 CPUs for pods: no other one takes a second replica, so three stay Pending.
     assert [(w.workloads[0].before, w.workloads[0].running, w.workloads[0].pending) for w in found.waves] == [
@@ -132,7 +132,7 @@ def test_a_deployment_on_cluster_a_rack_by_rack() -> None:
 
 
 def test_replicas_that_fit_elsewhere_move_and_stay_there() -> None:
-    found = upgrade(document("nearly-full"), web(8, "4", SPREAD), "lab/cluster-a")
+    found = upgrade(build_document_state("nearly-full"), web(8, "4", SPREAD), "lab/cluster-a")
     verdict = only(found.workloads)
     assert (verdict.outcome, verdict.maximum_pending, verdict.minimum_running) == (PodsOutcome.KEPT, 0, 8)
     first = found.waves[0].workloads[0]

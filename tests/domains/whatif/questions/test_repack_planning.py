@@ -43,8 +43,8 @@ from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, site_with_h
 from tests.kill_points import select_cases
 from tests.planning.harness import cluster
 from tests.scheduling.racks.samples import change_profile
-from tests.worlds.small_worlds import racks, site_of
-from tests.worlds.small_worlds import standing as standing_state
+from tests.worlds.small_worlds import build_applied_state as standing_state
+from tests.worlds.small_worlds import build_racks, get_site
 
 pytest.importorskip("highspy")
 
@@ -465,8 +465,8 @@ def test_windows_that_are_too_small_are_named() -> None:
 
 def test_a_control_plane_of_one_is_held_for_being_alone() -> None:
     """Lifting that alone lets it go: it is not held a second time for its quorum."""
-    state = standing_state(racks(2, 2) + cluster("a", count=1))
-    site = site_of(state)
+    state = standing_state(build_racks(2, 2) + cluster("a", count=1))
+    site = get_site(state)
     lifted = frozenset({Constraint.SINGLE_REPLICA})
     [control] = [pool for pool in site.pools if pool.is_control_plane and len(pool.vms) == 1]
     assert build_repack_context(site, request(1)).blocked_by[control.vms[0].name] is Constraint.SINGLE_REPLICA
@@ -580,12 +580,12 @@ resource "nexus_separation_rule" "x" {
   }
 }
 """
-    state = standing_state(racks(2, 2) + cluster("a", count=1) + cluster("b", count=1) + rule)
-    [apart] = build_separation_rules(site_of(state), list_state_objects(state))
+    state = standing_state(build_racks(2, 2) + cluster("a", count=1) + cluster("b", count=1) + rule)
+    [apart] = build_separation_rules(get_site(state), list_state_objects(state))
     assert apart.scope == "rack"
     assert [len(group.pools) for group in apart.groups] == [1, 1]
-    [a, b] = site_of(state).pools
-    assert apart.find_forbidden_locations((a.owner.owner, a.name, 0), site_of(state).scheduler.list_vms()) == {
+    [a, b] = get_site(state).pools
+    assert apart.find_forbidden_locations((a.owner.owner, a.name, 0), get_site(state).scheduler.list_vms()) == {
         b.vms[0].placement.rack
     }
 
@@ -601,8 +601,8 @@ resource "nexus_rack" "later" {
 }
 """
     closed = 'machine_override "r1-bm01" {\n cordoned = true\n }'
-    state = standing_state(racks(2, more=closed) + planned + cluster("a", count=1))
-    made = plan_repack(site_of(state), request(3))
+    state = standing_state(build_racks(2, more=closed) + planned + cluster("a", count=1))
+    made = plan_repack(get_site(state), request(3))
     assert made.status is RepackStatus.IMPOSSIBLE
     found = {each.constraint: each.recreations for each in made.blocking}
     assert found[Constraint.PLANNED_RACK] == 0

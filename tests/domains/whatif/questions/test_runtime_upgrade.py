@@ -10,13 +10,13 @@ from nexusform.domains.whatif.questions.runtime_upgrade import (
     simulate_runtime_upgrade,
 )
 from tests.planning.harness import cluster, plan, pool
-from tests.worlds.small_worlds import document, racks, site_of, standing, where
+from tests.worlds.small_worlds import build_applied_state, build_document_state, build_racks, get_site, where
 
 ALL_AT_ONCE = UpgradeOptions()
 
 
 def upgrade(files: str, options: UpgradeOptions = ALL_AT_ONCE) -> RuntimeUpgrade:
-    return simulate_runtime_upgrade(site_of(standing(files)), options)
+    return simulate_runtime_upgrade(get_site(build_applied_state(files)), options)
 
 
 def outcomes(found: RuntimeUpgrade) -> dict[str, PoolOutcome]:
@@ -27,7 +27,7 @@ def outcomes(found: RuntimeUpgrade) -> dict[str, PoolOutcome]:
 
 
 def test_the_document_goes_rack_by_rack_and_keeps_every_quorum() -> None:
-    found = simulate_runtime_upgrade(site_of(document("nearly-full"), "lab"), ALL_AT_ONCE)
+    found = simulate_runtime_upgrade(get_site(build_document_state("nearly-full"), "lab"), ALL_AT_ONCE)
     assert [(w.rack, len(w.machines)) for w in found.waves] == [(f"rack{n}", 16) for n in range(1, 9)]
     assert not found.has_findings
     assert found.hours == 20
@@ -46,14 +46,14 @@ def test_the_document_goes_rack_by_rack_and_keeps_every_quorum() -> None:
 
 
 def test_a_control_plane_of_three_on_three_racks_keeps_its_quorum() -> None:
-    found = upgrade(racks(2, 2, 2) + cluster("a", count=3))
+    found = upgrade(build_racks(2, 2, 2) + cluster("a", count=3))
     [verdict] = found.verdicts
     assert (verdict.outcome, verdict.minimum_up, verdict.quorum) == (PoolOutcome.KEPT, 2, 2)
     assert not found.has_findings
 
 
 def test_a_control_plane_of_three_on_two_racks_loses_it_once() -> None:
-    found = upgrade(racks(2, 2) + cluster("a", count=3))
+    found = upgrade(build_racks(2, 2) + cluster("a", count=3))
     [verdict] = found.verdicts
     assert (verdict.outcome, verdict.minimum_up) == (PoolOutcome.LOST, 1)
     assert len(verdict.lost_in_waves) == 1
@@ -63,7 +63,7 @@ def test_a_control_plane_of_three_on_two_racks_loses_it_once() -> None:
 
 
 def test_fewer_machines_at_once_keep_it() -> None:
-    files = racks(2, 2) + cluster("a", count=3)
+    files = build_racks(2, 2) + cluster("a", count=3)
     found = upgrade(files, UpgradeOptions(max_unavailable=1))
     assert [(w.rack, w.batch, w.batches) for w in found.waves] == [
         ("r1", 1, 2), ("r1", 2, 2), ("r2", 1, 2), ("r2", 2, 2),
@@ -73,7 +73,7 @@ def test_fewer_machines_at_once_keep_it() -> None:
 
 def test_a_control_plane_of_one_or_two_cannot_keep_it() -> None:
     for count in (1, 2):
-        assert outcomes(upgrade(racks(2, 2) + cluster("a", count=count)))["a/control-plane"] is PoolOutcome.LOST
+        assert outcomes(upgrade(build_racks(2, 2) + cluster("a", count=count)))["a/control-plane"] is PoolOutcome.LOST
 
 
 def test_a_pool_of_one_node_is_lost_and_a_plain_vm_is_interrupted() -> None:
@@ -86,7 +86,7 @@ resource "nexus_virtual_machine" "v" {
   disk_gib   = 40
 }
 """
-    found = upgrade(racks(2, 2, 2) + cluster("a", count=3, pools=pool("one", 1) + pool("none", 0)) + vm)
+    found = upgrade(build_racks(2, 2, 2) + cluster("a", count=3, pools=pool("one", 1) + pool("none", 0)) + vm)
     assert outcomes(found) == {
         "a/control-plane": PoolOutcome.KEPT,
         "a/one": PoolOutcome.LOST,
@@ -123,10 +123,10 @@ def test_every_vm_goes_down_once_and_no_wave_leaves_its_rack(
     machines: list[int], pools: list[int], at_once: int | None
 ) -> None:
     blocks = "".join(pool(f"p{k}", count) for k, count in enumerate(pools))
-    files = racks(*machines) + cluster("a", pools=blocks)
+    files = build_racks(*machines) + cluster("a", pools=blocks)
     if plan(files).plan.errored:
         return
-    site = site_of(standing(files))
+    site = get_site(build_applied_state(files))
     found = simulate_runtime_upgrade(site, UpgradeOptions(max_unavailable=at_once))
     down = [vm.name for wave in found.waves for left in wave.pools for vm in left.down_vms]
     assert sorted(down) == sorted(where(site))
@@ -159,7 +159,7 @@ resource "nexus_rack" "r" {
 
 
 def test_flags_win_over_what_the_site_says() -> None:
-    site = site_of(standing(SITE_WITH_STRATEGY))
+    site = get_site(build_applied_state(SITE_WITH_STRATEGY))
     own = RequestedUpgradeOptions().resolve_for_site(site)
     assert (own.strategy, own.max_unavailable, own.wait_minutes) == (UpgradeStrategy.PAUSE_AFTER_RACK, 1, 90)
     assert own.compute_max_failed(4) == 1

@@ -21,7 +21,7 @@ from tests.domains.fleet.planning.fleet_harness import (
     build_placement,
 )
 from tests.domains.whatif.questions.test_fleet_simulation import with_nodes
-from tests.planning.harness import all_types, applied, plan
+from tests.planning.harness import all_types, build_state_after, plan
 
 NONE = "\N{EN DASH}"
 MEMBERS = ("c1", "c2", "c3", "c4")
@@ -64,7 +64,7 @@ class _Tables(HTMLParser):
 @pytest.fixture(scope="module")
 def two_of_four() -> State:
     members = "".join(build_member(name, {"ring": name[-1]}, build_node_count(name[-1])) for name in MEMBERS)
-    return applied(plan(build_hub() + members + build_placement(build_pick_n(2))))
+    return build_state_after(plan(build_hub() + members + build_placement(build_pick_n(2))))
 
 
 def page_of(state: State, **flags: str) -> str:
@@ -108,7 +108,7 @@ def test_every_cell_says_why(two_of_four: State) -> None:
 def test_of_a_large_fleet_only_what_moves_is_drawn() -> None:
     names = [f"c{number:02}" for number in range(60)]
     members = "".join(build_member(name, {}, build_node_count("1")) for name in names)
-    state = applied(plan(build_hub() + members + build_placement(build_pick_n(2))))
+    state = build_state_after(plan(build_hub() + members + build_placement(build_pick_n(2))))
     page = page_of(state, leave="c59")
     tables = _Tables()
     tables.feed(page)
@@ -117,7 +117,7 @@ def test_of_a_large_fleet_only_what_moves_is_drawn() -> None:
 
 
 def test_pods_are_counted_first_and_listed_last() -> None:
-    state = applied(plan(with_nodes("a", "c")))
+    state = build_state_after(plan(with_nodes("a", "c")))
     page = page_of(state, leave="c")
     titles = re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
     assert [title for title in titles if "Pods" in title] == ["Pods (finding)", "Pods one by one"]
@@ -128,7 +128,7 @@ def test_pods_are_counted_first_and_listed_last() -> None:
 def test_of_many_placements_those_that_change_are_told() -> None:
     members = "".join(build_member(name, {"ring": name[-1]}, build_node_count(name[-1])) for name in MEMBERS)
     many = "".join(build_placement(build_pick_n(1), name=f"p{number}") for number in range(30))
-    state = applied(plan(build_hub() + members + many))
+    state = build_state_after(plan(build_hub() + members + many))
     edits, problems = parse_member_edits({MemberEditKind.LEAVE: ["c4"]})
     assert not problems
     simulation = simulate_member_edits(

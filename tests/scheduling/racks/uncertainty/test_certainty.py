@@ -20,7 +20,7 @@ from nexusform.scheduling.sku_catalogue import CATALOGUES
 SKUS = CATALOGUES["2026-03"].vm_skus
 
 
-def machines(racks: int, each: int) -> list[Machine]:
+def build_machines(racks: int, each: int) -> list[Machine]:
     return [
         Machine(f"r{rack}-bm{slot:02d}", f"r{rack}", str(rack), slot, "bom-1.7.3", 2, 48, 224, 3500)
         for rack in range(1, racks + 1)
@@ -28,39 +28,41 @@ def machines(racks: int, each: int) -> list[Machine]:
     ]
 
 
-def demand(number: int, sku: str = "NC_P46_224_v1", zones: str | None = None) -> Demand:
+def build_demand(number: int, sku: str = "NC_P46_224_v1", zones: str | None = None) -> Demand:
     return Demand(VmName("c", "c", "p", number), SKUS[sku], PlacementConstraints(frozenset(zones) if zones else None))
 
 
-def test_a_forced_place_is_certain_and_a_free_choice_is_not() -> None:
-    base = RackScheduler(machines(2, 8))
+def test_forced_placement_is_certain_and_free_choice_is_not() -> None:
+    base = RackScheduler(build_machines(2, 8))
     answer = repeat_with_samples(
-        base, [PlaceOperation("pinned", demand(0, zones="1")), PlaceOperation("free", demand(1))], 40
+        base, [PlaceOperation("pinned", build_demand(0, zones="1")), PlaceOperation("free", build_demand(1))], 40
     )
     assert answer.vms["pinned"].rack == 1.0
     assert 0 < answer.vms["pinned"].machine < 0.5
     assert answer.vms["free"].rack == 1.0
     assert list(base.list_vms()) == []
-    only = repeat_with_samples(RackScheduler(machines(1, 1)), [PlaceOperation("only", demand(0))], 40)
+    only = repeat_with_samples(RackScheduler(build_machines(1, 1)), [PlaceOperation("only", build_demand(0))], 40)
     assert only.vms["only"] == PlacementCertainty(1.0, 1.0, 1.0)
     (pool,) = only.pools
     assert (pool.vms_on_certain_machines, pool.counts) == (1, {"r1": 1})
 
 
-def test_counts_per_rack_can_be_certain_where_no_vm_is() -> None:
-    answer = repeat_with_samples(RackScheduler(machines(2, 4)), [PlaceOperation(n, demand(n)) for n in range(4)], 40)
+def test_rack_counts_can_be_certain_without_certain_vms() -> None:
+    answer = repeat_with_samples(
+        RackScheduler(build_machines(2, 4)), [PlaceOperation(n, build_demand(n)) for n in range(4)], 40
+    )
     (pool,) = answer.pools
     assert all(certainty.rack < 1 for certainty in answer.vms.values())
     assert pool.certain_racks == ("r1", "r2")
     assert pool.vms_on_certain_counts == 4
 
 
-def test_a_run_in_which_a_vm_does_not_fit_is_no_match_and_goes_on() -> None:
-    # A small VM lands on one of two machines by tie-break; a pinned one then takes the first machine
-    # whole or not, so that the last VM fits in some runs only.
-    base = RackScheduler(machines(2, 1))
+def test_sample_without_capacity_for_a_vm_counts_as_mismatch() -> None:
+    # A small VM is placed on one of two machines by tie-break. A pinned VM then takes the first machine if it is
+    # empty, so the last VM fits only in some samples.
+    base = RackScheduler(build_machines(2, 1))
     operations = [
-        PlaceOperation("small", demand(0, "NC_G2_8_v1")),
+        PlaceOperation("small", build_demand(0, "NC_G2_8_v1")),
         PlaceOperation(
             "large", Demand(VmName("d", "d", "p", 0), SKUS["NC_E94_448_v1"], PlacementConstraints(frozenset("1")))
         ),
@@ -75,26 +77,26 @@ def test_a_run_in_which_a_vm_does_not_fit_is_no_match_and_goes_on() -> None:
     assert "last" in answer.vms
 
 
-def test_a_rack_may_have_its_count_for_sure_and_no_vm_for_sure() -> None:
-    base = RackScheduler(machines(2, 8))
-    answer = repeat_with_samples(base, [PlaceOperation(number, demand(number)) for number in range(4)], 40)
+def test_rack_count_can_be_certain_without_a_certain_vm() -> None:
+    base = RackScheduler(build_machines(2, 8))
+    answer = repeat_with_samples(base, [PlaceOperation(number, build_demand(number)) for number in range(4)], 40)
     for certainty in answer.vms.values():
         assert certainty.rack < 1
         assert certainty.rack_count == 1.0, "two of four VMs on each of two racks"
 
 
-def test_releases_and_pinned_vms_are_played_again() -> None:
-    base = RackScheduler(machines(1, 1))
+def test_releases_and_pinned_vms_are_repeated() -> None:
+    base = RackScheduler(build_machines(1, 1))
     old, _ = base.place(Demand(VmName("old", "old", "p", 0), SKUS["NC_E94_448_v1"]))
     operations = [
         ReleaseOperation(handle=old),
-        PlaceOperation("first", demand(0)),
+        PlaceOperation("first", build_demand(0)),
         ReleaseOperation("first"),
         OccupyOperation(
             "pinned", VmName("x", "x", "x", 0), SKUS["NC_P46_224_v1"], Placement("r1-bm01", "r1", "1", ()), True
         ),
-        PlaceOperation("second", demand(1)),
-        PlaceOperation("third", demand(2)),
+        PlaceOperation("second", build_demand(1)),
+        PlaceOperation("third", build_demand(2)),
         ReleaseOperation("third"),
     ]
     answer = repeat_with_samples(base, operations, 10)
@@ -105,12 +107,12 @@ def test_releases_and_pinned_vms_are_played_again() -> None:
 
 
 @pytest.mark.parametrize(("vms", "runs"), [(0, 0), (1, 100), (2000, 100), (2001, 99), (20_000, 10), (20_001, 0)])
-def test_how_often_a_plan_is_repeated(vms: int, runs: int) -> None:
+def test_default_number_of_samples(vms: int, runs: int) -> None:
     assert compute_default_runs(vms) == runs
 
 
-def test_without_runs_nothing_is_claimed() -> None:
-    answer = repeat_with_samples(RackScheduler(machines(1, 1)), [PlaceOperation("x", demand(0))], 0)
+def test_no_samples_give_no_certainty() -> None:
+    answer = repeat_with_samples(RackScheduler(build_machines(1, 1)), [PlaceOperation("x", build_demand(0))], 0)
     assert (answer.vms, answer.pools) == ({}, ())
 
 
@@ -122,15 +124,15 @@ _SIZES = ("NC_G2_8_v1", "NC_G12_56_v1", "NC_P22_112_v1", "NC_P46_224_v1", "NC_E9
     st.lists(st.sampled_from(_SIZES), min_size=1, max_size=5),
     st.integers(0, 5),
 )
-def test_where_no_machine_is_drawn_every_split_gives_the_same_places(
+def test_certain_machines_give_equal_places_for_every_layout(
     standing: list[tuple[int, str]], coming: list[str], seed: int
 ) -> None:
-    """VMs whose cells nobody told stand there; the lots between equals are held fast."""
-    base = RackScheduler(machines(3, 1), seed=seed)
+    """The cells of existing VMs are unknown; the tie-break is fixed."""
+    base = RackScheduler(build_machines(3, 1), seed=seed)
     for number, (machine, sku) in enumerate(standing):
         place = Placement(f"r{machine + 1}-bm01", f"r{machine + 1}", str(machine + 1), ())
         base.add_existing(VmName("old", "old", "p", number), SKUS[sku], place)
-    operations = [PlaceOperation(number, demand(number, sku)) for number, sku in enumerate(coming)]
+    operations = [PlaceOperation(number, build_demand(number, sku)) for number, sku in enumerate(coming)]
     if repeat_with_samples(base, operations, 5).uncertain_machines:
         return
     ways = {
@@ -140,10 +142,13 @@ def test_where_no_machine_is_drawn_every_split_gives_the_same_places(
     assert len(ways) == 1
 
 
-def test_a_machine_is_drawn_where_it_hangs_on_unknown_cells_whether_a_vm_fits() -> None:
-    base = RackScheduler(machines(1, 2))
-    for number in range(2):  # in one cell together, or one in each
+def test_machine_is_uncertain_if_capacity_depends_on_unknown_cells() -> None:
+    base = RackScheduler(build_machines(1, 2))
+    for number in range(2):  # both in one cell, or one in each
         place = Placement("r1-bm01", "r1", "1", ())
         base.add_existing(VmName("old", "old", "p", number), SKUS["NC_P22_112_v1"], place)
-    assert repeat_with_samples(base, [PlaceOperation("small", demand(0, "NC_P22_112_v1"))], 10).uncertain_machines == ()
-    assert repeat_with_samples(base, [PlaceOperation("large", demand(0))], 10).uncertain_machines == ("r1-bm01",)
+    assert (
+        repeat_with_samples(base, [PlaceOperation("small", build_demand(0, "NC_P22_112_v1"))], 10).uncertain_machines
+        == ()
+    )
+    assert repeat_with_samples(base, [PlaceOperation("large", build_demand(0))], 10).uncertain_machines == ("r1-bm01",)
