@@ -19,10 +19,10 @@ from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import (
     CONTROL_PLANE,
     NO_CONSTRAINTS,
-    CapacityShortage,
     Demand,
     Interval,
     Machine,
+    NoFitReason,
     PlacementConstraints,
     VmName,
     VmSku,
@@ -180,7 +180,7 @@ def build_placement_simulator(before: RackScheduler) -> Simulate:
         unplaced = 0
         for pool in pools:
             answers = _place_new_vms(scheduler, pool)
-            unplaced += sum(isinstance(answer, CapacityShortage) for answer in answers)
+            unplaced += sum(isinstance(answer, NoFitReason) for answer in answers)
         return _build_simulation_result(scheduler, unplaced, pools)
 
     return simulate

@@ -34,7 +34,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
             free_result = site.simulate(
                 [candidate.replace_zones(None) if candidate is pool else candidate for candidate in pools]
             )
-            format_result = _format_hypothetical_cost if facts.is_hypothetical_site(pool.site_id) else _format_cost
+            format_result = _format_hypothetical_cost if facts.is_hypothetical_site(pool.site_id) else _build_pin_cost
             cost = format_result(pool, current_results[site.id], free_result)
             if not cost.summary and not facts.includes_costless:
                 continue
@@ -79,7 +79,7 @@ def _format_reason(pool: LintPool, site: LintSite) -> str:
     )
 
 
-def _format_cost(pool: LintPool, pinned_result: SimulationResult, free_result: SimulationResult) -> _ZonePinCost:
+def _build_pin_cost(pool: LintPool, pinned_result: SimulationResult, free_result: SimulationResult) -> _ZonePinCost:
     shared = pinned_result.shared.get(pool.owner, 0) - free_result.shared.get(pool.owner, 0)
     unplaced = pinned_result.unplaced_count - free_result.unplaced_count
     sentences = []

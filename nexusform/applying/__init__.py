@@ -4,8 +4,8 @@
 PUBLIC = {
     "answer_comparison": "compare_answer WrongPrediction",
     "prediction_checks": (
-        "list_completed_objects list_delegated_objects list_ties build_prediction_records verify_predictions "
-        "verify_object_predictions PredictionResults"
+        "list_completed_objects list_delegated_objects select_tied build_journal_records "
+        "verify_predictions verify_object_predictions PredictionResults"
     ),
     "events": "StepListener StepOutcome StepEvent",
     "executor": "ApplyResult execute_plan ExecutionOptions",

@@ -152,7 +152,7 @@ def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address
     return predictions
 
 
-def list_ties(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state: State) -> list[WrongPrediction]:
+def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state: State) -> list[WrongPrediction]:
     """List the predictions of ties with another result: another machine allowed by the rule."""
     tables = {_PoolId(table.site_id, table.cluster, table.pool): table for table in plan.placement_tables}
     tied_machines: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -272,7 +272,7 @@ def _verify_rack_counts(
         )
 
 
-def build_prediction_records(results: PredictionResults, state: State) -> Iterator[InstanceOutcome]:
+def build_journal_records(results: PredictionResults, state: State) -> Iterator[InstanceOutcome]:
     """Yield the journal records of verified predictions of sites and open ones of objects."""
     for address, instance in state.instances.items():
         current = instance.current

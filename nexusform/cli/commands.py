@@ -310,9 +310,9 @@ class LazyGroup(click.Group):
         if found_command is None and ctx.resilient_parsing:
             return None, None, []
         if found_command is None:
-            from nexusform.cli.removed_commands import REMOVED_COMMANDS, find_removed_command
+            from nexusform.cli.removed_commands import REMOVED_COMMANDS, match_removed_command
 
-            removed = find_removed_command(" ".join([*ctx.command_path.split()[1:], *args]))
+            removed = match_removed_command(" ".join([*ctx.command_path.split()[1:], *args]))
             if removed:
                 use = REMOVED_COMMANDS[removed]
                 raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {use}')

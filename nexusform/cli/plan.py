@@ -192,7 +192,7 @@ def plan(arguments: PlanArguments) -> int:
     problems = _replace_older_plan_file(arguments.out, context, options)
     limits = parse_fail_on(arguments.fail_on)
     if arguments.check_with:
-        _parse_check_programs(arguments.check_with, context)
+        _parse_check_with_flags(arguments.check_with, context)
     locking = arguments.lock.build_options()
     display = create_plan_display(
         arguments.placement_flags, arguments.view, as_json=arguments.as_json, show_sensitive=arguments.show_sensitive
@@ -311,7 +311,7 @@ def _plan_and_report(
     return new_plan
 
 
-def _parse_check_programs(flags: Sequence[str], context: CommandContext) -> dict[str, str]:
+def _parse_check_with_flags(flags: Sequence[str], context: CommandContext) -> dict[str, str]:
     """Parse -check-with. Raises a usage error."""
     from nexusform.workflow.program_checks import CHECKERS
 
@@ -331,10 +331,10 @@ def _parse_check_programs(flags: Sequence[str], context: CommandContext) -> dict
 
 def _check_with_programs(result: PlanResult, flags: Sequence[str], run: Run) -> Plan:
     """Return the plan, checked with the programs of -check-with."""
-    from nexusform.workflow.program_checks import check_with_programs
+    from nexusform.workflow.program_checks import add_program_checks
 
     context = run.project.context
-    return check_with_programs(result, _parse_check_programs(flags, context), context.data_directory)
+    return add_program_checks(result, _parse_check_with_flags(flags, context), context.data_directory)
 
 
 def _save_plan(plan: Plan, run: Run, path: str, signer: Signer | None) -> list[Diagnostic]:

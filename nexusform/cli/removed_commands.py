@@ -52,7 +52,7 @@ def find_foreign_flag_hint(command: str, name: str) -> str:
     return f" {hint}" if hint else ""
 
 
-def find_removed_command(words: str) -> str:
+def match_removed_command(words: str) -> str:
     """Return the longest removed command that these words begin with, "" if there is none."""
     names = [name for name in REMOVED_COMMANDS if f"{words} ".startswith(f"{name} ")]
     return max(names, key=len, default="")

@@ -37,7 +37,7 @@ def build_prepared_body(
     `header` is the position of missing-argument errors; without it, the start of the body.
     """
     problems: list[Diagnostic] = []
-    prepared = _prepare_body_once(body, schema, header or _get_start_span(body), problems, build_body_schema(schema))
+    prepared = _prepare_new_body(body, schema, header or _get_start_span(body), problems, build_body_schema(schema))
     return prepared, problems
 
 
@@ -45,7 +45,7 @@ def build_prepared_resource(block: ResourceBlock, schema: BlockSchema) -> tuple[
     """Prepare a resource or data block, as `build_prepared_body`; problems name their block."""
     problems: list[Diagnostic] = []
     body_schema = replace(build_body_schema(schema), extra_names=META_NAMES)
-    prepared = _prepare_body_once(block.body, schema, block.header_span, problems, body_schema)
+    prepared = _prepare_new_body(block.body, schema, block.header_span, problems, body_schema)
     return prepared, [problem if problem.block else replace(problem, block=block.header) for problem in problems]
 
 
@@ -54,7 +54,7 @@ def _get_start_span(body: AnyBody) -> Span:
     return Span(body.span.filename, start, Position(start.line, start.column + 1, start.byte + 1))
 
 
-def _prepare_body_once(
+def _prepare_new_body(
     body: AnyBody, schema: BlockSchema, location: Span, problems: list[Diagnostic], body_schema: BodySchema
 ) -> PreparedBody:
     """Prepare a body: validate it against its schema once, for evaluation per instance."""
@@ -165,7 +165,7 @@ def _add_static_or_dynamic_block(
     if block.type != "dynamic":
         inner = schema.blocks[block.type].schema
         label = block.labels[0].value if block.labels else ""
-        body = _prepare_body_once(block.body, inner, block.header_span, problems, build_body_schema(inner))
+        body = _prepare_new_body(block.body, inner, block.header_span, problems, build_body_schema(inner))
         items[block.type].append(StaticBlock(label, body, block.header_span))
         return
     from nexusform.configuration.dynamic_blocks import read_dynamic_block
@@ -181,5 +181,5 @@ def _add_static_or_dynamic_block(
             # The label as an argument of the content is the same mistake.
             misplaced_label = {labels[dynamic.type]: False}
             body_schema = replace(body_schema, attributes={**body_schema.attributes, **misplaced_label})
-        body = _prepare_body_once(dynamic.content, inner, block.header_span, problems, body_schema)
+        body = _prepare_new_body(dynamic.content, inner, block.header_span, problems, body_schema)
         items[dynamic.type].append(RepeatedBlock(dynamic, body))

@@ -98,7 +98,7 @@ def decode_resource_block(
     _check_type(block, mode, known_types, problems)
     parts, new_problems = decode_body(block.body, META_SCHEMA, partial=True)
     problems.extend(new_problems)
-    problems.extend(_report_unsupported_provisioner(nested) for nested in parts.blocks if nested.type != "lifecycle")
+    problems.extend(_build_provisioner_error(nested) for nested in parts.blocks if nested.type != "lifecycle")
     count, for_each = read_repetition(parts.attributes, "resource", problems)
     lifecycle = _decode_lifecycle(parts, mode, problems)
     problems.extend(report_enabled_repetition(lifecycle.enabled, count, for_each))
@@ -168,7 +168,7 @@ def _find_unknown_type_hint(name: str) -> str:
     return f' Did you mean "{_OTHER_TYPES[name]}"?' if name in _OTHER_TYPES else ""
 
 
-def _report_unsupported_provisioner(block: syntax.Block) -> Diagnostic:
+def _build_provisioner_error(block: syntax.Block) -> Diagnostic:
     detail = f'Blocks of type "{block.type}" are not expected here: nexusform has no provisioners.'
     return build_error("unsupported-block-type", detail, block.type_span)
 

@@ -2,7 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "external_files": "explain_untrusted_file find_untrusted_files is_untrusted_path list_program_files",
+    "external_files": "explain_untrusted_file find_untrusted_files is_untrusted_path list_command_files",
     "native_output": "discard_native_output",
     "run_log": "log_duration log_event start_log",
     "regular_files": (

@@ -191,7 +191,7 @@ def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> It
     elif entry.form is PathValueForm.COMMAND:
         # The program of a command, and the existing files of its arguments.
         with suppress(ValueError):  # reported where the command is run
-            yield from list_program_files(shlex.split(value), environment)
+            yield from list_command_files(shlex.split(value), environment)
     elif entry.form is PathValueForm.PARAMETERS:
         yield from _FILE_PARAMETER.findall(value)
     elif entry.form is PathValueForm.BUDGET:
@@ -200,7 +200,7 @@ def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> It
         yield from (value.split(os.pathsep) if entry.form is PathValueForm.PATHS else (value,))
 
 
-def list_program_files(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:
+def list_command_files(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:
     """Yield the path of a program, and the existing files of its arguments."""
     program = shutil.which(words[0], path=environment.get("PATH")) if words else None
     if program:

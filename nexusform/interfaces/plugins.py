@@ -494,7 +494,7 @@ class DryRunProvider(Protocol):
         """Describe the result of the last server-side dry run, in sentences; "" without one."""
         ...
 
-    def report_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[tuple[int, Problem]]:
+    def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[tuple[int, Problem]]:
         """Report changes without a dry run, each problem with the index of its change."""
         ...
 

@@ -40,7 +40,7 @@ class QuantityFormat(Enum):
     EXPONENT = "decimal exponent"
 
 
-class MalformedQuantity(Struct, frozen=True):
+class InvalidQuantity(Struct, frozen=True):
     """Text that is not a quantity, with Kubernetes' message."""
 
     text: str
@@ -116,18 +116,18 @@ def build_cpu_quantity(milli: int) -> Quantity:
 
 
 @lru_cache(maxsize=65536)
-def parse_quantity(text: str) -> Quantity | MalformedQuantity:
+def parse_quantity(text: str) -> Quantity | InvalidQuantity:
     """Parse a quantity as in Kubernetes; MalformedQuantity contains the error."""
     match = _QUANTITY_PATTERN.fullmatch(text)
     if not text or match is None:
-        return MalformedQuantity(text, WRONG_FORM)
+        return InvalidQuantity(text, WRONG_FORM)
     sign, integer_digits, _, fraction, suffix = match.groups()
     format_and_exponent = _parse_suffix(suffix)
     if format_and_exponent is None:
-        return MalformedQuantity(text, WRONG_SUFFIX)
+        return InvalidQuantity(text, WRONG_SUFFIX)
     quantity_format, exponent = format_and_exponent
     if exponent > _MAX_EXPONENT:
-        return MalformedQuantity(text, f"exponents above {_MAX_EXPONENT} are not supported")
+        return InvalidQuantity(text, f"exponents above {_MAX_EXPONENT} are not supported")
     number = _Number(
         -1 if sign == "-" else 1, integer_digits.lstrip("0") or "0", fraction or "", bool(integer_digits or fraction)
     )
@@ -184,10 +184,10 @@ def _parse_small_quantity(number: _Number, quantity_format: QuantityFormat, expo
 
 def _parse_large_quantity(
     text: str, number: _Number, quantity_format: QuantityFormat, exponent: int
-) -> Quantity | MalformedQuantity:
+) -> Quantity | InvalidQuantity:
     """Parse amounts beyond 64 bits, finer than a nano, or binary with a fraction, to exact nanos."""
     if not number.has_digits:
-        return MalformedQuantity(text, WRONG_NUMBER)
+        return InvalidQuantity(text, WRONG_NUMBER)
     digits = abs(number.digits)
     if quantity_format is QuantityFormat.BINARY:
         digits, exponent = digits << exponent, 0

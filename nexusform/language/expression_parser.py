@@ -235,10 +235,10 @@ class ExpressionParser:
             if following == ",":
                 stream.read_token()
             elif following != ")":
-                raise self._report_missing_separator(following, first)
+                raise self._build_missing_separator_error(following, first)
         return tuple(arguments), False
 
-    def _report_missing_separator(self, kind: str, first: int) -> Exception:
+    def _build_missing_separator_error(self, kind: str, first: int) -> Exception:
         if kind == END:
             opening = first
             while self.stream.tokens.kinds[opening] != "(":

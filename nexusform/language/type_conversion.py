@@ -132,7 +132,7 @@ _PRIMITIVE_CONVERTERS: Final[dict[tuple[str, str], Callable[[Any], Any]]] = {
 # --- towards collections and structures --------------------------------------------------------
 
 
-def _list_elements(value: Value, target: Type) -> tuple[tuple[PathStep, Value], ...]:
+def _list_elements_with_paths(value: Value, target: Type) -> tuple[tuple[PathStep, Value], ...]:
     if isinstance(value.type, (ListType, SetType, TupleType)):
         return tuple(enumerate(value.raw))
     raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
@@ -166,7 +166,7 @@ def _convert_and_unify_elements(
 
 
 def _convert_to_list(value: Value, target: ListType) -> Value:
-    element, items = _convert_and_unify_elements(_list_elements(value, target), target, value.type, "list")
+    element, items = _convert_and_unify_elements(_list_elements_with_paths(value, target), target, value.type, "list")
     if isinstance(value.type, SetType) and not value.is_wholly_known:
         # Its order and length are unknown, except for bounds.
         return add_refinement(Value(ListType(element), UNKNOWN, value.marks), get_refinement(value))
@@ -174,7 +174,7 @@ def _convert_to_list(value: Value, target: ListType) -> Value:
 
 
 def _convert_to_set(value: Value, target: SetType) -> Value:
-    element, items = _convert_and_unify_elements(_list_elements(value, target), target, value.type, "set")
+    element, items = _convert_and_unify_elements(_list_elements_with_paths(value, target), target, value.type, "set")
     return build_set(items, element).add_marks(value.marks)
 
 

@@ -2,7 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "phases": "collect_claims DomainPhasesResult ProposedFix ScheduledWorkload Instances DomainPhases",
+    "phases": "collect_claims DomainPhasesResult ProposedFix ScheduledPod Instances DomainPhases",
     "planner": "make_plan",
     "pool_reasons": "explain_pools",
     "plan_request": "ArgumentAdjustment ValueOverride ImportedObject PlanRequest Progress PlanningStage",

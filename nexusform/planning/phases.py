@@ -27,7 +27,7 @@ from nexusform.resources.address import Address
 from nexusform.state.objects import InstanceState, State
 
 
-class ScheduledWorkload(Struct, frozen=True):
+class ScheduledPod(Struct, frozen=True):
     """Workload of a domain (a pod) and its VM (cluster id and node name)."""
 
     cluster_id: str
@@ -83,7 +83,7 @@ class DomainPhasesResult(Struct, frozen=True):
     observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     step_order: Mapping[Address, Sequence[Address]] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()
-    list_workloads: Callable[[], Sequence[ScheduledWorkload]] = tuple
+    list_workloads: Callable[[], Sequence[ScheduledPod]] = tuple
     collect_findings: Callable[..., list[Diagnostic]] = _return_no_findings
     find_disruptions: Callable[[str, Collection[str]], DrainObstacles] = _return_no_disruptions
     collect_claims: Callable[[], Mapping[str, tuple[ClaimDemand, ClaimDemand]]] = dict
@@ -101,7 +101,7 @@ class DomainPhases(Struct, frozen=True):
 
     plan: Callable[[BlockPlanner, Iterable[VmObject], Evaluation], DomainPhasesResult]
     remove: Callable[[BlockPlanner, Iterable[VmObject]], DomainPhasesResult]
-    list_workloads: Callable[[State, PluginRegistries], list[ScheduledWorkload]]
+    list_workloads: Callable[[State, PluginRegistries], list[ScheduledPod]]
     collect_claims: Callable[[Mapping[Address, InstanceState], PluginRegistries], Mapping[str, ClaimDemand]]
     list_lost_rows: Callable[[PriorState, PluginRegistries], Iterator[PlacementChange]]
 
@@ -124,9 +124,9 @@ def collect_diagnostics(contributions: Iterable[DomainPhasesResult]) -> Iterator
         yield from contribution.diagnostics
 
 
-def list_workloads(state: State, registries: PluginRegistries) -> list[ScheduledWorkload]:
+def list_workloads(state: State, registries: PluginRegistries) -> list[ScheduledPod]:
     """Return the workloads on VMs in a state."""
-    workloads: list[ScheduledWorkload] = []
+    workloads: list[ScheduledPod] = []
     for phases in _load_used_phases({address.type for address in state.instances}):
         workloads += phases.list_workloads(state, registries)
     return workloads

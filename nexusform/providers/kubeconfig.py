@@ -15,7 +15,7 @@ from msgspec import Struct, ValidationError, convert
 
 from nexusform.diagnostics.phrases import format_installation, format_list, select_word_form
 from nexusform.files.access_record import read_variable
-from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path, list_program_files
+from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path, list_command_files
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.providers.exec_credential_plugin import ExecPlugin
 
@@ -107,7 +107,7 @@ def _reject_files_in_work_tree(account: KubernetesAccount, confinement: Confinem
     plug_in = entries.get("exec")
     if isinstance(plug_in, Mapping) and confinement.root:
         words = [str(plug_in.get("command")), *map(str, plug_in.get("args") or ())]
-        named_files += [("exec", path) for path in list_program_files(words, os.environ)]
+        named_files += [("exec", path) for path in list_command_files(words, os.environ)]
     for name, path in named_files:
         if is_untrusted_path(path, confinement):
             raise KubeconfigProblem(explain_untrusted_file(f"{account.source}: {name}", path, "of a kubeconfig"))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.json_data.plain_data import Path
-from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
+from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 from nexusform.resource_types.shared_arguments import is_set_and_known
 from nexusform.scheduling.kubelet import EVICTION_MEMORY, MAX_CELLS, STORAGE, Kubelet, Platform, Reserve, TopologyPolicy
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
@@ -170,7 +170,7 @@ def _sum_reservations(blocks: Iterable[Any]) -> Reserve:
         if isinstance(block, Mapping):
             value = block.get("cpu")
             quantity = parse_quantity(str(value)) if value is not None else None
-            milli = 0 if quantity is None or isinstance(quantity, MalformedQuantity) else quantity.round_to_milli()
+            milli = 0 if quantity is None or isinstance(quantity, InvalidQuantity) else quantity.round_to_milli()
             cpu += milli
             memory += _parse_whole_amount(block.get("memory"))
             storage += _parse_whole_amount(block.get(STORAGE))
@@ -189,7 +189,7 @@ def _parse_reservation_amount(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     quantity = parse_quantity(str(value))
-    return None if isinstance(quantity, MalformedQuantity) or quantity.nano < 0 else quantity.round_to_units()
+    return None if isinstance(quantity, InvalidQuantity) or quantity.nano < 0 else quantity.round_to_units()
 
 
 def _parse_whole_amount(value: Any) -> int:

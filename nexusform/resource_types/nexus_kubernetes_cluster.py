@@ -263,12 +263,12 @@ def keep_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> tup
         return {}, []
     if target is None:
         return {"kubernetes_version": current}, []
-    from nexusform.kubernetes.releases.kubernetes_versions import UpgradeKind, determine_upgrade_kind, parse_version
+    from nexusform.kubernetes.releases.kubernetes_versions import VersionStep, determine_upgrade_kind, parse_version
 
     start, end = parse_version(current), parse_version(target) if isinstance(target, str) else None
     if start is None or end is None:
         return {}, []
-    if determine_upgrade_kind(start, end) is UpgradeKind.NONE:
+    if determine_upgrade_kind(start, end) is VersionStep.NONE:
         return {"kubernetes_version": current}, []
     return {}, []
 

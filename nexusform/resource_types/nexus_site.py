@@ -15,7 +15,7 @@ from nexusform.resource_types.shared_arguments import (
     join_id_parts,
 )
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, RackSpread
-from nexusform.scheduling.site_inventory import InventorySite, MachineUpgradeStrategy, PlanInventory
+from nexusform.scheduling.site_inventory import MachineUpgradeStrategy, PlanInventory, SiteSettings
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import NUMBER, STRING
 
@@ -123,7 +123,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
         return [build_duplicate_problem("duplicate-site", "name", "site", site_id, other_address)]
     scheduler = attributes.get("scheduler")
     settings: Mapping[str, Any] = scheduler if isinstance(scheduler, Mapping) else {}
-    inventory.sites[address] = InventorySite(
+    inventory.sites[address] = SiteSettings(
         site_id,
         site_id,
         RackSpread(settings.get("rack_spread") or RackSpread.POOL),

@@ -13,7 +13,7 @@ PUBLIC = {
     ),
     "site_inventory": (
         "add_observed_facts OBSERVED_KEY PlanInventory MachineConflict InventoryMachine OccupiedCapacity "
-        "InventoryRack merge_site_machines InventorySite MachineUpgradeStrategy"
+        "InventoryRack merge_site_machines SiteSettings MachineUpgradeStrategy"
     ),
     "machine_actions": (
         "FAILED is_action_pending MACHINE_ACTION_TYPE ACTION_KINDS MachineActionKind record_result ACTION_PENDING "

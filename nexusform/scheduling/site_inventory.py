@@ -33,7 +33,7 @@ class MachineUpgradeStrategy(Struct, frozen=True):
     wait_minutes: int = 0
 
 
-class InventorySite(Struct, frozen=True):
+class SiteSettings(Struct, frozen=True):
     """Site with its scheduler settings, and the upgrade strategy of its machines if known."""
 
     id: str
@@ -89,7 +89,7 @@ class PlanInventory(Struct):
     a site (by its id) that match no resource. `pending_actions` are ids of machines with a pending action.
     """
 
-    sites: dict[str, InventorySite] = field(default_factory=dict)
+    sites: dict[str, SiteSettings] = field(default_factory=dict)
     racks: dict[str, InventoryRack] = field(default_factory=dict)
     machines: dict[str, InventoryMachine] = field(default_factory=dict)
     skus: dict[str, VmSku] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from nexusform.plans.plan import NumaSampling
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import MAX_RUNS, MIN_RUNS
 from nexusform.scheduling.racks.uncertainty.splits import PACKED, SPREAD, format_split_choice
-from nexusform.scheduling.racks.vms import CapacityShortage, Interval, Placement
+from nexusform.scheduling.racks.vms import Interval, NoFitReason, Placement
 from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot, VmOwnerKind
 
 
@@ -34,17 +34,17 @@ class PlacedReplacements(Struct, frozen=True):
 
     replacements: tuple[VmReplacement, ...]
     handles: tuple[int, ...]
-    shortage: CapacityShortage | None
+    shortage: NoFitReason | None
 
 
 def place_replacements(scheduler: RackScheduler, pool: PoolSnapshot, vms: Iterable[PlacedVm]) -> PlacedReplacements:
     """Place a replacement for each of these VMs of a pool, besides the existing ones."""
     replacements: list[VmReplacement] = []
     handles: list[int] = []
-    shortage: CapacityShortage | None = None
+    shortage: NoFitReason | None = None
     for vm in vms:
         answer = scheduler.place(build_demand(pool.owner, pool.demand, vm.number))
-        if isinstance(answer, CapacityShortage):
+        if isinstance(answer, NoFitReason):
             shortage = shortage or answer
             replacements.append(VmReplacement(vm, None))
             continue

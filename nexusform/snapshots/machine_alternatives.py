@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from nexusform.scheduling.racks.rules import hints
 from nexusform.scheduling.racks.vms import Demand, Machine, ScheduledVm, VmSku
-from nexusform.snapshots.snapshot import SiteSnapshot, is_hardware_listed, is_large_enough
+from nexusform.snapshots.snapshot import SiteSnapshot, is_large_enough, supports_machine_hardware
 
 
 class MachineObstacle(StrEnum):
@@ -65,7 +65,7 @@ def _build_alternative(
 ) -> MachineAlternative:
     """Build the changes needed to place the VM on this machine."""
     sku, zone = demand.sku, machine.availability_zone
-    is_listed, is_size_sufficient = is_hardware_listed(sku, machine), is_large_enough(machine, sku)
+    is_listed, is_size_sufficient = supports_machine_hardware(sku, machine), is_large_enough(machine, sku)
     removed_vms: tuple[str, ...] = ()
     if is_listed and is_size_sufficient:
         removed_vms = tuple(names.get(vm.handle, vm.vm.cluster) for vm in _select_removed_vms(machine, sku, vms))

@@ -326,7 +326,7 @@ def _compute_other_capacity(
 # --- capacity of a machine ---------------------------------------------------------------------
 
 
-def is_hardware_listed(sku: VmSku, machine: Machine) -> bool:
+def supports_machine_hardware(sku: VmSku, machine: Machine) -> bool:
     """Return whether the SKU lists the machine's hardware; true if either is unspecified."""
     return not sku.machine_skus or machine.machine_sku in (None, *sku.machine_skus)
 

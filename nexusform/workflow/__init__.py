@@ -9,5 +9,5 @@ PUBLIC = {
     "placement_explanation": "explain_object VmExplanation",
     "file_formatting": "decode_source format_paths FormattingResult STDIN",
     "initialization": "init_directory InitOptions find_missing_files write_first_file",
-    "program_checks": "CHECKERS ProgramCheckProblem ProgramCheckOutcome check_with_programs",
+    "program_checks": "CHECKERS ProgramCheckProblem ProgramCheckOutcome add_program_checks",
 }

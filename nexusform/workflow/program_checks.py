@@ -42,7 +42,7 @@ Checker: TypeAlias = Callable[[PlanResult, str, float], ProgramCheckOutcome]
 CHECKERS: Final[Mapping[str, Checker]] = LazyTable(collect_domain_targets("checkers"))
 
 
-def check_with_programs(result: PlanResult, programs: Mapping[str, str], directory: str) -> Plan:
+def add_program_checks(result: PlanResult, programs: Mapping[str, str], directory: str) -> Plan:
     """Return the plan with results of checks: programs by name; `directory` gets the different decisions."""
     plan = result.plan
     if plan.errored:

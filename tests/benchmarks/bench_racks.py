@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # for the brute force
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, repeat_with_samples
-from nexusform.scheduling.racks.vms import CapacityShortage, Demand, Machine, Placement, RackSpread, VmName, VmSku
+from nexusform.scheduling.racks.vms import Demand, Machine, NoFitReason, Placement, RackSpread, VmName, VmSku
 from nexusform.scheduling.sku_catalogue import CATALOGUES
 from tests.scheduling.racks.brute_force import BruteForce
 
@@ -100,7 +100,7 @@ def measure(racks: int, machines: int, vms: int, pool_size: int, *, standing: bo
         start = time.process_time()
         place = scheduler.place
         for demand in batch:
-            if isinstance(place(demand), CapacityShortage):
+            if isinstance(place(demand), NoFitReason):
                 refused += 1
         seconds += time.process_time() - start
 
@@ -146,7 +146,7 @@ def brute_force() -> None:
     brute = BruteForce(machines, RackSpread.POOL, 8)
     slow = [brute.place(demand) for demand in jobs]
     other = time.process_time() - start
-    assert [None if isinstance(place, CapacityShortage) else place for place in fast] == slow, "placements differ"
+    assert [None if isinstance(place, NoFitReason) else place for place in fast] == slow, "placements differ"
     print(f"600 VMs on 128 machines: engine {600 / engine:,.0f} VMs/s, brute force {600 / other:,.0f} VMs/s;")
     print(f"  ratio {other / engine:,.0f}; placements identical")
 

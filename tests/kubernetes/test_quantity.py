@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.kubernetes.quantity import MalformedQuantity, Quantity, QuantityFormat, build_quantity, parse_quantity
+from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, QuantityFormat, build_quantity, parse_quantity
 
 
 def read(text: str) -> Quantity:
@@ -77,7 +77,7 @@ def test_value(text: str, nano: int) -> None:
 )
 def test_malformed(text: str, about: str) -> None:
     malformed = parse_quantity(text)
-    assert isinstance(malformed, MalformedQuantity)
+    assert isinstance(malformed, InvalidQuantity)
     assert about in malformed.message
 
 
@@ -152,4 +152,4 @@ def test_writing_and_reading_again_loses_nothing(number: int, suffix: str) -> No
 
 @given(st.text(max_size=6))
 def test_any_text_is_a_quantity_or_malformed(text: str) -> None:
-    assert isinstance(parse_quantity(text), Quantity | MalformedQuantity)
+    assert isinstance(parse_quantity(text), Quantity | InvalidQuantity)

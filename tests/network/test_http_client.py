@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.backends.registry import BACKENDS, Directories
-from nexusform.domains.remote_state.backends.http import HttpBackend, HttpService
+from nexusform.domains.remote_state.backends.http import HttpBackend, HttpSettings
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.http_client import WebRequest, send_request
 from nexusform.network.web_errors import WebError
@@ -18,7 +18,7 @@ BAD = CUT | {name: answer for name, answer in GARBAGE.items() if name != "a page
 
 
 def backend_of(address: str, directory: Path) -> HttpBackend:
-    service = HttpService(f"{address}/lon1", lock_address=f"{address}/lon1/lock", pause=0.01)
+    service = HttpSettings(f"{address}/lon1", lock_address=f"{address}/lon1/lock", pause=0.01)
     return HttpBackend(service, str(directory))
 
 
@@ -73,7 +73,7 @@ def test_what_is_written_follows_no_redirect(status: int) -> None:
 
 
 def ask_to_write(address: str) -> None:
-    service = HttpService(f"{address}/lon1", pause=0.01)
+    service = HttpSettings(f"{address}/lon1", pause=0.01)
     HttpBackend(service, "unused")._send_request("POST", f"{address}/lon1", "write the state", b"{}")
 
 
@@ -81,7 +81,7 @@ def ask_to_write(address: str) -> None:
 def test_credentials_go_to_no_other_host(status: int, tmp_path: Path) -> None:
     with bad_server(raw(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")) as other:
         with bad_server(redirect(status, f"{other.address}/lon1")) as server:
-            service = HttpService(f"{server.address}/lon1", username="me", password="secret")
+            service = HttpSettings(f"{server.address}/lon1", username="me", password="secret")
             with pytest.raises(BackendProblem, match=rf"a redirect to {re.escape(other.address)}\. It is not followed"):
                 HttpBackend(service, str(tmp_path)).read()
         assert other.heads == []

@@ -20,7 +20,7 @@ from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.junit import render_junit
 from nexusform.rendering.pull_request.plan_comment import render_markdown
 from nexusform.rendering.pull_request.sarif import build_sarif_document
-from nexusform.rendering.report.finding_entries import build_entries, collect_findings
+from nexusform.rendering.report.finding_entries import build_finding_entries, collect_findings
 from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 from nexusform.resources.address import parse_address
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
@@ -109,5 +109,5 @@ def test_code_in_a_finding_is_code_on_the_page(plan: Plan) -> None:
 
 def test_subject_is_the_resource_if_the_brief_names_none(plan: Plan) -> None:
     even = build_warning("even-control-plane", "Take 3.", brief="2 survive no more failures than 1", address=str(NEW))
-    (entry,) = build_entries(replace(plan, diagnostics=(even,))).caused
+    (entry,) = build_finding_entries(replace(plan, diagnostics=(even,))).caused
     assert (entry.subjects, entry.text) == ((str(NEW),), "2 survive no more failures than 1")

@@ -86,7 +86,7 @@ def parse_version(text: str) -> KubernetesVersion | None:
     return KubernetesVersion(int(major), int(minor), int(patch) if patch else -1, bundle or "")
 
 
-class UpgradeKind(StrEnum):
+class VersionStep(StrEnum):
     """Kind of a change of the version of a cluster."""
 
     NONE = "none"  # the cluster runs this version
@@ -95,18 +95,18 @@ class UpgradeKind(StrEnum):
     SKIPPING = "skipping"  # a minor version is left out
 
 
-def determine_upgrade_kind(start: KubernetesVersion, end: KubernetesVersion) -> UpgradeKind:
+def determine_upgrade_kind(start: KubernetesVersion, end: KubernetesVersion) -> VersionStep:
     """Determine the kind of a change from a running version. A part left out of `end` stays as it is."""
     if (end.major, end.minor) < (start.major, start.minor):
-        return UpgradeKind.DOWNGRADE
+        return VersionStep.DOWNGRADE
     if end.major > start.major or end.minor - start.minor > 1:
-        return UpgradeKind.SKIPPING
+        return VersionStep.SKIPPING
     if end.minor > start.minor:
-        return UpgradeKind.UPGRADE
+        return VersionStep.UPGRADE
     if -1 in (start.patch, end.patch) or start.patch == end.patch:
         is_same = end.patch in (-1, start.patch) and end.bundle in ("", start.bundle)
-        return UpgradeKind.NONE if is_same else UpgradeKind.UPGRADE
-    return UpgradeKind.DOWNGRADE if end.patch < start.patch else UpgradeKind.UPGRADE
+        return VersionStep.NONE if is_same else VersionStep.UPGRADE
+    return VersionStep.DOWNGRADE if end.patch < start.patch else VersionStep.UPGRADE
 
 
 class OfferedVersions(Struct, frozen=True):
@@ -143,9 +143,9 @@ def find_upgrade_hops(
         detail = f'"{target if end is None else current}" is not a version. Write one such as 1.31 or 1.31.4.'
         return VersionRejection("invalid-kubernetes-version", detail)
     kind = determine_upgrade_kind(start, end)
-    if kind is UpgradeKind.NONE:
+    if kind is VersionStep.NONE:
         return ()
-    if kind is UpgradeKind.DOWNGRADE:
+    if kind is VersionStep.DOWNGRADE:
         detail = f"{current} -> {target} is a downgrade. A Kubernetes cluster cannot be downgraded. Keep {current}."
         return VersionRejection("no-such-upgrade", detail)
     if end.major != start.major:

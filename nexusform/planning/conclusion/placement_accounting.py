@@ -64,7 +64,7 @@ def compute_totals(
             before = count_names(kind, kind_of_type, side)
             mistakes += of_kind.add_object(change, kind, kind_of_type, own_rows, before)
             if kind == VM and sites is not None:
-                mistakes += _check_missing_machines(change, kind_of_type, own_rows, sites)
+                mistakes += _find_stranded_vms(change, kind_of_type, own_rows, sites)
     mistakes += [f"{address} has rows of kind {kind} but no such object." for address, kind in rows_of]
     totals = tuple(
         totals_by_kind[kind].build_total(kind)
@@ -270,7 +270,7 @@ def count_names(kind: str, resource_type: ResourceType, attributes: Attributes |
 # --- missing machines --------------------------------------------------------------------------
 
 
-def _check_missing_machines(
+def _find_stranded_vms(
     change: Change, resource_type: ResourceType, rows: list[PlacementChange], sites: Mapping[str, SitePlan]
 ) -> Iterator[str]:
     """Yield an inconsistency for VMs that would stay on missing machines without a row."""

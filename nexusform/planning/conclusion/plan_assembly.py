@@ -40,8 +40,8 @@ from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.target_selection import PARTIAL
 from nexusform.planning.verdicts.placement_fit import (
+    PoolShortage,
     SiteCertainty,
-    UnplacedPool,
     check_overcommitted_machines,
     check_placement_groups,
     check_vf_capacity,
@@ -111,7 +111,7 @@ class PlanValidation(Struct, frozen=True):
     """Validation of an outcome: all diagnostics, the pools that do not fit, and the separation verdicts."""
 
     diagnostics: list[Diagnostic]
-    unplaced: tuple[UnplacedPool, ...]
+    unplaced: tuple[PoolShortage, ...]
     rules: SeparationVerdicts | None = None
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.planning.phases import DomainPhasesResult
-from nexusform.planning.verdicts.placement_fit import UnplacedPool
+from nexusform.planning.verdicts.placement_fit import PoolShortage
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Plan
@@ -43,7 +43,7 @@ class PlanResult(Struct, frozen=True):
     edges: tuple[Edge, ...] = ()
     nodes: tuple[str, ...] = ()
     explanations: tuple[ExplainedVm, ...] = ()
-    unplaced: tuple[UnplacedPool, ...] = ()
+    unplaced: tuple[PoolShortage, ...] = ()
     objects: Mapping[Address, VmObject] = field(default_factory=dict)
     sites: Mapping[str, SitePlan] = field(default_factory=dict)
     open_rules: tuple[UnsatisfiedRule, ...] = ()

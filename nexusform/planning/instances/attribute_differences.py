@@ -208,10 +208,10 @@ def _copy_prior_value(target: dict[Any, Any], prior: Any, path: Path) -> None:
         _copy_prior_value(copy, prior_value, deeper_path)
         target[step] = copy
     elif isinstance(inner, list) and isinstance(prior_value, list):
-        target[step] = _copy_prior_element(inner, prior_value, deeper_path)
+        target[step] = _restore_prior_element(inner, prior_value, deeper_path)
 
 
-def _copy_prior_element(planned: list[Any], prior: list[Any], path: Path) -> list[Any]:
+def _restore_prior_element(planned: list[Any], prior: list[Any], path: Path) -> list[Any]:
     """Return the planned list with the prior value at one path."""
     index, deeper_path = path[0], path[1:]
     if not isinstance(index, int) or index >= len(planned) or index >= len(prior):

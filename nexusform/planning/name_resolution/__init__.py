@@ -6,7 +6,7 @@ PUBLIC = {
     "value_origins": "ValueOriginTracer",
     "instance_scope": "InstanceScope",
     "evaluation_settings": (
-        "build_query_key RecordedFiles PlanClock PreparedBodyCache build_evaluation_settings "
+        "build_query_key FileReadRecorder PlanClock PreparedBodyCache build_evaluation_settings "
         "build_state_evaluation StateEvaluation"
     ),
 }

@@ -61,7 +61,7 @@ def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, s
 
         # Relative paths start at the root module, in every module; for other bases there is path.module.
         return build_functions(
-            RecordedFiles(request.files, reads.files),
+            FileReadRecorder(request.files, reads.files),
             clock,
             request.configuration.root.directory,
             plan_time=clock.read_time(),
@@ -77,7 +77,7 @@ def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, s
         if override is not None:
             return DataResult(override), []
         managed_names = _list_managed_names(request, state)
-        files = RecordedFiles(request.files, reads.data_files)
+        files = FileReadRecorder(request.files, reads.data_files)
         context = ReadContext(
             files,
             request.now,
@@ -105,7 +105,7 @@ def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, s
         workspace=request.workspace,
         is_applying=request.is_applying,
         reads=reads,
-        files=RecordedFiles(request.files, reads.files),
+        files=FileReadRecorder(request.files, reads.files),
         maximum_instances=request.limits.instances,
     )
     return settings
@@ -159,7 +159,7 @@ def build_query_key(question: ServerQuery) -> str:
     return f"{question.reader} {json.encode(arguments, order='sorted').decode()}"
 
 
-class RecordedFiles:
+class FileReadRecorder:
     """Files with recorded digests of every read."""
 
     def __init__(self, files: Files, digests: dict[str, str]) -> None:

@@ -219,14 +219,14 @@ def _resolve_path_reference(scope: InstanceScope, traversal: Traversal) -> Looku
         "root": setting.configuration.root.directory,
         "cwd": setting.working_directory,
     }
-    return _build_text_lookup(texts.get(_get_first_name(traversal)), traversal)
+    return _build_text_result(texts.get(_get_first_name(traversal)), traversal)
 
 
 def _resolve_nexusform_name(scope: InstanceScope, traversal: Traversal) -> Lookup:
     setting = scope.names.settings
     if _get_first_name(traversal) == "applying":
         return build_boolean(setting.is_applying), 1, []
-    return _build_text_lookup(setting.workspace if _get_first_name(traversal) == "workspace" else None, traversal)
+    return _build_text_result(setting.workspace if _get_first_name(traversal) == "workspace" else None, traversal)
 
 
 def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
@@ -275,7 +275,7 @@ def _get_first_name(traversal: Traversal) -> str:
     return step.name if isinstance(step, TraverseAttribute) else ""
 
 
-def _build_text_lookup(text: str | None, traversal: Traversal) -> Lookup:
+def _build_text_result(text: str | None, traversal: Traversal) -> Lookup:
     """Return a text under the first step; None: there is no such name."""
     return (build_string(text), 1, []) if text is not None else _build_unknown_lookup(traversal)
 

@@ -20,7 +20,7 @@ from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest, build_trial_request
 from nexusform.planning.replanning.remedy_certainty import format_certain_count_note, format_certainty_note
-from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT, UnplacedPool
+from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT, PoolShortage
 from nexusform.planning.vm_planning.vm_object import HardHint
 from nexusform.plans.plan import Action, PlacementAction, Plan
 from nexusform.resources.address import Address
@@ -57,7 +57,7 @@ class TrialPlanner(Protocol):
 class _TrialInput(Struct, frozen=True):
     # Input of trials: the plan that does not fit, its pools without capacity, and its current racks.
     plan: Plan
-    pools: tuple[UnplacedPool, ...]
+    pools: tuple[PoolShortage, ...]
     racks: tuple[tuple[Address, Mapping[str, Any]], ...]
 
 
@@ -189,8 +189,8 @@ def _try_without_surge(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[R
 def _try_fewer_vms(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try smaller counts with the same SKUs, downwards from the number of placed VMs."""
     counts: dict[tuple[Address, str], int] = {}
-    pools: dict[tuple[Address, str], UnplacedPool] = {}
-    failed_pools: Sequence[UnplacedPool] = shortage.pools
+    pools: dict[tuple[Address, str], PoolShortage] = {}
+    failed_pools: Sequence[PoolShortage] = shortage.pools
     for _ in range(MAXIMUM_COUNT_TRIALS):
         for unplaced in failed_pools:
             key = (unplaced.address, unplaced.pool.pool)
@@ -219,7 +219,7 @@ def _try_fewer_vms(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[Remed
 
 
 def _format_certain_count(
-    outcome: PlanResult, adjustments: Sequence[ArgumentAdjustment], pools: Iterable[UnplacedPool], trial: TrialPlanner
+    outcome: PlanResult, adjustments: Sequence[ArgumentAdjustment], pools: Iterable[PoolShortage], trial: TrialPlanner
 ) -> str:
     """Format the certain count if a single pool lacks capacity and the fitting count is uncertain."""
     if len(adjustments) > 1:
@@ -231,7 +231,7 @@ def _format_certain_count(
 
 
 def _build_count_remedy(
-    pools: dict[tuple[Address, str], UnplacedPool], counts: dict[tuple[Address, str], int]
+    pools: dict[tuple[Address, str], PoolShortage], counts: dict[tuple[Address, str], int]
 ) -> Remedy:
     """Build the remedy of fewer VMs: these pools with these counts."""
     texts, data = [], []
@@ -285,13 +285,13 @@ def _iterate_zone_additions(shortage: _TrialInput) -> Iterator[Sequence[str]]:
         yield added
 
 
-def _build_zone_adjustment(unplaced: UnplacedPool, new_zones: Sequence[str]) -> ArgumentAdjustment:
+def _build_zone_adjustment(unplaced: PoolShortage, new_zones: Sequence[str]) -> ArgumentAdjustment:
     """Build the adjustment of a pool's zones."""
     zones = sorted((unplaced.pool.zones or frozenset()) | set(new_zones))
     return ArgumentAdjustment(unplaced.address, (*unplaced.pool.path, "availability_zones"), zones)
 
 
-def _build_zone_remedy(pools: Sequence[UnplacedPool], new_zones: Sequence[str], plan: Plan) -> Remedy:
+def _build_zone_remedy(pools: Sequence[PoolShortage], new_zones: Sequence[str], plan: Plan) -> Remedy:
     """Build the remedy of more zones: `new_zones` to those of the zone-restricted pools."""
     texts, data = [], []
     for unplaced in pools:
@@ -342,7 +342,7 @@ def _try_planned_racks(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[R
             return
 
 
-def _format_fit(pools: Sequence[UnplacedPool]) -> str:
+def _format_fit(pools: Sequence[PoolShortage]) -> str:
     """Format the result of a remedy for the pools without capacity."""
     if len(pools) > 1:
         return "everything fits"

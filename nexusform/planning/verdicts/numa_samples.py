@@ -8,7 +8,7 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.planning.verdicts.placement_fit import MAXIMUM_NAMED, SiteCertainty, UnplacedPool
+from nexusform.planning.verdicts.placement_fit import MAXIMUM_NAMED, PoolShortage, SiteCertainty
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import NumaSampling
@@ -162,7 +162,7 @@ def _has_sampled_placements(site: SitePlan) -> bool:
 
 
 def iterate_fitting_samples(
-    sites: Mapping[str, SitePlan], unplaced: Iterable[UnplacedPool], sample_count: int | None
+    sites: Mapping[str, SitePlan], unplaced: Iterable[PoolShortage], sample_count: int | None
 ) -> Iterator[SplitChoice]:
     """Yield the samples of VM layouts in which every VM of this plan fits, according to a replay: random
     samples first, then the two rules, then the layouts with maximum capacity per machine.

@@ -35,7 +35,7 @@ from nexusform.scheduling.racks.uncertainty.certainty import (
     compute_default_runs,
     repeat_with_samples,
 )
-from nexusform.scheduling.racks.vms import CONTROL_PLANE, MIB_PER_GIB, CapacityShortage, Machine, Placement
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, MIB_PER_GIB, Machine, NoFitReason, Placement
 
 MAXIMUM_NAMED = 5
 DOES_NOT_FIT = "insufficient-capacity"
@@ -43,7 +43,7 @@ PINNED_DOES_NOT_FIT = "insufficient-pinned-machine"
 VIOLATED_GROUP = "placement-group-violation"
 
 
-class UnplacedPool(Struct, frozen=True):
+class PoolShortage(Struct, frozen=True):
     """Pool with VMs without capacity. `placed_count` counts existing and placed VMs, `existing_count` those
     of before. `binding_hints` are the hard hints behind the failures. `surge`: an upgrade lacks capacity for
     this number of surge VMs.
@@ -68,7 +68,7 @@ class PlacementFitFailures(Struct, frozen=True):
     """Errors, and every failed pool."""
 
     diagnostics: tuple[Diagnostic, ...]
-    unplaced: tuple[UnplacedPool, ...]
+    unplaced: tuple[PoolShortage, ...]
 
 
 def collect_fit_failures(
@@ -104,14 +104,14 @@ def collect_fit_failures(
     return PlacementFitFailures(tuple(diagnostics), tuple(unplaced))
 
 
-def _build_unplaced_pool(vms: VmObject, pool: PoolDemand) -> UnplacedPool:
+def _build_unplaced_pool(vms: VmObject, pool: PoolDemand) -> PoolShortage:
     """Build the record of a pool without enough capacity."""
     demand = vms.request.demand
     assert demand is not None
     keys = [(pool.pool, number) for number in pool.numbers]
     placed_count = sum(1 for key in keys if key in vms.placements.vms)
     existing_count = sum(1 for key in keys if key in vms.prior.existing)
-    return UnplacedPool(
+    return PoolShortage(
         address=vms.instance.address,
         pool=pool,
         site_id=demand.site_id,
@@ -140,7 +140,7 @@ def _build_pin_warning(vms: VmObject, reason: str) -> Diagnostic:
     )
 
 
-def _build_capacity_error(vms: VmObject, pool: PoolDemand, shortage: CapacityShortage, hint: str) -> Diagnostic:
+def _build_capacity_error(vms: VmObject, pool: PoolDemand, shortage: NoFitReason, hint: str) -> Diagnostic:
     total = len(pool.numbers)
     placed_count = sum(1 for number in pool.numbers if (pool.pool, number) in vms.placements.vms)
     instance = vms.instance

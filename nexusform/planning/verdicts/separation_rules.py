@@ -17,7 +17,7 @@ from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.phases import ScheduledWorkload
+from nexusform.planning.phases import ScheduledPod
 from nexusform.planning.verdicts.placement_fit import SiteCertainty
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmKey, VmObject
@@ -74,7 +74,7 @@ def evaluate_rules(
     objects: Mapping[Address, VmObject],
     sites: Mapping[str, SitePlan],
     certainty: Mapping[str, SiteCertainty],
-    pods: Sequence[ScheduledWorkload] = (),
+    pods: Sequence[ScheduledPod] = (),
 ) -> SeparationVerdicts:
     """Evaluate every separation rule of a plan, in planning order."""
     verdicts = SeparationVerdicts()
@@ -116,7 +116,7 @@ class _MemberIndex:
     """Index of all VMs and pods after the plan, by the ids used in groups."""
 
     def __init__(
-        self, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan], pods: Sequence[ScheduledWorkload]
+        self, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan], pods: Sequence[ScheduledPod]
     ) -> None:
         self.clusters: dict[str, list[VmObject]] = {}
         self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}

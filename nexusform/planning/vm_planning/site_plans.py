@@ -27,7 +27,7 @@ from nexusform.scheduling.racks.uncertainty.certainty import (
     PlaceOperation,
     ReleaseOperation,
 )
-from nexusform.scheduling.racks.vms import CapacityShortage, Demand, Hint, Machine, Placement, VmName, VmSku
+from nexusform.scheduling.racks.vms import Demand, Hint, Machine, NoFitReason, Placement, VmName, VmSku
 from nexusform.scheduling.site_inventory import (
     InventoryMachine,
     InventoryRack,
@@ -108,7 +108,7 @@ class SitePlan(Struct):
         if self.base is not None:
             self.operations.append(ReleaseOperation(handle=handle))
 
-    def place(self, demand: Demand, *, is_decided: bool = False) -> tuple[int, Placement] | CapacityShortage:
+    def place(self, demand: Demand, *, is_decided: bool = False) -> tuple[int, Placement] | NoFitReason:
         """Place a VM by the rule. A VM with `is_decided` location has it under every seed."""
         answer = self.scheduler.place(demand)
         if isinstance(answer, tuple) and self.base is not None:

@@ -19,7 +19,7 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
-from nexusform.scheduling.racks.vms import CapacityShortage, Hint, Placement
+from nexusform.scheduling.racks.vms import Hint, NoFitReason, Placement
 
 if TYPE_CHECKING:
     from nexusform.scheduling.racks.explanation import DecisionExplanation
@@ -102,8 +102,8 @@ class PlannedVmPlacements(Struct, frozen=True):
     reservations: dict[VmKey, tuple[SitePlan, int]] = field(default_factory=dict)
     vms: dict[VmKey, PlacedVm] = field(default_factory=dict)
     tokens: dict[VmKey, int] = field(default_factory=dict)
-    failures: dict[VmKey, CapacityShortage] = field(default_factory=dict)
-    pool_shortages: dict[str, CapacityShortage] = field(default_factory=dict)
+    failures: dict[VmKey, NoFitReason] = field(default_factory=dict)
+    pool_shortages: dict[str, NoFitReason] = field(default_factory=dict)
     binding_hints: list[HardHint] = field(default_factory=list)
     explanations: dict[VmKey, DecisionExplanation] = field(default_factory=dict)
     pin_rejections: list[str] = field(default_factory=list)

@@ -28,7 +28,7 @@ from nexusform.planning.vm_planning.vm_object import (
 )
 from nexusform.plans.plan import Action
 from nexusform.scheduling.racks.rules import hints as hint_rule
-from nexusform.scheduling.racks.vms import CapacityShortage, Hint, HintScope, Placement
+from nexusform.scheduling.racks.vms import Hint, HintScope, NoFitReason, Placement
 
 
 def build_vm_object(instance: Instance, context: VmContext, recorded: Mapping[str, Any] | None = None) -> VmObject:
@@ -256,7 +256,7 @@ def _place_vm(
     if context.explain is None or is_explained:
         vms.placements.explanations[key] = vms.request.site.explain(demand)
     answer = vms.request.site.place(demand, is_decided=vms.request.demand.provenance == "decided")
-    if not isinstance(answer, CapacityShortage):
+    if not isinstance(answer, NoFitReason):
         vms.placements.tokens[key], placement = answer
         vms.placements.vms[key] = _build_placed_vm(vms, pool, number, name, placement)
         return

@@ -4,7 +4,7 @@
 PUBLIC = {
     "decision_figures": (
         "build_decision PlanDecisionSummary SpareCapacitySummary PlacementConfidenceSummary ImpactSummary "
-        "UpgradeCapacity SUFFICIENT INSUFFICIENT DrainMinuteRange"
+        "SurgeVerdict SUFFICIENT INSUFFICIENT DrainMinuteRange"
     ),
     "object_effects": (
         "select_rows_outside_upgrades REMOVAL_EFFECTS DISRUPTIVE_EFFECTS Effect format_effect_clauses "

@@ -86,7 +86,7 @@ class PlacementConfidenceSummary(Struct, frozen=True):
     doubts: Mapping[str, int] = field(default_factory=dict)
 
 
-class UpgradeCapacity(Struct, frozen=True):
+class SurgeVerdict(Struct, frozen=True):
     """Whether a cluster has capacity for the surge VMs of an upgrade after the plan."""
 
     site: str
@@ -99,7 +99,7 @@ class PlanDecisionSummary(Struct, frozen=True):
 
     impact: ImpactSummary
     capacity: tuple[SpareCapacitySummary, ...]
-    upgrades: tuple[UpgradeCapacity, ...]
+    upgrades: tuple[SurgeVerdict, ...]
     confidence: PlacementConfidenceSummary
     guard_rails: tuple[GuardRailResult, ...]
 
@@ -204,7 +204,7 @@ def build_capacity_figures(capacity: Sequence[SiteCapacity], *, lacks_data: bool
     )
 
 
-def _build_upgrade_capacity(capacity: Sequence[SiteCapacity], *, lacks_data: bool) -> tuple[UpgradeCapacity, ...]:
+def _build_upgrade_capacity(capacity: Sequence[SiteCapacity], *, lacks_data: bool) -> tuple[SurgeVerdict, ...]:
     """Return the result of every cluster with VMs after the plan: the worst over its VM SKUs."""
     results: dict[tuple[str, str], str] = {}
     for row in capacity:
@@ -217,7 +217,7 @@ def _build_upgrade_capacity(capacity: Sequence[SiteCapacity], *, lacks_data: boo
                 results[row.site, cluster] = UNKNOWN
         for cluster in row.after.no_surge_clusters:
             results[row.site, cluster] = INSUFFICIENT
-    return tuple(UpgradeCapacity(site, cluster, result) for (site, cluster), result in results.items())
+    return tuple(SurgeVerdict(site, cluster, result) for (site, cluster), result in results.items())
 
 
 # --- confidence --------------------------------------------------------------------------------

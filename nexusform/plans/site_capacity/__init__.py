@@ -11,6 +11,6 @@ PUBLIC = {
         "AttachableNetworks ClusterNetworks find_configured_node_network format_shortage format_spare_resources "
         "NetworkSupply ClusterNodeCounts count_nodes build_supplies_note read_recorded_supplies "
         "compute_other_capacity OtherResourceKind OtherCapacity POD_BLOCK RuntimeUpgradeOffer "
-        "RuntimeVersion StorageSupply SiteSupplies find_scarcest_resource LABELS SUPPLIES"
+        "RuntimeVersion ApplianceUsage SiteSupplies find_scarcest_resource LABELS SUPPLIES"
     ),
 }

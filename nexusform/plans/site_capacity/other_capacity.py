@@ -67,7 +67,7 @@ class NetworkSupply(Struct, frozen=True, array_like=True):
     vms: int
 
 
-class StorageSupply(Struct, frozen=True, array_like=True):
+class ApplianceUsage(Struct, frozen=True, array_like=True):
     """Storage appliance: GiB in total and used; None if unknown."""
 
     name: str
@@ -121,7 +121,7 @@ class SiteSupplies(Struct, frozen=True):
     """
 
     networks: tuple[NetworkSupply, ...] | None = None
-    storage: tuple[StorageSupply, ...] | None = None
+    storage: tuple[ApplianceUsage, ...] | None = None
     volumes: tuple[int, int] | None = None
     versions: tuple[str, ...] | None = None
     clusters: tuple[ClusterNetworks, ...] = ()

@@ -17,7 +17,7 @@ from nexusform.plans.maintenance import describe_stopped_vms
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.report.capacity_table import build_capacity_table
 from nexusform.rendering.report.decision_lines import describe_effects
-from nexusform.rendering.report.finding_entries import FindingEntries, build_entries
+from nexusform.rendering.report.finding_entries import FindingEntries, build_finding_entries
 from nexusform.rendering.report.plan_sentences import count_resource_changes
 from nexusform.rendering.report.plan_verdict import build_notes, describe_rejection
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
@@ -36,7 +36,7 @@ class _NamedPlan(Struct, frozen=True):
 
 def build_plan_set_report(plans: Sequence[tuple[str, Plan]]) -> Report:
     """Build the summary of plans with their file names, in the given order."""
-    named_plans = [_NamedPlan(path, plan, build_entries(plan)) for path, plan in plans]
+    named_plans = [_NamedPlan(path, plan, build_finding_entries(plan)) for path, plan in plans]
     table = Table(_HEADERS, tuple(map(_build_plan_row, named_plans)), frozenset(range(1, len(_HEADERS))))
     rejected_paths = [named_plan.path for named_plan in named_plans if named_plan.plan.is_rejected]
     notes = [(named_plan.path, _format_plan_note(named_plan)) for named_plan in named_plans]

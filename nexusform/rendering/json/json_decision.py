@@ -10,7 +10,7 @@ from nexusform.plans.impact.decision_figures import (
     ImpactSummary,
     PlacementConfidenceSummary,
     SpareCapacitySummary,
-    UpgradeCapacity,
+    SurgeVerdict,
     build_decision,
 )
 from nexusform.plans.plan import Plan
@@ -36,7 +36,7 @@ _GUARD_RAIL_FORM: Final = RecordForm(
     GuardRailResult, "name limit value result [reason]", limit=_convert_number, value=_convert_number
 )
 _SINCE_FORM: Final = RecordForm(PreviousPlanDifferences)
-_UPGRADE_FORM: Final = RecordForm(UpgradeCapacity, "site cluster result")
+_UPGRADE_FORM: Final = RecordForm(SurgeVerdict, "site cluster result")
 
 
 def build_decision_document(plan: Plan) -> dict[str, Any]:

@@ -4,7 +4,7 @@
 PUBLIC = {
     "domain_parts": "DomainPageParts",
     "html_page": "build_page_content render_html",
-    "page_data": "Playback PlaybackStep StepFigure",
+    "page_data": "Playback PlaybackStep PoolEffect",
     "rack_map": "MapVm ChangeMark OUTSIDE SiteMap build_site_map",
     "svg_map": "render_document render_text MARGIN translate_parts render_svg",
     "svg_rack_overview": "MAX_BYTES",

@@ -61,7 +61,7 @@ def build_page_data(plan: Plan, stanzas: Sequence[ChangeStanza], maps: Sequence[
     return compress_document(document)
 
 
-class StepFigure(Struct, frozen=True):
+class PoolEffect(Struct, frozen=True):
     """Effect of a step on a pool: the pool, a text, and whether the remaining number is too low."""
 
     pool: str
@@ -75,7 +75,7 @@ class PlaybackStep(Struct, frozen=True):
     title: str
     failed_machines: tuple[str, ...] = ()
     affected_vms: tuple[int, ...] = ()
-    figures: tuple[StepFigure, ...] = ()
+    figures: tuple[PoolEffect, ...] = ()
 
 
 class Playback(Struct, frozen=True):
@@ -132,7 +132,7 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
             pools.setdefault(vm.pool, len(pools)),
             skus.setdefault(_build_sku(vm.sku), len(skus)),
         )
-        locations = (_build_location(vm.before), _build_location(vm.after))
+        locations = (_encode_location(vm.before), _encode_location(vm.after))
         vms.append([vm.name, *numbers, _MARK_NUMBERS[vm.mark], *locations, _build_vm_details(vm)])
     return {
         "id": site.id,
@@ -177,7 +177,7 @@ def _build_machine(machine: MapMachine) -> list[Any]:
 _RACK_FORM: Final = RecordForm(MapRack, "name zone planned machines", machines=_build_machine)
 
 
-def _build_location(placement: Placement | None) -> list[Any] | None:
+def _encode_location(placement: Placement | None) -> list[Any] | None:
     return (
         None
         if placement is None

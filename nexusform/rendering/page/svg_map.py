@@ -37,7 +37,7 @@ _HEADING_LETTER_WIDTH: Final = 9  # pixels
 _MIN_VM_BYTES: Final = 60  # bytes
 
 
-class _MapScale(Struct, frozen=True):
+class _MapSizes(Struct, frozen=True):
     """Sizes in pixels. The row of a machine has the height `row` with `gap` below and a `label` on the left."""
 
     row: int
@@ -48,8 +48,8 @@ class _MapScale(Struct, frozen=True):
     has_texts: bool
 
 
-_FULL_SCALE: Final = _MapScale(row=17, gap=3, cell=58, label=22, racks_per_line=8, has_texts=True)
-_CONDENSED_SCALE: Final = _MapScale(row=5, gap=1, cell=24, label=0, racks_per_line=20, has_texts=False)
+_FULL_SCALE: Final = _MapSizes(row=17, gap=3, cell=58, label=22, racks_per_line=8, has_texts=True)
+_CONDENSED_SCALE: Final = _MapSizes(row=5, gap=1, cell=24, label=0, racks_per_line=20, has_texts=False)
 
 
 def render_svg(plan: Plan) -> str:
@@ -215,10 +215,10 @@ class _SiteDrawing:
         changed_clusters = {vm.cluster for vm in site.vms if vm.mark is not ChangeMark.KEPT}
         vm_counts = Counter(vm.cluster for vm in site.vms if vm.after is not None)
         self._legend, self._legend_height = render_cluster_legend(entries, vm_counts, changed_clusters, self.width)
-        panel_height = sum(self._compute_line_height(line) for line in self._lines)
+        panel_height = sum(self._compute_rack_line_height(line) for line in self._lines)
         self.height = _HEADING_HEIGHT + self._legend_height + 26 + len(self._sides) * (_HEADING_HEIGHT + panel_height)
 
-    def _compute_line_height(self, racks: Sequence[MapRack]) -> int:
+    def _compute_rack_line_height(self, racks: Sequence[MapRack]) -> int:
         """Return the height of a line of racks: that of its tallest rack."""
         rows = max((len(rack.machines) for rack in racks), default=0)
         return 22 + rows * (self._scale.row + self._scale.gap) + 10
@@ -237,7 +237,7 @@ class _SiteDrawing:
             for line in self._lines:
                 for number, rack in enumerate(line):
                     parts.append(translate_parts(self._render_rack(rack, side), MARGIN + number * self._rack_width, y))
-                y += self._compute_line_height(line)
+                y += self._compute_rack_line_height(line)
         return parts
 
     def _render_rack(self, rack: MapRack, side: _SiteMapView) -> list[Markup]:
@@ -329,7 +329,7 @@ _MARK_SIGNS: Final = {
 }
 
 
-def _render_box(style: ClusterStyle, mark: ChangeMark, left: float, width: float, scale: _MapScale) -> list[Markup]:
+def _render_box(style: ClusterStyle, mark: ChangeMark, left: float, width: float, scale: _MapSizes) -> list[Markup]:
     """Render the part of a cell used by a VM, with its key if it fits."""
     if not scale.has_texts:
         rectangle = _compute_rectangle(left, width, scale, 0.5)
@@ -344,7 +344,7 @@ def _render_box(style: ClusterStyle, mark: ChangeMark, left: float, width: float
     return parts
 
 
-def _compute_rectangle(left: float, width: float, scale: _MapScale, inset: float) -> dict[str, float]:
+def _compute_rectangle(left: float, width: float, scale: _MapSizes, inset: float) -> dict[str, float]:
     """Compute the rectangle of a box without its outline."""
     return {
         "x": round(left + inset, 2),

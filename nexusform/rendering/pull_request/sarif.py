@@ -70,10 +70,10 @@ def _build_help_uri(rule: str) -> dict[str, str]:
     """Build the address of a rule's page, if the project has a repository."""
     if not PROJECT_URL:
         return {}
-    return {"helpUri": f"{PROJECT_URL}/blob/main/docs/reference/{_format_rule_page(rule)}"}
+    return {"helpUri": f"{PROJECT_URL}/blob/main/docs/reference/{_format_rule_url(rule)}"}
 
 
-def _format_rule_page(rule: str) -> str:
+def _format_rule_url(rule: str) -> str:
     """Return the documentation page and section of a rule."""
     return f"{'lint' if rule in _RULE_HELP else 'diagnostics'}.md#{rule}"
 

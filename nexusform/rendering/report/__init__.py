@@ -8,7 +8,7 @@ PUBLIC = {
     "folding": "fold_instances format_instances format_names",
     "object_rows": "build_object_folds create_schema_lookup",
     "placement_rows": "ShownPlacements",
-    "availability_losses": "find_availability_losses find_weakened_rules",
+    "availability_losses": "find_availability_losses describe_weakened_rules",
     "upgrade_runbook": "build_upgrade_runbook",
     "plan_sentences": "format_prediction_accuracy",
     "report_tree": "CodeBlock Section Table Report Row",

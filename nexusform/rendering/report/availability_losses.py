@@ -170,7 +170,7 @@ def _describe_replica_effects(effects: Mapping[Effect, int]) -> str:
     return f"of its {format_count(total, 'replica')} {format_list(texts)}"
 
 
-def find_weakened_rules(plan: Plan) -> Iterator[str]:
+def describe_weakened_rules(plan: Plan) -> Iterator[str]:
     """Yield separation rules that are removed or only warn from now on."""
     for change in plan.changes:
         if change.address.type != _RULE:

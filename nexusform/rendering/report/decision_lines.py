@@ -38,7 +38,7 @@ from nexusform.plans.impact.object_effects import (
 )
 from nexusform.plans.plan import Action, PlacementAction, Plan, SeparationVerdict, is_fully_decided
 from nexusform.plans.plan_checks import GuardRailResult, PreviousPlanDifferences, ProgramCheck
-from nexusform.rendering.report.availability_losses import find_availability_losses, find_weakened_rules
+from nexusform.rendering.report.availability_losses import describe_weakened_rules, find_availability_losses
 from nexusform.rendering.report.folding import format_names
 from nexusform.scheduling.racks.vms import Interval
 
@@ -67,7 +67,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     lines = (
         DecisionLine("Partial plan", tuple(_describe_target_options(plan))),
         DecisionLine("Impact", (_describe_impact(plan, decision.impact), *_describe_changed_clusters(plan))),
-        DecisionLine("Risk", (*find_weakened_rules(plan), *_find_losses_besides_impact(plan))),
+        DecisionLine("Risk", (*describe_weakened_rules(plan), *_find_losses_besides_impact(plan))),
         DecisionLine("Blocked", tuple(list_blocking_reasons(plan))),
         DecisionLine("Capacity", tuple(_describe_capacity(decision.capacity))),
         DecisionLine("Upgrades", tuple(_describe_upgrade_capacity(decision))),

@@ -73,7 +73,7 @@ class FindingEntries(Struct, frozen=True):
     existing: tuple[FindingEntry, ...] = ()
 
 
-def build_entries(plan: Plan) -> FindingEntries:
+def build_finding_entries(plan: Plan) -> FindingEntries:
     """Build the entries of the warnings of a plan; errors are shown in boxes instead."""
     findings = [finding for finding in collect_findings(plan) if finding.level is not Level.ERROR]
     caused = [finding.diagnostic for finding in findings if not finding.is_preexisting]

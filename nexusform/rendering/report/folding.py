@@ -457,7 +457,7 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
         per_rack=format_range(per_rack),
         exact_counts=_format_certain_count(tables, [table.racks_certain for table in tables], samples),
         exact_machines=_format_certain_count(tables, [table.machines_certain for table in tables], samples),
-        note=_describe_expected(first_table) if is_single else _describe_expected_clusters(tables),
+        note=_describe_expected_spread(first_table) if is_single else _describe_expected_clusters(tables),
         pools=len(tables),
         rack_count=len(racks),
         spread=_format_spread(first_table.actual_vms_per_rack) if is_single else "",
@@ -499,7 +499,7 @@ def _has_unexpected_spread(table: PlacementTable) -> bool:
     return table.actual_racks != table.expected_racks or not numbers <= set(table.expected_vms_per_rack)
 
 
-def _describe_expected(table: PlacementTable) -> str:
+def _describe_expected_spread(table: PlacementTable) -> str:
     """Describe the expected spread and deviating racks: `expected 4 per rack; rack3,6 get 5, rack7,8 get 3`."""
     if not _has_unexpected_spread(table):
         return ""

@@ -11,7 +11,7 @@ from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import format_location_briefly, format_location_text
 from nexusform.plans.plan import Action, Mode, Plan
 from nexusform.rendering.report.decision_lines import build_decision_lines
-from nexusform.rendering.report.finding_entries import Finding, FindingEntries, build_entries, collect_findings
+from nexusform.rendering.report.finding_entries import Finding, FindingEntries, build_finding_entries, collect_findings
 from nexusform.rendering.report.object_rows import (
     ObjectFold,
     SchemaLookup,
@@ -137,7 +137,7 @@ class PlanReportData:
     @cached_property
     def entries(self) -> FindingEntries:
         """The warnings and advice in short form."""
-        return build_entries(self.plan)
+        return build_finding_entries(self.plan)
 
     @property
     def is_refresh_only(self) -> bool:

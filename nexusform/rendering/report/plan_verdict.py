@@ -25,7 +25,7 @@ from nexusform.plans.impact.object_effects import (
 from nexusform.plans.maintenance import describe_stopped_vms
 from nexusform.plans.plan import Mode, NumaSampling, Plan, SeparationViolation, SitePredictionAccuracy
 from nexusform.rendering.report import plan_sentences
-from nexusform.rendering.report.availability_losses import find_availability_losses, find_weakened_rules
+from nexusform.rendering.report.availability_losses import describe_weakened_rules, find_availability_losses
 from nexusform.rendering.report.decision_lines import (
     describe_effects,
     format_title,
@@ -175,7 +175,7 @@ def compute_impact(plan: Plan) -> PlacementImpact:
     counts = count_effects(plan.placements)
     if plan.is_rejected or count_objects_with_effects(counts, Effect.LOST, Effect.UNPLACED, *REMOVAL_EFFECTS) > 0:
         return PlacementImpact.LOSES
-    if any(find_availability_losses(plan)) or any(find_weakened_rules(plan)):
+    if any(find_availability_losses(plan)) or any(describe_weakened_rules(plan)):
         return PlacementImpact.LOSES
     if any(action.stopped_vms and action.leaves_off for action in plan.machine_actions):
         return PlacementImpact.LOSES

@@ -4,7 +4,7 @@
 PUBLIC = {
     "engine": "RackScheduler",
     "explanation": "DecisionExplanation RankedCandidate MachineRanking",
-    "layout": "Share MachineCapacity NumberedSite",
+    "layout": "Share FreeCapacity NumberedSite",
     "rule": (
         "RankingFigure MachineFilter CapacityFilter Filter RankedItem MachineLoad RejectionCheck Weigh "
         "ShortageContext CapacityCheck DemandFilter"
@@ -13,7 +13,7 @@ PUBLIC = {
         "build_standalone_demand NO_CONSTRAINTS find_common_constraints CONTROL_PLANE DEFAULT_SEED Demand "
         "convert_to_gib Hint HintScope Interval Machine MachineStatus MachineSku MIB_PER_GIB Placement "
         "RackSpread ScheduledVm PlacementConstraints sum_count_intervals VFS_PER_CELL VmName VmSku "
-        "round_up_to_mib CapacityShortage"
+        "round_up_to_mib NoFitReason"
     ),
     "profile": "RACK_KEYS MACHINE_KEYS SchedulerProfile",
 }

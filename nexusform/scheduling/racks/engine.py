@@ -18,10 +18,10 @@ from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK
 from nexusform.scheduling.racks.vms import (
     DEFAULT_SEED,
     NONE_FITS,
-    CapacityShortage,
     Demand,
     Interval,
     Machine,
+    NoFitReason,
     Placement,
     RackSpread,
     ScheduledVm,
@@ -31,7 +31,7 @@ from nexusform.scheduling.racks.vms import (
 )
 
 if TYPE_CHECKING:
-    from nexusform.scheduling.racks.explanation import BestMachines, DecisionExplanation, MachineRanking
+    from nexusform.scheduling.racks.explanation import DecisionExplanation, MachineRanking, TiedMachines
     from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
 
@@ -111,7 +111,7 @@ class RackScheduler:
         self._close_session()
         self._queues.mark_machine_changed(self._ledger.remove(handle).machine, capacity_freed=True)
 
-    def place(self, demand: Demand) -> tuple[int, Placement] | CapacityShortage:
+    def place(self, demand: Demand) -> tuple[int, Placement] | NoFitReason:
         """Place one more VM. Return its handle and placement, or why nothing fits."""
         return self.try_place(demand) or self._find_shortage(demand)
 
@@ -132,7 +132,7 @@ class RackScheduler:
             return self._ledger.write_without_cells(packed, number), self._site.get_placement(machine, UNKNOWN_CELLS)
         return self._ledger.write(packed, number), self._site.get_placement(machine, packed & CELLS_MASK)
 
-    def place_all(self, demands: Iterable[Demand]) -> list[tuple[int, Placement] | CapacityShortage]:
+    def place_all(self, demands: Iterable[Demand]) -> list[tuple[int, Placement] | NoFitReason]:
         """Place VMs one after the other, as by calls of `place`."""
         return [self.place(demand) for demand in demands]
 
@@ -247,7 +247,7 @@ class RackScheduler:
         self._choose_missing_splits()
         return explain_placement(self._ledger, demand, self.spread, self.seed)
 
-    def find_best_machines(self, demand: Demand) -> BestMachines:
+    def find_best_machines(self, demand: Demand) -> TiedMachines:
         """Return the machines among which only samples decide, for any legal split."""
         return self.rank_machines(demand).find_best_excluding()
 
@@ -363,7 +363,7 @@ class RackScheduler:
         if demand.last_resort is not None or self.profile.weigh is not None:
             return None
         usage = self._ledger.get_live_usage(demand.vm.owner, demand.vm.pool)
-        rules = open_rules.DemandRules(self._ledger, usage, demand, self.spread)
+        rules = open_rules.OpenedDemandRules(self._ledger, usage, demand, self.spread)
         if not rules.may_use_session():
             return None
         tied_machines = self._get_tied_machines(demand)
@@ -395,7 +395,7 @@ class RackScheduler:
         self._queues.mark_machine_changed(record.machine, capacity_freed=False)
         return handle, self._site.get_placement(record.machine, UNKNOWN_CELLS)
 
-    def _find_shortage(self, demand: Demand) -> CapacityShortage:
+    def _find_shortage(self, demand: Demand) -> NoFitReason:
         """Return why nothing fits; the reasons hold for all later VMs of the pool."""
         from nexusform.scheduling.racks.explanation import find_shortage
 

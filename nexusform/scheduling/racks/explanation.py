@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.placement_decision import Rejection
 from nexusform.scheduling.racks import open_rules
-from nexusform.scheduling.racks.layout import MachineCapacity, Share
+from nexusform.scheduling.racks.layout import FreeCapacity, Share
 from nexusform.scheduling.racks.ledger import Ledger
 from nexusform.scheduling.racks.open_rules import OpenKey, exclude_last_resort
 from nexusform.scheduling.racks.rule import CapacityFilter, Filter, MachineVm, RankingFigure, RejectionCheck
 from nexusform.scheduling.racks.rules.tie_break import compute_digest
 from nexusform.scheduling.racks.site import SiteTables, rank_cells
-from nexusform.scheduling.racks.vms import CapacityShortage, Demand, Interval, Placement, RackSpread
+from nexusform.scheduling.racks.vms import Demand, Interval, NoFitReason, Placement, RackSpread
 from nexusform.scheduling.racks.weighing import select_heaviest_machines, weigh_machines
 
 NO_MACHINE: Final = "no_machine"
@@ -40,7 +40,7 @@ class _ShortageContext:
     def layout(self) -> SiteTables:
         return self._ledger.site
 
-    def get_capacity(self, machine: int) -> MachineCapacity:
+    def get_capacity(self, machine: int) -> FreeCapacity:
         return self._ledger.site.capacity_table.get_free_capacity(self._ledger.capacities[machine])
 
     def can_host_when_empty(self, machine: int) -> bool:
@@ -54,7 +54,7 @@ class _ShortageContext:
             yield MachineVm(site.pools[record.pool], sku, record.machine, site.capacity_table.get_cells(record.cells))
 
 
-def find_shortage(ledger: Ledger, demand: Demand) -> CapacityShortage:
+def find_shortage(ledger: Ledger, demand: Demand) -> NoFitReason:
     """Evaluate the filters again and return the one that rejected the last machines.
 
     Rack filters of the demand are evaluated first: reasons and figures refer to the racks allowed by the
@@ -69,7 +69,7 @@ def find_shortage(ledger: Ledger, demand: Demand) -> CapacityShortage:
         return shortage
     context.machines_in_requested_racks = context.machines
     if not context.machines_in_requested_racks:
-        return CapacityShortage(NO_MACHINE, "There is no machine on the site.")
+        return NoFitReason(NO_MACHINE, "There is no machine on the site.")
     machine_filters = [
         (rule, find_rejection) for rule, find_rejection in filters if not open_rules.is_rack_selection(rule)
     ]
@@ -80,14 +80,14 @@ def find_shortage(ledger: Ledger, demand: Demand) -> CapacityShortage:
 
 def _find_exhausting_filter(
     context: _ShortageContext, filters: list[tuple[Filter, RejectionCheck | None]]
-) -> CapacityShortage | None:
+) -> NoFitReason | None:
     """Return the shortage of the first filter that leaves no machine; filters apply one after another."""
     for rule, find_rejection in filters:
         if find_rejection is None:
             continue
         passing = [machine for machine in context.machines if find_rejection(machine) is None]
         if not passing:
-            return CapacityShortage(rule.binding or rule.name, rule.describe_shortage(context))
+            return NoFitReason(rule.binding or rule.name, rule.describe_shortage(context))
         context.machines = passing
     return None
 
@@ -220,7 +220,7 @@ def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed:
     return (RankedCandidate(ledger.site.machines[ranked[0]].rack, machines[0].keys),), machines
 
 
-class BestMachines(Struct, frozen=True):
+class TiedMachines(Struct, frozen=True):
     """Names of the machines among which only samples decide: the best ones of every best rack, none if
     nothing fits.
 
@@ -248,14 +248,14 @@ class MachineRanking:
         self._racks = _FigureCache(open_rules.prepare_sort_keys(self._site.profile.rack_keys[spread], usage, demand))
         self._machines = _FigureCache(open_rules.prepare_sort_keys(self._site.profile.machine_keys, usage, demand))
 
-    def find_best_excluding(self, excluded: Collection[str] = ()) -> BestMachines:
+    def find_best_excluding(self, excluded: Collection[str] = ()) -> TiedMachines:
         """Return the best machines except the excluded ones."""
         fitting = self._remove_excluded_machines(self._fitting, excluded)
         if len(self._always_fitting) == len(self._fitting):
             best = self._select_first(fitting, fitting)
-            return BestMachines(best, best)
+            return TiedMachines(best, best)
         always_fitting = self._remove_excluded_machines(self._always_fitting, excluded)
-        return BestMachines(self._select_first(fitting, always_fitting), self._select_first(always_fitting, fitting))
+        return TiedMachines(self._select_first(fitting, always_fitting), self._select_first(always_fitting, fitting))
 
     def _remove_excluded_machines(self, numbers: Sequence[int], excluded: Collection[str]) -> Sequence[int]:
         machines = self._site.machines

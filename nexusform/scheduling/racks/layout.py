@@ -1,5 +1,5 @@
 """Numbered form of a site: machines and racks in the order given (`Layout`), VM counts per demand (`Usage`),
-free capacity of a machine (`MachineCapacity`).
+free capacity of a machine (`FreeCapacity`).
 
 Equal machines share one number and one answer.
 """
@@ -115,7 +115,7 @@ class Usage(Struct, frozen=True):
     pool: OwnerVmCounts
 
 
-class MachineCapacity(NamedTuple):
+class FreeCapacity(NamedTuple):
     """Free capacity of a machine: GiB of disk, and vCPUs, MiB and VFs of each cell.
 
     `hardware` is its machine SKU, None for a machine with figures of its own. In a numbered capacity figures
@@ -129,7 +129,7 @@ class MachineCapacity(NamedTuple):
     vfs: tuple[int, ...] = ()
     records: tuple[str, ...] = ()
 
-    def drop_negatives(self) -> MachineCapacity:
+    def drop_negatives(self) -> FreeCapacity:
         """Return the capacity with negative figures set to 0."""
         if self.disk >= 0 and min((0, *self.cpus, *self.memory, *self.vfs)) >= 0:
             return self
@@ -170,9 +170,9 @@ class CapacityTable:
     __slots__ = ("_capacities", "_cells", "_cells_numbers", "_free", "_numbers")
 
     def __init__(self) -> None:
-        self._capacities: list[MachineCapacity] = []
-        self._free: list[MachineCapacity] = []  # the same without debts
-        self._numbers: dict[MachineCapacity, int] = {}
+        self._capacities: list[FreeCapacity] = []
+        self._free: list[FreeCapacity] = []  # the same without debts
+        self._numbers: dict[FreeCapacity, int] = {}
         self._cells: list[tuple[int, ...]] = [()]
         self._cells_numbers: dict[tuple[int, ...], int] = {(): UNKNOWN_CELLS}
 
@@ -182,9 +182,9 @@ class CapacityTable:
         memory = (machine.memory_mib_per_cell,) * machine.cells
         vfs = (machine.vfs_per_cell,) * machine.cells
         records = (machine.record,) if machine.record else ()
-        return self.add(MachineCapacity(machine.machine_sku, machine.disk_gib, cpus, memory, vfs, records))
+        return self.add(FreeCapacity(machine.machine_sku, machine.disk_gib, cpus, memory, vfs, records))
 
-    def add(self, capacity: MachineCapacity) -> int:
+    def add(self, capacity: FreeCapacity) -> int:
         """Return the number of a capacity, adding it if it is new."""
         number = self._numbers.get(capacity)
         if number is None:
@@ -193,11 +193,11 @@ class CapacityTable:
             self._free.append(capacity.drop_negatives())
         return number
 
-    def get_capacity(self, number: int) -> MachineCapacity:
+    def get_capacity(self, number: int) -> FreeCapacity:
         """Return the capacity of a number."""
         return self._capacities[number]
 
-    def get_free_capacity(self, number: int) -> MachineCapacity:
+    def get_free_capacity(self, number: int) -> FreeCapacity:
         """Return the capacity of a number as seen by rules, with negative figures set to 0."""
         return self._free[number]
 
@@ -235,7 +235,7 @@ class CapacityTable:
             vfs = tuple(free_vfs + sign * share.vfs * (cell in cells) for cell, free_vfs in enumerate(vfs))
         if share.record:
             records = (*records, share.record) if sign < 0 else _remove_last(records, share.record)
-        return self.add(MachineCapacity(hardware, disk + sign * share.disk, tuple(cpus), tuple(memory), vfs, records))
+        return self.add(FreeCapacity(hardware, disk + sign * share.disk, tuple(cpus), tuple(memory), vfs, records))
 
 
 def _remove_last(records: tuple[str, ...], record: str) -> tuple[str, ...]:

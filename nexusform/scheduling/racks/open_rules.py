@@ -164,7 +164,7 @@ def _build_rack_check(ledger: Ledger, find_rejection: RejectionCheck) -> Rejecti
     return lambda number: find_rejection(rack_of[number])
 
 
-class DemandRules:
+class OpenedDemandRules:
     """Rules opened for one demand, beyond machine and capacity filters. As live as `usage`."""
 
     __slots__ = ("demand", "filters", "machine_keys", "rack_keys", "usage")
@@ -198,7 +198,7 @@ def split_filters(filters: Sequence[OpenFilter]) -> tuple[list[OpenFilter], list
     return rack_selections, rack_checks, machine_checks
 
 
-def collect_filter_input(filters: Iterable[OpenFilter], demand: Demand) -> Hashable:
+def build_filter_key(filters: Iterable[OpenFilter], demand: Demand) -> Hashable:
     """Return everything these filters read of a demand; equal input gives equal answers."""
     return tuple((rule.name, rule.select_input(demand)) for rule, _ in filters if isinstance(rule, DemandFilter))
 

@@ -98,7 +98,7 @@ class CandidateQueues:
 
     def rank_racks(self, keys: NeutralKeys, demand: Demand, filters: Sequence[OpenFilter]) -> NeutralRanking:
         """Return the racks that pass these filters, full or not, by neutral keys."""
-        name = (keys.rack_keys.active_keys, open_rules.collect_filter_input(filters, demand) if filters else ())
+        name = (keys.rack_keys.active_keys, open_rules.build_filter_key(filters, demand) if filters else ())
         ranking = self._racks.get(name)
         if ranking is None:
             passes = open_rules.build_combined_check([find_rejection for _, find_rejection in filters])

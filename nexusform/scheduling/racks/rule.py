@@ -14,14 +14,14 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from nexusform.scheduling.racks.layout import Figures, MachineCapacity, NumberedSite, Usage
+from nexusform.scheduling.racks.layout import Figures, FreeCapacity, NumberedSite, Usage
 from nexusform.scheduling.racks.vms import Demand, Interval, Machine, VmSku
 
 COUNT_BITS = 32
 MEMORY_BITS = 48
 
 RejectionCheck = Callable[[int], str | None]
-CapacityCheck = Callable[[MachineCapacity], str | None]
+CapacityCheck = Callable[[FreeCapacity], str | None]
 
 
 class RankedItem(StrEnum):
@@ -67,7 +67,7 @@ class ShortageContext(Protocol):
     def machines(self) -> Sequence[int]:
         """Machines that passed every earlier filter."""
 
-    def get_capacity(self, machine: int) -> MachineCapacity:
+    def get_capacity(self, machine: int) -> FreeCapacity:
         """Return the free capacity of a machine."""
 
     def can_host_when_empty(self, machine: int) -> bool:
@@ -166,7 +166,7 @@ class RankingKey(Struct, frozen=True, kw_only=True):
     dependence: KeyDependence = KeyDependence.UNBOUNDED
 
 
-CellKey = Callable[[MachineCapacity, int], int]
+CellKey = Callable[[FreeCapacity, int], int]
 
 
 class RankingFigure(Struct, frozen=True):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from nexusform.scheduling.racks import open_rules
 from nexusform.scheduling.racks.layout import NO_COUNTS
 from nexusform.scheduling.racks.ledger import pack_placement_record
-from nexusform.scheduling.racks.open_rules import DemandRules, Passes
+from nexusform.scheduling.racks.open_rules import OpenedDemandRules, Passes
 from nexusform.scheduling.racks.queues import INDEX_MASK, CandidateQueue, CandidateQueues, Passing
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.site import CELLS_BITS, CapacitySteps
-from nexusform.scheduling.racks.vms import CapacityShortage, Demand, RackSpread
+from nexusform.scheduling.racks.vms import Demand, NoFitReason, RackSpread
 
 NOWHERE = -1
 
@@ -52,7 +52,7 @@ class PoolPlacementSession:
     def __init__(
         self,
         queues: CandidateQueues,
-        rules: DemandRules,
+        rules: OpenedDemandRules,
         spread: RackSpread,
         seed: int,
         *,
@@ -65,7 +65,7 @@ class PoolPlacementSession:
         self._vm = vm
         self.sku, self.constraints = demand.sku, demand.constraints
         self.tied_machines = tied_machines
-        self.shortage: CapacityShortage | None = None  # once a VM did not fit: why; no later one can
+        self.shortage: NoFitReason | None = None  # once a VM did not fit: why; no later one can
         self._queues = queues
         self._ledger = ledger
         self._shape = shape = ledger.site.get_shape(demand.sku)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from nexusform.scheduling.racks import profile as profiles
-from nexusform.scheduling.racks.layout import CapacityTable, MachineCapacity, NumberedSite, Share
+from nexusform.scheduling.racks.layout import CapacityTable, FreeCapacity, NumberedSite, Share
 from nexusform.scheduling.racks.rule import CapacityFilter, CountFilter, DemandFilter, Filter, MachineFilter, PoolKey
 from nexusform.scheduling.racks.rules import cells as cell_rules
 from nexusform.scheduling.racks.vms import NONE_FITS, Interval, Machine, Placement, VmName, VmSku
@@ -68,7 +68,7 @@ class CapacitySteps(dict[int, CapacityStep | None]):
         )
 
 
-def rank_cells(share: Share, capacity: MachineCapacity) -> list[int]:
+def rank_cells(share: Share, capacity: FreeCapacity) -> list[int]:
     """Return the cells that fit their share: lowest keys first, then lowest number."""
     fitting = cell_rules.select_fitting_cells(share, capacity)
     if share.vfs:

@@ -291,7 +291,7 @@ class ScheduledVm(Struct, frozen=True):
     placement: Placement
 
 
-class CapacityShortage(Struct, frozen=True):
+class NoFitReason(Struct, frozen=True):
     """Reason why nothing fits: the binding constraint (one word, for programs) and sentences."""
 
     binding: str

@@ -94,8 +94,8 @@ class _RedactingDryRunReporter(_RedactingProvider):
     def describe_dry_run(self) -> str:
         return HIDDEN_MESSAGE if self._provider.describe_dry_run() else ""
 
-    def report_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[tuple[int, Problem]]:
-        return cast("list[tuple[int, Problem]]", self._provider.report_skipped(requests, reason))
+    def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[tuple[int, Problem]]:
+        return cast("list[tuple[int, Problem]]", self._provider.list_skipped(requests, reason))
 
 
 class _RedactingPlanAwareProvider(_RedactingProvider):

@@ -18,10 +18,10 @@ from nexusform.applying.apply_recorder import ApplyRecorder, build_opening_recor
 from nexusform.applying.events import StepEvent, StepListener, StepOutcome
 from nexusform.applying.executor import ApplyResult, ExecutionOptions, execute_plan
 from nexusform.applying.prediction_checks import (
-    build_prediction_records,
+    build_journal_records,
     list_completed_objects,
     list_delegated_objects,
-    list_ties,
+    select_tied,
     verify_predictions,
 )
 from nexusform.applying.provider_calls import get_provider_name
@@ -185,7 +185,7 @@ def _execute_plan(
         ),
     )
     wrong_predictions = _verify_predictions(run, plan, recorder, applied, unverified)
-    ties = list_ties(plan, applied.wrong_predictions, recorder.get_state())
+    ties = select_tied(plan, applied.wrong_predictions, recorder.get_state())
     wrong = tuple(prediction for prediction in applied.wrong_predictions if prediction not in ties)
     applied = replace(applied, wrong_predictions=wrong, ties=tuple(ties))
     results = _compute_final_results(run, plan, applied)
@@ -217,7 +217,7 @@ def _verify_predictions(
         applied.end_events
     )
     verification = verify_predictions(plan, done_addresses, state, run.project.registries.resource_types)
-    for record in build_prediction_records(verification, state):
+    for record in build_journal_records(verification, state):
         recorder.add_record(record)
     return list_wrong_certain(chain(applied.predictions, *verification.verified.values()))
 

@@ -66,7 +66,7 @@ def report_skipped_checks(result: PlanResult, providers: Mapping[str, Provider],
         if isinstance(provider, DryRunProvider):
             changes = _select_changes(result, name)
             requests = [_build_request(change, "", {}) for change in changes]
-            diagnostics += _build_diagnostics(changes, provider.report_skipped(requests, reason))
+            diagnostics += _build_diagnostics(changes, provider.list_skipped(requests, reason))
     return diagnostics
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from nexusform.plans.plan import Plan
 from nexusform.plans.site_capacity.occupancy import list_changed_racks, select_without_new_sharing
-from nexusform.rendering.report.finding_entries import build_entries
+from nexusform.rendering.report.finding_entries import build_finding_entries
 from tests.rendering.real_plans import plan_evacuation
 
 
@@ -27,7 +27,10 @@ def test_racks_with_added_or_removed_vms_are_counted(evacuation_plan: Plan) -> N
 
 def test_pre_existing_shared_machine_is_not_caused_by_the_plan(evacuation_plan: Plan) -> None:
     assert "nexus_kubernetes_cluster.d[0]" in select_without_new_sharing(evacuation_plan.sites)
-    assert {entry.id for entry in build_entries(evacuation_plan).existing} == {"no-surge-capacity", "shared-machine"}
+    assert {entry.id for entry in build_finding_entries(evacuation_plan).existing} == {
+        "no-surge-capacity",
+        "shared-machine",
+    }
 
 
 def test_new_shared_machine_is_caused_by_the_plan(evacuation_plan: Plan) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from nexusform.placements.vm_demands import ClaimDemand
 from nexusform.plans.site_capacity.other_capacity import (
+    ApplianceUsage,
     ClusterNetworks,
     ClusterNodeCounts,
     NetworkSupply,
     OtherCapacity,
     OtherResourceKind,
     SiteSupplies,
-    StorageSupply,
     build_supplies_note,
     compute_other_capacity,
     find_configured_node_network,
@@ -23,7 +23,7 @@ from nexusform.plans.site_capacity.other_capacity import (
 
 SUPPLIES = SiteSupplies(
     networks=(NetworkSupply("net-a", 30, 2), NetworkSupply("net-b", 254, 0), NetworkSupply("six", None, 0)),
-    storage=(StorageSupply("sa1", 5000, 1200), StorageSupply("sa2", None, None)),
+    storage=(ApplianceUsage("sa1", 5000, 1200), ApplianceUsage("sa2", None, None)),
     volumes=(3, 3073),
     clusters=(ClusterNetworks("a", "net-a", 1024, (("pool1", 32),), 9), ClusterNetworks("gone", "net-a", 256, (), 4)),
 )
@@ -121,7 +121,7 @@ def test_network_of_new_cluster_is_read_from_its_azure_block() -> None:
 
 GIB = 1024**3
 SMALL = SiteSupplies(
-    storage=(StorageSupply("sa1", 100, 10), StorageSupply("sa2", 50, 0)),
+    storage=(ApplianceUsage("sa1", 100, 10), ApplianceUsage("sa2", 50, 0)),
     volumes=(2, 40 * 1024),
     volume_sizes=((10 * 1024, 1), (30 * 1024, 1)),
 )

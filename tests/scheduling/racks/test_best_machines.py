@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.explanation import BestMachines
+from nexusform.scheduling.racks.explanation import TiedMachines
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement, VmName, VmSku
 
 MACHINES = tuple(
@@ -41,7 +41,7 @@ def build_site(
     return scheduler
 
 
-def find_best(vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...], demand: Demand) -> BestMachines:
+def find_best(vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...], demand: Demand) -> TiedMachines:
     return build_site(vms, cells).find_best_machines(demand)
 
 

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import (
-    CapacityShortage,
     Demand,
     Hint,
     HintScope,
     Interval,
     Machine,
+    NoFitReason,
     Placement,
     PlacementConstraints,
     RackSpread,
@@ -144,7 +144,7 @@ class SchedulerPair:
     def place(self, demand: Demand) -> tuple[int, Placement] | None:
         placed = self.fast.place(demand)
         expected = self.slow.place(demand)
-        assert (None if isinstance(placed, CapacityShortage) else placed) == expected
+        assert (None if isinstance(placed, NoFitReason) else placed) == expected
         if expected:
             self.handles.append(expected[0])
         return expected
@@ -215,7 +215,7 @@ def test_explain_matches_place_and_count_free_slots(
         demand = Demand(VmName("d", "d", "p", number), sku, PlacementConstraints(zones))
         explained = pair.fast.explain(demand)
         placed = pair.fast.place(demand)
-        if isinstance(placed, CapacityShortage):
+        if isinstance(placed, NoFitReason):
             assert number == free
             assert explained.placement is None
             assert explained.filters[-1].machines == 0
@@ -237,7 +237,7 @@ def build_demand(sku: str, number: int = 0, zones: frozenset[str] | None = None,
 def fill_site(scheduler: RackScheduler, sku: str, owner: str = "c") -> int:
     """Place VMs until none fits; return their number."""
     count = 0
-    while not isinstance(scheduler.place(build_demand(sku, count, owner=owner)), CapacityShortage):
+    while not isinstance(scheduler.place(build_demand(sku, count, owner=owner)), NoFitReason):
         count += 1
     return count
 
@@ -254,7 +254,7 @@ def test_emulator_threads_count_in_cell_capacity() -> None:
 def test_g2_does_not_fit_beside_p46_in_one_cell() -> None:
     scheduler = RackScheduler(build_rack("r1", 1, cells=1))
     scheduler.place(build_demand("NC_P46_224_v1"))
-    assert isinstance(scheduler.place(build_demand("NC_G2_8_v1", 1)), CapacityShortage)
+    assert isinstance(scheduler.place(build_demand("NC_G2_8_v1", 1)), NoFitReason)
 
 
 def test_e94_takes_both_cells_of_one_machine() -> None:
@@ -263,7 +263,7 @@ def test_e94_takes_both_cells_of_one_machine() -> None:
     _, placement = scheduler.place(build_demand("NC_E94_448_v1", 1))
     assert placement.cells == (0, 1)
     shortage = scheduler.place(build_demand("NC_E94_448_v1", 2))
-    assert isinstance(shortage, CapacityShortage)
+    assert isinstance(shortage, NoFitReason)
     assert shortage.binding == "cells"
 
 
@@ -272,13 +272,13 @@ def test_disk_fits_two_l46_per_machine() -> None:
     scheduler = RackScheduler(roomy)
     assert fill_site(scheduler, "NC_L46_224_v1") == 2
     shortage = scheduler.place(build_demand("NC_L46_224_v1", 9))
-    assert isinstance(shortage, CapacityShortage)
+    assert isinstance(shortage, NoFitReason)
     assert shortage.binding == "disk"
 
 
 def test_bom_2_0_sku_is_rejected_on_1_7_3_with_largest_alternative() -> None:
     shortage = RackScheduler(build_rack("r1", 2)).place(build_demand("NC_P54_224_v1"))
-    assert isinstance(shortage, CapacityShortage)
+    assert isinstance(shortage, NoFitReason)
     assert shortage.binding == "hardware"
     assert shortage.reason == (
         "NC_P54_224_v1 runs on bom-2.0 only; the machines of the site are bom-1.7.3. The largest SKU of "
@@ -293,7 +293,7 @@ def test_shortage_names_pools_splitting_the_cells() -> None:
     scheduler.place(build_demand("NC_P46_224_v1", 0, owner="big"))
     scheduler.place(build_demand("NC_P46_224_v1", 1, owner="big"))
     shortage = scheduler.place(build_demand("NC_P46_224_v1", 2, owner="big"))
-    assert isinstance(shortage, CapacityShortage)
+    assert isinstance(shortage, NoFitReason)
     assert shortage.binding == "cells"
     assert shortage.reason.endswith("2 cells are fragmented by small VMs: small/p (2).")
 
@@ -301,18 +301,18 @@ def test_shortage_names_pools_splitting_the_cells() -> None:
 def test_shortage_distinguishes_unknown_zones_and_cordoned_machines() -> None:
     scheduler = RackScheduler([*build_rack("r1", 2, unschedulable_reason="cordoned"), *build_rack("r2", 1)])
     nowhere = scheduler.place(build_demand("NC_G2_8_v1", zones=frozenset("9")))
-    assert isinstance(nowhere, CapacityShortage)
+    assert isinstance(nowhere, NoFitReason)
     assert nowhere.binding == "unknown_zones"
     assert nowhere.reason == "No rack is in zones: 9; the site's zones are 1, 2."
     cordoned = scheduler.place(build_demand("NC_G2_8_v1", zones=frozenset("1")))
-    assert isinstance(cordoned, CapacityShortage)
+    assert isinstance(cordoned, NoFitReason)
     assert cordoned.binding == "not_schedulable"
     assert cordoned.reason.endswith("takes new VMs: 2 cordoned.")
     hint = Hint(
         is_affinity=True, is_hard=True, scope=HintScope.RACK, machines=frozenset(), racks=frozenset(["r1"]), target="x"
     )
     hinted = scheduler.place(Demand(VmName("c", "c", "p", 5), SKUS["NC_G2_8_v1"], PlacementConstraints(hints=(hint,))))
-    assert isinstance(hinted, CapacityShortage)
+    assert isinstance(hinted, NoFitReason)
     assert hinted.binding == "hints"
     assert hinted.reason.endswith("reject every machine with enough capacity: hard hint: on the same rack as x.")
 

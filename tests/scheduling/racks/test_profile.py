@@ -23,12 +23,12 @@ from nexusform.scheduling.racks.site import SiteTables
 from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, repeat_with_samples, run_operations
 from nexusform.scheduling.racks.vms import (
     NONE_FITS,
-    CapacityShortage,
     Demand,
     Hint,
     HintScope,
     Interval,
     Machine,
+    NoFitReason,
     PlacementConstraints,
     RackSpread,
     VmName,
@@ -200,7 +200,7 @@ class TestAddedFilter:
         answers = [scheduler.place(build_demand(number)) for number in range(7)]
         assert count_by_rack(scheduler) == {"r1": 2, "r2": 2, "r3": 2}
         shortage = answers[-1]
-        assert isinstance(shortage, CapacityShortage)
+        assert isinstance(shortage, NoFitReason)
         assert (shortage.binding, shortage.reason) == ("pool_limit", "Every rack has 2 VMs of p.")
         assert isinstance(scheduler.place(build_demand(0, pool="q")), tuple)
 

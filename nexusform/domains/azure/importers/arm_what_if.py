@@ -16,7 +16,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.scalars import OMITTED, list_scalars, replace_scalars
 from nexusform.domains.azure.importers.arm_resources import SHAPE, describe_type, normalize_id
-from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, AzAction, AzChange
+from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, AzAction, ToolChange
 from nexusform.domains.azure.importers.az_documents import parse_json
 from nexusform.plans.impact.guard_rails import NOT_PREDICTED
 
@@ -51,7 +51,7 @@ class _WhatIfResource(Struct, frozen=True):
     is_potential: bool = False
 
 
-def read_arm_what_if(file: str, content: bytes) -> tuple[tuple[AzChange, ...], list[Problem]]:
+def read_arm_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...], list[Problem]]:
     """Read the changes of a deployment, clusters before their pools, and findings about the document."""
     document, problem = _parse_document(file, content, _WHAT_IF_COMMAND)
     if problem is not None:
@@ -59,7 +59,7 @@ def read_arm_what_if(file: str, content: bytes) -> tuple[tuple[AzChange, ...], l
     return _read_changes(file, document, "changes", _parse_deployment_change, _WHAT_IF_COMMAND)
 
 
-def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[AzChange, ...], list[Problem]]:
+def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...], list[Problem]]:
     """Read the changes of a deployment stack, clusters before their pools, and findings about the document."""
     command = "the what-if of the stack (deploymentStacksWhatIfResults)"
     document, problem = _parse_document(file, content, command)
@@ -100,7 +100,7 @@ def _build_missing_list_problem(file: str, list_name: str, command: str) -> Prob
 
 def _read_changes(
     file: str, document: Mapping[str, Any], list_name: str, parse_resource: Any, command: str
-) -> tuple[tuple[AzChange, ...], list[Problem]]:
+) -> tuple[tuple[ToolChange, ...], list[Problem]]:
     """Read the listed and the potential changes of a document."""
     error = document.get("error")
     if isinstance(error, Mapping):
@@ -160,7 +160,7 @@ class _WhatIfChangeReader:
     def __init__(self, file: str) -> None:
         self.file = file
         self.findings: list[Problem] = []
-        self._changes: list[AzChange] = []
+        self._changes: list[ToolChange] = []
         self._unsupported_clusters: set[str] = set()
 
     def read_resources(
@@ -214,9 +214,9 @@ class _WhatIfChangeReader:
             body = {name: resource.after[name] for name in _BODY_FIELDS if name in resource.after}
         unknown = {path: _explain_unevaluated(scalar) for path, scalar in list_scalars(body) if _is_expression(scalar)}
         known = replace_scalars(body, lambda path, scalar: OMITTED if path in unknown else scalar)
-        self._changes.append(AzChange(kind, names, action, title, self.file, resource.id, known, unknown))
+        self._changes.append(ToolChange(kind, names, action, title, self.file, resource.id, known, unknown))
 
-    def build_changes(self) -> tuple[AzChange, ...]:
+    def build_changes(self) -> tuple[ToolChange, ...]:
         """Build the changes: existing objects first, clusters before their pools, each kind sorted by id."""
         self._remove_pools_of_unpredicted_clusters()
         self._changes.sort(key=lambda item: (item.action is AzAction.CREATE, item.kind == POOLS, normalize_id(item.id)))
@@ -255,7 +255,7 @@ class _WhatIfChangeReader:
         self.findings.append(Problem((path,) if path else (), kind, detail, severity, file=self.file))
 
 
-def _is_creation_order_undefined(created: Sequence[AzChange]) -> bool:
+def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
     """Return True if two objects may be created in either order. A cluster always precedes its pools."""
     clusters = {change.title for change in created if change.kind == CLUSTERS}
     pools = Counter(change.names[0] for change in created if change.kind == POOLS)
@@ -263,7 +263,7 @@ def _is_creation_order_undefined(created: Sequence[AzChange]) -> bool:
     return independent_count > 1 or max(pools.values(), default=0) > 1
 
 
-def _add_cluster_dependency(change: AzChange, clusters: Mapping[str, str]) -> AzChange:
+def _add_cluster_dependency(change: ToolChange, clusters: Mapping[str, str]) -> ToolChange:
     """Make a pool depend on its cluster if the cluster is created in the same document."""
     owner = clusters.get(change.names[0]) if change.kind == POOLS else None
     return replace(change, dependencies=(owner,)) if owner else change

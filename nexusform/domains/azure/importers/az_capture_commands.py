@@ -225,7 +225,7 @@ def find_uncaptured_kind_warnings(
     without_nodes = [cluster for cluster in clusters if not cluster.has_node_list]
     if without_nodes:
         yield _build_warning(
-            f"{describe_missing_nodes(without_nodes)} Their machines are unknown and their capacity "
+            f"{format_missing_nodes(without_nodes)} Their machines are unknown and their capacity "
             f"counts as free. {CAPTURE_NODES}",
             VMS_NOT_CAPTURED,
         )
@@ -284,7 +284,7 @@ def _describe_uncaptured_agent_pools(clusters: Sequence[AzCluster]) -> str:
     )
 
 
-def describe_missing_nodes(clusters: Sequence[AzCluster]) -> str:
+def format_missing_nodes(clusters: Sequence[AzCluster]) -> str:
     """Return the start of a message about clusters without captured nodes."""
     names = format_first_items([cluster.name for cluster in clusters], _MAX_NAMES)
     return f"The nodes of {format_count(len(clusters), 'cluster')} were not captured ({names}):"

@@ -66,7 +66,7 @@ class AzAction(StrEnum):
     KEEP = "keep"
 
 
-class AzChange(Struct, frozen=True):
+class ToolChange(Struct, frozen=True):
     """Change of one object by another tool. `names`: parent and own name. `id`: ARM id, "" if only names
     identify the object. `body`: requested values without the `unknown` ones (reason by path, () = all).
     `address`: the object in the other tool, `file` its document; `dependencies`: addresses of objects created
@@ -111,7 +111,7 @@ class ChangedResources(Struct, frozen=True):
     affected_ids: tuple[str, ...] = ()
 
 
-def apply_changes(items: AzResources, changes: Sequence[AzChange], findings: list[Problem]) -> ChangedResources:
+def apply_changes(items: AzResources, changes: Sequence[ToolChange], findings: list[Problem]) -> ChangedResources:
     """Apply the changes, in creation order, to the resources of an export."""
     overlay = _ChangedSite(items, findings)
     for change in changes:
@@ -163,7 +163,7 @@ class _ChangedSite:
             affected_ids=tuple(self.affected_ids),
         )
 
-    def apply_change(self, change: AzChange) -> None:
+    def apply_change(self, change: ToolChange) -> None:
         """Apply one change to the current bodies."""
         if change.action is AzAction.KEEP:
             return
@@ -194,7 +194,7 @@ class _ChangedSite:
 
     # --- identification of the object ---
 
-    def _find_id_key(self, change: AzChange) -> str | None:
+    def _find_id_key(self, change: ToolChange) -> str | None:
         """Find the id key of the changed object; add a finding and return None if it is ambiguous or missing."""
         if change.kind != POOLS:
             return self._find_or_build_id_key(change.kind, change.names[-1], change.id, change)
@@ -209,7 +209,7 @@ class _ChangedSite:
             self._report(change, "missing-pool-cluster", detail)
         return None
 
-    def _find_or_build_id_key(self, kind: str, name: str, arm_id: str, change: AzChange) -> str | None:
+    def _find_or_build_id_key(self, kind: str, name: str, arm_id: str, change: ToolChange) -> str | None:
         """Find the id key of an object by id or name; build one for a new object. Add a finding and return
         None if several have the name.
         """
@@ -226,7 +226,7 @@ class _ChangedSite:
             return None
         return keys[0] if keys else f"/new/providers/{TYPE_OF_KIND[kind]}/{name}".lower()
 
-    def _is_consistent_with_inventory(self, change: AzChange, *, exists: bool) -> bool:
+    def _is_consistent_with_inventory(self, change: ToolChange, *, exists: bool) -> bool:
         """Return False if the inventory lacks the changed object. Warn about an object created though
         present, or deleted though absent.
         """
@@ -247,7 +247,7 @@ class _ChangedSite:
 
     # --- unknown values ---
 
-    def _has_known_placement_values(self, change: AzChange, *, exists: bool) -> bool:
+    def _has_known_placement_values(self, change: ToolChange, *, exists: bool) -> bool:
         """Return True if every value relevant to placement is known; report the unknown ones."""
         decisive_paths = _PLACEMENT_FIELDS[change.kind] + (_RECREATION_FIELDS[change.kind] if exists else ())
         is_complete = True
@@ -272,7 +272,7 @@ class _ChangedSite:
             self._report(change, "missing-field", f'"{path[-1]}" is missing.', ("properties", *path))
         return not missing
 
-    def _has_known_skus(self, change: AzChange) -> bool:
+    def _has_known_skus(self, change: ToolChange) -> bool:
         """Return True if the catalogue or the site has all VM SKUs of the body; report the unknown ones."""
         properties = get_mapping(change.body, "properties")
         unknown = [sku for sku in dict.fromkeys(_list_vm_skus_of_body(properties)) if sku not in self.skus]
@@ -284,7 +284,7 @@ class _ChangedSite:
 
     # --- bodies ---
 
-    def _create_item(self, change: AzChange, key: str) -> ArmItem:
+    def _create_item(self, change: ToolChange, key: str) -> ArmItem:
         body = {
             **change.body,
             "id": key,
@@ -297,7 +297,7 @@ class _ChangedSite:
         self.addresses[key] = change.address
         return ArmItem(change.file, (change.address,), body, self.findings)
 
-    def _set_location(self, change: AzChange, body: dict[str, Any]) -> None:
+    def _set_location(self, change: ToolChange, body: dict[str, Any]) -> None:
         """Set the location of a new object: its own, or that of the only site."""
         location = _read_extended_location(body)
         if location in self.locations:
@@ -315,7 +315,7 @@ class _ChangedSite:
             detail = f"{message}. The inventory is of {sites}."
             self._report(change, "unknown-extended-location", detail, ("extendedLocation", "name"))
 
-    def _update_item(self, change: AzChange, key: str) -> ArmItem:
+    def _update_item(self, change: ToolChange, key: str) -> ArmItem:
         """Return an existing body with the requested values merged over it."""
         item = self.bodies[change.kind][key]
         requested = dict(get_mapping(change.body, "properties"))
@@ -324,7 +324,7 @@ class _ChangedSite:
             self._warn_changed_initial_pools(change, key, initial)
         return item.merge_properties(change.file, (change.address,), requested)
 
-    def _warn_changed_initial_pools(self, change: AzChange, key: str, initial: list[Any]) -> None:
+    def _warn_changed_initial_pools(self, change: ToolChange, key: str, initial: list[Any]) -> None:
         """Warn about differing initial pools: Azure reads them only on creation of the cluster."""
         self._add_initial_pools(key)
         for entry in list_mappings(initial):
@@ -341,7 +341,7 @@ class _ChangedSite:
 
     # --- agent pools ---
 
-    def _is_only_initial_pool(self, change: AzChange, key: str) -> bool:
+    def _is_only_initial_pool(self, change: ToolChange, key: str) -> bool:
         """Return True if a pool exists only as an initial pool of its cluster."""
         if change.kind != POOLS:
             return False
@@ -363,7 +363,7 @@ class _ChangedSite:
                 key = f"{owner}/agentpools/{name.lower()}"
                 pool_bodies[key] = entry.merge_properties(entry.file, entry.path, {"id": f"{owner}/agentPools/{name}"})
 
-    def _apply_pool_change(self, change: AzChange, key: str, *, exists: bool) -> None:
+    def _apply_pool_change(self, change: ToolChange, key: str, *, exists: bool) -> None:
         """Apply a pool change: update the existing pool or add a new one."""
         if exists and change.action is not AzAction.REPLACE:
             self.bodies[POOLS][key] = self._update_item(change, key)
@@ -377,7 +377,7 @@ class _ChangedSite:
             self.pools.append(NewAgentPool(owner, pool, change.address))
             self.addresses[key] = change.address
 
-    def _remove_object(self, change: AzChange, key: str) -> None:
+    def _remove_object(self, change: ToolChange, key: str) -> None:
         """Remove an object, and the nodes of a removed pool."""
         self._is_only_initial_pool(change, key)
         self.bodies[change.kind].pop(key, None)
@@ -397,7 +397,7 @@ class _ChangedSite:
                 cluster.file, cluster.path, {"nodes": remaining_nodes}
             )
 
-    def _report(self, change: AzChange, kind: str, detail: str, path: Path = (), *, is_warning: bool = False) -> None:
+    def _report(self, change: ToolChange, kind: str, detail: str, path: Path = (), *, is_warning: bool = False) -> None:
         severity = Severity.WARNING if is_warning else Severity.ERROR
         self.findings.append(Problem((change.address, *path), kind, detail, severity, file=change.file))
 

@@ -16,13 +16,13 @@ from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_nam
 from nexusform.domains.azure.importers.az_documents import AzResources
 from nexusform.domains.azure.importers.az_records import AzAppliance, AzClusterNetwork, AzL3Network, AzSiteResources
 from nexusform.plans.site_capacity.other_capacity import (
+    ApplianceUsage,
     AttachableNetworks,
     ClusterNetworks,
     NetworkSupply,
     RuntimeUpgradeOffer,
     RuntimeVersion,
     SiteSupplies,
-    StorageSupply,
 )
 
 NETWORKS: Final = "l3_networks"
@@ -221,7 +221,7 @@ def build_site_supplies(supplies: AzSiteResources) -> SiteSupplies:
         ),
         storage=None
         if supplies.appliances is None
-        else tuple(StorageSupply(supply.name, supply.capacity_gib, supply.used_gib) for supply in supplies.appliances),
+        else tuple(ApplianceUsage(supply.name, supply.capacity_gib, supply.used_gib) for supply in supplies.appliances),
         volumes=supplies.volumes,
         volume_sizes=supplies.volume_sizes,
         versions=None if supplies.versions is None else tuple(version for version, _, _ in supplies.versions),

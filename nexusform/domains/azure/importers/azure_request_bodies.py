@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
+from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
 # Page size in bytes and in Azure notation, largest first.
 _PAGE_SIZES: Final = {"hugepages-1Gi": (2**30, "1G"), "hugepages-2Mi": (2**21, "2M")}
@@ -75,7 +75,7 @@ def build_new_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _parse_bytes(amount: Any) -> int:
     quantity = parse_quantity(str(amount)) if amount is not None else None
-    return 0 if quantity is None or isinstance(quantity, MalformedQuantity) else quantity.round_to_units()
+    return 0 if quantity is None or isinstance(quantity, InvalidQuantity) else quantity.round_to_units()
 
 
 def build_vm_properties(values: Mapping[str, Any]) -> dict[str, Any]:

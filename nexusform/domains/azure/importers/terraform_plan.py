@@ -20,7 +20,7 @@ from nexusform.diagnostics.phrases import format_count, format_first_items, sele
 from nexusform.documents.field_validation import get_mapping, get_text, get_value_at_path, list_mappings, list_texts
 from nexusform.documents.scalars import list_scalars
 from nexusform.domains.azure.importers.arm_resources import SHAPE, describe_type, normalize_id
-from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, TYPE_OF_KIND, AzAction, AzChange
+from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, TYPE_OF_KIND, AzAction, ToolChange
 from nexusform.domains.azure.importers.az_documents import parse_json
 from nexusform.json_data.plain_data import Path
 from nexusform.resources.graph import find_cycles, find_reachable, sort_topologically
@@ -55,7 +55,7 @@ _MODULE_STEP: Final = re.compile(r'module\.[^.\[]+(?:\[(?:\d+|"(?:[^"\\]++|\\.)*
 Block: TypeAlias = tuple[tuple[str, ...], str]
 
 
-def read_terraform_plan(file: str, content: bytes) -> tuple[tuple[AzChange, ...], list[Problem]]:
+def read_terraform_plan(file: str, content: bytes) -> tuple[tuple[ToolChange, ...], list[Problem]]:
     """Read the changes in execution order, and all findings about the document."""
     document, problem = parse_json(file, content)
     if problem is not None:
@@ -135,7 +135,7 @@ class _PlanReader:
                 is_warning=True,
             )
 
-    def build_changes(self) -> tuple[AzChange, ...]:
+    def build_changes(self) -> tuple[ToolChange, ...]:
         """Build the changes, each after its dependencies."""
         change_list = [change for entry in self.entries if (change := self._build_change(entry)) is not None]
         change_list.sort(
@@ -154,7 +154,7 @@ class _PlanReader:
         self._warn_undefined_creation_order([change for change in changes if change.action in _CREATING_ACTIONS])
         return changes
 
-    def _warn_undefined_creation_order(self, created: Sequence[AzChange]) -> None:
+    def _warn_undefined_creation_order(self, created: Sequence[ToolChange]) -> None:
         """Warn once if Terraform leaves the creation order open: an earlier object may get the better location."""
         pairs = [
             f"{change.address} and {next_change.address}"
@@ -179,7 +179,7 @@ class _PlanReader:
             return None
         return _build_resource_change(value) if value["type"] in _TYPES else None
 
-    def _build_change(self, entry: _ResourceChange) -> AzChange | None:
+    def _build_change(self, entry: _ResourceChange) -> ToolChange | None:
         """Build the change of a planned resource; return None if its name or cluster is unknown."""
         action = entry.action
         if entry.block[1].startswith(_UPDATE_TYPE):
@@ -197,7 +197,7 @@ class _PlanReader:
                 return None
             names = (owner, name)
         needs = tuple(other.address for other in self.entries if self._is_created_after(entry, other))
-        return AzChange(
+        return ToolChange(
             kind=entry.kind,
             names=names,
             action=action,

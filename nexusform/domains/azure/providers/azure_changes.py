@@ -95,7 +95,7 @@ def _add_previously_failed_change(
     pending_target = _build_pool_target(target, name) if is_pool else target
     if any(change.target == pending_target and change.verb is not ArmOperation.UPDATE for change in changes):
         return changes
-    properties, values = _build_updatable_properties(pending_target, pools[name] if is_pool else planned)
+    properties, values = _split_updatable_properties(pending_target, pools[name] if is_pool else planned)
     part_names = [part for part in failed_change.get("parts", ()) if part in properties] or list(properties)[:1]
     expected = {part: properties[part] for part in part_names}
     base_body = _select_updatable_members(pending_target, read_opaque_body(values)) if failed_change.get("body") else {}
@@ -125,7 +125,7 @@ def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]
     return {**tags, **({"properties": properties} if properties else {})}
 
 
-def _build_updatable_properties(target: ArmTarget, values: Values) -> tuple[dict[str, Any], Values]:
+def _split_updatable_properties(target: ArmTarget, values: Values) -> tuple[dict[str, Any], Values]:
     """Build the properties that Azure can update in place, and the arguments of the resource."""
     if target.kind == "kubernetes_clusters":
         properties = build_cluster_properties(values)

@@ -17,7 +17,7 @@ from nexusform.domains.azure.importers.az_capture_commands import (
     build_capture_command,
     build_pool_command,
     describe_missing_clusters,
-    describe_missing_nodes,
+    format_missing_nodes,
 )
 from nexusform.domains.azure.importers.az_health import build_failure_findings
 from nexusform.domains.azure.importers.az_ownership import find_unmanaged_vms
@@ -140,10 +140,10 @@ class SiteWarningBuilder:
         unmanaged_clusters = [cluster for cluster in clusters if not self._is_managed(cluster, site)]
         if managed_clusters:
             yield (
-                f"{describe_missing_nodes(managed_clusters)} They are planned as recorded in the state. {CAPTURE_NODES}"
+                f"{format_missing_nodes(managed_clusters)} They are planned as recorded in the state. {CAPTURE_NODES}"
             )
         if unmanaged_clusters:
-            yield (f"{describe_missing_nodes(unmanaged_clusters)} Their capacity counts as free. {CAPTURE_NODES}")
+            yield (f"{format_missing_nodes(unmanaged_clusters)} Their capacity counts as free. {CAPTURE_NODES}")
 
     def _is_missing_pools(self, cluster: AzCluster, site: AzSite) -> bool:
         return not cluster.has_pool_list and self._is_managed(cluster, site)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from nexusform.backends.memory import MemoryBackend
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, SourceFile, build_error, convert_problem, has_errors
 from nexusform.domains.azure.importers.arm_resources import normalize_id
-from nexusform.domains.azure.importers.az_changes import AzChange, ChangedResources, NewAgentPool
+from nexusform.domains.azure.importers.az_changes import ChangedResources, NewAgentPool, ToolChange
 from nexusform.domains.azure.importers.az_documents import Documents
 from nexusform.domains.azure.importers.az_import import (
     ImportedSiteObject,
@@ -54,7 +54,7 @@ from nexusform.workflow.runs.object_import import add_computed_attributes, rende
 from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
 
-ReadChanges: TypeAlias = Callable[[str, bytes], tuple[tuple[AzChange, ...], list[Problem]]]
+ReadChanges: TypeAlias = Callable[[str, bytes], tuple[tuple[ToolChange, ...], list[Problem]]]
 
 _VM: Final = "nexus_virtual_machine"
 _AZAPI_ADDRESS: Final = re.compile(r"azapi_resource\.([A-Za-z_][\w-]*)")  # without modules and keys
@@ -157,7 +157,7 @@ def _read_stdin() -> bytes:
 
 def _read_external_plan_changes(
     path: str, read_changes: ReadChanges, confinement: Confinement
-) -> tuple[tuple[AzChange, ...], list[Diagnostic]]:
+) -> tuple[tuple[ToolChange, ...], list[Diagnostic]]:
     """Read the changes of another tool's plan, with diagnostics."""
     try:
         content = (
@@ -172,7 +172,7 @@ def _read_external_plan_changes(
 def _build_predicted_project(
     location: CommandContext,
     inventory: _SiteInventory,
-    changes: Sequence[AzChange],
+    changes: Sequence[ToolChange],
     problems: list[Diagnostic],
     scheduler: SchedulerSettings,
 ) -> Prediction:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 import nexusform
 from nexusform.applying.answer_comparison import compare_answer
-from nexusform.applying.prediction_checks import PredictionResults, build_prediction_records, verify_object_predictions
+from nexusform.applying.prediction_checks import PredictionResults, build_journal_records, verify_object_predictions
 from nexusform.applying.provider_calls import get_failed_change
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, convert_problem
 from nexusform.domains.azure.importers.az_records import AzSite
@@ -315,7 +315,7 @@ class _Reconciler:
             instance = instances[address]
             if instance.current is not None and instance.current.attributes != observed_object.attributes:
                 instances[address] = InstanceState(observed_object, instance.deposed)
-        for record in build_prediction_records(verification, replace(self.state, instances=instances)):
+        for record in build_journal_records(verification, replace(self.state, instances=instances)):
             if record.instance is not None:
                 instances[record.address] = record.instance
         for address, instance in list(instances.items()):

@@ -56,7 +56,7 @@ class CheckTimeExceeded(Exception):
 def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
     """Check the decisions on the pods of a plan. Raises CheckProblem."""
     fleet = find_planned_fleet(result)
-    predictions = list(fleet.pods.list_predictions()) if fleet is not None else []
+    predictions = list(fleet.pods.list_with_inputs()) if fleet is not None else []
     has_timed_out = False
     total = sum(bool(outcome.trigger) for _, pods in predictions for _, outcome in pods.values())
     try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from nexusform.documents.field_validation import get_mapping, list_objects
-from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
+from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
 Object = dict[str, Any]
 
@@ -157,7 +157,7 @@ def _normalize_quantities(target: Object, *names: str) -> None:
     for name in names:
         for key, value in get_mapping(target, name).items():
             quantity = parse_quantity(str(value))
-            if not isinstance(quantity, MalformedQuantity):
+            if not isinstance(quantity, InvalidQuantity):
                 target[name][key] = str(quantity)
 
 

@@ -26,7 +26,7 @@ from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.kubernetes.matching import Taint
 from nexusform.kubernetes.quantity import (
-    MalformedQuantity,
+    InvalidQuantity,
     Quantity,
     QuantityFormat,
     build_cpu_quantity,
@@ -161,7 +161,7 @@ def _parse_quantities(texts: Mapping[str, str] | None) -> dict[str, Quantity]:
     amounts = {}
     for name, text in (texts or {}).items():
         amount = parse_quantity(text)
-        if not isinstance(amount, MalformedQuantity):
+        if not isinstance(amount, InvalidQuantity):
             amounts[name] = amount
     return amounts
 

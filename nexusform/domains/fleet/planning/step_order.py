@@ -254,7 +254,7 @@ class _ChangedIndex:
         """Yield the positions of the manifests with any of these objects."""
         return chain.from_iterable(self.by_identity.get(identity, ()) for identity in identities)
 
-    def list_of_placement(self, kind: type, *keys: str) -> Iterator[int]:
+    def list_steps_of_placement(self, kind: type, *keys: str) -> Iterator[int]:
         """Yield the positions of the objects of a type for one of these placements."""
         return chain.from_iterable(self._by_placement.get((kind, key), ()) for key in keys)
 
@@ -291,16 +291,16 @@ _CANDIDATES: Final[Mapping[_Check, Callable[[_ChangedIndex, _StepOrderContext], 
     **dict.fromkeys((_is_member, _is_changed_member, _is_relabeled_member), lambda index, _context: index.members),
     **dict.fromkeys(
         (_is_placement, _is_placement_switched_to_staged_runs),
-        lambda index, context: index.list_of_placement(FleetPlacement, context.rollout.placement),
+        lambda index, context: index.list_steps_of_placement(FleetPlacement, context.rollout.placement),
     ),
     **dict.fromkeys(
         (_is_eviction, _is_earlier_eviction, _is_eviction_before_override),
-        lambda index, context: index.list_of_placement(FleetEviction, context.rollout.placement),
+        lambda index, context: index.list_steps_of_placement(FleetEviction, context.rollout.placement),
     ),
-    _is_budget: lambda index, context: index.list_of_placement(FleetBudget, context.rollout.placement),
-    _is_strategy: lambda index, context: index.list_of_placement(FleetStrategy, _get_strategy_key(context)),
-    _is_ended_run: lambda index, context: index.list_of_placement(FleetRun, context.rollout.placement),
-    _is_override: lambda index, context: index.list_of_placement(FleetOverride, "", context.rollout.placement),
+    _is_budget: lambda index, context: index.list_steps_of_placement(FleetBudget, context.rollout.placement),
+    _is_strategy: lambda index, context: index.list_steps_of_placement(FleetStrategy, _get_strategy_key(context)),
+    _is_ended_run: lambda index, context: index.list_steps_of_placement(FleetRun, context.rollout.placement),
+    _is_override: lambda index, context: index.list_steps_of_placement(FleetOverride, "", context.rollout.placement),
     _is_earlier_override: lambda _index, context: context.rollout.earlier_overrides,
     **dict.fromkeys(
         (_is_rollout_override, _is_awaited_by_objects, _is_override_before_named_override),

@@ -109,9 +109,7 @@ _CONDITION: Final = RecordForm(Condition, "message reason status type")
 def _build_cluster_status(status: ClusterStatus) -> dict[str, Any]:
     document: dict[str, Any] = {"conditions": [_CONDITION(condition) for condition in status.conditions]}
     if status.failed_objects:
-        document["failedPlacements"] = [
-            _build_failed_placement(failed_object) for failed_object in status.failed_objects
-        ]
+        document["failedPlacements"] = [_build_failed_object(failed_object) for failed_object in status.failed_objects]
     if status.cluster:
         document["clusterName"] = status.cluster
     if status.observed_resource_index is not None:
@@ -119,7 +117,7 @@ def _build_cluster_status(status: ClusterStatus) -> dict[str, Any]:
     return document
 
 
-def _build_failed_placement(failed_object: FailedObject) -> dict[str, Any]:
+def _build_failed_object(failed_object: FailedObject) -> dict[str, Any]:
     condition = {"message": failed_object.message, "reason": failed_object.reason, "status": "False", "type": "Applied"}
     identity = {
         "group": failed_object.group,

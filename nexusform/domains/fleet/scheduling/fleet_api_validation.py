@@ -38,7 +38,7 @@ from nexusform.kubernetes.matching import (
     validate_qualified_name,
     validate_selector,
 )
-from nexusform.kubernetes.quantity import IntegerOrPercent, MalformedQuantity, Quantity, parse_quantity
+from nexusform.kubernetes.quantity import IntegerOrPercent, InvalidQuantity, Quantity, parse_quantity
 
 Path = tuple[str | int, ...]
 MAX_TERMS, MAX_NAMES, MAX_TOLERATIONS = 10, 100, 100
@@ -245,7 +245,7 @@ def _check_requirement_values(requirement: PropertyRequirement, path: Path) -> l
         text = f"operator {operator} requires exactly one value, got {len(values)}"
         return [build_error((*path, "values"), text)]
     quantity = parse_quantity(values[0])
-    if isinstance(quantity, MalformedQuantity):
+    if isinstance(quantity, InvalidQuantity):
         text = f'value "{values[0]}" is not a valid resource.Quantity: {quantity.message}'
         return [build_error((*path, "values"), text)]
     return []
@@ -368,7 +368,7 @@ def parse_resource_usage(
         amounts: dict[str, Quantity] = {}
         for resource, text in sorted(texts.items()):
             amount = parse_quantity(text)
-            if isinstance(amount, MalformedQuantity):
+            if isinstance(amount, InvalidQuantity):
                 problems.append(build_error((name, resource), f'"{text}" is not a valid quantity: {amount.message}'))
             else:
                 amounts[resource] = amount

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from nexusform.domains.fleet.scheduling.bindings import Member, PropertyRequirement
 from nexusform.domains.fleet.scheduling.member_list import MemberList
-from nexusform.kubernetes.quantity import MalformedQuantity, Quantity, parse_quantity
+from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, parse_quantity
 
 RESOURCE_PREFIX = "resources.kubernetes-fleet.io/"
 TOTAL, ALLOCATABLE, AVAILABLE = "total", "allocatable", "available"
@@ -45,7 +45,7 @@ def read_property(member: Member, name: str) -> PropertyValue:
     if text is None:
         return None
     quantity = parse_quantity(text)
-    if isinstance(quantity, MalformedQuantity):
+    if isinstance(quantity, InvalidQuantity):
         return UnreadablePropertyError(
             f"value {text} of property {name} from cluster {member.name} is not a valid quantity: {quantity.message}"
         )
@@ -138,7 +138,7 @@ def _parse_requirements(requirements: Iterable[PropertyRequirement]) -> Iterable
         if len(requirement.values) != 1 or requirement.operator not in COMPARISONS:
             continue
         value = parse_quantity(requirement.values[0])
-        if not isinstance(value, MalformedQuantity):
+        if not isinstance(value, InvalidQuantity):
             yield requirement.operator, value
 
 

@@ -10,7 +10,7 @@ from nexusform.domains.fleet.scheduling.member_list import BindingMasks, MemberL
 from nexusform.domains.fleet.scheduling.properties import COMPARISONS, read_property
 from nexusform.domains.fleet.scheduling.rules import topology_spread
 from nexusform.kubernetes.matching import DOES_NOT_EXIST, EXISTS, IN, LabelSelector, Requirement, is_requirement_met
-from nexusform.kubernetes.quantity import MalformedQuantity, Quantity, parse_quantity
+from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, parse_quantity
 
 _MAX_NAMES = 6
 _SIGNS: Mapping[str, str] = {"Gt": ">", "Ge": ">=", "Lt": "<", "Le": "<=", "Eq": "=", "Ne": "!="}
@@ -82,7 +82,7 @@ def _format_property_mismatch(requirement: PropertyRequirement, member: Member) 
         return f"no property {name} (required: {requested})" if value is None else ""
     compare = COMPARISONS.get(requirement.operator)
     bound = parse_quantity(requirement.values[0]) if len(requirement.values) == 1 else None
-    if compare is None or bound is None or isinstance(bound, MalformedQuantity) or compare(value.nano, bound.nano):
+    if compare is None or bound is None or isinstance(bound, InvalidQuantity) or compare(value.nano, bound.nano):
         return ""
     return f"{name} is {value} (required: {requested})"
 

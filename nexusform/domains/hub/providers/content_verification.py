@@ -71,7 +71,7 @@ class ContentVerifier:
         other objects after overrides. Staged runs have checks of their own. The snapshots of a new placement
         are not read.
         """
-        resources, index = self._read_planned_resources(), final.latest_snapshot
+        resources, index = self._get_planned_resources(), final.latest_snapshot
         is_complete = final.is_done and not final.message and not self._is_run_managed
         if is_complete and index is not None and has_cluster_content(resources):
             verification = self._verify_works(verification, resources, index)
@@ -91,7 +91,7 @@ class ContentVerifier:
         index = self._find_snapshot_index(final)
         if index is None or self._find_snapshot_difference(index) != "":
             return ()
-        predicted_index = self._read_planned_resources().snapshots[-1].index
+        predicted_index = self._get_planned_resources().snapshots[-1].index
         added_count = index - predicted_index
         if not 0 < added_count < self._count_object_changes():
             return ()
@@ -108,18 +108,18 @@ class ContentVerifier:
 
     def _find_snapshot_index(self, progress: PlacementProgress) -> int | None:
         """Return the index of the latest resource snapshot to verify; None without one."""
-        index, planned = progress.latest_snapshot, self._read_planned_resources().snapshots
+        index, planned = progress.latest_snapshot, self._get_planned_resources().snapshots
         if self._step.prior is None or self._is_run_managed or not planned or index is None:
             return None
         return index if index >= planned[-1].index else None
 
-    def _read_planned_resources(self) -> AppliedResources:
+    def _get_planned_resources(self) -> AppliedResources:
         return read_applied_resources(self._step.planned_note, read_bindings(self._planned))
 
     def _count_object_changes(self) -> int:
         """Return the number of objects added, changed and removed since the previous snapshot."""
         recorded = read_applied_resources(self._step.private_note, ()).snapshots
-        snapshots = [*recorded[-1:], *self._read_planned_resources().snapshots][-2:]
+        snapshots = [*recorded[-1:], *self._get_planned_resources().snapshots][-2:]
         hashes = [{(item.title, compute_body_hash(item)) for item in each.objects} for each in snapshots]
         return len({title for title, _ in set.symmetric_difference(*hashes)}) if len(hashes) > 1 else 0
 
@@ -128,7 +128,7 @@ class ContentVerifier:
         if index not in self._differences:
             kind, namespace, name = get_identity(self._step.key.type, self._planned)
             bodies = self.list_snapshots(list_created_kinds(kind)[2], namespace, name)
-            titles = {manifest.title for manifest in self._read_planned_resources().snapshots[-1].objects}
+            titles = {manifest.title for manifest in self._get_planned_resources().snapshots[-1].objects}
             found = (
                 None if bodies is None else find_wrong_objects(index, titles, bodies, self._applied, self._kept_titles)
             )

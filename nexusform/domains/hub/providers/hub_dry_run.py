@@ -215,7 +215,7 @@ class HubDryRun:
             return self._existing[path]
         return hub.get(path) if path else None
 
-    def report_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[Finding]:
+    def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[Finding]:
         """Return the findings of a run without dry run."""
         numbers = self._select_changes(requests)
         return list(self._report_skipped(numbers, reason)) if numbers else []

@@ -163,9 +163,9 @@ class FleetHubProvider:
         """Return the verdict on the last validated plan."""
         return self._verdict
 
-    def report_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[tuple[int, Problem]]:
+    def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[tuple[int, Problem]]:
         """Return the findings for a plan without dry run."""
-        return HubDryRun(self._connection, self._options, self._findings.recreated).report_skipped(requests, reason)
+        return HubDryRun(self._connection, self._options, self._findings.recreated).list_skipped(requests, reason)
 
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Create an object, or resume its creation. Raises ProviderProblem."""

@@ -21,8 +21,8 @@ from nexusform.domains.openstack.scheduling.numa_fit import (
     HostCell,
     HostRatios,
     NumaRequest,
-    allocate_host_cells,
     fit_numa_cells,
+    update_host_cells,
 )
 from nexusform.domains.openstack.scheduling.pci_devices import DevicePool, DeviceRequest, allocate_pci_devices
 
@@ -111,7 +111,7 @@ class NovaHostUsage(Struct, frozen=True):
             usage = replace(usage, fallback_vcpus=self.fallback_vcpus + request.fallback_vcpus)
         cells = cells or []
         if request.numa is not None:
-            usage = replace(usage, cells=allocate_host_cells(self.cells, cells, request.numa.thread_policy))
+            usage = replace(usage, cells=update_host_cells(self.cells, cells, request.numa.thread_policy))
         pools = self.take_devices(request.devices, [cell.id for cell in cells])
         return usage if pools is None else replace(usage, pools=tuple(pools))
 
@@ -172,7 +172,7 @@ class UsageTable:
     def _subtract_server(self, usage: NovaHostUsage, server: NovaServer) -> NovaHostUsage:
         request = self._requests.get(server.sku_name, FlavorRequest())
         numa = request.numa or NumaRequest()
-        usage = replace(usage, cells=allocate_host_cells(usage.cells, server.numa_cells, numa.thread_policy, sign=-1))
+        usage = replace(usage, cells=update_host_cells(usage.cells, server.numa_cells, numa.thread_policy, sign=-1))
         pools = list(usage.pools)
         for device in request.devices:
             nodes = [cell.id for cell in server.numa_cells]

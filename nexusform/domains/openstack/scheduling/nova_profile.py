@@ -35,7 +35,7 @@ from nexusform.domains.openstack.scheduling.nova_hosts import (
     build_sku_name,
 )
 from nexusform.domains.openstack.scheduling.pci_devices import PciDeviceAlias, build_pci_device_alias
-from nexusform.scheduling.racks.layout import MachineCapacity, NumberedSite
+from nexusform.scheduling.racks.layout import FreeCapacity, NumberedSite
 from nexusform.scheduling.racks.profile import MACHINE_KEYS, RACK_KEYS, SchedulerProfile
 from nexusform.scheduling.racks.rule import (
     CapacityCheck,
@@ -250,7 +250,7 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
     """Build the filter of Placement's allocation candidates."""
 
     def build_check(sku: VmSku) -> CapacityCheck:
-        def find_rejection(capacity: MachineCapacity) -> str | None:
+        def find_rejection(capacity: FreeCapacity) -> str | None:
             usage = rules.table.get_usage(capacity.records)
             vcpus = capacity.cpus[0] - usage.fallback_vcpus
             free = {VCPU: vcpus, MEMORY: capacity.memory[0], DISK: capacity.disk}
@@ -278,7 +278,7 @@ def _build_usage_filter(
     def build_check(sku: VmSku) -> CapacityCheck:
         request = rules.get_request(sku)
 
-        def find_rejection(capacity: MachineCapacity) -> str | None:
+        def find_rejection(capacity: FreeCapacity) -> str | None:
             usage = rules.table.get_usage(capacity.records)
             vcpus = capacity.cpus[0] - usage.fallback_vcpus
             return None if not usage.host.has_details or finds_room(usage, request, vcpus) else f"{subject} do not fit"

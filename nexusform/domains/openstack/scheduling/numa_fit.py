@@ -265,7 +265,7 @@ def _select_core_threads(cores: Sequence[Iterable[int]], threads: int, count: in
     return tuple(chain.from_iterable(sorted(core)[:threads] for core in cores))[:count]
 
 
-def allocate_host_cells(
+def update_host_cells(
     cells: Sequence[HostCell], guests: Iterable[GuestCell], thread_policy: str = "", sign: int = 1
 ) -> tuple[HostCell, ...]:
     """Return the host cells after a VM took its cells, or returned them (`sign` -1)."""

@@ -27,7 +27,7 @@ from nexusform.resource_types.shared_arguments import (
     is_set_and_known,
     join_id_parts,
 )
-from nexusform.scheduling.site_inventory import InventoryRack, InventorySite, OccupiedCapacity, PlanInventory
+from nexusform.scheduling.site_inventory import InventoryRack, OccupiedCapacity, PlanInventory, SiteSettings
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType
 from nexusform.values.typed_value import Unknown
@@ -140,7 +140,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
         detail = f"The inventory is not one of data openstack_inventory: {problem}."
         return [Problem(("inventory",), "invalid-openstack-inventory", detail)]
     settings = build_nova_settings(attributes)
-    inventory.sites[address] = InventorySite(site_id, site_id, profile=build_nova_profile(site, settings))
+    inventory.sites[address] = SiteSettings(site_id, site_id, profile=build_nova_profile(site, settings))
     inventory.skus.update({f"{address} {name}": sku for name, sku in site.build_skus().items()})
     _add_racks(site.hosts, site_id, address, inventory)
     table = site.build_usage_table(settings.aliases)

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect_storage
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
-from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
+from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
 NEXUS_VOLUME: Final = "nexus-volume"
 _RETAIN: Final = "Retain"
@@ -162,7 +162,7 @@ def _parse_requested_bytes(claim: Fields) -> int | None:
 def _parse_bytes(amounts: Fields) -> int | None:
     text = amounts.data.get("storage")
     quantity = None if text is None else parse_quantity(str(text))
-    return None if quantity is None or isinstance(quantity, MalformedQuantity) else quantity.round_to_units()
+    return None if quantity is None or isinstance(quantity, InvalidQuantity) else quantity.round_to_units()
 
 
 def find_unsized_claim(claims: Iterable[tuple[str, ApplianceClaim]]) -> str:

@@ -14,7 +14,7 @@ from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.workloads import AttachLimits
 from nexusform.kubernetes.matching import IN, NodeSelectorTerm, Requirement
-from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
+from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
 # In-tree plugins of volumes and provisioners, all replaced by CSI drivers.
 _MIGRATED_DRIVERS: Final[Mapping[str, str]] = {
@@ -102,7 +102,7 @@ def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:
     fields = Fields(manifest, [], manifest.body)
     selector = parse_selector(fields, "nodeTopology")
     size = parse_quantity(str(manifest.body.get("maximumVolumeSize") or manifest.body.get("capacity")))
-    if selector is None or isinstance(size, MalformedQuantity):
+    if selector is None or isinstance(size, InvalidQuantity):
         return None
     pairs = tuple(Requirement(key, IN, (value,)) for key, value in selector.match_labels)
     requirements = (*pairs, *selector.match_expressions)

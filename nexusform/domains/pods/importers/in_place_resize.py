@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.documents.field_validation import get_mapping, get_value_at_path, list_mappings
-from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
+from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
 CONTAINERS: Final = ("containers", "initContainers")
 _STATUSES: Final = {"containers": "containerStatuses", "initContainers": "initContainerStatuses"}
@@ -70,4 +70,4 @@ def _merge_larger_amounts(first: Mapping[str, Any], second: Mapping[str, Any]) -
 
 def _parse_amount_in_nano(value: Any) -> int:
     quantity = parse_quantity(str(value))
-    return 0 if isinstance(quantity, MalformedQuantity) else quantity.nano
+    return 0 if isinstance(quantity, InvalidQuantity) else quantity.nano

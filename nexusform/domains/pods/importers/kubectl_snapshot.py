@@ -41,7 +41,7 @@ from nexusform.domains.pods.scheduling.device_records import ClaimedUses
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 from nexusform.domains.pods.scheduling.workloads import ObservedPodTemplate, PodCondition, PodSpec
 from nexusform.kubernetes.matching import LabelSelector, Taint
-from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
+from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 from nexusform.scheduling.kubelet import NodeSize
 
 COMMAND: Final = "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json > cluster.json"
@@ -416,7 +416,7 @@ def _parse_node_size(amounts: Mapping[str, Any]) -> NodeSize:
     other_resources = {name: _parse_amount(amount) for name, amount in amounts.items() if name not in _BASIC_RESOURCES}
     cpu = parse_quantity(str(amounts.get("cpu", "0")))
     return NodeSize(
-        0 if isinstance(cpu, MalformedQuantity) else cpu.round_to_milli(),
+        0 if isinstance(cpu, InvalidQuantity) else cpu.round_to_milli(),
         _parse_amount(amounts.get("memory")),
         other_resources,
     )
@@ -424,7 +424,7 @@ def _parse_node_size(amounts: Mapping[str, Any]) -> NodeSize:
 
 def _parse_amount(value: Any) -> int:
     quantity = parse_quantity(str(value)) if value is not None else None
-    return 0 if quantity is None or isinstance(quantity, MalformedQuantity) else quantity.round_to_units()
+    return 0 if quantity is None or isinstance(quantity, InvalidQuantity) else quantity.round_to_units()
 
 
 def _build_spread_selector(kind: str, labels: Mapping[str, str]) -> LabelSelector | None:

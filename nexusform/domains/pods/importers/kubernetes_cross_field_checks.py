@@ -19,7 +19,7 @@ from nexusform.kubernetes.matching import (
     validate_label_value,
     validate_qualified_name,
 )
-from nexusform.kubernetes.quantity import MalformedQuantity, Quantity, parse_quantity
+from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, parse_quantity
 
 CheckFailure: TypeAlias = tuple[Node, str, str]
 Check: TypeAlias = Callable[[Node], Iterator[CheckFailure]]
@@ -197,7 +197,7 @@ def _parse_quantity(data: Any) -> Quantity | None:
     if not isinstance(data, str | int | float) or isinstance(data, bool):
         return None
     quantity = parse_quantity(str(data))
-    return None if isinstance(quantity, MalformedQuantity) else quantity
+    return None if isinstance(quantity, InvalidQuantity) else quantity
 
 
 def _check_toleration(toleration: Node) -> Iterator[CheckFailure]:

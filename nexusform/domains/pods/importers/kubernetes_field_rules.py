@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from nexusform.documents.field_validation import FieldKind, FieldShape
 from nexusform.kubernetes.matching import validate_dns_label, validate_dns_subdomain, validate_qualified_name
-from nexusform.kubernetes.quantity import MAX_INT32, MAX_INT64, MalformedQuantity, parse_quantity
+from nexusform.kubernetes.quantity import MAX_INT32, MAX_INT64, InvalidQuantity, parse_quantity
 
 _RULES: Final = """\
 apps_v1.DaemonSet spec!
@@ -180,13 +180,13 @@ def _check_pod_count_or_percentage(value: Any) -> str:
 
 def check_quantity(value: Any) -> str:
     """Return why a value is no quantity, as a clause; "" if it is one."""
-    is_quantity = not isinstance(parse_quantity(str(value)), MalformedQuantity)
+    is_quantity = not isinstance(parse_quantity(str(value)), InvalidQuantity)
     return "" if is_quantity else f"it must be {FieldKind.QUANTITY.value}"
 
 
 def _check_resource_amount(value: Any) -> str:
     quantity = parse_quantity(str(value))
-    if isinstance(quantity, MalformedQuantity):
+    if isinstance(quantity, InvalidQuantity):
         return check_quantity(value)
     return "" if quantity.nano >= 0 else "an amount must not be below 0"
 

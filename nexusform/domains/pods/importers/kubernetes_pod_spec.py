@@ -40,7 +40,7 @@ from nexusform.kubernetes.matching import (
     validate_selector,
     validate_selector_requirement,
 )
-from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
+from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 from nexusform.scheduling.kubelet import HUGEPAGES
 
 # Requests assumed by scores for a container without requests: 100m and 200 MiB.
@@ -368,7 +368,7 @@ def _parse_quantities(fields: Fields, is_reported: bool) -> Amounts:
     amounts: Amounts = {}
     for name, value in fields.data.items():
         quantity = parse_quantity(format_scalar(value))
-        if isinstance(quantity, MalformedQuantity) or quantity.nano < 0:
+        if isinstance(quantity, InvalidQuantity) or quantity.nano < 0:
             if not is_reported:
                 fields.report(name, f'is "{format_scalar(value)}", not an amount such as 500m or 2Gi.')
             continue

@@ -28,7 +28,7 @@ from nexusform.domains.pods.scheduling.rules.volume_binding import UNBOUND, ZONE
 from nexusform.domains.pods.scheduling.volume_binder import can_bind_volume
 from nexusform.domains.pods.scheduling.workloads import AttachLimits, Claim, InlineVolume, Pairs, Volume, VolumeNeed
 from nexusform.kubernetes.matching import IN, NodeSelectorTerm, Requirement
-from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
+from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
@@ -501,7 +501,7 @@ def _can_bind_free_volume(claim: Claim, storage: Storage) -> bool:
 
 def _parse_bytes(amounts: Mapping[str, Any]) -> int:
     quantity = parse_quantity(str(amounts.get("storage", "0")))
-    return 0 if isinstance(quantity, MalformedQuantity) else quantity.round_to_units()
+    return 0 if isinstance(quantity, InvalidQuantity) else quantity.round_to_units()
 
 
 def _parse_node_terms(volume: Manifest) -> Terms | None:

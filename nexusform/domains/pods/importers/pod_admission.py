@@ -19,7 +19,7 @@ from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.workloads import DisruptionBudget, ResourceQuota, ResourceQuotaScope
 from nexusform.kubernetes.matching import EXISTS
-from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
+from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 _NETWORK_RESOURCE: Final = "k8s.v1.cni.cncf.io/resourceName"
@@ -128,7 +128,7 @@ def find_limit_range_rejection(namespace: str, spec: Fields, rules: AdmissionRul
 def _find_excess_request(resources: Fields) -> str:
     """Return a clause about a request above its limit, possibly a default one; "" if there is none."""
     for name, amount in resources.get_mapping("requests").data.items():
-        request, limit = _parse_nano(resources, "requests", name), _parse_nano(resources, "limits", name)
+        request, limit = _read_nano(resources, "requests", name), _read_nano(resources, "limits", name)
         if request is not None and limit is not None and request > limit:
             ceiling = resources.get_mapping("limits").data[name]
             return f"its request of {amount} {name} must be less than or equal to the limit of {ceiling}"
@@ -143,8 +143,8 @@ def _find_bounds_violation(bounds: LimitRangeBounds, containers: Sequence[Fields
     ):
         for name, bound in bounds_by_name.items():
             bound_quantity = parse_quantity(str(bound))
-            amounts = [_parse_nano(container.get_mapping("resources"), section, name) for container in containers]
-            if isinstance(bound_quantity, MalformedQuantity):
+            amounts = [_read_nano(container.get_mapping("resources"), section, name) for container in containers]
+            if isinstance(bound_quantity, InvalidQuantity):
                 continue
             clause = f"{adjective} {name} usage per {bounds.target} is {bound}"
             if None in amounts:
@@ -156,12 +156,12 @@ def _find_bounds_violation(bounds: LimitRangeBounds, containers: Sequence[Fields
     return ""
 
 
-def _parse_nano(resources: Fields, section: str, name: str) -> int | None:
+def _read_nano(resources: Fields, section: str, name: str) -> int | None:
     value = resources.get_mapping(section).data.get(name)
     if value is None and section == "requests":
         value = resources.get_mapping("limits").data.get(name)
     quantity = None if value is None else parse_quantity(str(value))
-    return None if quantity is None or isinstance(quantity, MalformedQuantity) else quantity.nano
+    return None if quantity is None or isinstance(quantity, InvalidQuantity) else quantity.nano
 
 
 def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuota, ...]:
@@ -178,7 +178,7 @@ def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuot
             limits = []
             for name, value in fields.data.items():
                 quantity = parse_quantity(str(value))
-                if not isinstance(quantity, MalformedQuantity):
+                if not isinstance(quantity, InvalidQuantity):
                     limits.append(
                         (name, quantity.round_to_milli() if name.endswith("cpu") else quantity.round_to_units())
                     )
@@ -327,7 +327,7 @@ def _sum_requested(containers: Iterable[Any], name: str) -> int:
         amounts = [get_mapping(container, "resources", section) for section in ("requests", "limits")]
         value = next((amount[name] for amount in amounts if name in amount), "0")
         quantity = parse_quantity(str(value))
-        total += 0 if isinstance(quantity, MalformedQuantity) else quantity.round_to_units()
+        total += 0 if isinstance(quantity, InvalidQuantity) else quantity.round_to_units()
     return total
 
 

@@ -91,12 +91,12 @@ def build_existing_clusters(
             continue
         site = context.sites.get(demand.site_id)
         seed = site.scheduler.seed if site is not None else DEFAULT_SEED
-        vms = _list_requested_vms(demand, kind.vms.list_existing_vms(state_object.attributes))
+        vms = _list_remaining_vms(demand, kind.vms.list_existing_vms(state_object.attributes))
         parts.append(_ClusterPart(kind, state_object.attributes, demand, vms, seed=seed))
     return _build_clusters(parts)
 
 
-def _list_requested_vms(demand: VmDemand, existing_vms: Iterable[PlacedVm]) -> tuple[PlacedVm, ...]:
+def _list_remaining_vms(demand: VmDemand, existing_vms: Iterable[PlacedVm]) -> tuple[PlacedVm, ...]:
     """Return the requested VMs among the existing ones, pool by pool."""
     vm_by_key = {(vm.pool, vm.number): vm for vm in existing_vms}
     vms: list[PlacedVm] = []

@@ -60,7 +60,7 @@ class ClusterPodCapacity:
         return self.pods.is_cluster_certain(self.cluster.id)
 
     @cached_property
-    def initial_inputs(self) -> PredictionInput:
+    def initial_prediction_input(self) -> PredictionInput:
         """Input of a prediction from the pods before the plan."""
         return self.pods.build_initial_input(self.cluster)
 
@@ -69,7 +69,7 @@ class ClusterPodCapacity:
         inputs = self.pods.build_input(self.cluster)
         return PodPredictor(inputs.cluster, inputs.existing_pods, (), inputs.seed, (), ()).session
 
-    def compute_maximum(self, workloads: Sequence[Workload], running: int) -> int | None:
+    def compute_maximum_replicas(self, workloads: Sequence[Workload], running: int) -> int | None:
         """Compute the largest replica count of the only scalable workload; None without exactly one."""
         scalable = [workload for workload in workloads if workload.kind in _SCALABLE_KINDS]
         if len(scalable) != 1 or scalable[0].pod.claims:
@@ -89,13 +89,13 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
     running = sum(bool(outcome.node) and _get_workload_kind(outcome) != "DaemonSet" for outcome in outcomes)
     is_certain = all(outcome.is_certain for outcome in outcomes)
     if not waiting and running >= requested:
-        maximum = capacity.compute_maximum(workloads, running)
+        maximum = capacity.compute_maximum_replicas(workloads, running)
         is_certain = is_certain and (maximum is None or capacity.is_certain)
         return ObjectFeasibility(
             FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum, is_certain=is_certain
         )
     reason = next((outcome.reason for outcome in waiting if outcome.reason), _REJECTED)
-    inputs = capacity.initial_inputs
+    inputs = capacity.initial_prediction_input
     keys = {outcome.workload for outcome in waiting}
     is_possible = not pods.has_uncreated(address, cluster.id) and _can_run(workloads, keys, inputs, cluster)
     additions: Mapping[str, int] = {}
@@ -143,7 +143,7 @@ def find_candidate_feasibility(
     requested = sum(workload.replicas for workload in workloads if workload.kind != "DaemonSet")
     reason = next((item.reason for item in outcomes if not item.node and item.reason), "")
     if running >= requested and all(item.node for item in outcomes):
-        maximum = ClusterPodCapacity(pods, cluster).compute_maximum(workloads, 0)
+        maximum = ClusterPodCapacity(pods, cluster).compute_maximum_replicas(workloads, 0)
         return ObjectFeasibility(FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum)
     inputs = pods.build_initial_input(cluster)
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest, unwrap_envelopes
-from nexusform.domains.pods.planning.cluster_pods import ClusterPods, ObjectKey, list_namespaces
+from nexusform.domains.pods.planning.cluster_pods import ObjectKey, PlannedPods, list_namespaces
 from nexusform.domains.pods.planning.drain_obstacles import find_drain_obstacles
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import (
@@ -42,7 +42,7 @@ from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings, list_displaced_warnings
 from nexusform.domains.pods.scheduling.workload_warnings import WorkloadWarning
 from nexusform.domains.pods.scheduling.workloads import ExistingPod, PodSpec, Workload
-from nexusform.planning.phases import ScheduledWorkload
+from nexusform.planning.phases import ScheduledPod
 from nexusform.plans.maintenance import DrainObstacles
 from nexusform.plans.plan import PlacementChange
 from nexusform.resources.address import parse_address
@@ -62,7 +62,7 @@ class PlannedPod(Struct, frozen=True):
     other_pods: tuple[ExistingPod, ...]
 
 
-class PodPhase(ClusterPods):
+class PodPhase(PlannedPods):
     """Placement of the pods of one plan. Call `place_pods` for each object applied to a cluster, in order,
     and `remove_pods` for objects no longer applied. A name is a cluster's id or, through `members`, a
     member's name.
@@ -449,7 +449,7 @@ class PodPhase(ClusterPods):
                 decisions.append(PlannedPod(cluster, outcome, object_pods.inputs, other_pods))
         return decisions
 
-    def list_predictions(self) -> Iterator[tuple[PredictionInput, dict[tuple[str, int], tuple[str, PodOutcome]]]]:
+    def list_with_inputs(self) -> Iterator[tuple[PredictionInput, dict[tuple[str, int], tuple[str, PodOutcome]]]]:
         """Yield the input of each first prediction, with object address and outcome of its pods."""
         pods: dict[int, dict[tuple[str, int], tuple[str, PodOutcome]]] = {}
         inputs: dict[int, PredictionInput] = {}
@@ -495,9 +495,9 @@ class PodPhase(ClusterPods):
         lost_pods = self._base_lost_pods.get(cluster.id, frozenset())
         return replace(self.build_input(cluster), existing_pods=existing_pods, lost_pods=lost_pods)
 
-    def list_scheduled_workloads(self) -> list[ScheduledWorkload]:
+    def list_scheduled_workloads(self) -> list[ScheduledPod]:
         """Return all pods with a node after the plan."""
-        pods: list[ScheduledWorkload] = []
+        pods: list[ScheduledPod] = []
         for (_, cluster_id), object_pods in self._object_pods.items():
             running_outcomes = [outcome for outcome in object_pods.list_all_outcomes() if outcome.node]
             pods += [

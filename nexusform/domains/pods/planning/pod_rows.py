@@ -17,7 +17,7 @@ from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, describe_condition
 from nexusform.domains.pods.scheduling.workload_progress import find_unused_pod_numbers
 from nexusform.domains.pods.scheduling.workloads import Pairs, PodSpec, Workload
-from nexusform.planning.phases import ScheduledWorkload
+from nexusform.planning.phases import ScheduledPod
 from nexusform.plans.plan import FORGOTTEN_REASON, PlacementAction, PlacementChange
 from nexusform.resources.address import Address
 
@@ -253,7 +253,7 @@ def _build_location(cluster: NodeCluster | None, name: str, node_name: str, stat
     return PodLocation(name, node_name, node.machine, node.zone)
 
 
-def build_hosted_workload(cluster_id: str, outcome: PodOutcome, spec: PodSpec) -> ScheduledWorkload:
+def build_hosted_workload(cluster_id: str, outcome: PodOutcome, spec: PodSpec) -> ScheduledPod:
     """Return a pod with a node after the plan, for separation rules."""
     labels = dict(spec.labels)
-    return ScheduledWorkload(cluster_id, outcome.node, spec.namespace, outcome.name, labels, outcome.trigger)
+    return ScheduledPod(cluster_id, outcome.node, spec.namespace, outcome.name, labels, outcome.trigger)

@@ -12,14 +12,14 @@ from nexusform.domains.pods.planning.pod_rows import parse_pod_record
 from nexusform.domains.pods.planning.storage_claims import compute_storage_demand
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placements.vm_demands import ClaimDemand
-from nexusform.planning.phases import ScheduledWorkload
+from nexusform.planning.phases import ScheduledPod
 from nexusform.resources.address import Address
 from nexusform.state.objects import InstanceState, State
 
 
-def list_hosted_workloads(state: State, registries: PluginRegistries) -> list[ScheduledWorkload]:
+def list_hosted_workloads(state: State, registries: PluginRegistries) -> list[ScheduledPod]:
     """Return the pods of a state on nodes, with the labels of their workloads."""
-    hosted_workloads: list[ScheduledWorkload] = []
+    hosted_workloads: list[ScheduledPod] = []
     for object_pods in list_prior_pods(state.instances, registries, collect_prior_members(state.instances, registries)):
         specs = {workload.key: workload.pod for workload in collect_workloads(object_pods.manifests).workloads}
         for key, existing_pods in object_pods.workloads.items():
@@ -29,7 +29,7 @@ def list_hosted_workloads(state: State, registries: PluginRegistries) -> list[Sc
             nodes = {name: parse_pod_record(values).node for name, values in existing_pods.items()}
             labels = dict(spec.labels)
             hosted_workloads += [
-                ScheduledWorkload(object_pods.cluster_id, node, spec.namespace, name, labels)
+                ScheduledPod(object_pods.cluster_id, node, spec.namespace, name, labels)
                 for name, node in nodes.items()
                 if node
             ]

@@ -30,7 +30,7 @@ _ADOPTING_KINDS: Final = ("ReplicaSet", "DaemonSet", "StatefulSet")
 _ALWAYS_COMPARED: Final = ("cpu", "memory")
 
 
-def find_outdated_pods(workload: Workload, pods: Iterable[ExistingPod], *, is_complete: bool) -> set[int]:
+def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *, is_complete: bool) -> set[int]:
     """Return the numbers of observed pods of an earlier template; `is_complete`: defaults known."""
     if workload.kind not in _UPDATED_KINDS:
         return set()
@@ -89,7 +89,7 @@ def add_observed_changes(
         revisions = _find_rewritten_revisions(workload, observed_pods)
         if not is_same and revisions:
             workload = replace(workload, is_rewritten=True, current_revisions=revisions)
-    outdated_numbers = find_outdated_pods(workload, observed_pods, is_complete=is_complete)
+    outdated_numbers = find_outdated_pod_numbers(workload, observed_pods, is_complete=is_complete)
     current_pods = [pod for pod in pods if pod.number not in outdated_numbers]
     if len({(pod.spec.requests, pod.spec.images) for pod in current_pods}) != 1:
         return workload
@@ -163,7 +163,7 @@ def assign_template_specs(
             pods = [*pods, pod]
         else:
             unlabelled.append(replace(pod, spec=_build_former_spec(pod)))
-    outdated_numbers = find_outdated_pods(workload, pods, is_complete=is_complete)
+    outdated_numbers = find_outdated_pod_numbers(workload, pods, is_complete=is_complete)
     return unlabelled + [
         replace(
             pod,
@@ -231,7 +231,7 @@ def create_replacement_check(
         workload, nodes = prior_workloads.get(pod.workload), open_nodes.get(pod.workload)
         if workload is None or nodes is None or pod.node in nodes:
             return False
-        return bool(find_outdated_pods(workload, [pod], is_complete=is_complete))
+        return bool(find_outdated_pod_numbers(workload, [pod], is_complete=is_complete))
 
     return is_replaced
 

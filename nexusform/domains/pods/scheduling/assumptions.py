@@ -158,11 +158,11 @@ def _sample_changed_pods(
     those of the open pods.
     """
     prediction = alternative.predict()
-    changed_pods = _find_changed_pods(by_workload, prediction)
+    changed_pods = _find_moved_pods(by_workload, prediction)
     if _count_uncertain(prediction.outcomes) - _count_uncertain(chain.from_iterable(by_workload.values())):
         for seed in islice(seeds, _TIE_SAMPLES):
             sample = replace(alternative, seed=alternative.seed + seed)
-            sampled = _find_changed_pods(by_workload, sample.predict())
+            sampled = _find_moved_pods(by_workload, sample.predict())
             changed_pods = {key: node for key, node in sampled.items() if key in open_keys} | changed_pods
     return changed_pods
 
@@ -176,7 +176,7 @@ def _get_key(outcome: PodOutcome) -> PodKey:
     return (outcome.workload, outcome.number)
 
 
-def _find_changed_pods(by_workload: Mapping[str, Sequence[PodOutcome]], alternative: Prediction) -> dict[PodKey, str]:
+def _find_moved_pods(by_workload: Mapping[str, Sequence[PodOutcome]], alternative: Prediction) -> dict[PodKey, str]:
     """Return the pods with another outcome in an alternative prediction, each with its other node."""
     alternatives: dict[str, list[PodOutcome]] = {}
     for outcome in alternative.outcomes:
@@ -383,7 +383,7 @@ def _mark_pod_not_starting(pod: ExistingPod) -> ExistingPod:
     return replace(pod, condition=replace(condition, stuck_reason="NotReady"))
 
 
-def _list_at_later_times(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _change_time_and_pod_order(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene at later times, and with other orders of pods of equal or unknown start."""
     conditions = [pod.condition for pod in scene.existing_pods if pod.condition is not None]
     newest = max((max(item.ready_time, item.creation_time) for item in conditions), default=0)
@@ -429,7 +429,7 @@ ASSUMPTIONS: Final[tuple[PredictionAssumption, ...]] = (
     PredictionAssumption("nodes that are not ready", _list_with_coming_taints),
     PredictionAssumption("image sizes", _list_image_sizes),
     PredictionAssumption("pods that are not ready", _list_readiness_changes),
-    PredictionAssumption("start times", _list_at_later_times),
+    PredictionAssumption("start times", _change_time_and_pod_order),
     PredictionAssumption("the end of removed pods", _list_slow_terminations),
     PredictionAssumption(VERSION, _list_newer_versions),
     PredictionAssumption(ARRIVAL_ORDER, _list_arrival_orders, has_samples=True),

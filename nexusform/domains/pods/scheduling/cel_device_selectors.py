@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from nexusform.domains.pods.scheduling.device_records import Attribute, Device
-from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
+from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
 _INSTALL: Final = "pip install '.[devices]'"
 _VERSION_KEY: Final = "version"
@@ -125,7 +125,7 @@ def _create_environment() -> Any:
 def parse_device_quantity(text: str) -> int:
     """Return a quantity in thousandths. An amount too large is a ValueError."""
     quantity = parse_quantity(text)
-    if isinstance(quantity, MalformedQuantity):
+    if isinstance(quantity, InvalidQuantity):
         raise ValueError(f"{text} is no quantity")  # noqa: TRY004 - reported as an error of CEL
     amount = quantity.round_to_milli()
     if abs(amount) >= _MAX_INT64:

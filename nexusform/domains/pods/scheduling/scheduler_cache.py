@@ -116,7 +116,7 @@ class SchedulerCache:
         for term in terms:
             if term.selector is None:
                 continue
-            label_pairs = list_required_labels(term.selector)
+            label_pairs = list_alternative_labels(term.selector)
             if label_pairs is None:
                 self._unindexed_term_groups.append(group)
                 return
@@ -175,7 +175,7 @@ class SchedulerCache:
 
     def _list_candidates(self, selector: LabelSelector) -> Iterable[PodSpecGroup]:
         """Return the groups a selector could select, found by one of its label pairs, else all groups."""
-        pairs = list_required_labels(selector)
+        pairs = list_alternative_labels(selector)
         if pairs is None:
             return self._groups.values()
         # A pod has one value per key, so no group is indexed under two of the pairs.
@@ -212,7 +212,7 @@ class SchedulerCache:
         return is_selected(term.namespace_selector, labels)
 
 
-def list_required_labels(selector: LabelSelector) -> list[tuple[str, str]] | None:
+def list_alternative_labels(selector: LabelSelector) -> list[tuple[str, str]] | None:
     """Return label pairs of which selected objects have exactly one; None without requirement."""
     if selector.match_labels:
         return [selector.match_labels[0]]

@@ -40,7 +40,7 @@ _RECENT_SECONDS: Final = 1.0
 _CHECKPOINT_SECONDS: Final = 20.0  # between two documents while an apply runs
 
 
-class HttpService(Struct, frozen=True):
+class HttpSettings(Struct, frozen=True):
     """Addresses, methods and credentials; a lock address of "" means that the server does not lock."""
 
     address: str
@@ -57,7 +57,7 @@ class HttpService(Struct, frozen=True):
     pause: float = 1.0  # seconds before the second try, doubled before each further one
     max_bytes: int = registry.MAXIMUM_SIZE  # bytes of an answer that is read
 
-    def expand_workspace(self, workspace: str) -> HttpService:
+    def expand_workspace(self, workspace: str) -> HttpSettings:
         """Return the service with the workspace's name in its addresses."""
         name = urllib.parse.quote(workspace, safe="")
         return replace(
@@ -71,7 +71,7 @@ class HttpService(Struct, frozen=True):
 class HttpBackend:
     """State of one workspace behind an address; see the module."""
 
-    def __init__(self, service: HttpService, journal_directory: str, workspace: str = DEFAULT_WORKSPACE) -> None:
+    def __init__(self, service: HttpSettings, journal_directory: str, workspace: str = DEFAULT_WORKSPACE) -> None:
         check_name(workspace)
         self._service = service
         self._journal_directory = journal_directory
@@ -342,7 +342,7 @@ def open_http(settings: Mapping[str, Any], data_directory: str, max_bytes: int =
             address_text = "it" if "@" in text or "?" in text else f'"{text}"'  # either may hold a secret
             raise BackendProblem(f"The setting {name} must be an http or https address, not {address_text}.")
     lock_address = settings.get("lock_address") or ""
-    service = HttpService(
+    service = HttpSettings(
         address=settings["address"],
         update_method=settings.get("update_method") or "POST",
         lock_address=lock_address,

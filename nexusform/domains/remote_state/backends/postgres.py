@@ -123,7 +123,7 @@ class PostgresBackend:
                 key = (self._database.lock_space, row)
                 if not _fetch_first_value(connection, "SELECT pg_try_advisory_lock(%s, %s)", key):
                     raise StateLocked(self.read_lock())  # noqa: TRY301 - the session is closed below either way
-                previous_holder, fencing = self._record_holder(connection, row, info)
+                previous_holder, fencing = self._swap_holder(connection, row, info)
             except BaseException:
                 connection.close()
                 raise
@@ -304,7 +304,7 @@ class PostgresBackend:
         connection.execute(self._database.format_sql(make), (self._workspace,))
         return int(_fetch_first_value(connection, self._database.format_sql(find), (self._workspace,)))
 
-    def _record_holder(self, connection: Connection[Any], row: int, info: LockInfo) -> tuple[LockInfo | None, int]:
+    def _swap_holder(self, connection: Connection[Any], row: int, info: LockInfo) -> tuple[LockInfo | None, int]:
         """Record the holder; return the previous holder without a release, and the new fencing number."""
         sql = self._database.format_sql
         query = "SELECT substring(holder FROM 1 FOR 65536) FROM {schema}.workspaces WHERE id = %s"

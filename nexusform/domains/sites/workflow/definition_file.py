@@ -38,7 +38,7 @@ from nexusform.language.functions.registry import build_functions
 from nexusform.language.parser import parse_file
 from nexusform.language.syntax.scanner import describe_span
 from nexusform.language.syntax.syntax_nodes import Block, Body, Expression, Traversal
-from nexusform.planning.name_resolution.evaluation_settings import PlanClock, RecordedFiles
+from nexusform.planning.name_resolution.evaluation_settings import FileReadRecorder, PlanClock
 from nexusform.schemas.value_types import MapType, ObjectType, SetType
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Value, build_object, build_string, collect_marks
 from nexusform.workflow.opening.system_io import ConfinedFileAccess, read_file
@@ -65,7 +65,7 @@ class NameScope(Struct, frozen=True):
         detail = f'"{name}" is not known here. {FILE_NAME} accepts: {candidates}.'
         return (DYNAMIC_UNKNOWN, len(traversal.steps), [build_error("invalid-reference", detail, traversal.span)])
 
-    def add_names(self, **values: Value) -> NameScope:
+    def copy_with_names(self, **values: Value) -> NameScope:
         """Return a copy with further names."""
         return NameScope(self.functions, {**self.values, **values})
 
@@ -113,7 +113,7 @@ def read_definition(
     if has_errors(problems):
         return None, problems, sources
     read_digests: dict[str, str] = {}
-    files = RecordedFiles(ConfinedFileAccess(confinement), read_digests)
+    files = FileReadRecorder(ConfinedFileAccess(confinement), read_digests)
     functions = build_functions(files, PlanClock(now), root)
     path_names = build_object({"root": build_string("."), "module": build_string("."), "cwd": build_string(".")})
     names = NameScope(functions, {"path": path_names})
@@ -318,7 +318,7 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
     reading.repeated_blocks.append(prepared)
     rows, data_files = _read_rows(expressions["for_each"], reading)
     for key, value in rows:
-        names = reading.names.add_names(each=build_object({"key": build_string(key), "value": value}))
+        names = reading.names.copy_with_names(each=build_object({"key": build_string(key), "value": value}))
         name = _evaluate_name(key, expressions.get("name"), names, reading)
         problem_count = len(reading.problems)
         site = _build_site(name, prepared, names, reading) if name is not None else None
@@ -388,7 +388,7 @@ def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileRe
         )
         reading.problems.append(build_error("invalid-site-name", detail, block.header))
         return None
-    scope = names.add_names(site=build_object({"name": build_string(name)}))
+    scope = names.copy_with_names(site=build_object({"name": build_string(name)}))
     site_values, secret_paths, value_problems = block.body.evaluate(scope)
     problems += value_problems
     default_values: Mapping[str, Any] = {}
@@ -492,7 +492,7 @@ def _read_backend(
 
 def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterator[SiteEntry]:
     """Build the state locations for a site of any name, if they depend only on the name."""
-    names = reading.names.add_names(site=build_object({"name": build_string(ANY_SITE)}))
+    names = reading.names.copy_with_names(site=build_object({"name": build_string(ANY_SITE)}))
     blocks = [reading.defaults, *reading.repeated_blocks]
     backend_blocks = [block for block in blocks if block is not None and block.settings is not None]
     for block in backend_blocks:

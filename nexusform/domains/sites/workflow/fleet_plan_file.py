@@ -27,7 +27,7 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, compute_fleet_digest
 from nexusform.domains.sites.types.site_tasks import describe_diagnostic
-from nexusform.domains.sites.workflow.site_results import convert_diagnostics
+from nexusform.domains.sites.workflow.site_results import build_site_diagnostics
 from nexusform.domains.sites.workflow.site_worker import PLAN_SUFFIX
 from nexusform.files.regular_files import read_regular
 from nexusform.interfaces.plugins import FileProblem
@@ -86,7 +86,7 @@ def save_failed_plan(problems: Sequence[Diagnostic], path: str) -> list[Diagnost
 def build_failed_plan(problems: Sequence[Diagnostic]) -> FleetPlan:
     """Build the plan of a failed run."""
     errors = [problem for problem in problems if problem.severity is Severity.ERROR]
-    return FleetPlan((), (), "", "", errors=convert_diagnostics(errors))
+    return FleetPlan((), (), "", "", errors=build_site_diagnostics(errors))
 
 
 def _build_members(plan: FleetPlan, spool: Path, max_bytes: int, signer: Signer | None) -> Iterator[tuple[str, bytes]]:

@@ -34,7 +34,7 @@ from nexusform.workflow.opening.project import OpenResult, create_project, prepa
 from nexusform.workflow.plan_files.plan_execution import RESCUE
 
 
-def make_fleet_location(fleet: FleetContext, environment: Mapping[str, str]) -> CommandContext:
+def build_fleet_context(fleet: FleetContext, environment: Mapping[str, str]) -> CommandContext:
     """Create the location of the current directory: that of nexusform.sites.hcl, or a root module."""
     return CommandContext(
         environment=environment,
@@ -48,7 +48,7 @@ def make_site_location(fleet: FleetContext, site: SiteEntry, environment: Mappin
     """Create the location of a site's root module, the current directory. Local data of the site is in its
     own directory, since sites may share a root module.
     """
-    location = make_fleet_location(fleet, environment)
+    location = build_fleet_context(fleet, environment)
     data_directory = str(Path(fleet.root, location.data_directory, "sites", site.name))
     unsaved_state_path = str(Path(data_directory, RESCUE))
     return replace(location, environment={**environment, "NF_DATA_DIR": data_directory}, rescue_path=unsaved_state_path)

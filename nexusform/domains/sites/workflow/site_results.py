@@ -18,7 +18,7 @@ from nexusform.domains.sites.workflow.site_digest import compute_plan_digest
 from nexusform.domains.sites.workflow.site_project import normalize_state_location
 from nexusform.plans.impact.object_effects import LOSS_EFFECTS, count_effects
 from nexusform.plans.plan import Plan
-from nexusform.rendering.report.availability_losses import find_availability_losses, find_weakened_rules
+from nexusform.rendering.report.availability_losses import describe_weakened_rules, find_availability_losses
 from nexusform.rendering.report.finding_entries import Finding, collect_findings
 from nexusform.rendering.report.plan_verdict import compute_impact
 from nexusform.workflow.runs.run import Run
@@ -44,9 +44,9 @@ def build_plan_result(run: Run, plan: Plan, site: SiteEntry, problems: Iterable[
         rows=build_site_rows(plan, site.name, run.project.registries),
         impact=compute_impact(plan),
         disruptions=tuple(item for item in counts if item.effect in LOSS_EFFECTS),
-        availability_losses=(*find_weakened_rules(plan), *find_availability_losses(plan)),
+        availability_losses=(*describe_weakened_rules(plan), *find_availability_losses(plan)),
         redundancy_lost=find_lost_redundancy(plan),
-        diagnostics=(*convert_diagnostics(problems), *map(_convert_finding, collect_findings(plan))),
+        diagnostics=(*build_site_diagnostics(problems), *map(_convert_finding, collect_findings(plan))),
         state_location=describe_state_location(run, site),
         read_states=_list_read_states(run),
         serial=plan.serial,
@@ -73,7 +73,7 @@ def build_rejected_result(
     """Build the result of a rejected site; the first error is the reason."""
     problem_list = list(problems)
     first_error = next((problem for problem in problem_list if problem.severity is Severity.ERROR), None)
-    return SiteResult(name, status, summarize_problem(first_error), diagnostics=convert_diagnostics(problem_list))
+    return SiteResult(name, status, summarize_problem(first_error), diagnostics=build_site_diagnostics(problem_list))
 
 
 def summarize_problem(problem: Diagnostic | None) -> str:
@@ -87,7 +87,7 @@ def summarize_problem(problem: Diagnostic | None) -> str:
     return problem.summary + (f": {detail}" if detail else ".")
 
 
-def convert_diagnostics(problems: Iterable[Diagnostic]) -> tuple[SiteDiagnostic, ...]:
+def build_site_diagnostics(problems: Iterable[Diagnostic]) -> tuple[SiteDiagnostic, ...]:
     """Convert diagnostics to data."""
     return tuple(_convert_finding(Finding(problem, get_diagnostic_level(problem))) for problem in problems)
 

@@ -32,8 +32,8 @@ from nexusform.domains.sites.workflow.site_locks import (
     unlock_site,
 )
 from nexusform.domains.sites.workflow.site_project import (
+    build_fleet_context,
     load_cached_configuration,
-    make_fleet_location,
     make_site_location,
     normalize_state_location,
     open_site_project,
@@ -42,7 +42,7 @@ from nexusform.domains.sites.workflow.site_project import (
 from nexusform.domains.sites.workflow.site_results import (
     build_plan_result,
     build_rejected_result,
-    convert_diagnostics,
+    build_site_diagnostics,
     describe_state_location,
 )
 from nexusform.domains.sites.workflow.unsaved_state import check_unsaved_state, save_unsaved_state
@@ -118,7 +118,7 @@ class FleetTaskWorker:
         """Load the definition, once per worker."""
         key = (fleet.root, fleet.definition_digest)
         if key not in self._definitions:
-            location = make_fleet_location(fleet, os.environ)
+            location = build_fleet_context(fleet, os.environ)
             definition, problems, _ = read_definition(".", location.confinement, fleet.now, fleet.allowed_sources)
             if definition is None:
                 return None, problems
@@ -367,7 +367,7 @@ def _build_apply_result(task: Task, site: SiteEntry, run: Run, plan: Plan, outco
         status=SiteStatus.APPLIED if outcome.is_complete else SiteStatus.FAILED,
         digest=task.digest,
         plan_digest=task.plan_digest,
-        diagnostics=convert_diagnostics(problems),
+        diagnostics=build_site_diagnostics(problems),
         state_location=describe_state_location(run, site),
         serial=applied.state.serial,
         correct_predictions=applied.hits,

@@ -22,7 +22,7 @@ from nexusform.domains.sites.types.fleet_definition import ANY_SITE, SITE_NAME, 
 from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult
 from nexusform.domains.sites.workflow.fleet_planning import OpenedFleet
-from nexusform.domains.sites.workflow.site_project import make_fleet_location, normalize_state_location, open_state
+from nexusform.domains.sites.workflow.site_project import build_fleet_context, normalize_state_location, open_state
 from nexusform.domains.sites.workflow.site_results import summarize_problem
 from nexusform.files.regular_files import FileTooLarge, NotRegularFile, read_regular
 from nexusform.interfaces.state_storage import StateBackend
@@ -121,7 +121,7 @@ def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tupl
 
 
 def _open_backend(site: SiteEntry, fleet: FleetContext) -> StateBackend | None:
-    backend, _ = open_state(fleet, make_fleet_location(fleet, os.environ), site, None)
+    backend, _ = open_state(fleet, build_fleet_context(fleet, os.environ), site, None)
     return backend
 
 

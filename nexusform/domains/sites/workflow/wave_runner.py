@@ -207,7 +207,7 @@ def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     fleet_apply.observer.print_message(f'Wave "{wave.name}": {format_count(len(names), "site")}.')
     dependencies = {name: site.dependencies for name, site in sites.items()}
     for round_number, round_names in enumerate(split_wave_by_dependencies(names, dependencies)):
-        reason = _apply_site_group(fleet_apply, [sites[name] for name in round_names], tally, is_first=not round_number)
+        reason = _apply_until_stop(fleet_apply, [sites[name] for name in round_names], tally, is_first=not round_number)
         if reason:
             return _build_wave_stop(fleet_apply, tally, reason)
     fleet_apply.observer.print_message(f'Wave "{wave.name}" is done: {_format_counts(fleet_apply, sites)}.')
@@ -222,7 +222,7 @@ def _format_counts(fleet_apply: FleetApply, names: Mapping[str, PlannedSite]) ->
     )
 
 
-def _apply_site_group(
+def _apply_until_stop(
     fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _WaveCounts, *, is_first: bool
 ) -> str:
     """Prepare sites, and apply them if all are as approved; return the reason of a stop."""

@@ -22,7 +22,7 @@ from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.domains.testing.rendering import test_results
 from nexusform.domains.testing.rendering.test_results import FileReport, RunBlockReport
-from nexusform.domains.testing.workflow.test_execution import FileResult, RunResult, TestOptions, find_tests, run_tests
+from nexusform.domains.testing.workflow.test_execution import FileResult, RunResult, TestFilter, find_tests, run_tests
 from nexusform.domains.testing.workflow.test_files import DEFAULT_DIRECTORY
 from nexusform.rendering.json.json_stream import Event, create_diagnostic_event, create_version_event
 from nexusform.rendering.notation.colours import Painter
@@ -49,7 +49,7 @@ def test(arguments: TestArguments) -> int:
     1 if a run fails.
     """
     location = create_context(variables=arguments.variables)
-    options = TestOptions(arguments.filter, arguments.test_directory)
+    options = TestFilter(arguments.filter, arguments.test_directory)
     tests = find_tests(location, options)
     screen = arguments.view.create_screen()
     reporter: _Reporter = _JsonReporter() if arguments.as_json else _TextReporter(screen)

@@ -62,7 +62,7 @@ class FileResult(Struct):
         return max([*file_statuses, *(run.status for run in self.runs)], key=_RANK.index, default=TestStatus.PASS)
 
 
-class TestOptions(Struct, frozen=True):
+class TestFilter(Struct, frozen=True):
     """Selection of test files: `files` (all if empty), here and below `directory`."""
 
     __test__ = False  # not a case for test collectors
@@ -82,7 +82,7 @@ class Tests(Struct):
     configuration: Configuration | None = None
 
 
-def find_tests(location: CommandContext, options: TestOptions) -> Tests:
+def find_tests(location: CommandContext, options: TestFilter) -> Tests:
     """Load the configuration and its test files."""
     configuration, problems = load_project_configuration(location)
     tests = Tests(diagnostics=problems, configuration=configuration)
@@ -117,7 +117,7 @@ class ProgressListener(Protocol):
 
 
 def run_tests(
-    location: CommandContext, tests: Tests, options: TestOptions, listener: ProgressListener, clock: Clock | None = None
+    location: CommandContext, tests: Tests, options: TestFilter, listener: ProgressListener, clock: Clock | None = None
 ) -> Iterator[FileResult]:
     """Run the files in order, and yield each result when it is complete."""
     assert tests.configuration is not None
@@ -127,7 +127,7 @@ def run_tests(
 
 class _TestFileRunner:
     def __init__(
-        self, location: CommandContext, tests: Tests, options: TestOptions, file: TestFile, clock: Clock
+        self, location: CommandContext, tests: Tests, options: TestFilter, file: TestFile, clock: Clock
     ) -> None:
         assert tests.configuration is not None
         self._place = location

@@ -280,14 +280,14 @@ def count_complete_sets(
     bound = min(_count_fitting(scheduler, part.sku, constraints).maximum // part.count for part in ordered)
     while sets < bound:
         middle = (sets + bound + 1) // 2
-        missing_sku, _ = _place_complete_sets(scheduler.copy(), ordered, middle, constraints)
+        missing_sku, _ = _try_to_place_sets(scheduler.copy(), ordered, middle, constraints)
         if missing_sku is None:
             sets = middle
         else:
             bound = middle - 1
-    short, missing_count = _place_complete_sets(scheduler.copy(), ordered, sets + 1, constraints)
+    short, missing_count = _try_to_place_sets(scheduler.copy(), ordered, sets + 1, constraints)
     full = scheduler.copy()
-    _place_complete_sets(full, ordered, sets, constraints)
+    _try_to_place_sets(full, ordered, sets, constraints)
     return MixAnswer(
         parts=tuple(parts),
         sets=Interval(sets, sets),
@@ -332,7 +332,7 @@ def _count_fitting(scheduler: RackScheduler, sku: VmSku, constraints: Mapping[st
     return scheduler.count_free_slots(build_standalone_demand(sku, constraints[sku.name]))
 
 
-def _place_complete_sets(
+def _try_to_place_sets(
     scheduler: RackScheduler, parts: Sequence[SkuCount], sets: int, constraints: Mapping[str, PlacementConstraints]
 ) -> tuple[VmSku | None, int]:
     """Place this many sets; return the first SKU without capacity and the number of its missing VMs, or (None, 0)."""

@@ -10,7 +10,7 @@ from itertools import chain
 from msgspec import Struct, field
 
 from nexusform.scheduling.racks.vms import Machine, ScheduledVm, VmSku
-from nexusform.snapshots.snapshot import SiteSnapshot, is_hardware_listed, is_large_enough
+from nexusform.snapshots.snapshot import SiteSnapshot, is_large_enough, supports_machine_hardware
 
 
 class FragmentingPool(Struct, frozen=True):
@@ -195,7 +195,7 @@ def _determine_usability(cell: _NumaCell, sku: VmSku | None) -> CellUsability:
 
 def _can_hold_vm(machine: Machine, sku: VmSku) -> bool:
     """Return True if an empty machine can hold a VM of a SKU."""
-    return is_hardware_listed(sku, machine) and is_large_enough(machine, sku)
+    return supports_machine_hardware(sku, machine) and is_large_enough(machine, sku)
 
 
 def _select_distinct_hardware(machines: Iterable[Machine]) -> list[Machine]:
@@ -232,4 +232,4 @@ class _CellUsabilityCheck:
     def _has_capacity(self, sku: VmSku, cell: _NumaCell) -> bool:
         """Return True if a cell fits the share of a SKU and its hardware is supported."""
         fits = cell.free_vcpus >= sku.cpus_in_cell and cell.free_memory >= sku.memory_in_cell
-        return fits and cell.disk >= sku.disk_gib and is_hardware_listed(sku, cell.machine)
+        return fits and cell.disk >= sku.disk_gib and supports_machine_hardware(sku, cell.machine)

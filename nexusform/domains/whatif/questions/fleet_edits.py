@@ -19,7 +19,7 @@ from nexusform.domains.fleet.scheduling.properties import RESOURCE_PREFIX
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.kubernetes.matching import NO_SCHEDULE, Taint
-from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
+from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
 # Taint set by KubeFleet's `draincluster`. Source: KubeFleet tools/utils/common.go.
 CORDON: Final = Taint("cordon-key", "cordon-value", NO_SCHEDULE)
@@ -329,7 +329,7 @@ def _set_resource_amount(member: SimulatedMember, edit: MemberEdit) -> Simulated
     amounts = {name: amount for name, amount in getattr(usage, amount_kind).items() if name != resource}
     if edit.value is not None:
         amount = parse_quantity(edit.value)
-        if isinstance(amount, MalformedQuantity):
+        if isinstance(amount, InvalidQuantity):
             detail = f'{edit.text}: "{edit.value}" is not a valid quantity: {amount.message}.'
             return build_error("invalid-simulation", detail)
         amounts[resource] = amount

@@ -19,7 +19,7 @@ from nexusform.plans.maintenance import DrainObstacles, Upgrade
 from nexusform.plans.maintenance import PoolNodeRecreation as PoolCourse
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.vms import CapacityShortage
+from nexusform.scheduling.racks.vms import NoFitReason
 from nexusform.snapshots.availability import (
     PlacedReplacements,
     SampledShortage,
@@ -166,7 +166,7 @@ def _find_drain_obstacles(cluster: ClusterSnapshot, pods: ClusterPods | None) ->
 class _PoolUpgradePass(Struct, frozen=True):
     # Batches of a pool up to the first without capacity; `shortage` None: all fit.
     batches: tuple[NodeUpgradeBatch, ...]
-    shortage: CapacityShortage | None
+    shortage: NoFitReason | None
 
 
 def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:

@@ -11,7 +11,7 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgr
 from nexusform.domains.whatif.questions.repack_planning import RepackResult
 from nexusform.domains.whatif.questions.runtime_upgrade import RuntimeUpgrade, UpgradeWave
 from nexusform.plans.site_capacity.occupancy import SiteMachine, SiteRack
-from nexusform.rendering.page.page_data import Playback, PlaybackStep, StepFigure
+from nexusform.rendering.page.page_data import Playback, PlaybackStep, PoolEffect
 from nexusform.rendering.page.rack_map import OUTSIDE, ChangeMark, MapVm, SiteMap, build_site_map
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.availability import PoolAvailability
@@ -46,10 +46,10 @@ def _format_wave_title(wave: UpgradeWave, waves: int) -> str:
     return f"Wave {wave.number} of {waves}: {wave.rack}{batch}, {format_count(wave.vm_count, 'VM')} down{loss}"
 
 
-def _build_figures(pools: Iterable[PoolAvailability]) -> tuple[StepFigure, ...]:
+def _build_figures(pools: Iterable[PoolAvailability]) -> tuple[PoolEffect, ...]:
     """Build the figures of VMs up by pool."""
     return tuple(
-        StepFigure(f"{pool.cluster} / {pool.pool}", f"{pool.remaining_count:,} of {pool.total:,} up", pool.is_lost)
+        PoolEffect(f"{pool.cluster} / {pool.pool}", f"{pool.remaining_count:,} of {pool.total:,} up", pool.is_lost)
         for pool in pools
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nexusform.scheduling.racks.layout import MachineCapacity, Share
+from nexusform.scheduling.racks.layout import FreeCapacity, Share
 from nexusform.scheduling.racks.rule import CapacityCheck, CapacityFilter, PoolKey, ShortageContext
 from nexusform.scheduling.racks.rules.zones import describe_zones
 from nexusform.scheduling.racks.vms import Demand, Interval, VmSku, convert_to_gib
@@ -18,19 +18,19 @@ from nexusform.scheduling.racks.vms import Demand, Interval, VmSku, convert_to_g
 MAX_BLOCKING_POOLS = 5
 
 
-def select_fitting_cells(share: Share, capacity: MachineCapacity) -> list[int]:
+def select_fitting_cells(share: Share, capacity: FreeCapacity) -> list[int]:
     """Return the cells that fit a VM's share, ascending."""
     cpus, memory = share.cpus, share.memory
     free_memory = capacity.memory
     return [cell for cell, free_cpus in enumerate(capacity.cpus) if free_cpus >= cpus and free_memory[cell] >= memory]
 
 
-def select_cells_with_vfs(share: Share, capacity: MachineCapacity, fitting: list[int]) -> list[int]:
+def select_cells_with_vfs(share: Share, capacity: FreeCapacity, fitting: list[int]) -> list[int]:
     """Return the fitting cells that also have the VFs."""
     return [cell for cell in fitting if capacity.vfs[cell] >= share.vfs]
 
 
-def get_free_memory(capacity: MachineCapacity, cell: int) -> int:
+def get_free_memory(capacity: FreeCapacity, cell: int) -> int:
     """Return the MiB free in the cell."""
     return capacity.memory[cell]
 
@@ -39,7 +39,7 @@ def _build_cell_capacity_check(sku: VmSku) -> CapacityCheck:
     """Build a check that returns the shortage, or None if enough cells have capacity."""
     share, needed = Share.compute(sku), sku.numa_cells
 
-    def find_rejection(capacity: MachineCapacity) -> str | None:
+    def find_rejection(capacity: FreeCapacity) -> str | None:
         fitting = len(select_fitting_cells(share, capacity))
         if fitting >= needed:
             return None
@@ -125,7 +125,7 @@ def _build_virtual_function_check(sku: VmSku) -> CapacityCheck:
     """Build a check that returns the missing VFs, or None if enough cells with capacity have them."""
     share = Share.compute(sku)
 
-    def find_rejection(capacity: MachineCapacity) -> str | None:
+    def find_rejection(capacity: FreeCapacity) -> str | None:
         if not share.vfs:
             return None
         fitting = select_fitting_cells(share, capacity)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nexusform.scheduling.racks.layout import MachineCapacity
+from nexusform.scheduling.racks.layout import FreeCapacity
 from nexusform.scheduling.racks.rule import CapacityCheck, CapacityFilter, MachineFilter, ShortageContext
 from nexusform.scheduling.racks.rules.zones import describe_zones
 from nexusform.scheduling.racks.vms import Demand, Interval, Machine, VmSku
@@ -46,7 +46,7 @@ def _build_hardware_check(sku: VmSku) -> CapacityCheck:
     """Build a check that returns why the hardware cannot run the SKU, or None."""
     supported_hardware = sku.machine_skus
 
-    def find_rejection(capacity: MachineCapacity) -> str | None:
+    def find_rejection(capacity: FreeCapacity) -> str | None:
         if not supported_hardware or capacity.hardware is None or capacity.hardware in supported_hardware:
             return None
         return f"{sku.name} runs on {', '.join(supported_hardware)} only, this is {capacity.hardware}"
@@ -89,7 +89,7 @@ def _build_disk_check(sku: VmSku) -> CapacityCheck:
     """Build a check that returns the missing disk, or None if there is enough."""
     needed = sku.disk_gib
 
-    def find_rejection(capacity: MachineCapacity) -> str | None:
+    def find_rejection(capacity: FreeCapacity) -> str | None:
         return None if capacity.disk >= needed else f"{capacity.disk} GiB of disk left, {needed} GiB needed"
 
     return find_rejection

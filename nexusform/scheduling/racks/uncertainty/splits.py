@@ -12,7 +12,7 @@ from hashlib import blake2b
 from itertools import combinations
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from nexusform.scheduling.racks.layout import MachineCapacity, Share
+from nexusform.scheduling.racks.layout import FreeCapacity, Share
 from nexusform.scheduling.racks.vms import Interval, VmSku, convert_to_gib
 
 # Free resources of each cell: vCPUs and MiB.
@@ -252,7 +252,7 @@ class _SplitSearch:
         return combinations(fitting, share.cells)
 
 
-def compute_bounds(capacity: MachineCapacity, shares: Sequence[Share], share: Share) -> Interval:
+def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share) -> Interval:
     """Compute the minimum and maximum number of shares that fit with `shares` on unknown cells, for too many
     splits.
 

@@ -11,9 +11,9 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.azure.importers.az_documents import read_export_resources
 from nexusform.domains.azure.importers.az_supplies import build_site_supplies, read_site_supplies
 from nexusform.plans.site_capacity.other_capacity import (
+    ApplianceUsage,
     NetworkSupply,
     SiteSupplies,
-    StorageSupply,
     build_supplies_note,
     read_recorded_supplies,
 )
@@ -114,7 +114,7 @@ def test_vms_take_addresses_and_appliances_say_what_is_used() -> None:
         volumes=[body("volumes", "v", sizeMiB=1500), body("volumes", "w", sizeMiB=None)],
     )
     assert supplies.networks == (NetworkSupply("n", 254, 3),)
-    assert supplies.storage == (StorageSupply("s", 100, 40),)
+    assert supplies.storage == (ApplianceUsage("s", 100, 40),)
     assert supplies.volumes == (2, 1500)
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Health, Member, Policy, PolicySnapshot
 from nexusform.kubernetes.matching import LabelSelector
-from nexusform.kubernetes.quantity import MalformedQuantity, Quantity, parse_quantity
+from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, parse_quantity
 
 S, U = BindingState.SCHEDULED, BindingState.UNSCHEDULED
 Row = tuple[str, bool, str]
@@ -85,7 +85,7 @@ class Model(Struct):
                 if value is None:
                     break
                 asked = parse_quantity(requirement.values[0])
-                assert not isinstance(asked, MalformedQuantity)
+                assert not isinstance(asked, InvalidQuantity)
                 a, b = value.nano, asked.nano
                 comparisons = {"Gt": a > b, "Ge": a >= b, "Lt": a < b, "Le": a <= b, "Eq": a == b, "Ne": a != b}
                 if not comparisons[requirement.operator]:
@@ -103,7 +103,7 @@ class Model(Struct):
         if name not in member.properties:
             return None
         quantity = parse_quantity(member.properties[name])
-        if isinstance(quantity, MalformedQuantity):
+        if isinstance(quantity, InvalidQuantity):
             raise Stopped
         return quantity
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nexusform.backends import locks
 from nexusform.cli.main import run_command_line
 from nexusform.domains.remote_state.backends import http
-from nexusform.domains.remote_state.backends.http import HttpBackend, HttpService, open_http
+from nexusform.domains.remote_state.backends.http import HttpBackend, HttpSettings, open_http
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo
 from tests.certificates import certify
 from tests.contracts.http_state_server import Store, state_server
@@ -28,7 +28,7 @@ def server() -> Iterator[tuple[str, Store]]:
 
 
 def backend_at(address: str, directory: Path, **more: object) -> HttpBackend:
-    service = HttpService(f"{address}/lon1", lock_address=f"{address}/lon1/lock", pause=0.01, **more)  # type: ignore[arg-type]
+    service = HttpSettings(f"{address}/lon1", lock_address=f"{address}/lon1/lock", pause=0.01, **more)  # type: ignore[arg-type]
     return HttpBackend(service, str(directory))
 
 
@@ -55,7 +55,7 @@ def test_a_write_names_the_lock_and_is_refused_without_it(server: tuple[str, Sto
 
 
 def test_a_server_that_is_not_there_is_named_without_credentials(tmp_path: Path) -> None:
-    backend = HttpBackend(HttpService("http://me:secret@127.0.0.1:9/x?token=t", attempts=1), str(tmp_path))
+    backend = HttpBackend(HttpSettings("http://me:secret@127.0.0.1:9/x?token=t", attempts=1), str(tmp_path))
     with pytest.raises(BackendProblem) as refused:
         backend.read()
     assert "http://127.0.0.1:9/x" in str(refused.value)
@@ -240,7 +240,7 @@ def test_a_workspace_that_a_killed_run_left_out_of_the_list_is_listed_by_the_nex
     server: tuple[str, Store], tmp_path: Path
 ) -> None:
     address, store = server
-    dev = HttpBackend(HttpService(f"{address}/{{workspace}}", pause=0.01), str(tmp_path), "dev")
+    dev = HttpBackend(HttpSettings(f"{address}/{{workspace}}", pause=0.01), str(tmp_path), "dev")
     dev.write(b"one")
     del store.places["/nexusform-workspaces"]  # it died before
     assert dev.list_workspaces() == ["default"]

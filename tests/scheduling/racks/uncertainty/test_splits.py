@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.layout import MachineCapacity, Share
+from nexusform.scheduling.racks.layout import FreeCapacity, Share
 from nexusform.scheduling.racks.uncertainty.splits import MAX_SPLITS, CellSplits, compute_bounds
 from nexusform.scheduling.racks.vms import (
     MIB_PER_GIB,
@@ -176,7 +176,7 @@ def test_bounds_include_exact_counts(sizes: list[int], sku: VmSku) -> None:
     host = build_machine(4, 30, 120)
     exact = build_scheduler(host, skus).count_free_slots(build_standalone_demand(sku))
     shares = [Share.compute(one) for one in skus]
-    room = MachineCapacity(None, host.disk_gib - 10 * len(skus), (30,) * 4, (120 * MIB_PER_GIB,) * 4)
+    room = FreeCapacity(None, host.disk_gib - 10 * len(skus), (30,) * 4, (120 * MIB_PER_GIB,) * 4)
     found = compute_bounds(room, shares, Share.compute(sku))
     assert found.minimum <= exact.minimum <= exact.maximum <= found.maximum
 
@@ -184,8 +184,8 @@ def test_bounds_include_exact_counts(sizes: list[int], sku: VmSku) -> None:
 def test_bounds_are_limited_by_the_disk() -> None:
     cells = ((48, 48), (224 * MIB_PER_GIB, 224 * MIB_PER_GIB))
     share = Share(disk=100, cells=1, cpus=4, memory=8 * MIB_PER_GIB)
-    assert compute_bounds(MachineCapacity(None, 3000, *cells), (), share) == Interval(24, 24)
-    assert compute_bounds(MachineCapacity(None, 250, *cells), (), share) == Interval(2, 2)
+    assert compute_bounds(FreeCapacity(None, 3000, *cells), (), share) == Interval(24, 24)
+    assert compute_bounds(FreeCapacity(None, 250, *cells), (), share) == Interval(2, 2)
 
 
 def test_too_many_layouts_are_bounded_and_one_is_sampled() -> None:

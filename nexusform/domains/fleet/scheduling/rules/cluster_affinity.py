@@ -24,7 +24,7 @@ from nexusform.domains.fleet.scheduling.properties import (
     find_property_extremes,
     list_property_values,
 )
-from nexusform.kubernetes.quantity import MalformedQuantity, Quantity, parse_quantity
+from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, parse_quantity
 
 PLUGIN = "ClusterAffinity"
 REASON = "cluster does not match with any of the required cluster affinity terms"
@@ -116,7 +116,7 @@ def _parse_requirement_quantity(requirement: PropertyRequirement) -> Quantity | 
     if len(requirement.values) != 1:
         return "more than one value in the property selector expression"
     quantity = parse_quantity(requirement.values[0])
-    if isinstance(quantity, MalformedQuantity):
+    if isinstance(quantity, InvalidQuantity):
         return (
             f"value specified in property selector {requirement.values[0]} is not a valid resource quantity:"
             f" {quantity.message}"

@@ -16,7 +16,7 @@ def reject(counts: TopologyCounts, node: int) -> str | None:
     """Return the first applicable of the three rejection reasons for a node. Affinity requires every term's
     key on the node. A node without the key of an anti-affinity term is never rejected by that term.
     """
-    if counts.affinity and not _has_required_affinity(counts, node):
+    if counts.affinity and not _is_affinity_satisfied(counts, node):
         return AFFINITY
     for tally in counts.anti_affinity:
         domain = tally.domain_by_node[node]
@@ -29,7 +29,7 @@ def reject(counts: TopologyCounts, node: int) -> str | None:
     return None
 
 
-def _has_required_affinity(counts: TopologyCounts, node: int) -> bool:
+def _is_affinity_satisfied(counts: TopologyCounts, node: int) -> bool:
     all_have_pods = True
     for tally in counts.affinity:
         domain = tally.domain_by_node[node]
