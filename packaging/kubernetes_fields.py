@@ -1,4 +1,4 @@
-"""Makes domains/pods/importers/assets/kubernetes_fields.txt: the fields of Kubernetes' own kinds and what each holds.
+"""Write domains/pods/importers/assets/kubernetes_fields.txt: the fields of Kubernetes' own kinds and what each holds.
 
 From the models of lightkube, which are generated from Kubernetes' OpenAPI document: install lightkube and
 lightkube-models, run this, and write what it prints to that file.
@@ -22,7 +22,7 @@ ALIASES = {
     "runtime.RawExtension": "a",
     "meta_v1.FieldsV1": "a",
 }
-# Mappings whose values the models do not tell: texts, or quantities.
+# Mappings without a value type in the models: texts or quantities.
 TEXTS = {
     "annotations",
     "labels",
@@ -50,7 +50,7 @@ QUANTITIES = {
     "maxLimitRequestRatio",
 }
 TEXT_DATA = {"core_v1.ConfigMap", "core_v1.Secret"}
-# Their schemas are not plain: a definition of other kinds, and what embeds any object.
+# Kinds with special schemas: definitions of other kinds, and kinds that embed any object.
 LEFT_OUT = {"CustomResourceDefinition", "APIService", "Status", "WatchEvent", "DeleteOptions"}
 SKIPPED_MODULES = {
     "apiextensions_v1",
@@ -66,14 +66,14 @@ PREVIEW = re.compile(r"v\d+(alpha|beta)\d+$")
 
 
 def mapping(owner: str, field: str) -> str:
-    """What a mapping to anything holds, as far as its name tells."""
+    """Return the value type of a mapping to anything, inferred from its name."""
     if field in TEXTS or (field in ("data", "binaryData") and owner in TEXT_DATA):
         return "{s"
     return "{q" if field in QUANTITIES else "a"
 
 
 def holds(text: str, module: str) -> str:
-    """What a field holds, in the words of the table."""
+    """Return the type of a field in the notation of the table."""
     text = text.strip().strip("'\"")
     for pattern, mark in ((r"Optional\[(.*)\]", ""), (r"List\[(.*)\]", "["), (r"Dict\[str, (.*)\]", "{")):
         match = re.fullmatch(pattern, text)
@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def write(types: dict[str, dict[str, str]], kinds: dict[str, str]) -> None:
-    """The kinds, and the types that they reach; what a server sets is anything."""
+    """Return the kinds and the types in use; fields set by the server are of any type."""
     for name in set(kinds.values()):
         if "status" in types[name]:
             types[name]["status"] = "a"

@@ -14,13 +14,13 @@ from nexusform.cli.main import ROOT
 
 
 def main(directory: str) -> None:
-    """Write `nexusform.1`, `nexusform-plan.1`, ... into a directory, which is made if need be."""
+    """Write `nexusform.1`, `nexusform-plan.1`, ... into a directory, and create it if needed."""
     Path(directory).mkdir(parents=True, exist_ok=True)
     write_man_pages("nexusform", loaded(ROOT), version=nexusform.__version__, target_dir=directory)
 
 
 def loaded(command: click.Command) -> click.Command:
-    """The same command with all that is below it imported, where click-man looks for it.
+    """Return the command with all its imported subcommands, in the place expected by click-man.
 
     A page's first line is what `-help` says of its command, whole.
     """

@@ -31,7 +31,7 @@ NOW = "1772287200"  # 28 February 2026
 WIDTH = 80
 CHROMIUM = next((path for name in ("chromium", "google-chrome", "chrome") if (path := shutil.which(name))), None)
 
-# Two machines of rack3 are evacuated once the example stands.
+# After the apply of the example, two machines of rack3 are evacuated.
 EVACUATION = """
   dynamic "machine_override" {
     for_each = each.key == "3" ? ["rack3-bm11", "rack3-bm12"] : []
@@ -58,7 +58,7 @@ DARK = TerminalTheme(
         (230, 237, 243),
     ],
 )
-# rich's own form names a font on another host; this one has no chrome of a window, either.
+# The template of rich loads a font from another host; this one does not, and draws no window frame.
 TERMINAL = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">
 <style>
@@ -90,7 +90,7 @@ def main(directory: Path) -> None:
 
 
 def draw(place: Path, directory: Path) -> None:
-    """Draw the reports that stand in a directory into another one."""
+    """Draw the reports of one directory into another one."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, words in (("plan", ("plan",)), ("predict", PREDICT)):
         (directory / f"{name}.svg").write_text(terminal(place, name, words), encoding="utf-8")
@@ -104,7 +104,7 @@ def draw(place: Path, directory: Path) -> None:
 
 
 def report(place: Path) -> None:
-    """Make the plans in a directory: plan.txt, plan.md and plan.html, predict.txt and fleet.html."""
+    """Create the plans in a directory: plan.txt, plan.md and plan.html, predict.txt and fleet.html."""
     terraform = example("terraform-plan", place)
     (place / "predict.txt").write_text(nexusform(terraform, *PREDICT), encoding="utf-8")
     nexusform(example("fleet", place), "plan", f"-report=html:{place / 'fleet.html'}")
@@ -117,14 +117,14 @@ def report(place: Path) -> None:
 
 
 def example(name: str, place: Path) -> Path:
-    """A copy of an example, as it is shipped."""
+    """Copy an example; return its directory."""
     copy = place / name
     shutil.copytree(EXAMPLES / name, copy, ignore=shutil.ignore_patterns("state", ".nexusform"))
     return copy
 
 
 def nexusform(site: Path, *words: str) -> str:
-    """What a command prints, with colours."""
+    """Run a command; return its output with colours."""
     more = {"SOURCE_DATE_EPOCH": NOW, "CLICOLOR_FORCE": "1", "COLUMNS": str(WIDTH)}
     command = [sys.executable, "-m", "nexusform", *words]
     done = subprocess.run(  # noqa: S603 (our own words)
@@ -134,7 +134,7 @@ def nexusform(site: Path, *words: str) -> str:
 
 
 def terminal(place: Path, name: str, words: tuple[str, ...]) -> str:
-    """A command and what it prints as a terminal shows it, as SVG."""
+    """Return a command and its output as an SVG of a terminal."""
     printed = (place / f"{name}.txt").read_text(encoding="utf-8")
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
     console.print(Text.from_ansi(f"$ nexusform {' '.join(words)}\n{printed}"))
@@ -142,7 +142,7 @@ def terminal(place: Path, name: str, words: tuple[str, ...]) -> str:
 
 
 def as_github_shows(markdown: str) -> str:
-    """A comment as a page in the manner of GitHub."""
+    """Return a comment as a page in the style of GitHub."""
     html = MarkdownIt("commonmark", {"html": True}).enable("table").render(markdown)
     html = ALERT.sub(r'<blockquote class="alert \1"><p class="title">\1</p><p>', html)
     style = Path(__file__).with_name("github.css").read_text(encoding="utf-8")
@@ -150,21 +150,21 @@ def as_github_shows(markdown: str) -> str:
 
 
 def photograph(page: Path, picture: Path, width: int, height: int) -> None:
-    """What Chromium shows of a page."""
+    """Return a screenshot of a page in Chromium."""
     if CHROMIUM is None:
         sys.exit("Chromium is not installed (Debian: apt-get install chromium)")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         words = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
         words += [f"--user-data-dir={profile}", f"--window-size={width},{height}"]
-        # It ends once the picture is written, however busy the machine is; in a profile of its own it waits
-        # for no other Chromium.
+        # Chromium ends after the screenshot, also on a busy machine. Its own profile avoids the lock of another
+        # Chromium.
         subprocess.run(  # noqa: S603 (our own words)
             [CHROMIUM, *words, f"--screenshot={picture}", page.as_uri()], check=True, capture_output=True
         )
 
 
 def texts(place: Path) -> dict[str, str]:
-    """By picture, a digest of its words: what is printed, Markdown, a page without scripts and styles."""
+    """Return a digest of the text of each picture: output, Markdown, a page without scripts and styles."""
     files = {
         "plan": "plan.txt",
         "comment": "plan.md",
@@ -176,7 +176,7 @@ def texts(place: Path) -> dict[str, str]:
 
 
 def digest(text: str) -> str:
-    """A digest of the words of a text, of a page those that are read."""
+    """Return a digest of a text, or of the visible text of a page."""
     if text.startswith("<!DOCTYPE"):
         text = " ".join(re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL).split())
     return hashlib.sha256(text.encode()).hexdigest()

@@ -26,17 +26,17 @@ UNLINKED = re.compile(rf"\[([^]]*)\]\({NO_TARGET}\)")
 PAGES = ("*.md", "docs/**/*.md", "examples/**/README.md", "editors/README.md", "state/README.md")
 PICTURES = {".png", ".svg", ".webp"}
 INDEX = Path("docs/README.md")
-# Contributors read them in the repository; the search of the site would list them before the pages for users.
+# Pages for contributors stay in the repository; the site search would list them before the pages for users.
 DECISIONS = Path("docs/decisions")
 TYPES = Path("docs/reference/types.md")
 AROUND = {"nexusform": [Path("README.md"), INDEX], "Project": [Path("CONTRIBUTING.md"), Path("CHANGELOG.md")]}
-# Code is left as it stands: fences, and what stands between backticks.
+# Code is kept unchanged: fences and text between backticks.
 CODE_OR_LINK = re.compile(r"^(`{3,}).*?^\1$|`[^`\n]*`|(?<=\]\()[^)\s]+(?=\))", re.MULTILINE | re.DOTALL)
-# What follows a fence's language names the file; zensical wants it as a title.
+# The text after the language of a fence is the file name, in zensical its title.
 TITLED_FENCE = re.compile(r"^(`{3,})(\w+) +([^\n]+)")
 LINK = re.compile(r"\[[^]]*\]\(([^)#\s]+\.md)\)")
 
-# The theme would ask api.github.com for stars of a repo_url: a page of ours asks nobody.
+# With a repo_url the theme requests the stars from api.github.com. Our pages send no requests.
 SOCIAL = """
 [[project.extra.social]]
 icon = "fontawesome/brands/github"
@@ -69,11 +69,11 @@ toggle = {{ icon = "lucide/moon", name = "Light" }}
 
 
 class BrokenLinkError(Exception):
-    """A page links to what is not there."""
+    """A page has a link without a target."""
 
 
 def main(directory: str) -> int:
-    """Stage the pages and build them; the exit code of zensical, 1 for a link to what is not there."""
+    """Stage and build the pages; return the exit code of zensical, 1 for a broken link."""
     build = Path(directory)
     try:
         stage(build)
@@ -85,7 +85,7 @@ def main(directory: str) -> int:
 
 
 def stage(build: Path) -> None:
-    """Lay out the pages and the settings of zensical in a directory, which is emptied before."""
+    """Write the pages and the settings of zensical into a directory, and empty it before."""
     shutil.rmtree(build, ignore_errors=True)
     pages = {page for pattern in PAGES for page in ROOT.glob(pattern)}
     pages = {page for page in pages if ROOT / DECISIONS not in page.parents}
@@ -112,7 +112,7 @@ def with_links(page: Path, pages: set[Path], build: Path) -> str:
 
 
 def link(text: str, page: Path, pages: set[Path], build: Path) -> str:
-    """A link as it stands in the site."""
+    """Return a link as used in the site."""
     path, mark, fragment = text.partition("#")
     if not path or ":" in path:
         return text
@@ -137,8 +137,8 @@ def link(text: str, page: Path, pages: set[Path], build: Path) -> str:
 
 
 def navigation() -> dict[str, list[Path]]:
-    """The pages of the site by section: what docs/README.md links to, under the first heading that does; the
-    pages of types have a section of their own.
+    """Return the pages of the site by section: pages linked in docs/README.md, under the heading of the first link.
+    The pages of types have their own section.
     """
     sections = {"nexusform": AROUND["nexusform"]}
     of_types = [TYPES, *linked((ROOT / TYPES).read_text(encoding="utf-8").partition("## ")[2], TYPES)]
@@ -163,7 +163,7 @@ def linked(text: str, page: Path) -> Iterator[Path]:
 
 
 def as_toml(sections: dict[str, list[Path]]) -> str:
-    """The value of `nav`."""
+    """Return the value of `nav`."""
     entries = []
     for title, pages in sections.items():
         paths = [page.as_posix() for page in pages]
@@ -172,7 +172,7 @@ def as_toml(sections: dict[str, list[Path]]) -> str:
 
 
 def quoted(value: str | list[str]) -> str:
-    """Text or a list of texts in TOML, which reads them as JSON writes them."""
+    """Return a text or a list of texts in TOML, in their JSON notation."""
     return msgspec.json.encode(value).decode()
 
 

@@ -75,7 +75,7 @@ def _is_local_file(place: CommandContext, configuration: Configuration | None) -
 
 
 def _list_instances_in_local_state() -> tuple[Configuration | None, Mapping[Address, InstanceState]]:
-    """The configuration, and what its state holds where that is near."""
+    """Read the configuration, and the state of a local backend."""
     from nexusform.workflow.states.state_commands import read_state
 
     place, configuration = _load_configuration()
@@ -91,7 +91,7 @@ def _list_attributes_of_type(kind: str) -> list[Mapping[str, Any]]:
 
 
 def _list_address_completions(_taken: Sequence[str]) -> list[str]:
-    """The resources of the root module, and all instances in state."""
+    """List the resources of the root module, and all instances in state."""
     configuration, instances = _list_instances_in_local_state()
     blocks = configuration.root.resources if configuration is not None else {}
     written = [f"{kind}.{name}" for mode, kind, name in blocks if mode == "managed"]
@@ -103,7 +103,7 @@ def _list_cluster_addresses(taken: Sequence[str]) -> list[str]:
 
 
 def _list_placed_objects(taken: Sequence[str]) -> list[str]:
-    """The VMs and bindings of the instance that was named before."""
+    """List the VMs and bindings of the instance in the argument before."""
     _, instances = _list_instances_in_local_state()
     names: list[str] = []
     for address, instance in instances.items():
@@ -119,7 +119,7 @@ def _list_outputs(_taken: Sequence[str]) -> list[str]:
 
 
 def _list_failure_targets(flag: Sequence[str]) -> list[str]:
-    """What `-site`, `-rack`, `-machine` or `-cluster` may name: by name, or by id where names repeat."""
+    """List values of `-site`, `-rack`, `-machine` or `-cluster`: names, or ids of duplicate names."""
     if flag[0] == "machine":
         racks = _list_attributes_of_type("nexus_rack")
         return sorted(chain.from_iterable(rack.get("machines") or () for rack in racks), key=compute_natural_sort_key)
