@@ -141,7 +141,7 @@ def change(chance: random.Random, site: Site) -> None:
 def evacuate(chance: random.Random, site: Site) -> None:
     if len(site["evacuated"]) > 1:
         site["evacuated"].pop(0)
-    machine = chance.choice(list(checker.machines_of(site)))
+    machine = chance.choice(list(checker.list_machines(site)))
     site["evacuated"] = [*dict.fromkeys([*site["evacuated"], machine])]
 
 
@@ -156,7 +156,7 @@ def lose_rack(chance: random.Random, site: Site) -> None:
 
 
 def heal(chance: random.Random, site: Site) -> None:
-    site["healed"] = chance.choice([*checker.vms_of(read_state()), ""])
+    site["healed"] = chance.choice([*checker.list_vms(read_state()), ""])
 
 
 def taint(chance: random.Random, site: Site) -> None:
@@ -196,7 +196,7 @@ def plan_site(site: Site, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict
     write_configuration(site)
     options = []
     if site["healed"]:
-        owner = checker.vms_of(read_state())[site["healed"]].owner
+        owner = checker.list_vms(read_state())[site["healed"]].owner
         options = [f"-replace={owner}:{site['healed']}"]
     code = run_command_line(["plan", "-out=plan", "-samples=0", *options])
     capsys.readouterr()
@@ -210,7 +210,7 @@ def plan_site(site: Site, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict
 def apply_change(before: Site, site: Site, capsys: pytest.CaptureFixture[str]) -> bool:
     """Plan and apply one change of the site; return whether it was possible."""
     prior = read_state()
-    stood = checker.vms_of(prior)
+    stood = checker.list_vms(prior)
     if site["healed"] and get_trigger(site["healed"], stood, before, {**site, "healed": ""}) == "cluster_removed":
         site["healed"] = ""
     if site["tainted"]:
@@ -227,21 +227,21 @@ def apply_change(before: Site, site: Site, capsys: pytest.CaptureFixture[str]) -
     code = run_command_line(["apply", "plan"])
     if site["fault"]:
         site["fault"] = None
-        assert list(checker.overfull(checker.vms_of(read_state()))) == []
+        assert list(checker.find_overcommitted_cells(checker.list_vms(read_state()))) == []
         write_configuration(site)
         code = run_command_line(["apply", "-auto-approve", "-samples=0"])
     assert code == 0, capsys.readouterr().err
-    stands = checker.vms_of(read_state())
-    assert list(checker.overfull(stands)) == []
-    assert list(checker.misplaced(site, stands)) == []
-    assert list(checker.broken_hints(site, stands)) == []
+    stands = checker.list_vms(read_state())
+    assert list(checker.find_overcommitted_cells(stands)) == []
+    assert list(checker.find_misplaced_vms(site, stands)) == []
+    assert list(checker.find_violated_hints(site, stands)) == []
     stayed = {name: vm for name, vm in stood.items() if not reasons[name]}
     assert {name: stands[name] for name in stayed} == stayed
     return True
 
 
 def get_trigger(name: str, stood: dict[str, checker.Vm], before: Site, site: Site) -> str:
-    return checker.trigger_of(name, stood[name], before, site)
+    return checker.get_trigger(name, stood[name], before, site)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
