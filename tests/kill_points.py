@@ -1,7 +1,7 @@
 """Points at which a test kills a command, and long cases: a quarter per commit, all of them with
 NEXUSFORM_CRASH_POINTS=all.
 
-NEXUSFORM_CRASH_POINTS=2/6 tries the second of six shares; the six together are all points.
+NEXUSFORM_CRASH_POINTS=2/6 runs the second of six shares; the six shares together cover all points.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def choose_quarter() -> int:
 
 
 def tries_all() -> bool:
-    """Return whether this run tries every point, or every one of its share."""
+    """Return whether this run tries every point, or every point of its share."""
     return bool(os.environ.get("NEXUSFORM_CRASH_POINTS"))
 
 
@@ -42,24 +42,25 @@ def select_share(points: Sequence[Point]) -> list[Point]:
 
 
 def select_cases(cases: Sequence[Point]) -> list[Point]:
-    """Return a quarter of long cases by commit: all of them, or a share, where every point is tried."""
+    """Return a quarter of long cases by commit; if every point is tried, all of them or a share."""
     if tries_all():
         return select_share(cases)
     return list(cases[choose_quarter() % min(_SHARE, len(cases)) :: _SHARE])
 
 
 def select_groups(groups: Sequence[Point]) -> list[Point]:
-    """Return a quarter of groups of points by commit; all where every point is tried: a share has points of each."""
+    """Return a quarter of groups of points by commit; if every point is tried, all groups, because a share has
+    points of each."""
     return list(groups) if tries_all() else select_cases(groups)
 
 
 def scale_count(count: int) -> int:
-    """Return the number of random cases of this run: a quarter, or all where every point is tried."""
+    """Return the number of random cases of this run: a quarter, or all if every point is tried."""
     return count if tries_all() else count // _SHARE
 
 
 def run_at_quarter(number: int) -> pytest.MarkDecorator:
-    """Return the mark of tests of a quarter of the commits; a run of all points has them, too."""
+    """Return the mark of tests for one quarter of the commits; a run of all points includes them."""
     is_skipped = not tries_all() and choose_quarter() != number
     return pytest.mark.skipif(is_skipped, reason="tried by a quarter of the commits, and by .ci/crashes")
 

@@ -13,7 +13,7 @@ import time
 from nexusform.domains.whatif.questions.repack_context import NOTHING_LIFTED, RepackRequest, build_repack_context
 from nexusform.domains.whatif.questions.repack_planning import plan_repack
 from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram, SolverLimits
-from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, site_with_history
+from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, build_site_with_history
 
 MIX = (
     "NC_G6_28_v1",
@@ -32,7 +32,9 @@ CASES = ((8, 16, 0.8, 10), (63, 16, 0.71, 20), (63, 16, 0.8, 20), (63, 16, 0.8, 
 
 def measure(racks: int, in_rack: int, filled: float, want: int, seed: int = 1) -> None:
     """One line of the table."""
-    site = site_with_history(seed, racks, in_rack, filled=filled, skus=MIX, pool_sizes=(3, 5, 8, 12, 20), zoned=0.2)
+    site = build_site_with_history(
+        seed, racks, in_rack, filled=filled, skus=MIX, pool_sizes=(3, 5, 8, 12, 20), zoned=0.2
+    )
     request = RepackRequest(sku=SKUS[LARGE], want=0)
     more = site.scheduler.count_free_slots(request.demand).minimum + want
     request = RepackRequest(sku=SKUS[LARGE], want=more)

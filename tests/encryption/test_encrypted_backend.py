@@ -5,8 +5,8 @@ from nexusform.encryption.document_cipher import STATE, DocumentCipher
 from nexusform.encryption.encrypted_backend import EncryptedBackend
 
 
-class Reversing(DocumentCipher):
-    """Writes documents backwards, a version first."""
+class ReversingCipher(DocumentCipher):
+    """Cipher with reversed documents after a version."""
 
     def __init__(self, version: bytes = b"1") -> None:
         self._version = version
@@ -23,8 +23,8 @@ class Reversing(DocumentCipher):
         return sealed.startswith(self._version)
 
 
-class Counted(MemoryBackend):
-    """Notes what is asked of it."""
+class RecordingBackend(MemoryBackend):
+    """Backend with a record of its calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,9 +39,9 @@ class Counted(MemoryBackend):
         super().write(document)
 
 
-def test_a_write_reads_what_stands_once_and_writes_only_what_differs() -> None:
-    inner = Counted()
-    backend = EncryptedBackend(inner, Reversing())
+def test_write_reads_current_document_once_and_writes_only_changes() -> None:
+    inner = RecordingBackend()
+    backend = EncryptedBackend(inner, ReversingCipher())
     backend.write(b"one")
     backend.write(b"one")
     backend.write(b"two")
@@ -49,8 +49,8 @@ def test_a_write_reads_what_stands_once_and_writes_only_what_differs() -> None:
     assert backend.read() == b"two"
 
 
-def test_the_same_document_is_written_anew_under_another_method() -> None:
-    inner = Counted()
-    EncryptedBackend(inner, Reversing()).write(b"one")
-    EncryptedBackend(inner, Reversing(b"2")).write(b"one")
+def test_unchanged_document_is_rewritten_under_another_method() -> None:
+    inner = RecordingBackend()
+    EncryptedBackend(inner, ReversingCipher()).write(b"one")
+    EncryptedBackend(inner, ReversingCipher(b"2")).write(b"one")
     assert inner.calls.count("write") == 2

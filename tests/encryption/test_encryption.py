@@ -1,4 +1,4 @@
-"""Encryption at rest as a user meets it: what is on disk, what opens it, what is said when nothing does."""
+"""Tests of encryption at rest from the user's view: encrypted files, accepted keys, and errors without a key."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ FROM_VARIABLE = """
 """
 
 
-def block(providers: str, kind: str, more: str = "", state: str = "") -> str:
+def render_encryption(providers: str, kind: str, more: str = "", state: str = "") -> str:
     return f"""
 nexusform {{
   encryption {{
@@ -50,17 +50,17 @@ nexusform {{
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SITE_PASSPHRASE", SECRET)
     monkeypatch.setenv("SITE_KEY", base64.b64encode(b"k" * 32).decode())
 
 
-def configure(encryption: str, rest: str = SITE) -> None:
+def write_configuration(encryption: str, rest: str = SITE) -> None:
     Path("main.nf.hcl").write_text(encryption + rest)
 
 
-def shown(capsys: pytest.CaptureFixture[str]) -> str:
+def read_output(capsys: pytest.CaptureFixture[str]) -> str:
     both = capsys.readouterr()
     return " ".join((both.out + both.err).replace("│", " ").split())
 
@@ -69,7 +69,7 @@ def shown(capsys: pytest.CaptureFixture[str]) -> str:
 def test_state_journal_and_plan_are_encrypted_and_read_again(
     providers: str, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    configure(block(providers, kind))
+    write_configuration(render_encryption(providers, kind))
     assert run_command_line(["plan", "-out=p.plan"]) == 0
     assert run_command_line(["apply", "p.plan"]) == 0
     for path in (STATE, Path("p.plan")):
@@ -80,52 +80,52 @@ def test_state_journal_and_plan_are_encrypted_and_read_again(
         assert SECRET.encode() not in content
     capsys.readouterr()
     assert run_command_line(["plan"]) == 0
-    assert "No changes." in shown(capsys)
+    assert "No changes." in read_output(capsys)
     assert run_command_line(["show", "p.plan"]) == 0
-    assert "needle-in-the-state" in shown(capsys)
+    assert "needle-in-the-state" in read_output(capsys)
     assert run_command_line(["state", "pull"]) == 0
-    assert "needle-in-the-state" in shown(capsys)
+    assert "needle-in-the-state" in read_output(capsys)
 
 
-def test_the_journal_of_a_killed_apply_is_encrypted_and_settled(
+def test_journal_of_killed_apply_is_encrypted_and_merged(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from nexusform.backends.local_file import LocalBackend
 
-    configure(block(FROM_VARIABLE, "environment"))
+    write_configuration(render_encryption(FROM_VARIABLE, "environment"))
 
-    def dying(_self: LocalBackend, _document: bytes, _keep: object = ()) -> None:
+    def interrupt_write(_self: LocalBackend, _document: bytes, _keep: object = ()) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(LocalBackend, "write_merged_state", dying)
+        patched.setattr(LocalBackend, "write_merged_state", interrupt_write)
         assert run_command_line(["apply", "-auto-approve"]) != 0
     journal = Path("state/nexusform.nfstate.journal").read_bytes()
     assert journal.count(b'{"encryption":{') == len(journal.splitlines()) > 1
     assert b"nexus_site" not in journal
     capsys.readouterr()
     assert run_command_line(["plan"]) == 0
-    assert "No changes." in shown(capsys)
+    assert "No changes." in read_output(capsys)
 
 
-def test_another_key_is_refused_and_nothing_is_written(
+def test_another_key_is_rejected_and_nothing_is_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    configure(block(PBKDF2, "pbkdf2"))
+    write_configuration(render_encryption(PBKDF2, "pbkdf2"))
     assert run_command_line(["apply", "-auto-approve"]) == 0
     before = STATE.read_bytes()
     monkeypatch.setenv("SITE_PASSPHRASE", SECRET + "!")
     for command in (["plan"], ["apply", "-auto-approve"], ["state", "list"]):
         capsys.readouterr()
         assert run_command_line(command) == 1
-        text = shown(capsys)
+        text = read_output(capsys)
         assert "cannot be decrypted" in text
         assert "key_provider.pbkdf2.main: the key does not decrypt it" in text
     assert STATE.read_bytes() == before
 
 
-def test_a_changed_document_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    configure(block(FROM_VARIABLE, "environment"))
+def test_modified_document_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+    write_configuration(render_encryption(FROM_VARIABLE, "environment"))
     assert run_command_line(["apply", "-auto-approve"]) == 0
     document = json.loads(STATE.read_bytes())
     data = bytearray(base64.b64decode(document["data"]))
@@ -141,35 +141,35 @@ def test_a_changed_document_is_refused(capsys: pytest.CaptureFixture[str]) -> No
         STATE.write_text(json.dumps(changed, separators=(",", ":")))
         capsys.readouterr()
         assert run_command_line(["plan"]) == 1
-        assert "Error: Unreadable state" in shown(capsys)
+        assert "Error: Unreadable state" in read_output(capsys)
 
 
-def test_a_plan_cannot_stand_for_a_state(capsys: pytest.CaptureFixture[str]) -> None:
-    configure(block(FROM_VARIABLE, "environment"))
+def test_encrypted_plan_is_rejected_as_state(capsys: pytest.CaptureFixture[str]) -> None:
+    write_configuration(render_encryption(FROM_VARIABLE, "environment"))
     assert run_command_line(["plan", "-out=p.plan"]) == 0
     STATE.parent.mkdir(exist_ok=True)
     STATE.write_bytes(Path("p.plan").read_bytes())
     assert run_command_line(["plan"]) == 1
-    assert "is encrypted as a plan, not as a state" in shown(capsys)
+    assert "is encrypted as a plan, not as a state" in read_output(capsys)
 
 
-def test_an_unencrypted_state_is_taken_over_only_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    configure("")
+def test_unencrypted_state_is_read_only_with_explicit_fallback(capsys: pytest.CaptureFixture[str]) -> None:
+    write_configuration("")
     assert run_command_line(["apply", "-auto-approve"]) == 0
-    configure(block(FROM_VARIABLE, "environment"))
+    write_configuration(render_encryption(FROM_VARIABLE, "environment"))
     capsys.readouterr()
     assert run_command_line(["plan"]) == 1
-    assert "is not encrypted, but the configuration requires encryption" in shown(capsys)
+    assert "is not encrypted, but the configuration requires encryption" in read_output(capsys)
     plain = '    method "unencrypted" "before" {}\n'
     fallback = "      fallback {\n        method = method.unencrypted.before\n      }\n"
     rack = 'resource "nexus_site" "second" {\n  name = "second"\n}\n'
-    configure(block(FROM_VARIABLE, "environment", plain, fallback), SITE + rack)
+    write_configuration(render_encryption(FROM_VARIABLE, "environment", plain, fallback), SITE + rack)
     assert run_command_line(["apply", "-auto-approve"]) == 0
     assert STATE.read_bytes().startswith(b'{"encryption":{')
 
 
-def test_keys_are_rotated_by_a_fallback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    configure(block(FROM_VARIABLE, "environment"))
+def test_keys_are_rotated_with_a_fallback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    write_configuration(render_encryption(FROM_VARIABLE, "environment"))
     assert run_command_line(["apply", "-auto-approve"]) == 0
     monkeypatch.setenv("OLD_KEY", os.environ["SITE_KEY"])
     monkeypatch.setenv("SITE_KEY", "ab" * 32)
@@ -183,98 +183,100 @@ def test_keys_are_rotated_by_a_fallback(monkeypatch: pytest.MonkeyPatch, capsys:
 """
     fallback = "      fallback {\n        method = method.aes_gcm.old\n      }\n"
     rack = 'resource "nexus_site" "second" {\n  name = "second"\n}\n'
-    configure(block(FROM_VARIABLE, "environment", old, fallback), SITE + rack)
+    write_configuration(render_encryption(FROM_VARIABLE, "environment", old, fallback), SITE + rack)
     assert run_command_line(["apply", "-auto-approve"]) == 0
     monkeypatch.delenv("OLD_KEY")
-    configure(block(FROM_VARIABLE, "environment"), SITE + rack)
+    write_configuration(render_encryption(FROM_VARIABLE, "environment"), SITE + rack)
     capsys.readouterr()
     assert run_command_line(["plan"]) == 0
-    assert "No changes." in shown(capsys)
+    assert "No changes." in read_output(capsys)
 
 
-def test_a_key_is_rotated_by_an_apply_that_changes_nothing(
+def test_key_is_rotated_by_apply_without_changes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    configure(block(FROM_VARIABLE, "environment"))
+    write_configuration(render_encryption(FROM_VARIABLE, "environment"))
     assert run_command_line(["apply", "-auto-approve"]) == 0
     other = FROM_VARIABLE.replace('"main"', '"next"').replace("SITE_KEY", "NEXT_KEY")
     monkeypatch.setenv("NEXT_KEY", "cd" * 32)
     method = '    method "aes_gcm" "next" {\n      keys = key_provider.environment.next\n    }\n'
     fallback = "      fallback {\n        method = method.aes_gcm.main\n      }\n"
-    text = block(FROM_VARIABLE + other, "environment", method, fallback)
-    configure(
+    text = render_encryption(FROM_VARIABLE + other, "environment", method, fallback)
+    write_configuration(
         text.replace("state {\n      method = method.aes_gcm.main", "state {\n      method = method.aes_gcm.next")
     )
     assert run_command_line(["apply", "-auto-approve"]) == 0
     assert json.loads(STATE.read_bytes())["encryption"]["keys"] == "environment.next"
     monkeypatch.delenv("SITE_KEY")
-    configure(text.replace(fallback, "").replace("method.aes_gcm.main", "method.aes_gcm.next"))
+    write_configuration(text.replace(fallback, "").replace("method.aes_gcm.main", "method.aes_gcm.next"))
     capsys.readouterr()
     assert run_command_line(["plan"]) == 0
-    assert "No changes." in shown(capsys)
+    assert "No changes." in read_output(capsys)
 
 
 @pytest.mark.parametrize("value", ["", "abc"])
-def test_a_key_that_is_missing_is_noticed_before_anything_is_done(
+def test_missing_key_is_reported_before_any_action(
     value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SITE_KEY", value)
-    configure(block(FROM_VARIABLE, "environment"))
+    write_configuration(render_encryption(FROM_VARIABLE, "environment"))
     for command in (["plan"], ["apply", "-auto-approve"]):
         capsys.readouterr()
         assert run_command_line(command) == 1
-        message = shown(capsys)
+        message = read_output(capsys)
         assert "Cannot encrypt. key_provider.environment.main" in message
         assert "Creating" not in message
     assert not Path("errored.nfstate").exists()
     assert not STATE.exists()
 
 
-def test_a_rescued_state_is_encrypted_and_can_be_pushed(
+def test_errored_state_is_encrypted_and_can_be_pushed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from nexusform.backends.local_file import LocalBackend
     from nexusform.interfaces.state_storage import BackendProblem
 
-    configure(block(FROM_VARIABLE, "environment"))
+    write_configuration(render_encryption(FROM_VARIABLE, "environment"))
 
-    def full(_self: LocalBackend, _document: bytes, _keep: object = ()) -> None:
+    def fail_with_full_disk(_self: LocalBackend, _document: bytes, _keep: object = ()) -> None:
         raise BackendProblem("The disk is full.")
 
     with monkeypatch.context() as patched:
-        patched.setattr(LocalBackend, "write_merged_state", full)
+        patched.setattr(LocalBackend, "write_merged_state", fail_with_full_disk)
         assert run_command_line(["apply", "-auto-approve"]) == 1
     assert Path("errored.nfstate").read_bytes().startswith(b'{"encryption":{')
     capsys.readouterr()
-    assert run_command_line(["state", "push", "-force", "errored.nfstate"]) == 0, shown(capsys)
+    assert run_command_line(["state", "push", "-force", "errored.nfstate"]) == 0, read_output(capsys)
     assert run_command_line(["plan"]) == 0
-    assert "No changes." in shown(capsys)
+    assert "No changes." in read_output(capsys)
 
 
-def test_an_encrypted_state_without_a_key_in_sight_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    configure(block(FROM_VARIABLE, "environment"))
+def test_encrypted_state_without_any_key_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    write_configuration(render_encryption(FROM_VARIABLE, "environment"))
     assert run_command_line(["plan", "-out=p.plan"]) == 0
     assert run_command_line(["apply", "p.plan"]) == 0
-    configure("")
+    write_configuration("")
     capsys.readouterr()
     assert run_command_line(["plan"]) == 1
-    assert "Error: Encrypted state" in shown(capsys)
+    assert "Error: Encrypted state" in read_output(capsys)
     assert run_command_line(["show", "p.plan"]) == 1
-    assert "is encrypted, but neither the configuration nor NF_ENCRYPTION has encryption settings" in shown(capsys)
+    assert "is encrypted, but neither the configuration nor NF_ENCRYPTION has encryption settings" in read_output(
+        capsys
+    )
 
 
-def test_the_environment_says_it_without_the_configuration(
+def test_environment_configures_encryption_without_configuration(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    inside = block(FROM_VARIABLE, "environment").partition("encryption {")[2].rpartition("}\n}")[0]
+    inside = render_encryption(FROM_VARIABLE, "environment").partition("encryption {")[2].rpartition("}\n}")[0]
     monkeypatch.setenv("NF_ENCRYPTION", inside)
-    configure("")
+    write_configuration("")
     assert run_command_line(["apply", "-auto-approve"]) == 0
     assert STATE.read_bytes().startswith(b'{"encryption":{')
     monkeypatch.setenv("NF_ENCRYPTION", "state {\n")
     capsys.readouterr()
     assert run_command_line(["plan"]) == 1
-    assert "NF_ENCRYPTION line" in shown(capsys)
+    assert "NF_ENCRYPTION line" in read_output(capsys)
 
 
 PROGRAM = """
@@ -290,30 +292,30 @@ else:
 """
 
 
-def test_a_program_named_by_the_environment_gives_the_key(
+def test_program_named_by_environment_provides_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "keys.py").write_text(PROGRAM)
-    configure(block('    key_provider "external" "main" {}\n', "external"))
+    write_configuration(render_encryption('    key_provider "external" "main" {}\n', "external"))
     assert run_command_line(["plan"]) == 1
-    assert "NF_ENCRYPTION_COMMAND must name the program" in shown(capsys)
+    assert "NF_ENCRYPTION_COMMAND must name the program" in read_output(capsys)
     monkeypatch.setenv("NF_ENCRYPTION_COMMAND", f"{sys.executable} {tmp_path / 'keys.py'}")
     assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
     assert run_command_line(["plan"]) == 0
-    assert "No changes." in shown(capsys)
+    assert "No changes." in read_output(capsys)
 
 
-def test_a_program_is_never_taken_from_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+def test_program_is_never_taken_from_configuration(capsys: pytest.CaptureFixture[str]) -> None:
     provider = '    key_provider "external" "main" {\n      command = "touch stolen"\n    }\n'
-    configure(block(provider, "external"))
+    write_configuration(render_encryption(provider, "external"))
     assert run_command_line(["apply", "-auto-approve"]) == 1
-    assert 'unknown setting "command"' in shown(capsys)
+    assert 'unknown setting "command"' in read_output(capsys)
     assert not Path("stolen").exists()
 
 
-class Vault:
-    """A stand-in for a vault: it wraps by turning the bytes round, under the newest version of each key."""
+class FakeVault:
+    """Fake of a vault: wraps secrets by reversing the bytes, under the newest version of each key."""
 
     def wrap(self, key_id: str, secret: bytes) -> tuple[str, bytes]:
         return f"{key_id}/v2", secret[::-1]
@@ -323,8 +325,8 @@ class Vault:
         return wrapped[::-1]
 
 
-def test_a_vault_wraps_the_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    vault = Vault()
+def test_vault_wraps_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    vault = FakeVault()
     monkeypatch.setattr(key_providers, "wrap_key", vault.wrap)
     monkeypatch.setattr(key_providers, "unwrap_key", vault.unwrap)
     provider = """
@@ -333,16 +335,16 @@ def test_a_vault_wraps_the_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
       key_name  = "nexusform"
     }
 """
-    configure(block(provider, "azure_vault"))
+    write_configuration(render_encryption(provider, "azure_vault"))
     assert run_command_line(["apply", "-auto-approve"]) == 0
     meta = json.loads(STATE.read_bytes())["encryption"]["meta"]
     assert meta["key_id"] == "https://sites.vault.azure.net/keys/nexusform/v2"
     capsys.readouterr()
     assert run_command_line(["plan"]) == 0
-    assert "No changes." in shown(capsys)
-    configure(block(provider.replace('"nexusform"', '"other"'), "azure_vault"))
+    assert "No changes." in read_output(capsys)
+    write_configuration(render_encryption(provider.replace('"nexusform"', '"other"'), "azure_vault"))
     assert run_command_line(["plan"]) == 1
-    assert "was wrapped by https://sites.vault.azure.net/keys/nexusform/v2" in shown(capsys)
+    assert "was wrapped by https://sites.vault.azure.net/keys/nexusform/v2" in read_output(capsys)
 
 
 @pytest.mark.parametrize(
@@ -362,12 +364,12 @@ def test_a_vault_wraps_the_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         ("cipher {}", 'Blocks of type "cipher" are not expected here.'),
     ],
 )
-def test_mistakes_in_the_block_are_found_at_their_line(
+def test_errors_in_block_are_reported_at_their_line(
     text: str, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    configure(f"nexusform {{\n  encryption {{\n{text}\n  }}\n}}\n")
+    write_configuration(f"nexusform {{\n  encryption {{\n{text}\n  }}\n}}\n")
     assert run_command_line(["validate"]) == 1
-    message = shown(capsys)
+    message = read_output(capsys)
     assert complaint in message
     assert "main.nf.hcl line" in message
 
@@ -382,24 +384,22 @@ def test_mistakes_in_the_block_are_found_at_their_line(
         (f'passphrase = "{SECRET}"\nsalt = "x"', 'unknown setting "salt"'),
     ],
 )
-def test_keys_that_cannot_be_had_are_explained(
-    settings: str, complaint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    configure(block(f'key_provider "pbkdf2" "main" {{\n{settings}\n}}\n', "pbkdf2"))
+def test_unavailable_keys_are_explained(settings: str, complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write_configuration(render_encryption(f'key_provider "pbkdf2" "main" {{\n{settings}\n}}\n', "pbkdf2"))
     assert run_command_line(["apply", "-auto-approve"]) == 1
-    message = shown(capsys)
+    message = read_output(capsys)
     assert complaint in message
     assert "key_provider.pbkdf2.main" in message
     assert not STATE.exists()
 
 
-def test_the_state_moves_into_another_backend_and_stays_encrypted(capsys: pytest.CaptureFixture[str]) -> None:
-    configure(block(FROM_VARIABLE, "environment"))
+def test_migrated_state_stays_encrypted(capsys: pytest.CaptureFixture[str]) -> None:
+    write_configuration(render_encryption(FROM_VARIABLE, "environment"))
     assert run_command_line(["apply", "-auto-approve"]) == 0
     elsewhere = 'nexusform {\n  backend "local" {\n    path = "elsewhere.nfstate"\n  }\n}\n'
-    configure(block(FROM_VARIABLE, "environment") + elsewhere)
+    write_configuration(render_encryption(FROM_VARIABLE, "environment") + elsewhere)
     assert run_command_line(["init", "-migrate-state"]) == 0
     assert Path("elsewhere.nfstate").read_bytes().startswith(b'{"encryption":{')
     capsys.readouterr()
     assert run_command_line(["plan"]) == 0
-    assert "No changes." in shown(capsys)
+    assert "No changes." in read_output(capsys)

@@ -1,4 +1,4 @@
-"""examples/brownfield: a site of 900 nodes with a history, taken over."""
+"""Tests of examples/brownfield: import of a site of 900 nodes with a history."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from nexusform.cli.main import run_command_line
 EXAMPLE = Path(__file__).parents[2] / "examples" / "brownfield"
 
 
-def test_the_script_writes_the_export_that_is_there(tmp_path: Path) -> None:
+def test_script_writes_the_existing_export(tmp_path: Path) -> None:
     runpy.run_path(str(EXAMPLE / "generate.py"))["export"](tmp_path)
     written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert written == {path.name: path.read_bytes() for path in (EXAMPLE / "export").iterdir()}
 
 
 @pytest.mark.of_domains("azure")
-def test_the_whole_site_is_taken_over_and_one_pool_grows(
+def test_entire_site_is_imported_and_one_pool_grows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""The example every-type, run as its README says: it has a file per type, and the reference page shows them."""
+"""Tests of the example every-type, run as in its README: one file per type, each shown on the reference page."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.rendering.real_plans import EXAMPLES, change_directory
 
 EXAMPLE = EXAMPLES / "every-type"
 README = (EXAMPLE / "README.md").read_text(encoding="utf-8")
-# What needs more than files stands in an example of its own.
+# Types with more inputs than files have their own examples.
 ELSEWHERE = {"fleet_hub": EXAMPLES / "fleet-hub"}
-# It asks for a binding that stands.
+# It requires an existing binding.
 EVICTION = "-exclude=fleet_placement_eviction.shop_leaves_paris"
 FIRST = (EVICTION,) if "fleet_placement_eviction" in RESOURCE_TYPES else ()
 
 
-def copied_every_type(where: Path) -> Path:
-    """The example alone: it reads nothing outside its directory. Without what is of domains that are gone."""
+def copy_every_type(where: Path) -> Path:
+    """Copy the example, without types of removed domains; it reads no files outside its directory."""
     nothing_made = shutil.ignore_patterns("state", ".nexusform")
     directory = Path(shutil.copytree(EXAMPLE, where / "every-type", ignore=nothing_made))
     for file in directory.glob("*.nf.hcl"):
@@ -32,12 +32,12 @@ def copied_every_type(where: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copied_every_type(tmp_path_factory.mktemp("alone"))
+def example_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_every_type(tmp_path_factory.mktemp("alone"))
 
 
-def told(here: Path, capfd: pytest.CaptureFixture[str], *words: str) -> str:
-    with change_directory(here):
+def run_and_read_output(example_directory: Path, capfd: pytest.CaptureFixture[str], *words: str) -> str:
+    with change_directory(example_directory):
         code = run_command_line([*words, "-no-color"])
     said = capfd.readouterr()
     assert code == 0, said.out + said.err
@@ -53,21 +53,21 @@ def test_every_type_has_a_file_named_after_it(name: str) -> None:
     assert re.search(rf'^{keyword} "{name}" ', text, re.MULTILINE)
 
 
-def test_the_example_is_written_as_it_should_be(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with change_directory(here):
+def test_example_is_formatted(example_directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with change_directory(example_directory):
         assert run_command_line(["fmt", "-check"]) == 0
-    assert told(here, capfd, "validate") == "Success! The configuration is valid.\n"
+    assert run_and_read_output(example_directory, capfd, "validate") == "Success! The configuration is valid.\n"
 
 
-def test_the_example_plans_without_a_warning(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    plan = told(here, capfd, "plan", *FIRST)
+def test_example_plans_without_warnings(example_directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    plan = run_and_read_output(example_directory, capfd, "plan", *FIRST)
     assert "\n! " not in plan
     assert re.search(r"^Plan: \d+ to add, 0 to change, 0 to destroy\.$", plan, re.MULTILINE)
 
 
 @pytest.mark.of_domains("fleet")
-def test_an_eviction_follows_what_stands(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    told(here, capfd, "apply", "-auto-approve", *FIRST)
+def test_eviction_follows_existing_binding(example_directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run_and_read_output(example_directory, capfd, "apply", "-auto-approve", *FIRST)
     (quoted,) = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
-    assert quoted in told(here, capfd, "plan")
+    assert quoted in run_and_read_output(example_directory, capfd, "plan")
     assert EVICTION in README

@@ -1,4 +1,4 @@
-"""The examples quickstart, nexus-document and inventory, run as their READMEs say."""
+"""Tests of the examples quickstart, nexus-document and inventory, run as in their READMEs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 NO_CHANGES = "No changes. Your infrastructure matches the configuration."
 
 
-def run(where: Path, *words: str) -> str:
+def run_nexusform(where: Path, *words: str) -> str:
     done = subprocess.run(
         [*commands.nexusform(), *words], cwd=where, capture_output=True, text=True, check=False
     )
@@ -24,8 +24,8 @@ def run(where: Path, *words: str) -> str:
     return done.stdout
 
 
-def applied(where: Path) -> dict[str, Any]:
-    """The outputs in the state that an apply left."""
+def read_outputs(where: Path) -> dict[str, Any]:
+    """Return the outputs in the state after an apply."""
     document = json.loads((where / "state" / "nexusform.nfstate").read_text())
     return {name: output["value"] for name, output in document["outputs"].items()}
 
@@ -37,53 +37,53 @@ def example(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return target
 
 
-def each(count: int, *racks: int) -> dict[str, int]:
+def build_counts(count: int, *racks: int) -> dict[str, int]:
     return {f"rack{rack}": count for rack in racks or range(1, 9)}
 
 
 @pytest.mark.parametrize("example", ["nexus-document"], indirect=True)
-def test_the_document_step_by_step(example: Path) -> None:
-    run(example, "apply", "-auto-approve", "-var", "step=empty")
-    run(example, "apply", "-auto-approve", "-var", "step=half-full")
-    run(example, "apply", "-auto-approve")
-    rows = applied(example)["vms_per_rack"]
+def test_document_step_by_step(example: Path) -> None:
+    run_nexusform(example, "apply", "-auto-approve", "-var", "step=empty")
+    run_nexusform(example, "apply", "-auto-approve", "-var", "step=half-full")
+    run_nexusform(example, "apply", "-auto-approve")
+    rows = read_outputs(example)["vms_per_rack"]
     spread = {(cluster[-1], pool): racks for cluster, pools in rows.items() for pool, racks in pools.items()}
-    assert spread["a", "pool1"] == each(3)
+    assert spread["a", "pool1"] == build_counts(3)
     assert sorted(spread["a", "pool2"].values()) == [1] * 6
-    assert spread["b", "pool1"] == each(6)
-    assert spread["b", "pool2"] == each(3)
-    assert spread["c", "pool1"] == each(6, 1, 4)
-    assert spread["d", "pool1"] == each(12, 7, 8)
-    assert spread["d", "pool2"] == each(3)
-    assert spread["e", "pool1"] == each(4, 1, 2, 4, 5) | each(5, 3, 6) | each(3, 7, 8)
+    assert spread["b", "pool1"] == build_counts(6)
+    assert spread["b", "pool2"] == build_counts(3)
+    assert spread["c", "pool1"] == build_counts(6, 1, 4)
+    assert spread["d", "pool1"] == build_counts(12, 7, 8)
+    assert spread["d", "pool2"] == build_counts(3)
+    assert spread["e", "pool1"] == build_counts(4, 1, 2, 4, 5) | build_counts(5, 3, 6) | build_counts(3, 7, 8)
     for cluster, count in {"a": 3, "b": 5, "c": 3, "d": 5, "e": 5}.items():
         assert sorted(spread[cluster, "control-plane"].values()) == [1] * count
-    assert len(applied(example)["machines_with_two_vms_of_a_cluster"]["cluster-d"]) == 6
-    assert NO_CHANGES in run(example, "plan")
+    assert len(read_outputs(example)["machines_with_two_vms_of_a_cluster"]["cluster-d"]) == 6
+    assert NO_CHANGES in run_nexusform(example, "plan")
 
 
 @pytest.mark.of_domains("azure")
 @pytest.mark.parametrize("example", ["inventory"], indirect=True)
-def test_the_inventory_takes_what_is_left(example: Path) -> None:
-    run(example, "apply", "-auto-approve")
-    outputs = applied(example)
+def test_inventory_uses_remaining_machines(example: Path) -> None:
+    run_nexusform(example, "apply", "-auto-approve")
+    outputs = read_outputs(example)
     machines = {node["machine"] for node in outputs["nodes"].values()}
     assert len(outputs["nodes"]) == 9
     assert set(outputs["machines_that_take_no_new_vms"]) == {"x01lon1c2co03", "x01lon1c3co04"}
     assert not machines & set(outputs["machines_that_take_no_new_vms"])
     assert all("co" in machine for machine in machines)
     assert sum(len(vms) for vms in outputs["already_there"].values()) == 9
-    assert NO_CHANGES in run(example, "plan")
+    assert NO_CHANGES in run_nexusform(example, "plan")
 
 
 @pytest.mark.parametrize("example", ["quickstart"], indirect=True)
-def test_the_quickstart_grows_without_moving_anybody(example: Path) -> None:
-    run(example, "apply", "-auto-approve")
-    before = applied(example)["machine_of_each_node"]
+def test_quickstart_grows_without_moving_vms(example: Path) -> None:
+    run_nexusform(example, "apply", "-auto-approve")
+    before = read_outputs(example)["machine_of_each_node"]
     assert len(before) == 7
     text = (example / "main.nf.hcl").read_text()
     (example / "main.nf.hcl").write_text(text.replace("count       = 4", "count       = 6"))
-    run(example, "apply", "-auto-approve")
-    after = applied(example)["machine_of_each_node"]
+    run_nexusform(example, "apply", "-auto-approve")
+    after = read_outputs(example)["machine_of_each_node"]
     assert len(after) == 9
     assert before.items() <= after.items()

@@ -1,4 +1,4 @@
-"""The example fleet-dump, run as its README says, and with a mistake or two."""
+"""Tests of the example fleet-dump, run as in its README and with errors."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ COMMAND = re.compile(r"\$ nexusform (.+?)(?: # exit code (\d))?\n(.*?)(?=\$ |\Z)
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "e", ignore=shutil.ignore_patterns("state", ".nexusform"))
     monkeypatch.chdir(tmp_path / "e")
 
 
 @pytest.mark.of_domains("whatif")
-def test_the_readme_s_commands_say_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_of_readme_print_its_output(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```console\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL)
     commands = [found for block in blocks for found in COMMAND.findall(block)]
     assert len(commands) == 6
@@ -45,12 +45,12 @@ def test_the_readme_s_commands_say_what_it_shows(capsys: pytest.CaptureFixture[s
         ),
     ],
 )
-def test_mistakes_are_told(arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_reported(arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(list(arguments)) == 1
     assert says in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
-def test_a_dump_without_bindings_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_without_bindings_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     dump = Path("hub/hub.json")
     dump.write_text(dump.read_text().replace('"kind": "ClusterResourceBinding"', '"kind": "Secret"'))
     assert run_command_line(["plan"]) == 1

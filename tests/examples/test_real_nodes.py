@@ -1,4 +1,4 @@
-"""The example real-nodes, run as its README says: what kubectl printed decides."""
+"""Tests of the example real-nodes, run as in its README: kubectl output determines the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "real-nodes"
 NO_CHANGES = "No changes. Your infrastructure matches the configuration."
 
 
-def nexusform(where: Path, *words: str) -> str:
+def run_nexusform(where: Path, *words: str) -> str:
     command = [*commands.nexusform(), *words]
     done = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -23,15 +23,15 @@ def nexusform(where: Path, *words: str) -> str:
 
 
 @pytest.mark.of_domains("fleet")
-def test_what_runs_leaves_room_for_one_replica_on_the_only_node_with_vfs(tmp_path: Path) -> None:
+def test_existing_pods_leave_capacity_for_one_replica(tmp_path: Path) -> None:
     here = tmp_path / "real-nodes"
     shutil.copytree(EXAMPLE, here, ignore=shutil.ignore_patterns("state", ".nexusform"))
-    planned = nexusform(here, "plan", "-no-color")
+    planned = run_nexusform(here, "plan", "-no-color")
     assert (
         "upf-0                 -> rack1-bm02 (new)\n  + upf-1                 stays Pending (new)" in planned
     )
-    nexusform(here, "apply", "-auto-approve")
-    shown = json.loads(nexusform(here, "output", "-json"))["node_of_each_replica"]["value"]
+    run_nexusform(here, "apply", "-auto-approve")
+    shown = json.loads(run_nexusform(here, "output", "-json"))["node_of_each_replica"]["value"]
     assert shown["upf-0"] == "core-workers-1"
     assert shown["upf-1"].startswith("Pending: 0/3 nodes are available: 1 Insufficient cpu, ")
-    assert NO_CHANGES in nexusform(here, "plan")
+    assert NO_CHANGES in run_nexusform(here, "plan")

@@ -1,4 +1,4 @@
-"""The example separation, run as its README says: tenants on shared machines, and on racks of their own."""
+"""Tests of the example separation, run as in its README: tenants on shared machines, and on dedicated racks."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "separation"
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Path:
+def example_directory(tmp_path: Path) -> Path:
     target = tmp_path / "separation"
     shutil.copytree(EXAMPLE, target, ignore=shutil.ignore_patterns("state", ".nexusform"))
     return target
 
 
-def plan(where: Path, *words: str, code: int) -> str:
+def run_plan(where: Path, *words: str, code: int) -> str:
     done = subprocess.run(
         [*commands.nexusform(), "plan", "-no-color", *words],
         cwd=where,
@@ -33,24 +33,24 @@ def plan(where: Path, *words: str, code: int) -> str:
     return " ".join((done.stdout + done.stderr).replace("│", " ").split())
 
 
-def told(where: Path, number: int) -> str:
-    """What the n-th text block of the README quotes, as one line."""
+def read_quoted_text(where: Path, number: int) -> str:
+    """Return the n-th text block of the README as one line."""
     block = (where / "README.md").read_text().split("```text\n")[number + 1]
     return " ".join(block[: block.index("```")].split())
 
 
-def test_tenants_that_share_machines_are_refused(here: Path) -> None:
-    text = plan(here, "-report=json:plan.json", code=1)
-    assert told(here, 0) in text
-    (rule,) = json.loads((here / "plan.json").read_text())["separation_rules"]
+def test_tenants_on_shared_machines_are_rejected(example_directory: Path) -> None:
+    text = run_plan(example_directory, "-report=json:plan.json", code=1)
+    assert read_quoted_text(example_directory, 0) in text
+    (rule,) = json.loads((example_directory / "plan.json").read_text())["separation_rules"]
     assert (rule["address"], rule["enforcement"]) == ("nexus_separation_rule.tenants", "deny")
     assert rule["holds"] == "never"
     assert rule["violations"]
     assert all(v["machine"] in text for v in rule["violations"])
 
 
-def test_racks_of_their_own_keep_tenants_apart_in_every_outcome(here: Path) -> None:
-    text = plan(here, "-var", "apart=true", "-report=json:plan.json", code=0)
-    assert told(here, 1) in text
-    (rule,) = json.loads((here / "plan.json").read_text())["separation_rules"]
+def test_dedicated_racks_separate_tenants_in_every_outcome(example_directory: Path) -> None:
+    text = run_plan(example_directory, "-var", "apart=true", "-report=json:plan.json", code=0)
+    assert read_quoted_text(example_directory, 1) in text
+    (rule,) = json.loads((example_directory / "plan.json").read_text())["separation_rules"]
     assert (rule["holds"], rule["violations"]) == ("always", [])

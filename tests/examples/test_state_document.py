@@ -1,4 +1,5 @@
-"""state/nexus-document.nfstate is what applying examples/nexus-document leaves, but for the lineage."""
+"""Test of state/nexus-document.nfstate: it equals the state of an apply of examples/nexus-document except for the
+lineage."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ DOCUMENT = ROOT / "state" / "nexus-document.nfstate"
 LINEAGE = "00000000-0000-4000-8000-000000000000"
 
 
-def test_the_state_of_the_document_example(tmp_path: Path) -> None:
+def test_state_of_document_example(tmp_path: Path) -> None:
     example = tmp_path / "nexus-document"
     shutil.copytree(
         ROOT / "examples" / "nexus-document", example, ignore=shutil.ignore_patterns("state", ".nexusform")

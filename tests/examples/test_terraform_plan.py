@@ -1,4 +1,4 @@
-"""The example terraform-plan, run as its README says: by `predict`, and by configuration."""
+"""Tests of the example terraform-plan, run as in its README: with `predict` and with configuration."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "terraform-plan"
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "e", ignore=shutil.ignore_patterns("state", ".nexusform"))
     monkeypatch.chdir(tmp_path / "e")
 
 
-def machines(report: str) -> dict[str, Any]:
+def read_machines(report: str) -> dict[str, Any]:
     changes = json.loads(Path(report).read_text())["placement_changes"]
     return {row["object"]: row["to"] for row in changes}
 
@@ -29,14 +29,14 @@ def machines(report: str) -> dict[str, Any]:
 PREDICT = ("predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0")
 
 
-def test_both_ways_come_to_the_same_machines() -> None:
+def test_both_ways_predict_the_same_machines() -> None:
     assert run_command_line([*PREDICT, "-report=json:predicted.json"]) == 0
     assert run_command_line(["plan", "-samples=0", "-report=json:planned.json"]) == 0
-    assert machines("predicted.json") == machines("planned.json")
-    assert len(machines("planned.json")) == 17
+    assert read_machines("predicted.json") == read_machines("planned.json")
+    assert len(read_machines("planned.json")) == 17
 
 
-def test_the_gate_opens_and_closes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_capacity_gate_passes_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line([*PREDICT, "-fail-on=capacity:10", "-report=markdown:comment.md"]) == 0
     assert "17" in Path("comment.md").read_text()
     assert run_command_line([*PREDICT, "-fail-on=capacity:18"]) == 1

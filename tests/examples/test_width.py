@@ -1,4 +1,4 @@
-"""Nothing that the examples print is wider than a terminal of 80 columns, but for what cannot be broken."""
+"""Tests of output width: all output of the examples fits 80 columns, except for unbreakable words."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from msgspec import Struct
 
 from nexusform.cli.main import run_command_line
 from nexusform.resource_types.registry import RESOURCE_TYPES
-from tests.examples.test_every_type import FIRST, copied_every_type
+from tests.examples.test_every_type import FIRST, copy_every_type
 from tests.kill_points import select_cases
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COLUMNS = 80
-# Values are printed as configuration has them: `name = "..."`, `"key" = [` and in a heredoc.
+# Values are printed as in configuration: `name = "..."`, `"key" = [` and in a heredoc.
 VALUE = re.compile(r'\s*([+~-] )?\s*("[^"]*"|[\w.-]+)\s+= ')
 HEREDOC = re.compile(r"<<-?EOT$")
-COMMAND = re.compile(r"\s+(kubectl|nexusform) ")  # to be copied as it stands
+COMMAND = re.compile(r"\s+(kubectl|nexusform) ")  # Commands to copy are not wrapped.
 
 BEFORE = (
     "validate",
@@ -46,8 +46,8 @@ AFTER = (
 )
 
 
-class Walk(Struct, frozen=True):
-    """What is typed in an example: before it is applied, to apply it, and after that."""
+class ExampleCommands(Struct, frozen=True):
+    """Commands of an example: before its apply, for the apply, and after it."""
 
     before: tuple[str, ...] = ()
     apply: str = "apply -auto-approve"
@@ -55,8 +55,8 @@ class Walk(Struct, frozen=True):
 
 
 WALKS = {
-    "quickstart": Walk(after=("simulate failure -rack=left", "explain nexus_kubernetes_cluster.web")),
-    "nexus-document": Walk(
+    "quickstart": ExampleCommands(after=("simulate failure -rack=left", "explain nexus_kubernetes_cluster.web")),
+    "nexus-document": ExampleCommands(
         after=(
             "plan -var step=empty",
             "simulate failure -rack=rack1",
@@ -65,18 +65,18 @@ WALKS = {
             "explain -every nexus_kubernetes_cluster.a cluster-a-pool1-0",
         )
     ),
-    "inventory": Walk(
+    "inventory": ExampleCommands(
         before=("inventory check export",),
         after=("reconcile -from=export", "explain -every nexus_kubernetes_cluster.ran ran-du-workers-0"),
     ),
-    "fleet": Walk(
+    "fleet": ExampleCommands(
         after=(
             "show fleet_cluster_resource_placement.document",
             "explain fleet_cluster_resource_placement.document",
             "explain fleet_cluster_resource_placement.document cluster1",
         )
     ),
-    "end-to-end": Walk(
+    "end-to-end": ExampleCommands(
         after=(
             "plan -var workers_of_south=4",
             "explain fleet_cluster_resource_placement.web",
@@ -84,7 +84,7 @@ WALKS = {
             "simulate failure -cluster=lab/south",
         )
     ),
-    "hardware-aware": Walk(
+    "hardware-aware": ExampleCommands(
         after=(
             "plan -var maintenance=true",
             "simulate failure -machine=Compute01",
@@ -93,92 +93,92 @@ WALKS = {
             "plan -var server_group=false -var maintenance=true -var topology_key=kubernetes.io/hostname",
         )
     ),
-    "separation": Walk(apply="apply -auto-approve -var apart=true", after=("plan -var apart=true",)),
-    "real-nodes": Walk(after=("show fleet_hub_manifest.upf",)),
-    "terraform-plan": Walk(
+    "separation": ExampleCommands(apply="apply -auto-approve -var apart=true", after=("plan -var apart=true",)),
+    "real-nodes": ExampleCommands(after=("show fleet_hub_manifest.upf",)),
+    "terraform-plan": ExampleCommands(
         before=("predict -terraform-plan=plan.json -inventory=export",),
         after=("predict -terraform-plan=plan.json -inventory=export -fail-on=capacity:18",),
     ),
-    "every-type": Walk(apply="apply -auto-approve -exclude=fleet_placement_eviction.shop_leaves_paris"),
-    "brownfield": Walk(
+    "every-type": ExampleCommands(apply="apply -auto-approve -exclude=fleet_placement_eviction.shop_leaves_paris"),
+    "brownfield": ExampleCommands(
         before=("inventory check export", "import -from=export -generate-config-out=site.nf.hcl"),
         after=("reconcile -from=export",),
     ),
 }
 
 
-def too_wide(lines: Iterable[str]) -> Iterator[str]:
-    """Lines that have too many columns and could have been broken."""
+def find_wide_lines(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines with too many columns that could be wrapped."""
     in_heredoc = False
     for line in lines:
         is_value = in_heredoc or VALUE.match(line) or COMMAND.match(line)
         in_heredoc = line.strip() != "EOT" if in_heredoc else bool(HEREDOC.search(line))
-        if len(line) > COLUMNS and not is_value and not _is_one_word(line):
+        if len(line) > COLUMNS and not is_value and not _has_unbreakable_word(line):
             yield line
 
 
-def _is_one_word(line: str) -> bool:
-    """Whether the line is wide because of a word that leaves no room for others."""
+def _has_unbreakable_word(line: str) -> bool:
+    """Return whether the line is wide because of one long word."""
     longest = max(line.split(), key=len)
     return len(longest) > COLUMNS - 16
 
 
-def typed(commands: Sequence[str], capfd: pytest.CaptureFixture[str]) -> list[str]:
-    """Everything too wide that these commands print, with the command before it."""
+def run_and_find_wide_lines(commands: Sequence[str], capfd: pytest.CaptureFixture[str]) -> list[str]:
+    """Return all wide lines of the output of these commands, each with its command."""
     wide: list[str] = []
     for command in commands:
         run_command_line(command.split())
         printed = capfd.readouterr()
         assert "Internal error" not in printed.err
         lines = [*printed.out.splitlines(), *printed.err.splitlines()]
-        wide += [f"{command}: {line}" for line in too_wide(lines)]
+        wide += [f"{command}: {line}" for line in find_wide_lines(lines)]
     return wide
 
 
-def copied(name: str, where: Path) -> Path:
-    """The example in a place of its own."""
+def copy_example(name: str, where: Path) -> Path:
+    """Copy the example into a separate directory."""
     made = shutil.ignore_patterns("state", ".nexusform")
     return Path(shutil.copytree(EXAMPLES / name, where / name, ignore=made))
 
 
 @pytest.fixture(autouse=True)
-def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+def set_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(COLUMNS))
 
 
 @pytest.mark.parametrize("name", select_cases(list(WALKS)))
-def test_an_example_fits_a_terminal(
+def test_output_of_example_fits_terminal(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(copied(name, tmp_path))
+    monkeypatch.chdir(copy_example(name, tmp_path))
     walk = WALKS[name]
     commands = [*walk.before, *BEFORE, walk.apply, *AFTER, *walk.after]
-    assert typed(commands, capfd) == []
+    assert run_and_find_wide_lines(commands, capfd) == []
 
 
-def test_every_object_of_every_type_fits_a_terminal(
+def test_every_object_of_every_type_fits_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(copied_every_type(tmp_path))
+    monkeypatch.chdir(copy_every_type(tmp_path))
     run_command_line(["apply", "-auto-approve", *FIRST, "-samples=0"])
     run_command_line(["state", "list"])
     addresses = capfd.readouterr().out.splitlines()
     addresses = [line for line in addresses if line.startswith(("nexus_", "fleet_", "tacker_", "openstack_"))]
     assert {line.partition(".")[0] for line in addresses} == {*RESOURCE_TYPES} - {"fleet_placement_eviction"}
     commands = [f"{verb} {address}" for address in addresses for verb in ("show", "state show", "explain")]
-    assert typed(commands, capfd) == []
+    assert run_and_find_wide_lines(commands, capfd) == []
 
 
-def test_three_sites_fit_a_terminal(
+def test_output_of_three_sites_fits_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(EXAMPLES / "three-sites", tmp_path / "e")
     commands = []
     for site in ("london", "paris", "dublin"):
         monkeypatch.chdir(tmp_path / "e" / "sites" / site)
-        commands += typed(["plan -samples=0", "apply -auto-approve -samples=0"], capfd)
+        commands += run_and_find_wide_lines(["plan -samples=0", "apply -auto-approve -samples=0"], capfd)
     monkeypatch.chdir(tmp_path / "e" / "fleet")
-    commands += typed([*BEFORE, "apply -auto-approve", *AFTER], capfd)
+    commands += run_and_find_wide_lines([*BEFORE, "apply -auto-approve", *AFTER], capfd)
     assert commands == []
 
 
@@ -196,12 +196,12 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_errors_fit_a_terminal(
+def test_errors_fit_terminal(
     mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(MISTAKES[mistake])
-    assert typed(["validate", "plan", "apply -auto-approve", "console -explain local.a.b"], capfd) == []
+    assert run_and_find_wide_lines(["validate", "plan", "apply -auto-approve", "console -explain local.a.b"], capfd) == []
 
 
 USAGE = (
@@ -239,24 +239,24 @@ USAGE = (
 )  # fmt: skip
 
 
-def test_usage_errors_fit_a_terminal(
+def test_usage_errors_fit_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text('resource "nexus_site" "lab" {}\n')
-    assert typed(USAGE, capfd) == []
+    assert run_and_find_wide_lines(USAGE, capfd) == []
 
 
-def test_the_message_of_a_bug_fits_a_terminal(
+def test_internal_error_message_fits_terminal(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    def broken(*_: object) -> None:
+    def raise_internal_error(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("nexusform.cli.main.ROOT.main", broken)
+    monkeypatch.setattr("nexusform.cli.main.ROOT.main", raise_internal_error)
     assert run_command_line(["version"]) == 1
     text = capfd.readouterr().err
     assert "Internal error" in text
-    assert list(too_wide(text.splitlines())) == []
+    assert list(find_wide_lines(text.splitlines())) == []

@@ -1,4 +1,4 @@
-"""Errors of JSON documents are at the same place on every version of Python."""
+"""Tests of errors in JSON documents: their position is the same on every version of Python."""
 
 import json
 
@@ -19,7 +19,7 @@ from nexusform.json_data.json_errors import unify_json_error
         ("[1,", "Expecting value", 1, 4),
     ],
 )
-def test_an_error_names_its_place(text: str, message: str, line: int, column: int) -> None:
+def test_error_names_its_position(text: str, message: str, line: int, column: int) -> None:
     with pytest.raises(json.JSONDecodeError) as raised:
         json.loads(text)
     error = unify_json_error(raised.value)

@@ -36,7 +36,7 @@ from nexusform.values.typed_value import (
 _PERSON = ObjectType.create({"name": STRING, "age": NUMBER, "tags": MapType(STRING)}, optional=["age"])
 
 
-def test_plain_data_becomes_typed_and_back() -> None:
+def test_plain_data_is_converted_to_typed_and_back() -> None:
     plain = {"name": "x", "age": 2.5, "tags": {"b": "2", "a": "1"}}
     value = convert_to_value(plain, _PERSON, [("tags", "a"), ("name",)])
     assert convert_to_plain(value) == (
@@ -45,7 +45,7 @@ def test_plain_data_becomes_typed_and_back() -> None:
     )
 
 
-def test_absent_attributes_are_null_and_surplus_ones_left_out() -> None:
+def test_absent_attributes_are_null_and_extra_ones_are_dropped() -> None:
     assert convert_to_plain(convert_to_value({"name": "x", "more": 1}, _PERSON))[0] == {
         "age": None,
         "name": "x",
@@ -53,13 +53,13 @@ def test_absent_attributes_are_null_and_surplus_ones_left_out() -> None:
     }
 
 
-def test_the_open_type_takes_what_comes() -> None:
+def test_dynamic_type_accepts_any_data() -> None:
     value = convert_to_value({"a": [1, "x", True, None, UNKNOWN]}, DYNAMIC)
     assert value.type == ObjectType.create({"a": TupleType((NUMBER, STRING, BOOL, DYNAMIC, DYNAMIC))})
     assert convert_to_plain(value)[0] == {"a": [1, "x", True, None, UNKNOWN]}
 
 
-def test_a_sensitive_path_into_a_set_marks_the_set() -> None:
+def test_sensitive_path_into_set_marks_the_set() -> None:
     value = convert_to_value({"zones": ["b", "a"]}, ObjectType.create({"zones": SetType(STRING)}), [("zones", 0)])
     assert convert_to_plain(value) == ({"zones": ["a", "b"]}, (("zones",),))
 
@@ -74,7 +74,7 @@ def test_a_sensitive_path_into_a_set_marks_the_set() -> None:
         ([], (), "object required"),
     ],
 )
-def test_plain_data_that_does_not_fit_says_where(plain: Any, path: tuple[Any, ...], message: str) -> None:
+def test_plain_data_of_wrong_type_is_reported_with_path(plain: Any, path: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ConversionProblem) as caught:
         convert_to_value(plain, _PERSON)
     assert (caught.value.path, caught.value.message) == (path, message)
@@ -88,7 +88,7 @@ _plain = st.recursive(
 
 
 @given(_plain)
-def test_any_plain_data_survives(plain: Any) -> None:
+def test_any_plain_data_survives_conversion(plain: Any) -> None:
     value = convert_to_value(plain, DYNAMIC)
     assert convert_to_plain(value) == (plain, ())
     assert convert_to_value(convert_to_plain(value)[0], value.type) == value
@@ -96,13 +96,13 @@ def test_any_plain_data_survives(plain: Any) -> None:
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300))
-def test_a_float_survives(given_float: float) -> None:
+def test_float_survives_conversion(given_float: float) -> None:
     back = convert_to_plain(build_number(given_float))[0]
     assert isinstance(back, (int, float))
     assert float(back) == given_float
 
 
-def test_what_is_known_of_unknown_parts_survives() -> None:
+def test_refinements_of_unknown_parts_survive_conversion() -> None:
     text = add_refinement(build_unknown(STRING), Refinement(not_null=True, prefix="a-"))
     count = add_refinement(build_unknown(NUMBER), Refinement(lowest=Fraction(1, 2), highest=Fraction(1, 2**70)))
     value = build_object({"t": build_tuple([text, build_unknown(STRING)]), "n": count, "k": Value(STRING, "k")})
@@ -130,7 +130,5 @@ def test_what_is_known_of_unknown_parts_survives() -> None:
         (True, Refinement(not_null=True), True),
     ],
 )
-def test_what_was_said_of_an_unknown_value_is_compared_with_it(
-    plain: Any, refinement: Refinement, expected: bool
-) -> None:
+def test_value_is_compared_with_its_earlier_refinement(plain: Any, refinement: Refinement, expected: bool) -> None:
     assert is_refinement_met(plain, refinement) is expected

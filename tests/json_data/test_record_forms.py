@@ -1,4 +1,4 @@
-"""Records as JSON by the words of their form; and that every form of the program names what there is."""
+"""Tests of records as JSON by the fields of their form; every form of the product names existing fields."""
 
 import importlib
 import pkgutil
@@ -39,7 +39,7 @@ class Car(Struct, frozen=True):
 CAR = Car("beetle", (Wheel(15, "a"), Wheel(16)), address=Address((), "managed", "car", "b"))
 
 
-def test_without_words_a_record_shows_all_that_it_has_in_its_own_order() -> None:
+def test_form_without_fields_shows_all_in_order_of_record() -> None:
     document = RecordForm(Car)(CAR)
     assert document == {
         "name": "beetle",
@@ -52,7 +52,7 @@ def test_without_words_a_record_shows_all_that_it_has_in_its_own_order() -> None
     assert list(document) == list(Car.__struct_fields__)
 
 
-def test_words_name_order_and_rename_and_say_what_becomes_of_the_empty() -> None:
+def test_fields_select_order_rename_and_treat_empty_values() -> None:
     form = RecordForm(Car, "length title=name maker=spare.maker note? [colour] [spare]")
     assert list(form(CAR).items()) == [
         ("length", 6),
@@ -63,7 +63,7 @@ def test_words_name_order_and_rename_and_say_what_becomes_of_the_empty() -> None
     ]
 
 
-def test_parts_make_each_element_and_what_is_not_there_stays_null() -> None:
+def test_parts_convert_each_element_and_missing_values_are_null() -> None:
     wheel = RecordForm(Wheel, "inches=size")
     form = RecordForm(
         Car,
@@ -83,21 +83,21 @@ def test_parts_make_each_element_and_what_is_not_there_stays_null() -> None:
     }
 
 
-def test_rows_become_objects_by_their_heads() -> None:
+def test_rows_become_objects_by_column_names() -> None:
     assert build_row_form("machine reason?")(("bm1", "")) == {"machine": "bm1", "reason": None}
 
 
-def test_what_no_form_says_is_no_json() -> None:
-    class Odd(Struct, frozen=True):
+def test_type_without_form_is_rejected() -> None:
+    class UnsupportedRecord(Struct, frozen=True):
         what: frozenset[str]
 
     with pytest.raises(TypeError, match="no JSON form for frozenset"):
-        RecordForm(Odd)(Odd(frozenset("a")))
+        RecordForm(UnsupportedRecord)(UnsupportedRecord(frozenset("a")))
 
 
-def forms() -> Iterator[tuple[str, RecordForm[Any]]]:
+def list_forms() -> Iterator[tuple[str, RecordForm[Any]]]:
     for module in pkgutil.walk_packages(nexusform.__path__, "nexusform."):
-        # The driver of Nova runs in an environment of its own.
+        # The Nova driver runs in its own environment.
         if module.name.endswith(("__main__", ".nova_driver")) or "/assets/" in module.name:
             continue
         names = vars(importlib.import_module(module.name))
@@ -106,42 +106,44 @@ def forms() -> Iterator[tuple[str, RecordForm[Any]]]:
                 yield f"{module.name}.{name}", value
 
 
-def missing(form: RecordForm[Any], of: type) -> Iterator[str]:
-    """The words of a form that lead to nothing in a class, and those of the forms inside."""
+def find_missing_fields(form: RecordForm[Any], of: type) -> Iterator[str]:
+    """Yield the fields of a form missing in its class, and those of nested forms."""
     for member in form.members:
-        classes = list(led(of, member.path))
+        classes = list(resolve_field_types(of, member.path))
         if not classes:
             yield member.path
         if isinstance(member.part, RecordForm):
-            for inner in structs(classes) if member.part.record_class is Struct else [member.part.record_class]:
-                yield from (f"{member.path}: {path}" for path in missing(member.part, inner))
+            for inner in list_structs(classes) if member.part.record_class is Struct else [member.part.record_class]:
+                yield from (f"{member.path}: {path}" for path in find_missing_fields(member.part, inner))
 
 
-def led(of: Any, path: str) -> Iterator[Any]:
-    """What stands at a path of a class, by its annotations."""
+def resolve_field_types(of: Any, path: str) -> Iterator[Any]:
+    """Yield the types at a path of a class, by its annotations."""
     if path == ".":
         yield of
         return
     first, _, rest = path.partition(".")
-    for struct in structs([of]):
+    for struct in list_structs([of]):
         held = getattr(struct, first, None)
         hint = held.fget if isinstance(held, property) else None
         found = get_type_hints(hint)["return"] if hint else get_type_hints(struct).get(first)
         if found is not None:
-            yield from led(found, rest) if rest else [found]
+            yield from resolve_field_types(found, rest) if rest else [found]
 
 
-def structs(hints: list[Any]) -> Iterator[type]:
+def list_structs(hints: list[Any]) -> Iterator[type]:
     for hint in hints:
         if isinstance(hint, type) and hint is not type(None) and not get_args(hint):
             yield hint
         else:
-            yield from structs(list(get_args(hint)))
+            yield from list_structs(list(get_args(hint)))
 
 
-def test_every_form_names_what_its_class_has() -> None:
-    found = list(forms())
+def test_every_form_names_existing_fields() -> None:
+    found = list(list_forms())
     assert len([name for name, _ in found if not name.startswith("nexusform.domains.")]) > 25
     assert {
-        name: list(missing(form, form.record_class)) for name, form in found if form.record_class is not Struct
+        name: list(find_missing_fields(form, form.record_class))
+        for name, form in found
+        if form.record_class is not Struct
     } == {name: [] for name, form in found if form.record_class is not Struct}

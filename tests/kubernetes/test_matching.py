@@ -1,4 +1,4 @@
-"""Label selectors, taints and tolerations, and the names Kubernetes accepts."""
+"""Tests of label selectors, taints and tolerations, and of valid Kubernetes names."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_selector_is_a_conjunction_and_empty_selects_all() -> None:
     assert not is_selected(build_label_selector({"env": "prod"}, [Requirement("region", "DoesNotExist")]), LABELS)
 
 
-def test_equal_selectors_are_equal_however_written() -> None:
+def test_equal_selectors_compare_equal_in_any_notation() -> None:
     assert build_label_selector({"a": "1", "b": "2"}) == build_label_selector({"b": "2", "a": "1"})
 
 
@@ -71,7 +71,7 @@ def test_equal_selectors_are_equal_however_written() -> None:
         (build_label_selector({}, [Requirement("a", "Gt", ("1",))]), "not a valid label selector operator"),
     ],
 )
-def test_selector_refused(selector: LabelSelector, about: str) -> None:
+def test_invalid_selector_is_rejected(selector: LabelSelector, about: str) -> None:
     assert any(about in problem for problem in validate_selector(selector))
 
 
@@ -93,7 +93,7 @@ def test_toleration(toleration: Toleration, expected: bool) -> None:
     assert is_matching_toleration(toleration, Taint("k", "v")) is expected
 
 
-def test_the_first_untolerated_taint_is_named() -> None:
+def test_first_untolerated_taint_is_named() -> None:
     taints = (Taint("a"), Taint("b"), Taint("c"))
     assert select_untolerated_taint(taints, [Toleration("a", "Exists"), Toleration("c", "Exists")]) == Taint("b")
     assert select_untolerated_taint(taints, [Toleration("", "Exists")]) is None

@@ -1,4 +1,4 @@
-"""Kubernetes quantities: what parses, what it equals, how it is written again."""
+"""Tests of Kubernetes quantities: parsing, comparison and canonical form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, QuantityFormat, build_quantity, parse_quantity
 
 
-def read(text: str) -> Quantity:
+def parse_valid_quantity(text: str) -> Quantity:
     quantity = parse_quantity(text)
     assert isinstance(quantity, Quantity), quantity
     return quantity
@@ -49,7 +49,7 @@ def read(text: str) -> Quantity:
     ],
 )
 def test_value(text: str, nano: int) -> None:
-    assert read(text).nano == nano
+    assert parse_valid_quantity(text).nano == nano
 
 
 @pytest.mark.parametrize(
@@ -104,50 +104,50 @@ def test_malformed(text: str, about: str) -> None:
     ],
 )
 def test_canonical_form(text: str, canonical: str) -> None:
-    assert str(read(text)) == canonical
+    assert str(parse_valid_quantity(text)) == canonical
 
 
 @pytest.mark.parametrize(("one", "other"), [("1Gi", "1024Mi"), ("1500m", "1.5"), ("5", "5.0"), ("1k", "1e3")])
-def test_equal_however_written(one: str, other: str) -> None:
-    assert read(one) == read(other)
-    assert hash(read(one)) == hash(read(other))
-    assert not read(one) < read(other)
+def test_quantities_compare_equal_in_any_notation(one: str, other: str) -> None:
+    assert parse_valid_quantity(one) == parse_valid_quantity(other)
+    assert hash(parse_valid_quantity(one)) == hash(parse_valid_quantity(other))
+    assert not parse_valid_quantity(one) < parse_valid_quantity(other)
 
 
 def test_order() -> None:
     texts = ["-1", "0", "1n", "999m", "1", "1k", "1Ki", "1M", "1Mi", "8Ei", "10E"]
-    assert all(read(low) < read(high) for low, high in pairwise(texts))
-    assert all(read(low) <= read(high) for low, high in pairwise(texts))
+    assert all(parse_valid_quantity(low) < parse_valid_quantity(high) for low, high in pairwise(texts))
+    assert all(parse_valid_quantity(low) <= parse_valid_quantity(high) for low, high in pairwise(texts))
 
 
-def test_rounds_away_from_zero() -> None:
-    assert read("1.0001").round_to_milli() == 1001
-    assert read("-1.0001").round_to_milli() == -1001
-    assert read("1.1").round_to_units() == 2
-    assert read("-1.1").round_to_units() == -2
-    assert read("1500m").round_to_power(-9) == 1_500_000_000
+def test_rounding_is_away_from_zero() -> None:
+    assert parse_valid_quantity("1.0001").round_to_milli() == 1001
+    assert parse_valid_quantity("-1.0001").round_to_milli() == -1001
+    assert parse_valid_quantity("1.1").round_to_units() == 2
+    assert parse_valid_quantity("-1.1").round_to_units() == -2
+    assert parse_valid_quantity("1500m").round_to_power(-9) == 1_500_000_000
 
 
-def test_floats_are_the_digits_times_a_power_of_ten() -> None:
-    assert read("0.3").convert_to_float() == 3 * 0.1
-    assert read("300m").convert_to_float() == 300 * 0.001
-    assert read("0.3") == read("300m")
-    assert read("0.3").convert_to_float() != read("300m").convert_to_float()
-    assert read("1e400").convert_to_float() == float("inf")
-    assert read("1Ki").convert_to_float() == 1024.0
+def test_floats_are_digits_times_power_of_ten() -> None:
+    assert parse_valid_quantity("0.3").convert_to_float() == 3 * 0.1
+    assert parse_valid_quantity("300m").convert_to_float() == 300 * 0.001
+    assert parse_valid_quantity("0.3") == parse_valid_quantity("300m")
+    assert parse_valid_quantity("0.3").convert_to_float() != parse_valid_quantity("300m").convert_to_float()
+    assert parse_valid_quantity("1e400").convert_to_float() == float("inf")
+    assert parse_valid_quantity("1Ki").convert_to_float() == 1024.0
 
 
-def test_sums_take_the_form_of_what_is_not_zero() -> None:
-    assert str(read("1Gi") + read("512Mi")) == "1536Mi"
-    assert str(read("0") + read("1Gi")) == "1Gi"
-    assert str(read("2") - read("500m")) == "1500m"
-    assert build_quantity(1500, QuantityFormat.DECIMAL, -3) == read("1.5")
+def test_sum_has_form_of_nonzero_operand() -> None:
+    assert str(parse_valid_quantity("1Gi") + parse_valid_quantity("512Mi")) == "1536Mi"
+    assert str(parse_valid_quantity("0") + parse_valid_quantity("1Gi")) == "1Gi"
+    assert str(parse_valid_quantity("2") - parse_valid_quantity("500m")) == "1500m"
+    assert build_quantity(1500, QuantityFormat.DECIMAL, -3) == parse_valid_quantity("1.5")
 
 
 @given(st.integers(-(10**12), 10**12), st.sampled_from(["n", "u", "m", "", "k", "M", "Ki", "Mi", "Gi", "e3"]))
-def test_writing_and_reading_again_loses_nothing(number: int, suffix: str) -> None:
-    once = read(f"{number}{suffix}")
-    assert read(str(once)) == once
+def test_formatting_and_parsing_loses_nothing(number: int, suffix: str) -> None:
+    once = parse_valid_quantity(f"{number}{suffix}")
+    assert parse_valid_quantity(str(once)) == once
 
 
 @given(st.text(max_size=6))

@@ -1,4 +1,4 @@
-"""Bodies by schema: both syntaxes mean the same, and every mistake is said with its place."""
+"""Tests of bodies by schema: both syntaxes have the same meaning, and every error has its position."""
 
 import json
 from decimal import Decimal
@@ -27,36 +27,36 @@ POOL = BodySchema(
 )
 
 
-def native(text: str) -> syntax.Body:
+def parse_native(text: str) -> syntax.Body:
     body, diagnostics = parse_file(SourceFile("a.nf.hcl", text))
     assert diagnostics == []
     return body
 
 
-def from_json(text: str) -> syntax.JsonBody:
+def parse_json(text: str) -> syntax.JsonBody:
     body, diagnostics = parse_json_file(SourceFile("a.nf.json", text))
     assert diagnostics == []
     return body
 
 
-def place(span: Span | None) -> str:
+def format_span(span: Span | None) -> str:
     assert span is not None
     return f"{span.start.line}:{span.start.column}-{span.end.line}:{span.end.column}"
 
 
-def complaints(body: syntax.Body | syntax.JsonBody, schema: BodySchema = POOL) -> list[tuple[str, str, str]]:
+def list_errors(body: syntax.Body | syntax.JsonBody, schema: BodySchema = POOL) -> list[tuple[str, str, str]]:
     _, diagnostics = decode_body(body, schema)
-    return [(place(each.subject), each.summary, each.detail) for each in diagnostics]
+    return [(format_span(each.subject), each.summary, each.detail) for each in diagnostics]
 
 
-def only_block(text: str) -> syntax.Body:
-    inner = native(text).blocks[0].body
+def parse_only_block(text: str) -> syntax.Body:
+    inner = parse_native(text).blocks[0].body
     assert isinstance(inner, syntax.Body)
     return inner
 
 
-def test_a_good_body_gives_its_arguments_and_blocks_in_source_order() -> None:
-    body = native('name = "a"\nagent_pool "x" {\n}\ncount = 1\ntaint {\n}\nagent_pool "y" {\n}\n')
+def test_valid_body_has_arguments_and_blocks_in_source_order() -> None:
+    body = parse_native('name = "a"\nagent_pool "x" {\n}\ncount = 1\ntaint {\n}\nagent_pool "y" {\n}\n')
     found, diagnostics = decode_body(body, POOL)
     assert diagnostics == []
     assert list(found.attributes) == ["name", "count"]
@@ -129,15 +129,15 @@ NATIVE_MISTAKES = {
 
 
 @pytest.mark.parametrize("text", NATIVE_MISTAKES, ids=lambda text: text.removeprefix(GOOD)[:20])
-def test_a_mistake_in_native_syntax(text: str) -> None:
-    assert complaints(native(text)) == [NATIVE_MISTAKES[text]]
+def test_error_in_native_syntax(text: str) -> None:
+    assert list_errors(parse_native(text)) == [NATIVE_MISTAKES[text]]
 
 
-def test_what_a_block_lacks_is_said_at_its_opening_brace() -> None:
-    body = only_block('agent_pool "x" {\n  name = 1\n}\n')
-    assert complaints(body)[0][:2] == ("1:16-1:17", "Missing required argument")
+def test_missing_argument_of_block_is_reported_at_opening_brace() -> None:
+    body = parse_only_block('agent_pool "x" {\n  name = 1\n}\n')
+    assert list_errors(body)[0][:2] == ("1:16-1:17", "Missing required argument")
     found, _ = decode_body(body, POOL)
-    assert place(found.end_span) == "3:1-3:2"
+    assert format_span(found.end_span) == "3:1-3:2"
 
 
 GOOD_JSON = '{"name": "a", "count": 1'
@@ -176,12 +176,12 @@ JSON_MISTAKES = {
 
 
 @pytest.mark.parametrize("text", JSON_MISTAKES, ids=lambda text: text.removeprefix(GOOD_JSON)[:20])
-def test_a_mistake_in_json_syntax(text: str) -> None:
-    assert complaints(from_json(text)) == [JSON_MISTAKES[text]]
+def test_error_in_json_syntax(text: str) -> None:
+    assert list_errors(parse_json(text)) == [JSON_MISTAKES[text]]
 
 
-def test_a_property_that_is_a_comment_is_passed_over_in_bodies_only() -> None:
-    body = from_json('{"//": "why", "name": "a", "count": {"//": 1}, "agent_pool": {"//": "x", "p": {"//": ""}}}')
+def test_comment_property_is_ignored_only_in_bodies() -> None:
+    body = parse_json('{"//": "why", "name": "a", "count": {"//": 1}, "agent_pool": {"//": "x", "p": {"//": ""}}}')
     found, diagnostics = decode_body(body, POOL)
     assert diagnostics == []
     assert list(found.attributes) == ["name", "count"]
@@ -191,8 +191,8 @@ def test_a_property_that_is_a_comment_is_passed_over_in_bodies_only() -> None:
     assert len(count.items) == 1
 
 
-def test_blocks_of_json_keep_the_order_of_the_keys() -> None:
-    body = from_json(
+def test_json_blocks_keep_order_of_keys() -> None:
+    body = parse_json(
         '{"name": 1, "count": 1, "agent_pool": [{"b": {}, "a": [{}, {}]}, {"c": {}}], "taint": [{}, null], '
         '"agent_pool": {"b": {}}, "vdu": {"y": {"z": {}, "x": {}}}}'
     )
@@ -221,33 +221,33 @@ def test_blocks_of_json_keep_the_order_of_the_keys() -> None:
         ('{"agent_pool": {"a": null}, "taint": null}', []),
     ],
 )
-def test_labels_in_json_need_a_property(text: str, places: list[str]) -> None:
-    found, diagnostics = decode_body(from_json(text), POOL, partial=True)
+def test_json_labels_need_a_property(text: str, places: list[str]) -> None:
+    found, diagnostics = decode_body(parse_json(text), POOL, partial=True)
     labels = [diagnostic for diagnostic in diagnostics if diagnostic.id == "missing-block-label"]
-    assert [place(diagnostic.subject) for diagnostic in labels] == places
+    assert [format_span(diagnostic.subject) for diagnostic in labels] == places
     assert found.blocks == ()
 
 
-def test_partial_passes_over_what_the_schema_does_not_name() -> None:
+def test_partial_decoding_ignores_names_outside_schema() -> None:
     schema = BodySchema({"name": True})
-    for body in (native("name = 1\nother = 2\nb {\n}\n"), from_json('{"name": 1, "other": 2, "b": {}}')):
+    for body in (parse_native("name = 1\nother = 2\nb {\n}\n"), parse_json('{"name": 1, "other": 2, "b": {}}')):
         found, diagnostics = decode_body(body, schema, partial=True)
         assert diagnostics == []
         assert list(found.attributes) == ["name"]
 
 
-def test_partial_still_complains_about_a_block_written_as_an_argument() -> None:
+def test_partial_decoding_rejects_block_written_as_argument() -> None:
     _, diagnostics = decode_body(
-        native("taint = 1\nlabels {\n}\n"), BodySchema({"labels": False}, {"taint": ()}), partial=True
+        parse_native("taint = 1\nlabels {\n}\n"), BodySchema({"labels": False}, {"taint": ()}), partial=True
     )
     assert [each.summary for each in diagnostics] == ["Unsupported argument", "Unsupported block type"]
 
 
-def test_just_attributes_refuses_blocks() -> None:
-    found, diagnostics = decode_attributes(native("a = 1\nb {\n}\nc = 2\n"))
+def test_just_attributes_rejects_blocks() -> None:
+    found, diagnostics = decode_attributes(parse_native("a = 1\nb {\n}\nc = 2\n"))
     assert list(found) == ["a", "c"]
-    assert [(each.summary, place(each.subject)) for each in diagnostics] == [('Unexpected "b" block', "2:1-2:2")]
-    found, diagnostics = decode_attributes(from_json('{"a": 1, "//": 2, "c": {"d": 1}}'))
+    assert [(each.summary, format_span(each.subject)) for each in diagnostics] == [('Unexpected "b" block', "2:1-2:2")]
+    found, diagnostics = decode_attributes(parse_json('{"a": 1, "//": 2, "c": {"d": 1}}'))
     assert (list(found), diagnostics) == (["a", "c"], [])
 
 
@@ -279,75 +279,77 @@ BODIES = st.recursive(
 )
 
 
-def native_string(text: str) -> str:
+def render_native_string(text: str) -> str:
     special = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
     return '"' + "".join(special.get(char, char) for char in text) + '"'
 
 
-def native_value(value: Any) -> str:
+def render_native_value(value: Any) -> str:
     if isinstance(value, str):
-        return native_string(value)
+        return render_native_string(value)
     if isinstance(value, list):
-        return "[" + ", ".join(map(native_value, value)) + "]"
+        return "[" + ", ".join(map(render_native_value, value)) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{native_string(k)} = {native_value(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{render_native_string(k)} = {render_native_value(v)}" for k, v in value.items()) + "}"
     return str(value) if isinstance(value, Decimal) else json.dumps(value)
 
 
-def native_body(body: Any) -> str:
-    lines = [f"{name} = {native_value(value)}" for name, value in body["arguments"].items()]
+def render_native_body(body: Any) -> str:
+    lines = [f"{name} = {render_native_value(value)}" for name, value in body["arguments"].items()]
     for kind, labels, inner in body["blocks"]:
-        header = " ".join([kind, *map(native_string, labels)])
-        lines.append(f"{header} {{\n{native_body(inner)}\n}}")
+        header = " ".join([kind, *map(render_native_string, labels)])
+        lines.append(f"{header} {{\n{render_native_body(inner)}\n}}")
     return "\n".join(lines)
 
 
-def json_value(value: Any) -> str:
+def render_json_value(value: Any) -> str:
     if isinstance(value, list):
-        return "[" + ", ".join(map(json_value, value)) + "]"
+        return "[" + ", ".join(map(render_json_value, value)) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(k)}: {json_value(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{json.dumps(k)}: {render_json_value(v)}" for k, v in value.items()) + "}"
     return str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
 
 
-def json_body(body: Any) -> str:
-    members = [f"{json.dumps(name)}: {json_value(value)}" for name, value in body["arguments"].items()]
+def render_json_body(body: Any) -> str:
+    members = [f"{json.dumps(name)}: {render_json_value(value)}" for name, value in body["arguments"].items()]
     for kind, labels, inner in body["blocks"]:
-        nested = json_body(inner)
+        nested = render_json_body(inner)
         for label in reversed(labels):
             nested = f"{{{json.dumps(label)}: {nested}}}"
         members.append(f"{json.dumps(kind)}: {nested}")
     return "{" + ", ".join(members) + "}"
 
 
-def shape(node: Any) -> Any:
-    """A tree without its places."""
+def remove_spans(node: Any) -> Any:
+    """Return a tree without its positions."""
     if isinstance(node, tuple):
-        return tuple(shape(item) for item in node)
+        return tuple(remove_spans(item) for item in node)
     if isinstance(node, Struct):
         kept = [name for name in node.__struct_fields__ if not name.endswith("span")]
-        return (type(node).__name__, *(shape(getattr(node, name)) for name in kept))
+        return (type(node).__name__, *(remove_spans(getattr(node, name)) for name in kept))
     return node
 
 
-def meaning(body: syntax.Body | syntax.JsonBody) -> Any:
+def decode_without_spans(body: syntax.Body | syntax.JsonBody) -> Any:
     names = dict.fromkeys(["a", "b1", "c-d", "größe"], False)
     schema = BodySchema(names, {"plain": (), "named": ("name",), "twice": ("name", "kind")})
     found, diagnostics = decode_body(body, schema)
     assert isinstance(found, BodyContent)
     assert diagnostics == []
     return (
-        {name: shape(each.expression) for name, each in found.attributes.items()},
-        [(each.type, [label.value for label in each.labels], meaning(each.body)) for each in found.blocks],
+        {name: remove_spans(each.expression) for name, each in found.attributes.items()},
+        [(each.type, [label.value for label in each.labels], decode_without_spans(each.body)) for each in found.blocks],
     )
 
 
 @settings(max_examples=150, deadline=None)
 @given(BODIES)
-def test_native_and_json_forms_mean_the_same(body: Any) -> None:
-    assert meaning(native(native_body(body))) == meaning(from_json(json_body(body)))
+def test_native_and_json_syntax_have_same_meaning(body: Any) -> None:
+    assert decode_without_spans(parse_native(render_native_body(body))) == decode_without_spans(
+        parse_json(render_json_body(body))
+    )
 
 
 @pytest.mark.parametrize("name", ["manifest", "content", "yaml", "manifests"])
-def test_what_others_call_the_text_of_objects_is_known(name: str) -> None:
+def test_argument_names_of_other_providers_are_suggested(name: str) -> None:
     assert suggest_argument_name(name, ["yaml_body", "cluster_id"]) == ' Did you mean "yaml_body"?'

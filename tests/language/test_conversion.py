@@ -1,4 +1,4 @@
-"""Converting, unifying and comparing."""
+"""Tests of conversion, unification and comparison of values."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ _A = ObjectType.create({"a": STRING})
         ([1, "2"], TupleType((STRING, NUMBER)), ["1", 2]),
     ],
 )
-def test_values_take_the_type_they_are_asked_to(plain: Any, of: Type, wanted: Any) -> None:
+def test_values_are_converted_to_requested_type(plain: Any, of: Type, wanted: Any) -> None:
     assert convert_to_plain(convert_value(convert_to_value(plain, DYNAMIC), of))[0] == wanted
 
 
-def test_of_an_unknown_value_its_length_stays_known_where_it_stays_its_length() -> None:
+def test_known_length_of_unknown_value_survives_if_still_valid() -> None:
     bounded = add_refinement(build_unknown(MapType(STRING)), Refinement(not_null=True, longest=1))
     optional = ObjectType(ObjectType.create({"a": STRING, "b": STRING}).attributes, frozenset({"a", "b"}))
     assert get_refinement(convert_value(bounded, optional)) == NOT_NULL
@@ -85,13 +85,13 @@ def test_of_an_unknown_value_its_length_stays_known_where_it_stays_its_length() 
         ([1], MapType(DYNAMIC), "map of any single type required"),
     ],
 )
-def test_what_does_not_fit_is_told_with_its_place(plain: Any, of: Type, problem: str) -> None:
+def test_failed_conversion_is_reported_with_path(plain: Any, of: Type, problem: str) -> None:
     with pytest.raises(ConversionProblem) as caught:
         convert_value(convert_to_value(plain, DYNAMIC), of)
     assert describe_problem(caught.value) == problem
 
 
-def test_defaults_fill_in_absent_and_null_attributes() -> None:
+def test_defaults_fill_absent_and_null_attributes() -> None:
     inner = ObjectType.create({"n": NUMBER}, ["n"], {"n": build_number(3)})
     outer = ObjectType.create({"list": ListType(inner), "note": STRING}, ["note"])
     given = convert_to_value({"list": [{}, {"n": None}, {"n": 5}]}, DYNAMIC)
@@ -100,7 +100,7 @@ def test_defaults_fill_in_absent_and_null_attributes() -> None:
     assert made.type == ObjectType.create({"list": ListType(ObjectType.create({"n": NUMBER})), "note": STRING})
 
 
-def test_unknown_and_null_keep_their_nature_and_marks() -> None:
+def test_unknown_and_null_values_keep_marks() -> None:
     assert convert_value(build_unknown(NUMBER).add_marks(SENSITIVE), STRING) == build_unknown(STRING).add_marks(
         SENSITIVE
     )
@@ -131,7 +131,7 @@ def test_types_are_unified(types: list[Type], common: Type | None) -> None:
     assert unify_types(types) == common
 
 
-def test_equality_looks_through_structure_and_waits_for_what_is_unknown() -> None:
+def test_equality_is_deep_and_unknown_for_unknown_parts() -> None:
     left = build_object({"a": build_string("x"), "b": build_unknown(STRING)})
     assert compare_values(left, left).raw is UNKNOWN
     assert compare_values(left, build_object({"a": build_string("y"), "b": build_string("z")})).raw is False

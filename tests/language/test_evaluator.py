@@ -1,4 +1,4 @@
-"""What evaluation says when something is wrong, and how it is bounded."""
+"""Tests of evaluation errors and evaluation limits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _VAR = build_object(
 )
 
 
-class Scope:
+class FakeScope:
     functions = {f.name: f for _, family in list_function_families() for f in family}  # noqa: RUF012 - never changed
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
@@ -51,19 +51,19 @@ class Scope:
         return _VAR.raw[traversal.steps[0].name], 1, []  # type: ignore[union-attr]
 
 
-def run(text: str) -> tuple[Value, list[Diagnostic]]:
+def evaluate_text(text: str) -> tuple[Value, list[Diagnostic]]:
     expression, problems = parse_expression(SourceFile("main.nf.hcl", text))
     assert expression is not None, problems
-    return evaluate_expression(expression, Scope())
+    return evaluate_expression(expression, FakeScope())
 
 
-def problem(text: str) -> Diagnostic:
-    _, problems = run(text)
+def evaluate_to_problem(text: str) -> Diagnostic:
+    _, problems = evaluate_text(text)
     assert len(problems) == 1, problems
     return problems[0]
 
 
-def subject(text: str, found: Diagnostic) -> str:
+def get_subject_text(text: str, found: Diagnostic) -> str:
     assert found.subject is not None
     return text.encode()[found.subject.start.byte : found.subject.end.byte].decode()
 
@@ -116,15 +116,15 @@ def subject(text: str, found: Diagnostic) -> str:
         ("nowhere.x", "Reference to undeclared name", "nowhere.x", ""),
     ],
 )
-def test_a_mistake_is_told_at_its_place(text: str, summary: str, part: str, detail: str) -> None:
-    found = problem(text)
+def test_error_is_reported_at_its_position(text: str, summary: str, part: str, detail: str) -> None:
+    found = evaluate_to_problem(text)
     assert found.summary == summary
-    assert subject(text, found) == part
+    assert get_subject_text(text, found) == part
     assert detail in found.detail
 
 
-def test_values_of_the_names_involved_are_noted() -> None:
-    found = problem("var.rack.slot + length(var.zones) + (var.later == null ? 1 : 2) + var.name")
+def test_values_of_referenced_names_are_noted() -> None:
+    found = evaluate_to_problem("var.rack.slot + length(var.zones) + (var.later == null ? 1 : 2) + var.name")
     assert [(n.traversal, n.statement) for n in found.values] == [
         ("var.rack.slot", "is 1"),
         ("var.zones", "is list of string with 2 elements"),
@@ -133,19 +133,19 @@ def test_values_of_the_names_involved_are_noted() -> None:
     ]
 
 
-def test_of_a_reference_that_leads_nowhere_the_last_part_that_exists_is_noted() -> None:
-    found = problem("var.rack.solt.x")
+def test_last_existing_part_of_invalid_reference_is_noted() -> None:
+    found = evaluate_to_problem("var.rack.solt.x")
     assert [(n.traversal, n.statement) for n in found.values] == [("var.rack", "is object with 2 attributes")]
 
 
-def test_a_loop_ends_at_its_first_mistake() -> None:
-    found = problem("[for zone in var.zones: zone + var.name]")
+def test_loop_ends_at_its_first_error() -> None:
+    found = evaluate_to_problem("[for zone in var.zones: zone + var.name]")
     assert ("zone", 'is "1"') in [(n.traversal, n.statement) for n in found.values]
-    assert problem("{for zone in var.zones: zone => null.x}").summary.startswith("Attempt to get attribute")
+    assert evaluate_to_problem("{for zone in var.zones: zone => null.x}").summary.startswith("Attempt to get attribute")
 
 
 def test_sensitive_values_are_not_shown() -> None:
-    found = problem("var.secret + 1")
+    found = evaluate_to_problem("var.secret + 1")
     assert [(n.traversal, n.statement) for n in found.values] == [("var.secret", "has a sensitive value")]
     for text in (
         "var.secret + 1",
@@ -160,21 +160,21 @@ def test_sensitive_values_are_not_shown() -> None:
         "{(var.secret) = 1}.other",
         "{for x in [1, 2]: var.secret => x}",
     ):
-        _, problems = run(text)
+        _, problems = evaluate_text(text)
         assert problems
         assert "hunter2" not in repr([(p.summary, p.detail, p.values) for p in problems])
 
 
-def test_the_wider_expression_and_the_function_are_named() -> None:
+def test_context_expression_and_function_are_named() -> None:
     text = "1 + upper([])"
-    found = problem(text)
+    found = evaluate_to_problem(text)
     assert found.function == "upper(str)"
     assert found.context is not None
     assert text[found.context.start.byte : found.context.end.byte] == "upper([])"
 
 
-def test_all_mistakes_are_told_at_once() -> None:
-    _, problems = run("[nowhere, var.rack.x, 1 + null]")
+def test_all_errors_are_reported_at_once() -> None:
+    _, problems = evaluate_text("[nowhere, var.rack.x, 1 + null]")
     assert [p.summary for p in problems] == [
         "Reference to undeclared name",
         "Unsupported attribute",
@@ -197,8 +197,8 @@ def test_all_mistakes_are_told_at_once() -> None:
         ("can([1]...)", True),
     ],
 )
-def test_what_does_not_matter_is_no_mistake(text: str, wanted: object) -> None:
-    value, problems = run(text)
+def test_irrelevant_parts_cause_no_error(text: str, wanted: object) -> None:
+    value, problems = evaluate_text(text)
     assert problems == []
     assert convert_to_plain(value)[0] == wanted
 
@@ -218,8 +218,8 @@ def test_what_does_not_matter_is_no_mistake(text: str, wanted: object) -> None:
         ("var.later == 1 ? 1 : 2", NUMBER),
     ],
 )
-def test_the_unknown_passes_through_with_its_type(text: str, of: object) -> None:
-    value, problems = run(text)
+def test_unknown_values_keep_their_type(text: str, of: object) -> None:
+    value, problems = evaluate_text(text)
     assert problems == []
     if text != "var.later == 1 ? 1 : 2":
         assert value.raw is UNKNOWN
@@ -240,20 +240,20 @@ def test_the_unknown_passes_through_with_its_type(text: str, of: object) -> None
         "length(var.secret)",
     ],
 )
-def test_what_is_made_of_something_sensitive_is_sensitive(text: str) -> None:
-    value, problems = run(text)
+def test_values_derived_from_sensitive_values_are_sensitive(text: str) -> None:
+    value, problems = evaluate_text(text)
     assert problems == []
     assert value.is_sensitive
 
 
 def test_elements_keep_their_own_marks() -> None:
-    value, _ = run("{a = var.secret, b = 1}")
+    value, _ = evaluate_text("{a = var.secret, b = 1}")
     assert convert_to_plain(value)[1] == (("a",),)
-    value, _ = run("concat([var.secret], [1])")
+    value, _ = evaluate_text("concat([var.secret], [1])")
     assert convert_to_plain(value)[1] == ((0,),)
-    value, _ = run("merge({a = var.secret}, {b = 1})")
+    value, _ = evaluate_text("merge({a = var.secret}, {b = 1})")
     assert convert_to_plain(value)[1] == (("a",),)
-    value, _ = run("keys({a = var.secret})")
+    value, _ = evaluate_text("keys({a = var.secret})")
     assert convert_to_plain(value) == (["a"], ())
 
 
@@ -268,37 +268,37 @@ def test_elements_keep_their_own_marks() -> None:
         ("try([]...)", "Error in function call"),
     ],
 )
-def test_what_is_expanded_is_evaluated_before_anything_is_tried(text: str, summary: str) -> None:
-    assert problem(text).summary == summary
+def test_expanded_argument_is_evaluated_before_try(text: str, summary: str) -> None:
+    assert evaluate_to_problem(text).summary == summary
 
 
-def test_a_nest_of_loops_ends_in_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nested_loops_over_limit_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation_run, "MAX_WORK", 5_000)
     text = "[for a in range(100): [for b in range(100): [for c in range(100): a]]]"
-    assert problem(text).summary == "Expression too large"
-    assert problem(f'try({text}, "caught")').summary == "Expression too large"
+    assert evaluate_to_problem(text).summary == "Expression too large"
+    assert evaluate_to_problem(f'try({text}, "caught")').summary == "Expression too large"
 
 
-def test_a_text_that_grows_and_grows_ends_in_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growing_text_over_limit_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation_run, "MAX_WORK", 1_000)
     doubled = '"x"'
     for _ in range(20):
         doubled = f'join("", [for i in [1, 2]: {doubled}])'
-    assert problem(doubled).summary == "Expression too large"
+    assert evaluate_to_problem(doubled).summary == "Expression too large"
     monkeypatch.setattr(evaluation_run, "MAX_WORK", 100_000)
-    assert "characters" in problem('replace(format("%50000s", ""), "", format("%50000s", ""))').detail
+    assert "characters" in evaluate_to_problem('replace(format("%50000s", ""), "", format("%50000s", ""))').detail
 
 
-def test_depth_ends_in_a_message() -> None:
+def test_nesting_over_limit_is_reported() -> None:
     innermost = Literal(1, SPAN)
     expression: Expression = innermost
     for _ in range(5_000):
         expression = Parentheses(expression, SPAN)
-    value, problems = evaluate_expression(expression, Scope())
+    value, problems = evaluate_expression(expression, FakeScope())
     assert value == DYNAMIC_UNKNOWN
     assert [p.summary for p in problems] == ["Expression too deeply nested"]
 
 
-def test_the_names_of_a_loop_in_a_template_are_not_looked_up_outside() -> None:
-    found = problem('"%{ for var in var.name }${var}%{ endfor }"')
+def test_loop_names_in_template_are_not_looked_up_outside() -> None:
+    found = evaluate_to_problem('"%{ for var in var.name }${var}%{ endfor }"')
     assert [n.traversal for n in found.values] == ["var.name"]

@@ -1,4 +1,4 @@
-"""Every entry of tables/: an expression, what its names stand for, and what it must give."""
+"""Tests of every entry of tables/: an expression, the values of its names, and its expected result."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FUNCTIONS: Functions = {f.name: f for _, family in list_function_families() for
 
 
 class TableScope(Struct):
-    """Names with values."""
+    """Scope of names with values."""
 
     variables: Mapping[str, Value]
     functions: Functions = field(default_factory=lambda: _FUNCTIONS)
@@ -53,13 +53,13 @@ class TableScope(Struct):
         return DYNAMIC_UNKNOWN, len(traversal.steps), [build_error("invalid-reference", "", traversal.span)]
 
 
-def _parsed(text: str, *, template: bool = False) -> tuple[Any, list[Diagnostic]]:
+def _parse_entry(text: str, *, template: bool = False) -> tuple[Any, list[Diagnostic]]:
     if text.startswith('"') and (template or "\\n" in text):
         text = json.loads(text)
     return (parse_template if template else parse_expression)(SourceFile("table", text))
 
 
-def _constant(text: str) -> Value:
+def _evaluate_constant(text: str) -> Value:
     expression, problems = parse_expression(SourceFile("table", text))
     assert expression is not None, problems
     value, problems = evaluate_expression(expression, TableScope({}))
@@ -67,48 +67,48 @@ def _constant(text: str) -> Value:
     return value
 
 
-def _type(text: str | None) -> Type:
+def _parse_type(text: str | None) -> Type:
     if text is None:
         return DYNAMIC
-    # Tables name attributes in quotes, too, which types of configurations must not.
+    # Tables may quote attribute names; types in configurations may not.
     names: dict[str, str] = {}
 
-    def bare(match: re.Match[str]) -> str:
+    def remove_quotes(match: re.Match[str]) -> str:
         return f"{names.setdefault(match[1], f'quoted{len(names)}')} ="
 
-    expression, problems = parse_expression(SourceFile("table", _QUOTED_NAME.sub(bare, text)))
+    expression, problems = parse_expression(SourceFile("table", _QUOTED_NAME.sub(remove_quotes, text)))
     assert expression is not None, problems
     found, problems = parse_type(expression)
     assert found is not None, problems
-    return _renamed(found, {bare_name: quoted for quoted, bare_name in names.items()})
+    return _rename_attributes(found, {bare_name: quoted for quoted, bare_name in names.items()})
 
 
 _QUOTED_NAME = re.compile(r'"([^"]*)"\s*=')
 
 
-def _renamed(of: Type, names: Mapping[str, str]) -> Type:
+def _rename_attributes(of: Type, names: Mapping[str, str]) -> Type:
     if isinstance(of, PrimitiveType):
         return of
     if isinstance(of, ObjectType):
-        return ObjectType.create({names.get(n, n): _renamed(t, names) for n, t in of.attributes})
+        return ObjectType.create({names.get(n, n): _rename_attributes(t, names) for n, t in of.attributes})
     if isinstance(of, TupleType):
-        return TupleType(tuple(_renamed(t, names) for t in of.elements))
-    return type(of)(_renamed(of.element, names))
+        return TupleType(tuple(_rename_attributes(t, names) for t in of.elements))
+    return type(of)(_rename_attributes(of.element, names))
 
 
-def _nearly(value: Value) -> Any:
-    # Plain data with fractions as the nearest float: some tables were written by others that way.
-    def rounded(plain: Any) -> Any:
+def _round_fractions(value: Value) -> Any:
+    # Plain data with fractions as the nearest float: tables of other projects use this form.
+    def round_plain(plain: Any) -> Any:
         if isinstance(plain, dict):
-            return {name: rounded(part) for name, part in plain.items()}
+            return {name: round_plain(part) for name, part in plain.items()}
         if isinstance(plain, list):
-            return [rounded(part) for part in plain]
+            return [round_plain(part) for part in plain]
         return float(plain) if isinstance(plain, Fraction) else plain
 
-    return rounded(convert_to_plain(remove_all_marks(value)[0])[0])
+    return round_plain(convert_to_plain(remove_all_marks(value)[0])[0])
 
 
-def _entries() -> Iterator[Any]:
+def _list_entries() -> Iterator[Any]:
     for path in sorted(_TABLES.glob("*.txt")):
         text = path.read_text(encoding="utf-8")
         for number, block in enumerate(text.split("\n\n")):
@@ -118,17 +118,17 @@ def _entries() -> Iterator[Any]:
                 yield pytest.param(lines, id=f"{path.stem}-{number}: {shown[:60]}")
 
 
-@pytest.mark.parametrize("lines", list(_entries()))
-def test_an_entry_gives_what_the_table_says(lines: list[str]) -> None:
+@pytest.mark.parametrize("lines", list(_list_entries()))
+def test_entry_has_its_expected_result(lines: list[str]) -> None:
     variables: dict[str, Value] = {}
     for line in lines[:-2]:
         match = _LET.match(line)
         assert match is not None, line
-        kind = _type(match[2])
-        value = build_unknown(kind) if match[3] == "unknown" else convert_value(_constant(match[3]), kind)
+        kind = _parse_type(match[2])
+        value = build_unknown(kind) if match[3] == "unknown" else convert_value(_evaluate_constant(match[3]), kind)
         variables[match[1]] = value.add_marks(SENSITIVE) if match[4] else value
     mode, _, source = lines[-2].partition(" ")
-    expression, problems = _parsed(source, template=mode == "template")
+    expression, problems = _parse_entry(source, template=mode == "template")
     result = DYNAMIC_UNKNOWN
     if expression is not None:
         result, more = evaluate_expression(expression, TableScope(variables))
@@ -139,10 +139,10 @@ def test_an_entry_gives_what_the_table_says(lines: list[str]) -> None:
     assert [p.summary + ": " + p.detail for p in problems] == []
     match = _GIVES.match(lines[-1])
     assert match is not None
-    kind = _type(match[1])
+    kind = _parse_type(match[1])
     assert result.type == kind
     assert bool(match[3]) == ("sensitive" in collect_marks(result))
     if match[2] == "unknown":
         assert result.raw is UNKNOWN
     else:
-        assert _nearly(result) == _nearly(convert_value(_constant(match[2]), kind))
+        assert _round_fractions(result) == _round_fractions(convert_value(_evaluate_constant(match[2]), kind))

@@ -1,4 +1,4 @@
-"""Canonical style: cases as pairs, and what must hold for any configuration."""
+"""Tests of canonical style: cases as pairs, and invariants for any configuration."""
 
 import random
 from pathlib import Path
@@ -26,7 +26,7 @@ from nexusform.language.syntax.syntax_nodes import TemplateWrap
 EVERYTHING = (Path(__file__).parent / "cases" / "everything.hcl").read_text("utf-8")
 
 
-def formatted(text: str) -> str:
+def format_configuration(text: str) -> str:
     result, diagnostics = format_text(SourceFile("a.nf.hcl", text))
     assert diagnostics == []
     return result
@@ -78,35 +78,35 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_case(name: str) -> None:
     before, after = CASES[name]
-    assert formatted(before) == after
-    assert formatted(after) == after
+    assert format_configuration(before) == after
+    assert format_configuration(after) == after
 
 
-def test_a_file_with_mistakes_is_left_alone_and_they_are_reported() -> None:
+def test_file_with_errors_is_unchanged_and_errors_are_reported() -> None:
     text, diagnostics = format_text(SourceFile("a.nf.hcl", "a=[1 2]\n"))
     assert text == "a=[1 2]\n"
     assert [each.summary for each in diagnostics] == ["Missing item separator"]
 
 
-def meaning(node: Any) -> Any:
-    """A tree without its places; a wrapped interpolation means what is wrapped."""
+def remove_spans(node: Any) -> Any:
+    """Return a tree without its positions; a wrapped interpolation equals its content."""
     if isinstance(node, TemplateWrap):
-        return meaning(node.wrapped)
+        return remove_spans(node.wrapped)
     if isinstance(node, tuple):
-        return tuple(meaning(item) for item in node)
+        return tuple(remove_spans(item) for item in node)
     if isinstance(node, Struct):
         kept = [name for name in node.__struct_fields__ if not name.endswith("span")]
-        return (type(node).__name__, *(meaning(getattr(node, name)) for name in kept))
+        return (type(node).__name__, *(remove_spans(getattr(node, name)) for name in kept))
     return node
 
 
-def comments(text: str) -> list[str]:
+def list_comments(text: str) -> list[str]:
     tokens = scan_text(text, with_comments=True)
     return [tokens.get_text(index).rstrip() for index, kind in enumerate(tokens.kinds) if kind == COMMENT]
 
 
-def spaced(seed: int) -> str:
-    """Every construct of the language with other white space at the ends of its lines and words."""
+def change_white_space(seed: int) -> str:
+    """Return every construct of the language with other white space at the ends of its lines and words."""
     chance = random.Random(seed)
     lines = []
     heredoc = False
@@ -121,15 +121,15 @@ def spaced(seed: int) -> str:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_meaning_and_comments_are_kept_and_a_second_time_changes_nothing(seed: int) -> None:
-    text = spaced(seed)
+def test_formatting_keeps_meaning_and_comments_and_is_idempotent(seed: int) -> None:
+    text = change_white_space(seed)
     before, problems = parse_file(SourceFile("a.nf.hcl", text))
     assert problems == []
-    result = formatted(text)
+    result = format_configuration(text)
     after, _ = parse_file(SourceFile("a.nf.hcl", result))
-    assert meaning(after) == meaning(before)
-    assert comments(result) == comments(text)
-    assert formatted(result) == result
+    assert remove_spans(after) == remove_spans(before)
+    assert list_comments(result) == list_comments(text)
+    assert format_configuration(result) == result
 
 
 # --- every example is in canonical style, and is restored to it ----------------------------------
@@ -138,8 +138,8 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.nf.hcl"))
 _INSIDE_TEXT = {QUOTED_TEXT, PLAIN_TEXT, CLOSE_QUOTE, CLOSE_HEREDOC}
 
 
-def disturbed(text: str, seed: int) -> str:
-    """Other spaces and tabs wherever some stand, outside strings, heredocs and comments."""
+def disturb_white_space(text: str, seed: int) -> str:
+    """Return a text with other spaces and tabs between tokens, outside strings, heredocs and comments."""
     chance = random.Random(seed)
     tokens = scan_text(text, with_comments=True)
     pieces = []
@@ -158,21 +158,21 @@ def disturbed(text: str, seed: int) -> str:
     return "".join(pieces)
 
 
-def test_there_are_examples() -> None:
+def test_examples_exist() -> None:
     assert EXAMPLES
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_an_example_is_in_canonical_style_and_restored_to_it(path: Path) -> None:
+def test_example_is_in_canonical_style_and_restored_to_it(path: Path) -> None:
     text = path.read_text("utf-8")
-    assert formatted(text) == text
+    assert format_configuration(text) == text
     for seed in range(20):
-        changed = disturbed(text, seed)
+        changed = disturb_white_space(text, seed)
         assert changed != text
-        assert formatted(changed) == text
+        assert format_configuration(changed) == text
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_has_been_formatted_is_restored_too(seed: int) -> None:
-    text = formatted(EVERYTHING)
-    assert formatted(disturbed(text, seed)) == text
+def test_formatted_text_is_restored(seed: int) -> None:
+    text = format_configuration(EVERYTHING)
+    assert format_configuration(disturb_white_space(text, seed)) == text

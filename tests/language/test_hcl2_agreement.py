@@ -1,7 +1,7 @@
-"""A second opinion: the hcl2 package reads the same arguments, blocks, names and numbers.
+"""Tests of agreement with the hcl2 package: it reads the same arguments, blocks, names and numbers.
 
-Only text that both read is compared. What hcl2 takes although HCL forbids it, and the other way
-round, is listed in docs/language-differences.md and tested below from our side.
+Only text accepted by both is compared. Text accepted by hcl2 but forbidden by HCL, and the reverse, is listed in
+docs/language-differences.md and tested below against nexusform.
 """
 
 import re
@@ -60,7 +60,7 @@ SOURCES |= {
 }
 
 
-def our_outline(body: Body) -> list[Any]:
+def outline_nexusform_body(body: Body) -> list[Any]:
     items: list[tuple[int, Any]] = []
     for attribute in body.attributes:
         start = attribute.name_span.start
@@ -69,11 +69,11 @@ def our_outline(body: Body) -> list[Any]:
         start = block.type_span.start
         assert isinstance(block.body, Body)
         labels = [label.value for label in block.labels]
-        items.append((start.byte, (block.type, labels, start.line, start.column, our_outline(block.body))))
+        items.append((start.byte, (block.type, labels, start.line, start.column, outline_nexusform_body(block.body))))
     return [item for _, item in sorted(items, key=lambda each: each[0])]
 
 
-def their_outline(body: Any) -> list[Any]:
+def outline_hcl2_body(body: Any) -> list[Any]:
     items: list[Any] = []
     for child in body.children:
         if child.data == "attribute":
@@ -88,11 +88,11 @@ def their_outline(body: Any) -> list[Any]:
                 if part.data != "new_line_or_comment"
             ]
             first = head[0].children[0]
-            items.append((words[0], words[1:], first.line, first.column, their_outline(inner)))
+            items.append((words[0], words[1:], first.line, first.column, outline_hcl2_body(inner)))
     return items
 
 
-def our_words(text: str) -> list[tuple[str, int]]:
+def list_nexusform_words(text: str) -> list[tuple[str, int]]:
     tokens = scan_text(text)
     return [
         (tokens.get_text(index), tokens.starts[index])
@@ -101,7 +101,7 @@ def our_words(text: str) -> list[tuple[str, int]]:
     ]
 
 
-def their_words(tree: Any) -> list[tuple[str, int]]:
+def list_hcl2_words(tree: Any) -> list[tuple[str, int]]:
     skipped = {"STRING_CHARS", "NL_OR_COMMENT", "HEREDOC_TEMPLATE", "HEREDOC_TEMPLATE_TRIM"}
     return [
         (str(token), token.start_pos)
@@ -111,25 +111,25 @@ def their_words(tree: Any) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_hcl2_finds_the_same_arguments_and_blocks_at_the_same_places(name: str) -> None:
+def test_hcl2_finds_same_arguments_and_blocks_at_same_positions(name: str) -> None:
     body, diagnostics = parse_file(SourceFile(name, SOURCES[name]))
     assert diagnostics == []
     tree = hcl2.parses_to_tree(SOURCES[name])
-    assert our_outline(body) == their_outline(tree.children[0])
+    assert outline_nexusform_body(body) == outline_hcl2_body(tree.children[0])
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_hcl2_finds_the_same_names_and_numbers(name: str) -> None:
+def test_hcl2_finds_same_names_and_numbers(name: str) -> None:
     without_heredocs = re.sub(r"<<-?(\w+)\n.*?\n\s*\1\n", "null\n", SOURCES[name], flags=re.DOTALL)
-    assert our_words(without_heredocs) == their_words(hcl2.parses_to_tree(without_heredocs))
+    assert list_nexusform_words(without_heredocs) == list_hcl2_words(hcl2.parses_to_tree(without_heredocs))
 
 
-def plain(expression: Any) -> Any:
+def convert_to_data(expression: Any) -> Any:
     if isinstance(expression, TupleCons):
-        return [plain(item) for item in expression.items]
+        return [convert_to_data(item) for item in expression.items]
     if isinstance(expression, ObjectCons):
         return {
-            key.expression.root.name if key.bare else key.expression.value: plain(value)
+            key.expression.root.name if key.bare else key.expression.value: convert_to_data(value)
             for key, value in expression.items
         }
     if isinstance(expression, (Literal, StringLiteral)):
@@ -138,7 +138,7 @@ def plain(expression: Any) -> Any:
     return "a reference"
 
 
-def test_what_hcl2_writes_is_read_as_it_was_meant() -> None:
+def test_text_written_by_hcl2_is_read_as_intended() -> None:
     data = {
         "name": '"np1"',
         "count": 3,
@@ -149,7 +149,7 @@ def test_what_hcl2_writes_is_read_as_it_was_meant() -> None:
     body, diagnostics = parse_file(SourceFile("written.hcl", hcl2.dumps(data)))
     assert diagnostics == []
     found, _ = decode_attributes(body)
-    assert {name: plain(each.expression) for name, each in found.items()} == {
+    assert {name: convert_to_data(each.expression) for name, each in found.items()} == {
         "name": "np1",
         "count": 3,
         "zones": ["1", "2"],
@@ -170,7 +170,7 @@ REFUSED_BY_HCL = {
 
 
 @pytest.mark.parametrize("text", REFUSED_BY_HCL)
-def test_what_hcl_forbids_is_refused_although_hcl2_takes_it(text: str) -> None:
+def test_text_forbidden_by_hcl_is_rejected_despite_hcl2(text: str) -> None:
     _, diagnostics = parse_file(SourceFile("x.hcl", text))
     assert diagnostics[0].summary == REFUSED_BY_HCL[text]
 
@@ -179,7 +179,7 @@ def test_what_hcl_forbids_is_refused_although_hcl2_takes_it(text: str) -> None:
     "text",
     ["!!a", "größe", '"${~ x ~}"', '"${\n  x\n}"', "/* c */ 3", "1.50", '"$${a"', "{ for_each = 1 }", "a ?\nb : c"],
 )
-def test_what_hcl_allows_is_read_although_hcl2_refuses_or_bends_it(text: str) -> None:
+def test_text_allowed_by_hcl_is_read_despite_hcl2(text: str) -> None:
     expression, diagnostics = parse_expression(SourceFile("x.hcl", text))
     assert diagnostics == []
     assert expression is not None

@@ -1,4 +1,4 @@
-"""JSON syntax: values with places, mistakes with places, values as expressions."""
+"""Tests of JSON syntax: values with positions, errors with positions, values as expressions."""
 
 import inspect
 import json
@@ -13,21 +13,21 @@ from nexusform.language.parser import parse_template
 from nexusform.language.syntax import syntax_nodes as syntax
 
 
-def read(text: str) -> syntax.JsonBody:
+def parse_valid_json(text: str) -> syntax.JsonBody:
     body, diagnostics = parse_json_file(SourceFile("a.nf.json", text))
     assert diagnostics == []
     return body
 
 
-def place(span: Span) -> str:
+def format_span(span: Span) -> str:
     return f"{span.start.line}:{span.start.column}-{span.end.line}:{span.end.column}"
 
 
-def plain(value: syntax.JsonValue) -> object:
+def convert_to_data(value: syntax.JsonValue) -> object:
     if isinstance(value, syntax.JsonObject):
-        return {each.name: plain(each.value) for each in value.properties}
+        return {each.name: convert_to_data(each.value) for each in value.properties}
     if isinstance(value, syntax.JsonArray):
-        return [plain(item) for item in value.items]
+        return [convert_to_data(item) for item in value.items]
     return value.value
 
 
@@ -39,33 +39,34 @@ SAMPLE = {
 
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize("ascii_only", [True, False])
-def test_reads_what_the_json_module_reads(indent: int | None, ascii_only: bool) -> None:
+def test_result_equals_result_of_json_module(indent: int | None, ascii_only: bool) -> None:
     text = json.dumps(SAMPLE, indent=indent, ensure_ascii=ascii_only)
-    assert plain(read(text).objects[0]) == SAMPLE
+    assert convert_to_data(parse_valid_json(text).objects[0]) == SAMPLE
 
 
-def test_every_value_and_name_knows_its_place() -> None:
-    body = read('{\n  "a": "x",\n  "é": [1, {"b": null}]\n}\n')
+def test_every_value_and_name_has_its_position() -> None:
+    body = parse_valid_json('{\n  "a": "x",\n  "é": [1, {"b": null}]\n}\n')
     first, second = body.objects[0].properties
-    assert (place(first.name_span), place(first.value.span)) == ("2:3-2:6", "2:8-2:11")
-    assert (place(second.name_span), place(second.value.span)) == ("3:3-3:6", "3:8-3:24")
+    assert (format_span(first.name_span), format_span(first.value.span)) == ("2:3-2:6", "2:8-2:11")
+    assert (format_span(second.name_span), format_span(second.value.span)) == ("3:3-3:6", "3:8-3:24")
     assert second.value.items[1].properties[0].value.span == Span("a.nf.json", Position(3, 18, 32), Position(3, 22, 36))
-    assert place(body.objects[0].span) == "1:1-4:2"
+    assert format_span(body.objects[0].span) == "1:1-4:2"
 
 
 def test_repeated_names_are_kept() -> None:
-    assert [each.name for each in read('{"a": 1, "a": 2}').objects[0].properties] == ["a", "a"]
+    assert [each.name for each in parse_valid_json('{"a": 1, "a": 2}').objects[0].properties] == ["a", "a"]
 
 
 def test_numbers_are_exact() -> None:
     (items,) = (
-        each.value for each in read('{"a": [0.1, 1e3, 123456789012345678901234567890, -0]}').objects[0].properties
+        each.value
+        for each in parse_valid_json('{"a": [0.1, 1e3, 123456789012345678901234567890, -0]}').objects[0].properties
     )
     assert [item.value for item in items.items] == [Decimal("0.1"), Decimal("1e3"), 123456789012345678901234567890, 0]
 
 
-def test_an_array_of_objects_is_one_body() -> None:
-    assert len(read('[{"a": 1}, {"b": 2}]').objects) == 2
+def test_array_of_objects_is_one_body() -> None:
+    assert len(parse_valid_json('[{"a": 1}, {"b": 2}]').objects) == 2
 
 
 MISTAKES = {
@@ -96,14 +97,14 @@ MISTAKES = {
 
 @pytest.mark.usefixtures("deep_calls")
 @pytest.mark.parametrize("text", MISTAKES, ids=lambda text: text[:12])
-def test_a_mistake_is_one_diagnostic_at_its_place(text: str) -> None:
+def test_error_is_one_diagnostic_at_its_position(text: str) -> None:
     body, diagnostics = parse_json_file(SourceFile("a.nf.json", text))
     assert body.objects == ()
-    assert [(place(each.subject), each.detail) for each in diagnostics] == [MISTAKES[text]]
+    assert [(format_span(each.subject), each.detail) for each in diagnostics] == [MISTAKES[text]]
     assert diagnostics[0].summary == "Invalid JSON syntax"
 
 
-def test_depth_that_calls_do_not_reach_is_a_diagnostic() -> None:
+def test_nesting_beyond_recursion_limit_is_a_diagnostic() -> None:
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(len(inspect.stack(0)) + 200)
     try:
@@ -114,12 +115,12 @@ def test_depth_that_calls_do_not_reach_is_a_diagnostic() -> None:
 
 
 @pytest.mark.parametrize("text", ["1", '"a"', "[1]", "null"])
-def test_a_root_that_is_no_object_is_refused(text: str) -> None:
+def test_root_other_than_object_is_rejected(text: str) -> None:
     _, diagnostics = parse_json_file(SourceFile("a.nf.json", text))
     assert [each.summary for each in diagnostics] == ["Invalid JSON configuration"]
 
 
-def test_any_cut_or_changed_text_gives_a_diagnostic_or_a_body() -> None:
+def test_any_modified_text_gives_a_diagnostic_or_a_body() -> None:
     text = json.dumps(SAMPLE, indent=1, ensure_ascii=False)
     for at in range(len(text)):
         for changed in (text[:at], text[:at] + text[at + 1 :], text[:at] + '"' + text[at:]):
@@ -131,59 +132,59 @@ def test_any_cut_or_changed_text_gives_a_diagnostic_or_a_body() -> None:
 # --- values as expressions -----------------------------------------------------------------------
 
 
-def expression(text: str) -> syntax.Expression:
-    value = read(f'{{"a": {text}}}').objects[0].properties[0].value
+def build_valid_expression(text: str) -> syntax.Expression:
+    value = parse_valid_json(f'{{"a": {text}}}').objects[0].properties[0].value
     found, diagnostics = build_expression(value)
     assert diagnostics == []
     return found
 
 
-def test_strings_are_templates_with_the_positions_of_the_file() -> None:
-    found = expression('"x ${var.b}"')
+def test_strings_are_templates_with_positions_of_file() -> None:
+    found = build_valid_expression('"x ${var.b}"')
     assert isinstance(found, syntax.Template)
-    assert place(found.parts[1].span) == "1:12-1:17"
-    assert isinstance(expression('"${a}"'), syntax.TemplateWrap)
-    assert expression('"$${a}"').value == "${a}"
-    assert expression('"a\\\\b"').value == "a\\b"
+    assert format_span(found.parts[1].span) == "1:12-1:17"
+    assert isinstance(build_valid_expression('"${a}"'), syntax.TemplateWrap)
+    assert build_valid_expression('"$${a}"').value == "${a}"
+    assert build_valid_expression('"a\\\\b"').value == "a\\b"
 
 
-def test_inside_a_string_with_escapes_everything_stands_at_the_string() -> None:
-    found = expression('"x\\n${var.b}"')
-    assert {place(part.span) for part in found.parts} == {"1:7-1:20"}
+def test_parts_of_escaped_string_have_position_of_string() -> None:
+    found = build_valid_expression('"x\\n${var.b}"')
+    assert {format_span(part.span) for part in found.parts} == {"1:7-1:20"}
 
 
-def test_names_of_an_object_are_templates_too() -> None:
-    found = expression('{"${k}": 1, "b": true}')
+def test_names_of_object_are_templates_too() -> None:
+    found = build_valid_expression('{"${k}": 1, "b": true}')
     assert isinstance(found, syntax.ObjectCons)
     assert [type(key.expression) for key, _ in found.items] == [syntax.TemplateWrap, syntax.StringLiteral]
     assert [key.bare for key, _ in found.items] == [False, False]
 
 
 def test_other_values_are_literals() -> None:
-    found = expression("[1, 2.5, false, null]")
+    found = build_valid_expression("[1, 2.5, false, null]")
     assert [item.value for item in found.items] == [1, Decimal("2.5"), False, None]
 
 
-def test_a_bad_template_is_complained_about_where_it_stands() -> None:
-    value = read('{"a": "x ${b +}"}').objects[0].properties[0].value
+def test_error_in_template_is_reported_at_its_position() -> None:
+    value = parse_valid_json('{"a": "x ${b +}"}').objects[0].properties[0].value
     found, diagnostics = build_expression(value)
     assert isinstance(found, syntax.StringLiteral)
-    assert [(each.summary, place(each.subject)) for each in diagnostics] == [("Invalid expression", "1:15-1:16")]
+    assert [(each.summary, format_span(each.subject)) for each in diagnostics] == [("Invalid expression", "1:15-1:16")]
 
 
-def test_two_properties_of_one_name_are_an_error_in_a_value() -> None:
-    value = read('{"a": {"b": 1, "b": 2}}').objects[0].properties[0].value
+def test_duplicate_properties_of_value_are_an_error() -> None:
+    value = parse_valid_json('{"a": {"b": 1, "b": 2}}').objects[0].properties[0].value
     _, diagnostics = build_expression(value)
-    assert [(each.summary, place(each.subject)) for each in diagnostics] == [
+    assert [(each.summary, format_span(each.subject)) for each in diagnostics] == [
         ("Duplicate object attribute", "1:16-1:19")
     ]
 
 
 @pytest.mark.parametrize("text", ["${a}", "${a.b-c.d_e}", "${true}", "${null.x}"])
-def test_a_plain_reference_is_the_same_as_by_the_whole_parser(text: str) -> None:
+def test_shortcut_for_plain_reference_equals_full_parser(text: str) -> None:
     whole, _ = parse_template(SourceFile("a.nf.json", text), Position(1, 8, 7))
-    found = expression(f'"{text}"')
+    found = build_valid_expression(f'"{text}"')
     assert isinstance(found, syntax.TemplateWrap)
     assert isinstance(whole, syntax.TemplateWrap)
     assert found.wrapped == whole.wrapped
-    assert place(found.span) == f"1:7-1:{9 + len(text)}"
+    assert format_span(found.span) == f"1:7-1:{9 + len(text)}"

@@ -1,8 +1,8 @@
-"""Text to tree: tables of cases in `cases/`, and what must hold for any text.
+"""Tests of parsing: tables of cases in `cases/`, and invariants for any text.
 
-A table holds entries: a line `--- title`, the source, a line `>>>`, and what is expected: the tree,
-one node a line with its span, and the diagnostics. `NEXUSFORM_WRITE_CASES=1` writes the expected
-halves anew, to be reviewed as a change like any other.
+A table holds entries: a line `--- title`, the source, a line `>>>`, and the expected result: the tree, one node per
+line with its span, and the diagnostics. `NEXUSFORM_WRITE_CASES=1` rewrites the expected results for review like any
+other change.
 """
 
 import os
@@ -32,24 +32,24 @@ CASES = Path(__file__).parent / "cases"
 READERS = {"expressions": parse_expression, "templates": parse_template}
 
 
-def read(table: str, text: str) -> tuple[Any, list[Diagnostic]]:
+def parse_source(table: str, text: str) -> tuple[Any, list[Diagnostic]]:
     return READERS.get(table.split("-", maxsplit=1)[0], parse_file)(SourceFile("case.hcl", text))
 
 
-# --- writing a tree down -------------------------------------------------------------------------
+# --- rendering of a tree -------------------------------------------------------------------------
 
 
-def place(span: Span) -> str:
+def format_span(span: Span) -> str:
     return f"{span.start.line}:{span.start.column}-{span.end.line}:{span.end.column}"
 
 
-def tree_lines(node: Any, depth: int = 0, role: str = "") -> Iterator[str]:
+def render_tree(node: Any, depth: int = 0, role: str = "") -> Iterator[str]:
     own, below = [], []
     for field in node.__struct_fields__:
         value = getattr(node, field)
         if isinstance(value, Span):
             if field != "span":
-                own.append(f"{field}={place(value)}")
+                own.append(f"{field}={format_span(value)}")
         elif isinstance(value, Struct):
             below.append((field, [value]))
         elif isinstance(value, tuple):
@@ -58,61 +58,64 @@ def tree_lines(node: Any, depth: int = 0, role: str = "") -> Iterator[str]:
         else:
             own.append(str(value) if isinstance(value, Decimal) else repr(value))
     label = f"{role}: " if role else ""
-    yield "  " * depth + label + " ".join([type(node).__name__, *own, "@" + place(node.span)])
+    yield "  " * depth + label + " ".join([type(node).__name__, *own, "@" + format_span(node.span)])
     for name, items in below:
         for item in items:
-            yield from tree_lines(item, depth + 1, name)
+            yield from render_tree(item, depth + 1, name)
 
 
-def report_lines(diagnostics: list[Diagnostic]) -> Iterator[str]:
+def render_diagnostics(diagnostics: list[Diagnostic]) -> Iterator[str]:
     for each in diagnostics:
         start, end = each.subject.start, each.subject.end
-        yield f"{each.severity.value} {place(each.subject)} (bytes {start.byte}-{end.byte}): {each.summary}"
+        yield f"{each.severity.value} {format_span(each.subject)} (bytes {start.byte}-{end.byte}): {each.summary}"
         yield from (f"    {line}".rstrip() for line in each.detail.split("\n"))
 
 
-def answer(table: str, text: str) -> str:
-    tree, diagnostics = read(table, text)
-    shown = [] if tree is None or (diagnostics and table.endswith("mistakes")) else tree_lines(tree)
-    return "\n".join([*shown, *report_lines(diagnostics)])
+def render_result(table: str, text: str) -> str:
+    tree, diagnostics = parse_source(table, text)
+    shown = [] if tree is None or (diagnostics and table.endswith("mistakes")) else render_tree(tree)
+    return "\n".join([*shown, *render_diagnostics(diagnostics)])
 
 
-def entries(path: Path) -> Iterator[tuple[str, str, str]]:
+def read_entries(path: Path) -> Iterator[tuple[str, str, str]]:
     for entry in path.read_text("utf-8").split("\n--- "):
         title, _, rest = entry.removeprefix("--- ").partition("\n")
         text, _, expected = f"{rest}\n".partition("\n>>>\n")
         yield title, text, expected.strip("\n")
 
 
-def unescaped(text: str) -> str:
-    """A source that cannot be written plainly is written as a Python string."""
+def unescape_source(text: str) -> str:
+    """Return a source, evaluated first if it is written as a Python string because of special characters."""
     return literal_eval(text) if text.startswith("'") else text
 
 
-def write_anew(path: Path) -> None:
-    parts = [f"--- {title}\n{text}\n>>>\n{answer(path.stem, unescaped(text))}\n" for title, text, _ in entries(path)]
+def rewrite_table(path: Path) -> None:
+    parts = [
+        f"--- {title}\n{text}\n>>>\n{render_result(path.stem, unescape_source(text))}\n"
+        for title, text, _ in read_entries(path)
+    ]
     path.write_text("\n".join(parts), "utf-8")
 
 
-def all_cases() -> Iterator[Any]:
+def list_cases() -> Iterator[Any]:
     for path in sorted(CASES.glob("*.txt")):
         if os.environ.get("NEXUSFORM_WRITE_CASES"):
-            write_anew(path)
-        for title, text, expected in entries(path):
-            yield pytest.param(path.stem, unescaped(text), expected, id=f"{path.stem}: {title}")
+            rewrite_table(path)
+        for title, text, expected in read_entries(path):
+            yield pytest.param(path.stem, unescape_source(text), expected, id=f"{path.stem}: {title}")
 
 
-@pytest.mark.parametrize(("table", "text", "expected"), list(all_cases()))
-def test_reads_as_the_table_says(table: str, text: str, expected: str) -> None:
-    assert answer(table, text) == expected
+@pytest.mark.parametrize(("table", "text", "expected"), list(list_cases()))
+def test_result_equals_table(table: str, text: str, expected: str) -> None:
+    assert render_result(table, text) == expected
 
 
-# --- what must hold for any text -----------------------------------------------------------------
+# --- invariants for any text ---------------------------------------------------------------------
 
 CONFIGURATION = (CASES / "everything.hcl").read_text("utf-8")
 
 
-def inner_nodes(node: Any) -> Iterator[Any]:
+def list_child_nodes(node: Any) -> Iterator[Any]:
     for field in node.__struct_fields__:
         value = getattr(node, field)
         for item in value if isinstance(value, tuple) else (value,):
@@ -122,7 +125,7 @@ def inner_nodes(node: Any) -> Iterator[Any]:
 
 
 def assert_nested(node: Any) -> None:
-    for inner in inner_nodes(node):
+    for inner in list_child_nodes(node):
         assert node.span.start <= inner.span.start, (node, inner)
         assert inner.span.end <= node.span.end, (node, inner)
         assert_nested(inner)
@@ -140,7 +143,7 @@ def assert_inside(text: str, diagnostics: list[Diagnostic]) -> None:
         assert each.detail
 
 
-def test_everything_reads_without_complaint_and_spans_nest() -> None:
+def test_every_construct_is_parsed_without_errors_and_spans_nest() -> None:
     body, diagnostics = parse_file(SourceFile("everything.hcl", CONFIGURATION))
     assert diagnostics == []
     assert_nested(body)
@@ -150,7 +153,7 @@ EXTRA = ["{", "}", "(", ")", "[", "]", '"', "${", "%{", "~", "=", "==", ",", "\n
 EXTRA += ["?", "for", "in", "if", "!", "-", "<<E\n", '"x"', "1", "::", "/*", "#", "\\", "é", "@", "$", "%"]
 
 
-def pieces(text: str) -> Iterator[str]:
+def split_into_tokens(text: str) -> Iterator[str]:
     tokens = scan_text(text, with_comments=True)
     at = 0
     for start, end in zip(tokens.starts, tokens.ends, strict=True):
@@ -158,9 +161,9 @@ def pieces(text: str) -> Iterator[str]:
         at = end
 
 
-def mutated(seed: int) -> str:
+def mutate_configuration(seed: int) -> str:
     chance = random.Random(seed)
-    row = list(pieces(CONFIGURATION))
+    row = list(split_into_tokens(CONFIGURATION))
     for _ in range(chance.choice([1, 1, 2, 4])):
         one, other = chance.randrange(len(row)), chance.randrange(len(row))
         match chance.randrange(3):
@@ -174,9 +177,9 @@ def mutated(seed: int) -> str:
 
 
 @pytest.mark.parametrize("hundred", range(10))
-def test_a_mutated_configuration_never_raises_and_complains_inside_the_file(hundred: int) -> None:
+def test_mutated_configuration_never_raises_and_errors_are_inside(hundred: int) -> None:
     for seed in range(hundred * 100, hundred * 100 + 100):
-        text = mutated(seed)
+        text = mutate_configuration(seed)
         body, diagnostics = parse_file(SourceFile("mutated.hcl", text))
         assert_inside(text, diagnostics)
         if not diagnostics:
@@ -184,7 +187,7 @@ def test_a_mutated_configuration_never_raises_and_complains_inside_the_file(hund
 
 
 @pytest.mark.parametrize("cut", range(0, len(CONFIGURATION), 7))
-def test_a_file_that_ends_too_early_never_raises(cut: int) -> None:
+def test_truncated_file_never_raises(cut: int) -> None:
     text = CONFIGURATION[:cut]
     _, diagnostics = parse_file(SourceFile("cut.hcl", text))
     assert_inside(text, diagnostics)
@@ -219,19 +222,19 @@ def test_deep_nesting_is_a_diagnostic(text: str) -> None:
     assert_inside(text, diagnostics)
 
 
-def test_long_flat_text_is_not_deep() -> None:
+def test_long_flat_text_is_not_too_deep() -> None:
     many = "".join(f'%{{ if x }}${{a.b[{n}]}}%{{ endif }}"\n' for n in range(300))
     text = "a = [" + ", ".join(f"x[{n}] + 1" for n in range(3000)) + f"]\nb = <<E\n{many}E\n"
     text += "c = x" + "[0].a" * 3000 + "\n"
     assert parse_file(SourceFile("flat.hcl", text))[1] == []
 
 
-def test_a_file_of_nonsense_is_given_up_after_a_while() -> None:
+def test_parser_stops_after_many_errors() -> None:
     _, diagnostics = parse_file(SourceFile("nonsense.hcl", "] = (\n" * 20_000))
     assert 10 < len(diagnostics) < 200
 
 
-def test_a_file_beyond_the_size_limit_is_refused() -> None:
+def test_file_over_size_limit_is_rejected() -> None:
     body, diagnostics = parse_file(SourceFile("big.hcl", "#" * (MAX_SOURCE_LENGTH + 1)))
     assert body.attributes == ()
     assert [(each.summary, each.subject.start.line, each.subject.start.column) for each in diagnostics] == [
@@ -241,7 +244,7 @@ def test_a_file_beyond_the_size_limit_is_refused() -> None:
     assert "Split it" in diagnostics[0].detail
 
 
-def test_several_mistakes_of_one_file_are_all_reported() -> None:
+def test_several_errors_of_one_file_are_all_reported() -> None:
     text = "a = [1 2]\nb {\n  c = 1 d = 2\n  e\n}\nf = +\n"
     _, diagnostics = parse_file(SourceFile("several.hcl", text))
     assert [(each.summary, each.subject.start.line) for each in diagnostics] == [
@@ -253,13 +256,13 @@ def test_several_mistakes_of_one_file_are_all_reported() -> None:
     assert [each.block for each in diagnostics] == ["", "b", "b", ""]
 
 
-def test_what_follows_a_mistake_is_still_read() -> None:
+def test_text_after_an_error_is_still_parsed() -> None:
     body, diagnostics = parse_file(SourceFile("x.hcl", 'a = (1\nb {\n  c = ]\n  d = 4\n}\n"e" = 1\nf = 6\n'))
     assert len(diagnostics) >= 2
     assert "f" in {each.name for each in body.attributes}
 
 
-def test_the_garbage_collector_is_left_as_it_was() -> None:
+def test_garbage_collector_setting_is_restored() -> None:
     import gc
 
     assert gc.isenabled()
@@ -273,19 +276,19 @@ def test_the_garbage_collector_is_left_as_it_was() -> None:
         gc.enable()
 
 
-def test_an_expression_inside_a_file_has_the_files_positions() -> None:
+def test_expression_inside_file_has_positions_of_file() -> None:
     expression, _ = parse_expression(SourceFile("v.hcl", "var.a +\n  b"), Position(4, 9, 70))
     assert expression.left.span == Span("v.hcl", Position(4, 9, 70), Position(4, 14, 75))
     assert expression.right.span == Span("v.hcl", Position(5, 3, 80), Position(5, 4, 81))
 
 
-def test_columns_count_what_a_reader_sees_and_bytes_what_is_stored() -> None:
+def test_columns_count_characters_and_bytes_count_storage() -> None:
     text = 'a = ["e\u0301", "👩‍👩‍👧‍👦", "🇩🇪🇫🇷", "각", "\u1112\u1161\u11ab"] b'
     _, (problem,) = parse_file(SourceFile("x.hcl", text))
     assert problem.subject.start == Position(1, 32, len(text.encode()) - 1)
 
 
-def test_a_byte_order_mark_takes_three_bytes_and_no_column() -> None:
+def test_byte_order_mark_has_three_bytes_and_no_column() -> None:
     body, diagnostics = parse_file(SourceFile("x.hcl", "\ufeffa = 1\n"))
     assert diagnostics == []
     assert body.attributes[0].name_span.start == Position(1, 1, 3)
@@ -299,13 +302,13 @@ def test_numbers_are_exact() -> None:
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "1e99999", "1.2.3"])
-def test_a_number_out_of_bounds_is_a_diagnostic(number: str) -> None:
+def test_number_out_of_bounds_is_a_diagnostic(number: str) -> None:
     expression, diagnostics = parse_expression(SourceFile("x", number))
     assert expression is None
     assert [each.summary for each in diagnostics] == ["Invalid number literal"]
 
 
-def test_strings_are_in_normal_form_c() -> None:
+def test_strings_are_normalized_to_nfc() -> None:
     expression, _ = parse_expression(SourceFile("x", '"e\u0301"'))
     assert expression == syntax.StringLiteral("\u00e9", expression.span)
 
@@ -315,24 +318,24 @@ NUMBERS = "a = [123456789012345678901234567890, 1.50, 0.1, 9007199254740993, -1]
 
 
 @pytest.mark.parametrize("text", ["", EVERYTHING, NUMBERS, "\ufeffa = 1\r\n"])
-def test_a_native_tree_comes_back_as_it_was(text: str) -> None:
+def test_native_tree_survives_serialization(text: str) -> None:
     body, _ = parse_file(SourceFile("a.nf.hcl", text))
     back = decode(encode(body))
     assert back == body
-    assert repr(back) == repr(body)  # 1.50 stays 1.50, and an int an int
+    assert repr(back) == repr(body)  # 1.50 stays 1.50, and an int stays an int.
 
 
-def test_a_json_tree_comes_back_as_it_was() -> None:
+def test_json_tree_survives_serialization() -> None:
     body, _ = parse_json_file(SourceFile("a.nf.json", '{"a": [1, 2.50, null, "é ${b}"], "c": {"d": {}}}'))
     assert decode(encode(body)) == body
 
 
-def test_the_same_text_gives_the_same_bytes() -> None:
+def test_same_text_has_same_bytes() -> None:
     first, second = (parse_file(SourceFile("a.nf.hcl", EVERYTHING))[0] for _ in range(2))
     assert encode(first) == encode(second)
 
 
-def test_bytes_of_another_version_or_damaged_ones_are_no_tree() -> None:
+def test_damaged_bytes_or_other_version_are_no_tree() -> None:
     data = encode(parse_file(SourceFile("a.nf.hcl", NUMBERS))[0])
     assert decode(data.replace(b"nexusform-tree-2", b"nexusform-tree-1", 1)) is None
     for damaged in (
@@ -349,7 +352,7 @@ def test_bytes_of_another_version_or_damaged_ones_are_no_tree() -> None:
 
 
 @given(st.data())
-def test_bytes_that_were_changed_give_a_tree_or_none(data: st.DataObject) -> None:
+def test_modified_bytes_give_a_tree_or_none(data: st.DataObject) -> None:
     kept = encode(parse_file(SourceFile("a.nf.hcl", NUMBERS))[0])
     at = data.draw(st.integers(0, len(kept) - 1))
     changed = kept[:at] + data.draw(st.binary(max_size=3)) + kept[at + data.draw(st.integers(0, 3)) :]

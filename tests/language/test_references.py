@@ -1,4 +1,4 @@
-"""Free names of expressions and bodies."""
+"""Tests of free names of expressions and bodies."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from nexusform.language.references import list_body_traversals, list_traversals,
 from nexusform.language.syntax.syntax_nodes import Traversal, TraverseAttribute
 
 
-def written(found: Traversal) -> str:
+def format_traversal(found: Traversal) -> str:
     steps = (f".{step.name}" if isinstance(step, TraverseAttribute) else f"[{step.key!r}]" for step in found.steps)
     return found.root.name + "".join(steps)
 
@@ -35,11 +35,11 @@ FREE = {
 
 
 @pytest.mark.parametrize("text", FREE)
-def test_traversals_are_the_free_ones_in_source_order(text: str) -> None:
+def test_free_traversals_are_listed_in_source_order(text: str) -> None:
     expression, diagnostics = parse_expression(SourceFile("x", text))
     assert diagnostics == []
     assert expression is not None
-    assert [written(each) for each in list_traversals(expression)] == FREE[text]
+    assert [format_traversal(each) for each in list_traversals(expression)] == FREE[text]
 
 
 NATIVE = """
@@ -89,26 +89,26 @@ JSON = """
 """
 
 
-def test_a_body_gives_its_free_names_without_the_iterators_of_dynamic_blocks() -> None:
+def test_free_names_of_body_exclude_dynamic_block_iterators() -> None:
     expected = ["one", "two", "taint.three", "four", "inner.five", "six"]
     native, _ = parse_file(SourceFile("a.nf.hcl", NATIVE))
-    assert [written(each) for each in list_body_traversals(native)] == expected
+    assert [format_traversal(each) for each in list_body_traversals(native)] == expected
     json_body, _ = parse_json_file(SourceFile("a.nf.json", JSON))
-    assert [written(each) for each in list_body_traversals(json_body)] == expected
+    assert [format_traversal(each) for each in list_body_traversals(json_body)] == expected
 
 
 def test_names_of_json_properties_are_templates_too() -> None:
     body, _ = parse_json_file(SourceFile("a.nf.json", '{"a": {"${b.c}": "x ${d}", "plain {": 1}}'))
-    assert [written(each) for each in list_body_traversals(body)] == ["b.c", "d"]
+    assert [format_traversal(each) for each in list_body_traversals(body)] == ["b.c", "d"]
 
 
-def test_a_name_may_be_written_as_a_string_where_json_has_no_other_way() -> None:
+def test_json_reference_may_be_a_string() -> None:
     for text in ("a.b[0]", '"a.b[0]"'):
         expression, _ = parse_expression(SourceFile("x", text))
         assert expression is not None
         found = parse_traversal(expression)
         assert found is not None
-        assert written(found) == "a.b[0]"
+        assert format_traversal(found) == "a.b[0]"
     for text in ("1", '"a b"', '"${a}"', "f(a)"):
         expression, _ = parse_expression(SourceFile("x", text))
         assert expression is not None

@@ -1,4 +1,4 @@
-"""Where hcl2 stops reading."""
+"""Tests of warnings about text rejected by hcl2."""
 
 import pytest
 
@@ -6,11 +6,11 @@ from nexusform.diagnostics.diagnostic import Position, SourceFile
 from nexusform.language.parser import check_with_hcl2
 
 
-def test_a_file_that_hcl2_reads_has_no_complaint() -> None:
+def test_file_accepted_by_hcl2_has_no_warning() -> None:
     assert check_with_hcl2(SourceFile("a.nf.hcl", 'a "b" {\n  c = [1, "${d}"]\n}\n')) is None
 
 
-def test_the_complaint_is_a_warning_at_the_place() -> None:
+def test_warning_has_its_position() -> None:
     problem = check_with_hcl2(SourceFile("a.nf.hcl", "a = 1\nb = !!c\n"))
     assert problem is not None
     assert problem.severity.value == "warning"
@@ -19,7 +19,7 @@ def test_the_complaint_is_a_warning_at_the_place() -> None:
 
 
 @pytest.mark.parametrize("text", ["größe = 1\n", "\ufeffa = 1\n", 'a = "${~ b ~}"\n', 'a = "$${b"\n', "a = [\n"])
-def test_whatever_stops_hcl2_is_a_complaint_inside_the_file(text: str) -> None:
+def test_every_rejection_by_hcl2_is_a_warning_inside_the_file(text: str) -> None:
     problem = check_with_hcl2(SourceFile("a.nf.hcl", text))
     assert problem is not None
     assert problem.subject is not None

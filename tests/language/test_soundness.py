@@ -1,8 +1,8 @@
-"""What is known of an expression before its unknown parts are known must stay true afterwards.
+"""Soundness tests: known facts of an expression with unknown parts must stay true once all parts are known.
 
-A case is an expression (an entry of tables/, an example of a function, or some of them joined by
-operators) in which a few parts are variables. It is evaluated twice: with something of the
-variables unknown, and with all of them known. NEXUSFORM_SOUNDNESS_CASES sets how many cases run.
+A case is an expression (an entry of tables/, an example of a function, or some of them joined by operators) with
+variables as some of its parts. It is evaluated twice: with some facts of the variables unknown, and with all of them
+known. NEXUSFORM_SOUNDNESS_CASES sets the number of cases.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ from nexusform.values.typed_value import (
 _CASES = int(os.environ.get("NEXUSFORM_SOUNDNESS_CASES", "400"))
 _TABLES = Path(__file__).parent / "tables"
 
-# Other at every call.
+# They return a different value on every call.
 _LEFT_OUT = frozenset({"bcrypt", "plantimestamp", "timestamp", "uuid"})
 
 
-class _Surroundings:
-    # One file, and a clock that nothing asks.
+class _FakeContext:
+    # One file, and an unused clock.
     def read(self, path: str) -> bytes:
         if path != "t/a.txt":
             raise FileProblem(f"There is no file {path}.")
@@ -95,7 +95,7 @@ class _Surroundings:
         raise AssertionError(seconds)
 
 
-_FUNCTIONS = build_functions(_Surroundings(), _Surroundings(), "")
+_FUNCTIONS = build_functions(_FakeContext(), _FakeContext(), "")
 _ON_FILES = (
     *[f'{name}("t/a.txt")' for name in sorted(_FUNCTIONS) if name.startswith("file") and name != "fileset"],
     'abspath("t/a.txt")',
@@ -183,7 +183,7 @@ _JOINTS = (
 )
 
 
-class _Names:
+class _VariableScope:
     functions = _FUNCTIONS
 
     def __init__(self, variables: Mapping[str, Value]) -> None:
@@ -200,11 +200,11 @@ class _Names:
         )
 
 
-def _evaluated(text: str, variables: Mapping[str, Value]) -> Value | None:
+def _evaluate(text: str, variables: Mapping[str, Value]) -> Value | None:
     expression, problems = parse_expression(SourceFile("case", text))
     if expression is None or has_errors(problems):
         return None
-    value, problems = evaluate_expression(expression, _Names(variables))
+    value, problems = evaluate_expression(expression, _VariableScope(variables))
     return None if has_errors(problems) else value
 
 
@@ -212,7 +212,7 @@ def _evaluated(text: str, variables: Mapping[str, Value]) -> Value | None:
 
 
 @cache
-def _corpus() -> tuple[str, ...]:
+def _build_corpus() -> tuple[str, ...]:
     texts = [example.call for function in _FUNCTIONS.values() for example in function.examples]
     texts += _ON_FILES
     for table in sorted(_TABLES.glob("*.txt")):
@@ -220,29 +220,29 @@ def _corpus() -> tuple[str, ...]:
         texts += [line[5:] for block in blocks for line in block.split("\n") if line.startswith("eval ")]
     called = re.compile(rf"\b(?:{'|'.join(_LEFT_OUT)})\(")
     short = [text for text in texts if len(text) < 400 and not called.search(text)]
-    return tuple(dict.fromkeys(text for text in short if _evaluated(text, {}) is not None))
+    return tuple(dict.fromkeys(text for text in short if _evaluate(text, {}) is not None))
 
 
-def _parts(expression: Expression) -> Iterator[Expression]:
+def _list_nested_expressions(expression: Expression) -> Iterator[Expression]:
     yield expression
     for child in list_child_expressions(expression):
-        yield from _parts(child)
+        yield from _list_nested_expressions(child)
 
 
 @st.composite
-def _with_variables(draw: Any) -> tuple[str, dict[str, Value]]:
-    # An expression some parts of which are variables, and what these stand for.
-    texts = [draw(st.sampled_from(_corpus()))]
+def _expressions_with_variables(draw: Any) -> tuple[str, dict[str, Value]]:
+    # An expression with variables as some of its parts, and the values of the variables.
+    texts = [draw(st.sampled_from(_build_corpus()))]
     for _ in range(draw(st.integers(0, 3))):
-        others = draw(st.tuples(*[st.sampled_from(_corpus())] * 2))
+        others = draw(st.tuples(*[st.sampled_from(_build_corpus())] * 2))
         inner = {"X": texts[-1], "Y": others[0], "Z": others[1]}
         joint = draw(st.sampled_from(_JOINTS))
         texts.append(re.sub(r"\b[XYZ]\b", lambda m, inner=inner: f"({inner[m[0]]})", joint))
-    # What fails as a whole says nothing.
-    text = next(text for text in reversed(texts) if _evaluated(text, {}) is not None)
+    # An expression with an error has no facts to check.
+    text = next(text for text in reversed(texts) if _evaluate(text, {}) is not None)
     expression, _ = parse_expression(SourceFile("case", text))
     assert expression is not None
-    parts = list(_parts(expression))
+    parts = list(_list_nested_expressions(expression))
     encoded = text.encode()
     pieces: list[bytes] = []
     variables: dict[str, Value] = {}
@@ -250,7 +250,7 @@ def _with_variables(draw: Any) -> tuple[str, dict[str, Value]]:
     indices = draw(st.sets(st.integers(0, len(parts) - 1), min_size=1, max_size=3))
     for part in sorted([parts[i] for i in indices], key=lambda p: p.span.start.byte):
         start, end = part.span.start.byte, part.span.end.byte
-        value = None if start < at else _evaluated(encoded[start:end].decode(), {})
+        value = None if start < at else _evaluate(encoded[start:end].decode(), {})
         if value is not None:
             name = f"hidden{len(variables)}"
             variables[name] = value
@@ -260,8 +260,8 @@ def _with_variables(draw: Any) -> tuple[str, dict[str, Value]]:
     return b"".join([*pieces, encoded[at:]]).decode(), variables
 
 
-def _hidden(draw: Any, value: Value, *, typed: bool) -> Value:
-    # The value with something of it unknown; `typed` when its type must stay.
+def _hide_facts(draw: Any, value: Value, *, typed: bool) -> Value:
+    # Return the value with some of its facts unknown; `typed` keeps its type.
     inside = isinstance(value.raw, (tuple, dict)) and bool(value.raw)
     kinds = ["typed", "refined", *([] if typed else ["untyped"]), *(["part"] if inside else [])]
     kind = draw(st.sampled_from(kinds))
@@ -270,11 +270,11 @@ def _hidden(draw: Any, value: Value, *, typed: bool) -> Value:
     if kind == "typed":
         return Value(value.type, UNKNOWN, value.marks)
     if kind == "refined":
-        return add_refinement(Value(value.type, UNKNOWN, value.marks), _loosened(draw, get_refinement(value)))
+        return add_refinement(Value(value.type, UNKNOWN, value.marks), _loosen_refinement(draw, get_refinement(value)))
     keys = list(value.raw) if isinstance(value.raw, dict) else list(range(len(value.raw)))
     key = draw(st.sampled_from(keys))
     fixed = typed or not isinstance(value.type, (TupleType, ObjectType))
-    part = _hidden(draw, value.raw[key], typed=fixed)
+    part = _hide_facts(draw, value.raw[key], typed=fixed)
     if isinstance(value.raw, dict):
         items = {**value.raw, key: part}
         return build_object(items) if isinstance(value.type, ObjectType) else Value(value.type, items)
@@ -287,28 +287,28 @@ def _hidden(draw: Any, value: Value, *, typed: bool) -> Value:
 # --- where Terraform promises too much ---------------------------------------------------------------
 # docs/language-differences.md quotes its answers; test_terraform_agreement.py asks it for them.
 
-# Functions that bring values to one type: one of unknown type is taken to agree.
+# Conversions to a common type: an argument of unknown type is assumed to have it.
 _TAKEN_TO_AGREE = frozenset(
     {"chunklist", "coalesce", "concat", "distinct", "matchkeys", "setintersection", "setproduct"}
     | {"setsubtract", "setunion", "tolist", "tomap", "toset"}
 )
 
 
-class _Part(NamedTuple):
-    # What an expression came to inside another, and whether it was in error.
+class _PartResult(NamedTuple):
+    # Result of an expression inside another one, with or without an error.
     expression: Expression
     value: Value
     failed: bool
 
 
-class _Noting(ExpressionRun):
-    """An evaluation that passes each value on beside those that it was made of."""
+class _RecordingRun(ExpressionRun):
+    """Evaluation with a check of each value against the values of its parts."""
 
     __slots__ = ("parts",)
 
-    def __init__(self, names: _Names) -> None:
+    def __init__(self, names: _VariableScope) -> None:
         super().__init__(names, _HANDLERS)
-        self.parts: list[_Part] = []
+        self.parts: list[_PartResult] = []
 
     def evaluate(self, expression: Expression) -> Value:
         if self._is_building_notes:
@@ -316,19 +316,19 @@ class _Noting(ExpressionRun):
         around, self.parts = self.parts, []
         before = len(self.diagnostics)
         value = self.judged(expression, super().evaluate(expression), before)
-        around.append(_Part(expression, value, has_errors(self.diagnostics[before:])))
+        around.append(_PartResult(expression, value, has_errors(self.diagnostics[before:])))
         self.parts = around
         return value
 
     def judged(self, expression: Expression, value: Value, before: int) -> Value:
-        """What the value is taken to be; `before` it there were so many diagnostics."""
+        """Return the value to use for an expression; `before` is the number of earlier diagnostics."""
         raise NotImplementedError
 
 
-class _Late(_Noting):
-    """Notes what is in error once all is known, and what is never known: `format("%d", null)`."""
+class _KnownRun(_RecordingRun):
+    """Record errors once all values are known, and expressions never known: `format("%d", null)`."""
 
-    def __init__(self, names: _Names) -> None:
+    def __init__(self, names: _VariableScope) -> None:
         super().__init__(names)
         self.failing: set[int] = set()
         self.never_known: set[int] = set()
@@ -341,51 +341,51 @@ class _Late(_Noting):
         return value
 
 
-class _Early(_Noting):
-    """Takes what Terraform says too early, and that alone, to be unknown."""
+class _UnknownRun(_RecordingRun):
+    """Treat values known too early in Terraform, and only those, as unknown."""
 
-    def __init__(self, names: _Names, late: _Late) -> None:
+    def __init__(self, names: _VariableScope, late: _KnownRun) -> None:
         super().__init__(names)
         self.late = late
 
     def judged(self, expression: Expression, value: Value, before: int) -> Value:
         failed = has_errors(self.diagnostics[before:])
-        rule = _TOO_EARLY.get(type(expression), _is_sound)
-        too_early = rule(expression, _Case(self.parts, value, failed, self.late.failing))
+        rule = _TOO_EARLY.get(type(expression), _is_never_early)
+        too_early = rule(expression, _EarlyCase(self.parts, value, failed, self.late.failing))
         if not too_early and id(expression) not in self.late.never_known:
             return value
         del self.diagnostics[before:]
         return Value(STRING if isinstance(expression, TemplateFor) else DYNAMIC, UNKNOWN)
 
 
-class _Case(NamedTuple):
-    # An expression whose value is known too early, or not: what its parts and itself came to.
-    parts: list[_Part]
+class _EarlyCase(NamedTuple):
+    # Expression with a value possibly known too early: the results of its parts and its own result.
+    parts: list[_PartResult]
     value: Value
     failed: bool
     failing_late: set[int]
 
 
-def _is_sound(_node: Expression, _case: _Case) -> bool:
+def _is_never_early(_node: Expression, _case: _EarlyCase) -> bool:
     return False
 
 
-def _arm_of_any_type(node: Conditional, case: _Case) -> bool:
-    # An arm that is in error is of no type; as long as it is not, the other is brought to its type.
+def _has_arm_of_unknown_type(node: Conditional, case: _EarlyCase) -> bool:
+    # An arm with an error has no type; without the error, the other arm is converted to its type.
     arms = [part for part in case.parts if part.expression in (node.then, node.otherwise)]
-    return any(_is_open(arm.value) or id(arm.expression) in case.failing_late for arm in arms)
+    return any(_has_open_type(arm.value) or id(arm.expression) in case.failing_late for arm in arms)
 
 
-def _argument_of_any_type(node: Call, case: _Case) -> bool:
-    return node.name in _TAKEN_TO_AGREE and any(_is_open(part.value) for part in case.parts)
+def _has_argument_of_unknown_type(node: Call, case: _EarlyCase) -> bool:
+    return node.name in _TAKEN_TO_AGREE and any(_has_open_type(part.value) for part in case.parts)
 
 
-def _searched_in_vain(node: Call, case: _Case) -> bool:
-    # Nothing is taken to match as long as something that is searched for may be equal.
+def _has_unknown_search_value(node: Call, case: _EarlyCase) -> bool:
+    # The result is empty as long as an unknown search value may still be equal.
     return node.name == "matchkeys" and not case.parts[-1].value.is_wholly_known
 
 
-def _attempt_fails_later(node: Call, case: _Case) -> bool:
+def _has_attempt_failing_later(node: Call, case: _EarlyCase) -> bool:
     return (
         node.name in {"try", "can"}
         and case.value.is_wholly_known
@@ -393,48 +393,49 @@ def _attempt_fails_later(node: Call, case: _Case) -> bool:
     )
 
 
-def _set_may_shrink(_node: Expression, case: _Case) -> bool:
+def _set_may_shrink(_node: Expression, case: _EarlyCase) -> bool:
     # Unknown elements may turn out to be equal to others.
     source = case.parts[0].value
     return isinstance(source.type, SetType) and source.is_known and not source.is_wholly_known
 
 
-def _null_has_no_element(_node: Splat, case: _Case) -> bool:
-    # What is unknown and no list is one element, in which something is wrong; as null it is none.
+def _is_possibly_null_splat(_node: Splat, case: _EarlyCase) -> bool:
+    # An unknown value other than a list counts as one element, here with an error; as null it has no elements.
     source = case.parts[0].value
     return case.failed and not source.is_known and not isinstance(source.type, (ListType, SetType, TupleType))
 
 
-def _error_may_be_forgiven(node: Binary, case: _Case) -> bool:
-    # An error on one side is told while the other, which may settle it, is unknown.
+def _has_early_error(node: Binary, case: _EarlyCase) -> bool:
+    # An error on one side is reported while the other side, possibly decisive, is unknown.
     sound = [part.value for part in case.parts if not part.failed]
     return node.operator in {"&&", "||"} and case.failed and any(not value.is_known for value in sound)
 
 
-_TOO_EARLY: Final[dict[type, Callable[[Any, _Case], bool]]] = {
-    Binary: _error_may_be_forgiven,
+_TOO_EARLY: Final[dict[type, Callable[[Any, _EarlyCase], bool]]] = {
+    Binary: _has_early_error,
     Call: lambda node, case: any(
-        rule(node, case) for rule in (_argument_of_any_type, _searched_in_vain, _attempt_fails_later)
+        rule(node, case)
+        for rule in (_has_argument_of_unknown_type, _has_unknown_search_value, _has_attempt_failing_later)
     ),
-    Conditional: _arm_of_any_type,
+    Conditional: _has_arm_of_unknown_type,
     ForObject: _set_may_shrink,
     ForTuple: _set_may_shrink,
-    Splat: lambda node, case: _set_may_shrink(node, case) or _null_has_no_element(node, case),
+    Splat: lambda node, case: _set_may_shrink(node, case) or _is_possibly_null_splat(node, case),
     TemplateFor: _set_may_shrink,
 }
 
 
-def _is_open(value: Value) -> bool:
-    # Whether it is, or holds, something that may be of any type.
+def _has_open_type(value: Value) -> bool:
+    # Return whether the value or a part of it may still have any type.
     if value.raw is UNKNOWN:
         return has_dynamic(value.type)
     parts = value.raw.values() if isinstance(value.raw, dict) else value.raw
-    return isinstance(value.raw, (dict, tuple)) and any(map(_is_open, parts))
+    return isinstance(value.raw, (dict, tuple)) and any(map(_has_open_type, parts))
 
 
-def _loosened(draw: Any, exact: Refinement) -> Refinement:
-    # Something that holds of a value, less than all of it.
-    def bound(exact_bound: Any, by: int) -> Any:
+def _loosen_refinement(draw: Any, exact: Refinement) -> Refinement:
+    # Return a weaker refinement, still true of the value.
+    def loosen_bound(exact_bound: Any, by: int) -> Any:
         if exact_bound is None or draw(st.booleans()):
             return None
         return exact_bound + by * draw(st.integers(0, 2))
@@ -442,36 +443,36 @@ def _loosened(draw: Any, exact: Refinement) -> Refinement:
     return Refinement(
         exact.not_null,
         exact.prefix[: draw(st.integers(0, 4))],
-        bound(exact.lowest, -1),
-        bound(exact.highest, 1),
+        loosen_bound(exact.lowest, -1),
+        loosen_bound(exact.highest, 1),
         max(0, exact.shortest - draw(st.integers(0, 2))),
-        bound(exact.longest, 1),
+        loosen_bound(exact.longest, 1),
     )
 
 
-# --- what must hold --------------------------------------------------------------------------------
+# --- invariants ------------------------------------------------------------------------------------
 
 
-def _holds(before: Value, after: Value) -> bool:
-    """Whether everything known of the first value is true of the second."""
-    if not _type_holds(before.type, after.type):
+def _is_consistent(before: Value, after: Value) -> bool:
+    """Return whether everything known of the first value is true of the second."""
+    if not _is_consistent_type(before.type, after.type):
         return False
     first, second = before.raw, after.raw
     if first is UNKNOWN:
-        return _is_refined(after, get_refinement(before))
+        return _meets_refinement(after, get_refinement(before))
     if second is UNKNOWN or first is None or second is None:
         return first is second
     if isinstance(first, dict):
-        return first.keys() == second.keys() and all(_holds(v, second[k]) for k, v in first.items())
+        return first.keys() == second.keys() and all(_is_consistent(v, second[k]) for k, v in first.items())
     if isinstance(before.type, SetType):
-        return _set_holds(before, after)
+        return _is_consistent_set(before, after)
     if isinstance(first, tuple):
-        return len(first) == len(second) and all(map(_holds, first, second))
+        return len(first) == len(second) and all(map(_is_consistent, first, second))
     return bool(first == second)
 
 
-def _is_refined(value: Value, promised: Refinement) -> bool:
-    # Whether a value is as an unknown one was said to be.
+def _meets_refinement(value: Value, promised: Refinement) -> bool:
+    # Return whether a known value meets the refinement of the earlier unknown value.
     known = get_refinement(value)
     if value.raw is UNKNOWN or value.raw is None:
         return not promised.not_null or value.raw is UNKNOWN
@@ -484,16 +485,16 @@ def _is_refined(value: Value, promised: Refinement) -> bool:
     )
 
 
-def _set_holds(before: Value, after: Value) -> bool:
+def _is_consistent_set(before: Value, after: Value) -> bool:
     # Unknown elements may turn out to be equal to others.
     sure = {compute_order_key(v) for v in before.raw if v.is_wholly_known}
     keys = {compute_order_key(v) for v in after.raw}
     rest = [v for v in after.raw if compute_order_key(v) not in sure]
     unsure = [v for v in before.raw if not v.is_wholly_known]
-    return sure <= keys and len(rest) <= len(unsure) and all(any(_holds(u, v) for u in unsure) for v in rest)
+    return sure <= keys and len(rest) <= len(unsure) and all(any(_is_consistent(u, v) for u in unsure) for v in rest)
 
 
-def _type_holds(before: Type, after: Type) -> bool:
+def _is_consistent_type(before: Type, after: Type) -> bool:
     if before is DYNAMIC or before == after:
         return True
     if before.__class__ is not after.__class__ or isinstance(before, PrimitiveType):
@@ -501,13 +502,13 @@ def _type_holds(before: Type, after: Type) -> bool:
     if isinstance(before, ObjectType) and isinstance(after, ObjectType):
         names = [[n for n, _ in of.attributes] for of in (before, after)]
         types = zip(before.attributes, after.attributes, strict=False)
-        return names[0] == names[1] and all(_type_holds(b, a) for (_, b), (_, a) in types)
+        return names[0] == names[1] and all(_is_consistent_type(b, a) for (_, b), (_, a) in types)
     if isinstance(before, TupleType) and isinstance(after, TupleType):
         same = len(before.elements) == len(after.elements)
-        return same and all(map(_type_holds, before.elements, after.elements))
+        return same and all(map(_is_consistent_type, before.elements, after.elements))
     assert isinstance(before, (ListType, SetType, MapType))
     assert isinstance(after, (ListType, SetType, MapType))
-    return _type_holds(before.element, after.element)
+    return _is_consistent_type(before.element, after.element)
 
 
 @settings(
@@ -519,20 +520,20 @@ def _type_holds(before: Type, after: Type) -> bool:
     suppress_health_check=list(HealthCheck),
 )
 @given(st.data())
-def test_what_is_known_early_stays_true(data: st.DataObject) -> None:
-    text, variables = data.draw(_with_variables())
+def test_facts_known_early_stay_true(data: st.DataObject) -> None:
+    text, variables = data.draw(_expressions_with_variables())
     expression, _ = parse_expression(SourceFile("case", text))
     assert expression is not None
-    late = _Late(_Names(variables))
+    late = _KnownRun(_VariableScope(variables))
     after = late.evaluate(expression)
     assume(not has_errors(late.diagnostics))
-    hidden = {name: _hidden(data.draw, value, typed=False) for name, value in variables.items()}
-    early = _Early(_Names(hidden), late)
+    hidden = {name: _hide_facts(data.draw, value, typed=False) for name, value in variables.items()}
+    early = _UnknownRun(_VariableScope(hidden), late)
     before = early.evaluate(expression)
     assert not has_errors(early.diagnostics), "an error that does not stay"
-    assert _holds(remove_all_marks(before)[0], remove_all_marks(after)[0])
+    assert _is_consistent(remove_all_marks(before)[0], remove_all_marks(after)[0])
 
 
 @pytest.mark.parametrize("name", sorted(_FUNCTIONS.keys() - _LEFT_OUT))
-def test_the_property_is_about_every_function(name: str) -> None:
-    assert any(re.search(rf"\b{name}\(", text) for text in _corpus())
+def test_corpus_covers_every_function(name: str) -> None:
+    assert any(re.search(rf"\b{name}\(", text) for text in _build_corpus())

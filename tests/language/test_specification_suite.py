@@ -1,6 +1,6 @@
-"""What HCL's own suite of specification cases asks for: values, and the exact ranges of mistakes.
+"""Tests of HCL's specification cases: values, and the exact ranges of errors.
 
-The cases are restated: the same structures, judged through the same door that configurations use.
+The cases are restated: the same structures, evaluated through the same API as configurations.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ BLOCKS = BodySchema({}, {"a": ()})
 INNER = BodySchema({"b": False, "c": False})
 
 
-class Names:
-    """The names the heredoc cases use; no functions."""
+class HeredocScope:
+    """Scope of the names in the heredoc cases, without functions."""
 
     functions: Mapping[str, Any] = {}
     known: Mapping[str, Value] = {"bar": build_string("Bar"), "space_bar": build_string("  Bar")}
@@ -35,25 +35,25 @@ class Names:
         return self.known.get(traversal.root.name, DYNAMIC_UNKNOWN), 0, []
 
 
-def values_of(body: Body | JsonBody, schema: BodySchema) -> dict[str, Any]:
+def evaluate_arguments(body: Body | JsonBody, schema: BodySchema) -> dict[str, Any]:
     found, problems = decode_body(body, schema)
     assert problems == []
     plain = {}
     for name, attribute in found.attributes.items():
-        value, wrong = evaluate_expression(attribute.expression, Names())
+        value, wrong = evaluate_expression(attribute.expression, HeredocScope())
         assert wrong == []
         plain[name] = convert_to_plain(value)[0]
     return plain
 
 
-def native(text: str) -> Body:
+def parse_valid_body(text: str) -> Body:
     body, problems = parse_file(SourceFile("case.hcl", text))
     assert problems == []
     return body
 
 
-def value(expression: str) -> Any:
-    return values_of(native(f"a = {expression}\n"), LETTERS)["a"]
+def evaluate_text(expression: str) -> Any:
+    return evaluate_arguments(parse_valid_body(f"a = {expression}\n"), LETTERS)["a"]
 
 
 # --- structure -----------------------------------------------------------------------------------
@@ -72,21 +72,21 @@ def value(expression: str) -> Any:
         "/**/ # after another\n",
     ],
 )
-def test_comments_and_nothing_make_an_empty_body(text: str) -> None:
-    assert values_of(native(text), LETTERS) == {}
+def test_comments_or_empty_file_make_an_empty_body(text: str) -> None:
+    assert evaluate_arguments(parse_valid_body(text), LETTERS) == {}
 
 
-def test_the_empty_object_of_json_is_an_empty_body() -> None:
+def test_empty_json_object_is_an_empty_body() -> None:
     body, problems = parse_json_file(SourceFile("case.hcl.json", "{}"))
     assert problems == []
-    assert values_of(body, LETTERS) == {}
+    assert evaluate_arguments(body, LETTERS) == {}
 
 
 @pytest.mark.parametrize(
     "text", ['a = "a value"\nb = "b value"\n', '# c\na = "a value" # c\n/* c */ b /* c */ = /* c */ "b value" // c']
 )
 def test_expected_arguments_have_their_values(text: str) -> None:
-    assert values_of(native(text), LETTERS) == {"a": "a value", "b": "b value"}
+    assert evaluate_arguments(parse_valid_body(text), LETTERS) == {"a": "a value", "b": "b value"}
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_expected_arguments_have_their_values(text: str) -> None:
     ],
 )
 def test_blocks_on_one_line_and_on_several(text: str, count: int, inner: dict[str, Any]) -> None:
-    found, problems = decode_body(native(text), BLOCKS)
+    found, problems = decode_body(parse_valid_body(text), BLOCKS)
     assert problems == []
-    assert [values_of(b.body, INNER) for b in found.blocks] == [inner] * count
+    assert [evaluate_arguments(b.body, INNER) for b in found.blocks] == [inner] * count
 
 
-# Each range is line, column and byte where it begins, and the same where it ends.
+# Each range is line, column and byte of its start and of its end.
 RANGES: list[tuple[str, BodySchema, list[str]]] = [
     ("a = 1\nb = 2\nc = 3\nd = 4\n", LETTERS, ["3:1/12-3:2/13", "4:1/18-4:2/19"]),
     ('a = "a value", b = "b value"\n', BodySchema({"a": False, "b": False}), ["1:14/13-1:15/14"]),
@@ -131,7 +131,7 @@ RANGES: list[tuple[str, BodySchema, list[str]]] = [
 
 
 @pytest.mark.parametrize(("text", "schema", "expected"), RANGES)
-def test_a_mistake_is_told_with_its_exact_range(text: str, schema: BodySchema, expected: list[str]) -> None:
+def test_error_is_reported_with_its_exact_range(text: str, schema: BodySchema, expected: list[str]) -> None:
     body, problems = parse_file(SourceFile("case.hcl", text))
     problems = [*problems, *decode_body(body, schema)[1]]
     ends = [(p.subject.start, p.subject.end) for p in problems if p.subject]
@@ -167,15 +167,15 @@ def test_a_mistake_is_told_with_its_exact_range(text: str, schema: BodySchema, e
 def test_literals_and_arithmetic(text: str, expected: Any) -> None:
     found, problems = parse_file(SourceFile("case.hcl", f"a = {text}\n"))
     assert problems == []
-    result, wrong = evaluate_expression(found.attributes[0].expression, Names())
+    result, wrong = evaluate_expression(found.attributes[0].expression, HeredocScope())
     assert wrong == []
     numeric = isinstance(expected, str) and not text.startswith('"')
     assert result.raw == (convert_decimal(expected) if numeric else expected)
 
 
-def test_a_fractional_remainder_has_the_binary_digits_of_512_bits() -> None:
-    found = native("a = 11 % 5.1\n").attributes[0].expression
-    remainder, _ = evaluate_expression(found, Names())
+def test_fractional_remainder_has_binary_digits_of_512_bits() -> None:
+    found = parse_valid_body("a = 11 % 5.1\n").attributes[0].expression
+    remainder, _ = evaluate_expression(found, HeredocScope())
     assert remainder.raw != convert_decimal("0.8")
     assert abs(remainder.raw - Fraction(4, 5)) < Fraction(1, 10**150)
 
@@ -204,8 +204,8 @@ TRUTHS = {
 
 
 @pytest.mark.parametrize("text", list(TRUTHS))
-def test_comparisons_logic_and_choice(text: str) -> None:
-    assert value(text) == TRUTHS[text]
+def test_comparisons_logic_and_conditionals(text: str) -> None:
+    assert evaluate_text(text) == TRUTHS[text]
 
 
 HEREDOCS = {
@@ -231,6 +231,6 @@ HEREDOCS = {
 
 
 @pytest.mark.parametrize("text", list(HEREDOCS))
-def test_heredocs_as_they_stand_and_flush(text: str) -> None:
-    assert value(text) == HEREDOCS[text]
-    assert value(f"{{ x = {text}\n}}") == {"x": HEREDOCS[text]}
+def test_literal_and_flush_heredocs(text: str) -> None:
+    assert evaluate_text(text) == HEREDOCS[text]
+    assert evaluate_text(f"{{ x = {text}\n}}") == {"x": HEREDOCS[text]}

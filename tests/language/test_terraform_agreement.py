@@ -1,4 +1,4 @@
-"""tables/agreed*.txt against `terraform console`, where it is installed."""
+"""Tests of tables/agreed*.txt against `terraform console`, if it is installed."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ _TABLES = sorted((Path(__file__).parent / "tables").glob("agreed*.txt"))
 _WRONG = "an error"
 
 
-class _Constants:
+class _ConstantScope:
     functions = {f.name: f for _, family in list_function_families() for f in family}  # noqa: RUF012 - never changed
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         raise AssertionError(traversal)
 
 
-def _expressions() -> list[str]:
+def _list_expressions() -> list[str]:
     lines = [line for table in _TABLES for line in table.read_text(encoding="utf-8").split("\n")]
     found = [line.removeprefix("eval ") for line in lines if line.startswith("eval ")]
-    # A whole call that is an error cannot be asked about together with others.
+    # A call with an error cannot be evaluated together with others.
     return [e for e in found if "sensitive" not in e]
 
 
-def _ours(text: str) -> str:
+def _evaluate_with_nexusform(text: str) -> str:
     expression, _ = parse_expression(SourceFile("table", text))
     assert expression is not None
-    value, problems = evaluate_expression(expression, _Constants())
+    value, problems = evaluate_expression(expression, _ConstantScope())
     return _WRONG if has_errors(problems) else render_json(value)
 
 
-def _batches(expressions: list[str]) -> list[list[str]]:
-    # The console takes lines of at most 64 KiB.
+def _split_into_batches(expressions: list[str]) -> list[list[str]]:
+    # The console accepts lines of at most 64 KiB.
     found: list[list[str]] = [[]]
     length = 0
     for each in expressions:
@@ -59,7 +59,7 @@ def _batches(expressions: list[str]) -> list[list[str]]:
     return found
 
 
-def _theirs(expressions: list[str], directory: Path) -> list[str]:
+def _evaluate_with_terraform(expressions: list[str], directory: Path) -> list[str]:
     asked = ", ".join(f'try(jsonencode({e}), "{_WRONG}")' for e in expressions)
     answer = subprocess.run(
         ["terraform", "console", "-no-color"],
@@ -78,14 +78,14 @@ def _theirs(expressions: list[str], directory: Path) -> list[str]:
     return found
 
 
-# --- what is known early and changes -------------------------------------------------------------
+# --- values known early and changed later ---------------------------------------------------------
 
 
 _PAGE = Path(__file__).parents[2] / "docs" / "language-differences.md"
 
 
-class _One(_Constants):
-    # A scope in which every name has one value.
+class _SingleValueScope(_ConstantScope):
+    # A scope with the same value for every name.
     def __init__(self, value: Value) -> None:
         self.value = value
 
@@ -93,13 +93,13 @@ class _One(_Constants):
         return self.value, 0, []
 
 
-def _listed() -> list[tuple[str, str, str, str]]:
-    """The rows of the page: expression, value and type while x is unknown, x, value and type then."""
+def _read_page_rows() -> list[tuple[str, str, str, str]]:
+    """Return the rows of the page: expression, value and type with unknown x, then x, value and type."""
     rows = [line.strip("| ").split(" | ") for line in _PAGE.read_text().splitlines() if " of type `" in line]
     return [(row[0].strip("`"), row[1], row[2].strip("`"), row[3]) for row in rows]
 
 
-def _value_of(text: str, scope: _Constants) -> Value:
+def _evaluate_expression(text: str, scope: _ConstantScope) -> Value:
     expression, _ = parse_expression(SourceFile("row", text))
     assert expression is not None
     value, problems = evaluate_expression(expression, scope)
@@ -107,34 +107,41 @@ def _value_of(text: str, scope: _Constants) -> Value:
     return value
 
 
-def _tidy(text: str) -> str:
+def _normalize_white_space(text: str) -> str:
     return re.sub(r"(?<=[\[({]) | (?=[\])}])|,(?= ?[\])}])", "", " ".join(text.split()))
 
 
-def _said(value: Value) -> str:
-    return f"`{_tidy(render_value(value))}` of type `{_tidy(render_type(value.type))}`"
+def _render_value_and_type(value: Value) -> str:
+    return (
+        f"`{_normalize_white_space(render_value(value))}` of type `{_normalize_white_space(render_type(value.type))}`"
+    )
 
 
-@pytest.mark.parametrize("row", _listed(), ids=lambda row: str(row[0]))
-def test_the_page_says_what_is_known_early_and_changes(row: tuple[str, str, str, str]) -> None:
+@pytest.mark.parametrize("row", _read_page_rows(), ids=lambda row: str(row[0]))
+def test_page_lists_early_values_and_their_changes(row: tuple[str, str, str, str]) -> None:
     text, early, known, late = row
-    assert _said(_value_of(text, _One(DYNAMIC_UNKNOWN))) == early
-    assert _said(_value_of(text, _One(_value_of(known, _Constants())))) == late
+    assert _render_value_and_type(_evaluate_expression(text, _SingleValueScope(DYNAMIC_UNKNOWN))) == early
+    assert (
+        _render_value_and_type(
+            _evaluate_expression(text, _SingleValueScope(_evaluate_expression(known, _ConstantScope())))
+        )
+        == late
+    )
 
 
 @pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not installed")
-def test_terraform_changes_its_mind_in_the_same_way(tmp_path: Path) -> None:
+def test_terraform_changes_early_values_in_same_way(tmp_path: Path) -> None:
     (tmp_path / "empty.tfrc").write_text("")
     (tmp_path / "main.tf").write_text('resource "terraform_data" "x" {\n  input = 1\n}\n')
     texts: list[str] = []
     values: list[Value] = []
-    for text, _, known, _ in _listed():
+    for text, _, known, _ in _read_page_rows():
         for x, scope in (
-            ("terraform_data.x.output", _One(DYNAMIC_UNKNOWN)),
-            (known, _One(_value_of(known, _Constants()))),
+            ("terraform_data.x.output", _SingleValueScope(DYNAMIC_UNKNOWN)),
+            (known, _SingleValueScope(_evaluate_expression(known, _ConstantScope()))),
         ):
             texts.append(re.sub(r"\bx\b", lambda _, x=x: x, text))
-            values.append(_value_of(text, scope))
+            values.append(_evaluate_expression(text, scope))
     whole, ours = f"[{', '.join(texts)}]", build_tuple(values)
     environment = {**os.environ, "TF_CLI_CONFIG_FILE": str(tmp_path / "empty.tfrc")}
     answers = []
@@ -150,16 +157,16 @@ def test_terraform_changes_its_mind_in_the_same_way(tmp_path: Path) -> None:
             env=environment,
         )
         assert done.returncode == 0, done.stderr
-        answers.append(_tidy(done.stdout))
-    assert answers[1:] == [_tidy(render_value(ours)), _tidy(render_type(ours.type))]
+        answers.append(_normalize_white_space(done.stdout))
+    assert answers[1:] == [_normalize_white_space(render_value(ours)), _normalize_white_space(render_type(ours.type))]
 
 
 @pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not installed")
-def test_terraform_console_gives_the_same(tmp_path: Path) -> None:
+def test_terraform_console_has_same_results(tmp_path: Path) -> None:
     (tmp_path / "empty.tfrc").write_text("")
     differing = []
-    for batch in _batches(_expressions()):
-        theirs = _theirs(batch, tmp_path)
-        both = zip(batch, map(_ours, batch), theirs, strict=True)
+    for batch in _split_into_batches(_list_expressions()):
+        theirs = _evaluate_with_terraform(batch, tmp_path)
+        both = zip(batch, map(_evaluate_with_nexusform, batch), theirs, strict=True)
         differing += [(text, mine, other) for text, mine, other in both if mine != other]
     assert differing == []

@@ -1,4 +1,4 @@
-"""Types as written in a variable block."""
+"""Tests of type expressions in variable blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nexusform.language.type_expressions import parse_type
 from nexusform.schemas.value_types import DYNAMIC, Type, build_type_json
 
 
-def read(text: str) -> tuple[Type | None, list[str]]:
+def parse_type_text(text: str) -> tuple[Type | None, list[str]]:
     expression, problems = parse_expression(SourceFile("t", text))
     assert expression is not None, problems
     found, problems = parse_type(expression)
@@ -32,8 +32,8 @@ def read(text: str) -> tuple[Type | None, list[str]]:
         ("object({ a = optional(string) })", ["object", {"a": "string"}, ["a"]]),
     ],
 )
-def test_a_type_is_read(text: str, data: object) -> None:
-    found, problems = read(text)
+def test_type_is_parsed(text: str, data: object) -> None:
+    found, problems = parse_type_text(text)
     assert problems == []
     assert found is not None
     assert build_type_json(found) == data
@@ -42,7 +42,7 @@ def test_a_type_is_read(text: str, data: object) -> None:
 def test_defaults_are_applied_at_every_depth() -> None:
     inner = "list(object({ d = optional(bool, true) }))"
     optional = f'b = optional(number, "3"), c = optional({inner}, [{{}}])'
-    found, problems = read(f"object({{ a = string, {optional} }})")
+    found, problems = parse_type_text(f"object({{ a = string, {optional} }})")
     assert problems == []
     assert found is not None
     made = convert_value(convert_to_value({"a": "x"}, DYNAMIC), found)
@@ -72,7 +72,7 @@ def test_defaults_are_applied_at_every_depth() -> None:
         ('object({ "a" = string })', "attribute names"),
     ],
 )
-def test_what_is_no_type_is_told_with_a_way_out(text: str, hint: str) -> None:
-    found, problems = read(text)
+def test_invalid_type_is_reported_with_hint(text: str, hint: str) -> None:
+    found, problems = parse_type_text(text)
     assert found is None
     assert any(hint in p for p in problems), problems

@@ -6,7 +6,7 @@ from nexusform.language.value_descriptions import build_value_notes, format_trav
 from nexusform.values.typed_value import build_string
 
 
-def noted(text: str) -> list[str]:
+def list_noted_references(text: str) -> list[str]:
     expression, problems = parse_expression(SourceFile("x", text))
     assert problems == []
     assert expression is not None
@@ -15,13 +15,13 @@ def noted(text: str) -> list[str]:
 
 
 def test_references_are_noted_once_in_order() -> None:
-    assert noted("var.b + var.a[0] + var.b") == ["var.b", "var.a[0]"]
+    assert list_noted_references("var.b + var.a[0] + var.b") == ["var.b", "var.a[0]"]
 
 
-def test_names_of_a_for_expression_are_no_references() -> None:
-    assert noted("[for m in module.site : m.nodes == var.n if m.on]") == ["module.site", "var.n"]
-    assert noted('{ for k, v in var.m : k => [for x in v.list : "${x.name}${k}"]... }') == ["var.m"]
+def test_names_of_for_expression_are_no_references() -> None:
+    assert list_noted_references("[for m in module.site : m.nodes == var.n if m.on]") == ["module.site", "var.n"]
+    assert list_noted_references('{ for k, v in var.m : k => [for x in v.list : "${x.name}${k}"]... }') == ["var.m"]
 
 
-def test_outside_of_it_the_same_name_is_one() -> None:
-    assert noted("[for m in m.all : m.x] == m.other") == ["m.all", "m.other"]
+def test_same_name_outside_for_expression_is_a_reference() -> None:
+    assert list_noted_references("[for m in m.all : m.x] == m.other") == ["m.all", "m.other"]

@@ -1,4 +1,4 @@
-"""What our HTTP client makes of servers that answer half, elsewhere, something else, slowly or never."""
+"""Tests of the HTTP client with truncated, redirected, invalid, slow or missing answers."""
 
 import re
 import socket
@@ -17,16 +17,16 @@ from tests.contracts.bad_answers import CUT, GARBAGE, STATE, bad_server, drippin
 BAD = CUT | {name: answer for name, answer in GARBAGE.items() if name != "a page"}
 
 
-def backend_of(address: str, directory: Path) -> HttpBackend:
+def open_http_backend(address: str, directory: Path) -> HttpBackend:
     service = HttpSettings(f"{address}/lon1", lock_address=f"{address}/lon1/lock", pause=0.01)
     return HttpBackend(service, str(directory))
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_no_state_is_only_what_the_server_calls_so(name: str, tmp_path: Path) -> None:
+def test_invalid_answers_are_not_treated_as_missing_state(name: str, tmp_path: Path) -> None:
     with bad_server(BAD[name]) as server:
         with pytest.raises(BackendProblem, match=r"^Cannot read the state at http://127.0.0.1:") as refused:
-            backend_of(server.address, tmp_path).read()
+            open_http_backend(server.address, tmp_path).read()
         assert str(refused.value).isprintable()
         assert len(str(refused.value)) < 400
 
@@ -39,46 +39,46 @@ def test_no_state_is_only_what_the_server_calls_so(name: str, tmp_path: Path) ->
         b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
     ],
 )
-def test_these_are_no_state(answer: bytes, tmp_path: Path) -> None:
+def test_missing_state_is_recognized(answer: bytes, tmp_path: Path) -> None:
     with bad_server(raw(answer)) as server:
-        assert backend_of(server.address, tmp_path).read() is None
+        assert open_http_backend(server.address, tmp_path).read() is None
 
 
-def test_a_body_that_ends_with_the_connection_is_read(tmp_path: Path) -> None:
-    """HTTP/1.0 has no other end; whether the document is whole is then for its reader to see."""
+def test_body_ended_by_closed_connection_is_read(tmp_path: Path) -> None:
+    """HTTP/1.0 has no other end mark; the reader checks the document for completeness."""
     with bad_server(raw(b"HTTP/1.0 200 OK\r\n\r\n" + STATE)) as server:
-        assert backend_of(server.address, tmp_path).read() == STATE
+        assert open_http_backend(server.address, tmp_path).read() == STATE
 
 
 @pytest.mark.parametrize("name", CUT)
-def test_a_cut_answer_is_asked_for_again(name: str, tmp_path: Path) -> None:
+def test_truncated_answer_is_requested_again(name: str, tmp_path: Path) -> None:
     whole = raw(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(STATE) + STATE)
     with bad_server(CUT[name]) as server:
         cut = server.answer
 
-        def answer(connection: socket.socket, head: bytes) -> None:
+        def send_answer(connection: socket.socket, head: bytes) -> None:
             (cut if len(server.heads) < 3 else whole)(connection, head)
 
-        server.answer = answer
-        assert backend_of(server.address, tmp_path).read() == STATE
+        server.answer = send_answer
+        assert open_http_backend(server.address, tmp_path).read() == STATE
         assert len(server.heads) == 3
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_what_is_written_follows_no_redirect(status: int) -> None:
+def test_writes_follow_no_redirect(status: int) -> None:
     with bad_server(redirect(status, "/elsewhere")) as server:
         with pytest.raises(BackendProblem, match=rf"answered {status}, a redirect .*followed for GET only"):
-            ask_to_write(server.address)
+            send_write(server.address)
         assert [head.split()[0] for head in server.heads] == [b"POST"]
 
 
-def ask_to_write(address: str) -> None:
+def send_write(address: str) -> None:
     service = HttpSettings(f"{address}/lon1", pause=0.01)
     HttpBackend(service, "unused")._send_request("POST", f"{address}/lon1", "write the state", b"{}")
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_credentials_go_to_no_other_host(status: int, tmp_path: Path) -> None:
+def test_credentials_are_sent_to_no_other_host(status: int, tmp_path: Path) -> None:
     with bad_server(raw(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")) as other:
         with bad_server(redirect(status, f"{other.address}/lon1")) as server:
             service = HttpSettings(f"{server.address}/lon1", username="me", password="secret")
@@ -89,32 +89,32 @@ def test_credentials_go_to_no_other_host(status: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["ftp://127.0.0.1/x", "file:///etc/passwd", "https:///x", "http://[::1/x"])
-def test_a_redirect_leads_to_the_web_or_nowhere(where: str, tmp_path: Path) -> None:
+def test_redirect_to_invalid_address_is_rejected(where: str, tmp_path: Path) -> None:
     refused = pytest.raises(BackendProblem, match="redirect to an invalid address")
     with bad_server(redirect(302, where)) as server, refused:
-        backend_of(server.address, tmp_path).read()
+        open_http_backend(server.address, tmp_path).read()
 
 
-def test_a_read_follows_a_redirect_within_one_origin(tmp_path: Path) -> None:
+def test_read_follows_redirect_within_one_origin(tmp_path: Path) -> None:
     with bad_server(redirect(302, "/there")) as server:
         first = server.answer
         there = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
         server.answer = lambda connection, head: (there if b" /there " in head else first)(connection, head)
-        assert backend_of(server.address, tmp_path).read() == b"{}"
+        assert open_http_backend(server.address, tmp_path).read() == b"{}"
         server.answer = first
         with pytest.raises(BackendProblem, match="redirected more than 5 times"):
-            backend_of(server.address, tmp_path).read()
+            open_http_backend(server.address, tmp_path).read()
 
 
 @pytest.mark.parametrize("address", ["http://a b/", "http://h:port/", "http://[::1/", "gopher://h/", "http://h/\n"])
-def test_an_address_that_is_none_is_said_so(address: str) -> None:
+def test_invalid_address_is_rejected(address: str) -> None:
     with pytest.raises(WebError):
         send_request(WebRequest("GET", address))
 
 
 @pytest.mark.parametrize("answer", [silent, dripping])
 @pytest.mark.parametrize("call", ["read", "lock", "holder", "write"])
-def test_a_server_that_keeps_one_waiting_is_given_up(
+def test_slow_server_is_abandoned_after_deadline(
     answer: object, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tests.contracts.test_backend_contract import info
@@ -132,12 +132,12 @@ def test_a_server_that_keeps_one_waiting_is_given_up(
         begun = time.monotonic()
         with pytest.raises(BackendProblem, match=rf"at {server.address}/s: .* [0-9]+ s") as refused:
             asked[call]()
-        assert time.monotonic() - begun < 30  # 180 and more without a deadline
+        assert time.monotonic() - begun < 30  # 180 seconds or more without a deadline.
         assert "NF_NET_DEADLINE" in str(refused.value) or "no data received" in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["0", "soon", "-1", "1e3", "999999"])
-def test_a_deadline_is_a_number_of_seconds(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_deadline_is_rejected(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NF_NET_DEADLINE", text)
     with pytest.raises(BackendProblem, match="NF_NET_DEADLINE"):
         BACKENDS["http"].open_backend(

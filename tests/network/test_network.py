@@ -1,4 +1,4 @@
-"""Limits of the package for servers."""
+"""Tests of the limits of the network package."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from tests.architecture.network_imports import find_network_imports
         (b"9" * 10_000, "it is not JSON"),
     ],
 )
-def test_an_unusable_document_has_a_reason(content: bytes, message: str) -> None:
+def test_unusable_document_has_a_reason(content: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_json(content)
 
 
 @pytest.mark.parametrize("value", [{"a": ["[[[", {"b": "}}"}]}, [[]] * 3, '\\"[', json.loads("[" * 500 + "]" * 500)])
-def test_brackets_in_text_do_not_count(value: Any) -> None:
+def test_brackets_in_text_do_not_count_as_nesting(value: Any) -> None:
     assert parse_json(json.dumps(value).encode()) == value
 
 
-def test_pages_end() -> None:
+def test_number_and_size_of_pages_are_limited() -> None:
     budget = PageLimits()
     assert [budget.add_page(1, f"{number}") for number in range(MAX_PAGES)] == [""] * MAX_PAGES
     assert budget.add_page(1, "one more") == "it has more than 20,000 pages"
@@ -58,7 +58,7 @@ def test_pages_end() -> None:
         ("http://localhost.example/s", False),
     ],
 )
-def test_credentials_need_tls_except_on_this_machine(address: str, is_safe: bool) -> None:
+def test_credentials_require_tls_except_on_localhost(address: str, is_safe: bool) -> None:
     assert (check_plain_credentials(address) == "") is is_safe
     request = WebRequest("GET", address.replace("state.example", "host.invalid"), headers={"Authorization": "Basic x"})
     if not is_safe:
@@ -75,7 +75,7 @@ def test_azure_storage_gets_no_token_without_tls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["http://me:canary x@127.0.0.1:9/s", "http://127.0.0.1:9/s?token=canary x\n"])
-def test_an_address_with_a_blank_is_not_printed(address: str) -> None:
+def test_address_with_blank_is_not_printed(address: str) -> None:
     with pytest.raises(WebError) as raised:
         send_request(WebRequest("GET", address))
     assert str(raised.value) == "its address has a blank or a control character"
@@ -94,7 +94,7 @@ def test_only_this_package_imports_clients(tmp_path: Path) -> None:
 
 
 @pytest.mark.of_domains("hub")
-def test_a_rejected_secret_prints_no_value() -> None:
+def test_rejected_secret_is_not_printed() -> None:
     from nexusform.domains.hub.api.api_errors import ApiError
     from nexusform.domains.hub.providers.hub_bodies import HubObject
     from nexusform.domains.hub.providers.hub_errors import format_request_rejection, hide_sensitive_values

@@ -1,4 +1,4 @@
-"""Random clusters with devices (DRA), run beside kube-scheduler: which certain predictions are wrong."""
+"""Random clusters with devices (DRA), run against kube-scheduler to find wrong certain predictions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def build_world(seed: int, *, has_gates: bool) -> World:
         claims, workload = _build_workload(draw, name, has_gates=has_gates)
         objects += claims
         workloads.append(workload)
-    # Pods that run first, with devices of their own.
+    # Pods with their own devices, started first.
     templates, old = _build_workload(draw, "old", has_gates=has_gates)
     return World(nodes, [], workloads, [*objects, *templates], [old] if draw.random() < 0.6 else [])
 
@@ -73,7 +73,7 @@ def _build_slices(draw: random.Random, node: str, *, has_gates: bool) -> Iterato
 
 
 def _build_partitions(node: str) -> Iterator[Body]:
-    """Yield a pool of partitions that share 4 units of memory."""
+    """Yield a pool of partitions with 4 units of shared memory."""
     pool = {"name": f"{node}-parts", "generation": 1, "resourceSliceCount": 2}
     base = {"driver": "gpu.example.com", "nodeName": node, "pool": pool}
     counters = [{"name": "card", "counters": {"memory": {"value": "4"}}}]
@@ -185,7 +185,7 @@ def run_worlds(
             node["status"]["nodeInfo"] = {**NODE_INFO, "kubeletVersion": f"v{version}"}
         results: list[tuple[list[Body], dict[str, Any]]] = [run_world(cluster, world) for _ in range(repetitions)]
         before = results[0][0]
-        # The earlier pods draw their devices in each run; only equal starts can be compared.
+        # The earlier pods sample their devices in each run; only equal starts can be compared.
         runs = [nodes for start, nodes in results if describe_start(start) == describe_start(before)]
         yield seed, compare_world(predict_world(before, world.workloads), runs)
 

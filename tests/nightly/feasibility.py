@@ -1,4 +1,4 @@
-"""Compares the feasibility of placements with kube-scheduler: random fleets, one scheduler per member in turn.
+"""Compare the feasibility of placements with kube-scheduler: random fleets, one scheduler per member in turn.
 
 Run: NEXUSFORM_HUB_PROGRAMS=DIR python -m tests.nightly.feasibility MINUTES [FLEETS] [SEED]
 """
@@ -34,8 +34,8 @@ from tests.nightly.live_cluster import PATHS, Body
 
 _NAMESPACES = ("default", "p0", "p1", "p2", "p3")
 _SETS = ("ReplicaSet", "StatefulSet")
-_REPETITIONS = 12  # a result of a tie may have a probability of a third
-_FURTHER_NODES = 8  # enough to show that a pod runs on no copy of a node
+_REPETITIONS = 12  # A result of a tie may have a probability of one third.
+_FURTHER_NODES = 8  # Sufficient proof of a pod without a fit on any copy of a node.
 
 
 class Comparison(Struct):
@@ -56,7 +56,7 @@ class Member:
         self._probes = 0
 
     def start(self, nodes: Iterable[Body], pods: Iterable[Body], workloads: Iterable[tuple[Body, int]]) -> None:
-        """Create nodes, pods that run, and the pods of the workloads in order."""
+        """Create nodes, running pods, and the pods of the workloads in order."""
         self.add_nodes(nodes)
         for pod in pods:
             self._create(pod)
@@ -64,13 +64,13 @@ class Member:
             self.add_pods(body, replicas)
 
     def add_nodes(self, nodes: Iterable[Body]) -> None:
-        """Create nodes, and let the scheduler see them."""
+        """Create nodes, and wait until the scheduler has seen them."""
         for node in nodes:
             self._create(node)
         self._synchronize()
 
     def add_pods(self, workload: Body, count: int) -> None:
-        """Create pods of a workload, as its controller does."""
+        """Create pods of a workload like its controller."""
         kind, metadata = workload["kind"], workload["metadata"]
         name, namespace, template = metadata["name"], metadata["namespace"], workload["spec"]["template"]
         if kind == "Deployment":
@@ -101,7 +101,7 @@ class Member:
             if lost[key]:
                 self.add_pods(workload, lost[key])
 
-    def count_waiting(self, *, has_rules: bool) -> Counter[str]:
+    def count_pending(self, *, has_rules: bool) -> Counter[str]:
         """Return the number of pods without a node by namespace, once the scheduler has tried all. `has_rules`: a
         pod may be tried again after another one.
         """
@@ -139,7 +139,7 @@ class Member:
         self._connection.close()
 
     def _synchronize(self) -> None:
-        """Wait until the scheduler has seen all earlier changes: it places a pod on a node created just now."""
+        """Wait until the scheduler has seen all earlier changes: it places a pod on a new node."""
         self._probes += 1
         name = f"probe-{self._probes}"
         taints = [{"key": "probe", "effect": "NoSchedule"}]
@@ -205,7 +205,7 @@ class FleetComparison:
     def __init__(self, programs: ApiPrograms, fleet: Fleet, subject: str, comparison: Comparison) -> None:
         self._member, self._fleet, self._subject = Member(programs), fleet, subject
         self._comparison, self._draw = comparison, random.Random(subject)
-        # Each fix is a plan of its own: fixes of every third fleet leave time for more fleets.
+        # Each suggested fix needs its own plan. Fixes for only every third fleet leave time for more fleets.
         self._result = fleet.plan(includes_losses=True, suggested_fixes=self._draw.random() < 0.3)
         bodies = [body for items in fleet.workloads.values() for body in items]
         self._bodies = {f"{body['metadata']['namespace']}/{body['metadata']['name']}": body for body in bodies}
@@ -221,7 +221,7 @@ class FleetComparison:
         self._member.close()
 
     def _compare_member(self, cluster: NodeCluster, rows: Sequence[Feasibility]) -> None:
-        """Compare all bindings now and after more nodes; the largest count and a loss of one of them."""
+        """Compare all bindings now and with more nodes, and the largest count and a node loss for one of them."""
         self._compare_now(cluster, self._result, rows)
         running = [row for row in rows if row.result is FeasibilityResult.RUNS and row.replicas_max is not None]
         if running:
@@ -244,7 +244,7 @@ class FleetComparison:
             self._check(f"one {label} down", row, effect.waiting_pods, partial(self._measure_loss, row, cluster, lost))
 
     def _check(self, kind: str, row: Feasibility, expected: object, measure: Callable[[], object]) -> None:
-        """Compare an answer. One that is not certain is one of several results: a few runs have to show it."""
+        """Compare an answer. An uncertain one is one of several results, so one of a few runs has to show it."""
         self._comparison.answers[kind] += 1
         real = measure()
         for _ in range(0 if row.is_certain else _REPETITIONS):
@@ -268,26 +268,27 @@ class FleetComparison:
     def _count(self) -> Counter[str]:
         rules = ("affinity", "topologySpreadConstraints")
         specs = [body["spec"]["template"]["spec"] for body in self._bodies.values()]
-        return self._member.count_waiting(has_rules=any(rule in spec for spec in specs for rule in rules))
+        return self._member.count_pending(has_rules=any(rule in spec for spec in specs for rule in rules))
 
     def _compare_now(self, cluster: NodeCluster, result: PlanResult, rows: Iterable[Feasibility]) -> None:
-        """Compare the pods without a node of each binding; one run serves all."""
+        """Compare the pods without a node of each binding in one run."""
         runs = [self._start(cluster, result)]
         for row in rows:
             expected = 0 if row.result is FeasibilityResult.RUNS else row.replicas_requested - (row.replicas_max or 0)
             earlier = iter(list(runs))
 
-            def measure(row: Feasibility = row, earlier: Iterator[Counter[str]] = earlier) -> int:
+            def measure_binding(row: Feasibility = row, earlier: Iterator[Counter[str]] = earlier) -> int:
                 run = next(earlier, None)
                 if run is None:
                     run = self._start(cluster, result)
                     runs.append(run)
                 return run[row.placement.name]
 
-            self._check("now", row, expected, measure)
+            self._check("now", row, expected, measure_binding)
 
     def _measure_maximum(self, row: Feasibility, cluster: NodeCluster) -> tuple[int, bool]:
-        """Return the waiting pods at the largest number of replicas, and whether a pod waits with one more."""
+        """Return the pending pods at the largest number of replicas, and whether one more replica leaves a pod
+        pending."""
         assert row.replicas_max is not None
         self._start(cluster, self._result)
         body = self._fleet.workloads[row.placement.name][0]
@@ -297,10 +298,10 @@ class FleetComparison:
         return waiting, self._count()[row.placement.name] > waiting
 
     def _compare_additions(self, row: Feasibility, cluster: NodeCluster) -> None:
-        """Compare the missing nodes: they suffice, and one node less does not."""
+        """Compare the missing nodes: they suffice, and one node fewer does not."""
         pools, name, missing = list(list_pool_nodes(cluster)), row.placement.name, row.missing_pools
 
-        def measure(counts: Mapping[str, int]) -> int:
+        def measure_additions(counts: Mapping[str, int]) -> int:
             return self._start(cluster, self._result, _build_copies(cluster, counts))[name]
 
         if row.result is FeasibilityResult.UNKNOWN:
@@ -308,13 +309,18 @@ class FleetComparison:
         elif row.result is FeasibilityResult.CANNOT_RUN:
             for mix in (*([pool] for pool in pools), pools):
                 counts = dict.fromkeys(mix, _FURTHER_NODES)
-                self._check("cannot run", row, True, lambda counts=counts: measure(counts) > 0)
+                self._check("cannot run", row, True, lambda counts=counts: measure_additions(counts) > 0)
         else:
             kind = "a mix" if len(missing) > 1 else "one pool"
             for pool in missing if row.missing_nodes != 1 else ():
                 counts = {**missing, pool: missing[pool] - 1}
-                self._check(f"waits with one node less of {kind}", row, True, lambda counts=counts: measure(counts) > 0)
-            self._check(f"runs after nodes of {kind}", row, 0, lambda: measure(missing))
+                self._check(
+                    f"waits with one node less of {kind}",
+                    row,
+                    True,
+                    lambda counts=counts: measure_additions(counts) > 0,
+                )
+            self._check(f"runs after nodes of {kind}", row, 0, lambda: measure_additions(missing))
 
     def _measure_loss(self, row: Feasibility, cluster: NodeCluster, lost: set[str]) -> int:
         """Return the pods without a node after the loss of nodes."""
@@ -323,7 +329,7 @@ class FleetComparison:
         return self._count()[row.placement.name]
 
     def _compare_fix(self, row: Feasibility, fix: Mapping[str, Any]) -> None:
-        """Compare the plan with a suggested fix, and the one with one node less."""
+        """Compare the plan with a suggested fix, and the plan with one node fewer."""
         if fix["kind"] == "affinity":
             self._compare_exclusion(row, fix)
             return
@@ -340,7 +346,7 @@ class FleetComparison:
                 self._compare_now(cluster, result, [planned])
 
     def _compare_exclusion(self, row: Feasibility, fix: Mapping[str, Any]) -> None:
-        """Compare the plan with an affinity: the placement runs on each of its clusters, and on none left out."""
+        """Compare the plan with an affinity: the placement runs on each of its clusters, and on no excluded one."""
         result = self._fleet.plan(adjustments=tuple(_read_edit(edit, 0) for edit in fix["edits"]))
         rows = [item for item in result.plan.feasibility if item.is_selected and item.placement == row.placement]
         expected = {FeasibilityResult.RUNS}, False
@@ -355,12 +361,12 @@ def _read_edit(edit: Mapping[str, Any], fewer: int) -> ArgumentAdjustment:
     return ArgumentAdjustment(parse_address(edit["address"]), tuple(edit["path"]), value)
 
 
-# --- many fleets ----------------------------------------------------------------------------------
+# --- several fleets -------------------------------------------------------------------------------
 
 
 @contextmanager
 def start_scheduler(directory: Path) -> Iterator[ApiPrograms]:
-    """Start an API server with a scheduler and the namespaces of the fleets, and end them afterwards."""
+    """Start an API server with a scheduler and the namespaces of the fleets, and stop them afterwards."""
     programs = ApiPrograms(
         PROGRAMS, CRDS, directory, "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"
     )

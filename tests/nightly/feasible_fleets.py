@@ -63,7 +63,7 @@ class Fleet(Struct):
     workloads: dict[str, list[Body]]
 
     def plan(self, *variables: str, **options: Any) -> PlanResult:
-        """Return its plan."""
+        """Return the plan of the fleet."""
         kind = "kubernetes_nodes"
         values = tuple(
             ValueOverride(AddressPattern((), "data", kind, name), kind, {"objects": _encode(objects)})
@@ -80,7 +80,7 @@ def get_fleet(result: PlanResult) -> PlannedFleet:
 
 
 def _encode(objects: Sequence[Body]) -> bytes:
-    # Files without any pod would count as a list without pods.
+    # Files without pods would count as an empty list of pods.
     setup = cluster_objects.pod("setup", "", phase="Succeeded")
     return parse_kubectl_files([("n.json", cluster_objects.printed(*objects, setup))]).encode()
 
@@ -123,7 +123,7 @@ def _draw_policy(draw: random.Random, members: Sequence[str]) -> str:
 
 
 def _build_objects(draw: random.Random) -> list[Body]:
-    """Return the nodes of a member in two pools, and pods that run on them."""
+    """Return the nodes of a member in two pools, and pods running on them."""
     nodes = [_build_node(draw, number) for number in range(draw.randint(2, 4))]
     pods = [
         _build_pod(draw, number, draw.choice(nodes)["metadata"]["name"]) for number in range(draw.choice((0, 0, 1, 2)))

@@ -1,4 +1,4 @@
-"""Random fleets on a running hub: plans, killed applies and members that leave, for a given time.
+"""Run random fleets on a running hub for a given time: plans, killed applies and departing members.
 
 Run: NEXUSFORM_HUB_PROGRAMS=DIR NEXUSFORM_HUB_CASES=DIR python -m tests.nightly.hub_fleets MINUTES [FLEETS] [SEED]
 """
@@ -58,7 +58,7 @@ class Fleet:
         self._names = [f"fleet{seed % 1000}-{n}" for n in range(len(self._kinds))]
 
     def run(self) -> None:
-        """Create, change twice, and destroy the fleet; each apply may be killed."""
+        """Create the fleet, change it twice, and destroy it; each apply may be killed."""
         self._label_members()
         (self._directory / "main.nf.hcl").write_text(self._configure("1"))
         self._apply("apply")
@@ -108,7 +108,7 @@ class Fleet:
     # --- commands --------------------------------------------------------------------------------
 
     def _apply(self, command: str) -> None:
-        """Run a command, which may be killed at a random write, and then once more."""
+        """Run a command, possibly killed at a random write, and then run it again."""
         if self._random.random() < 0.5:
             self.kills += self._run_killed(command, self._random.randint(1, 4))
         code, text = self._run(command, "-auto-approve")
@@ -131,14 +131,14 @@ class Fleet:
             subprocess.Popen(words, cwd=self._directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run,
         ):
 
-            def count(method: str, target: str) -> None:
+            def count_writes(method: str, target: str) -> None:
                 nonlocal remaining
                 if method != "GET" and "dryRun" not in target:
                     remaining -= 1
                     if remaining == 0:
                         run.kill()
 
-            self._hub.carried_out = count
+            self._hub.carried_out = count_writes
             code = run.wait()
         self._hub.carried_out = lambda _method, _target: None
         return code < 0
@@ -193,8 +193,8 @@ def _merge(records: list[dict[tuple[str, int], ShareClassScore]]) -> dict[tuple[
     return merged
 
 
-def play(minutes: float, fleets: int, first: int) -> int:
-    """Play fleets until the time is over; print wrong results, totals and the score. Return 1 on wrong results."""
+def run_fleets(minutes: float, fleets: int, first: int) -> int:
+    """Run fleets until the time is over; print wrong results, totals and the score. Return 1 on wrong results."""
     end, count, wrong, kills, departures = time.monotonic() + 60 * minutes, 0, 0, 0, 0
     members: dict[str, dict[str, str]] = {name: {} for name in _MEMBERS}
     with tempfile.TemporaryDirectory() as directory, start_running_hub(Path(directory), members) as hub:
@@ -220,7 +220,7 @@ def play(minutes: float, fleets: int, first: int) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the servers end with it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # The servers end with it.
     arguments = sys.argv[1:]
     seed = int(arguments[2]) if len(arguments) > 2 else int(time.time()) % 1_000_000_000
-    sys.exit(play(float(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 100, seed))
+    sys.exit(run_fleets(float(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 100, seed))

@@ -1,6 +1,5 @@
-"""A cluster without kubelets: a real API server, kube-scheduler and kube-controller-manager, and pods that this
-program reports as ready once they have a node.
-"""
+"""A cluster without kubelets: a real API server, kube-scheduler and kube-controller-manager. This program reports
+pods with a node as ready."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from tests.domains.hub.api_programs import CRDS, PROGRAMS, ApiPrograms, free_por
 Body = dict[str, Any]
 _CONTROLLERS = ("deployment", "replicaset", "statefulset", "daemonset", "job", "disruption", "resourceclaim")
 DEVICE_KINDS = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
-# Controllers of stories: of autoscalers, quotas and evictions by taints.
+# Controllers of scenarios: of autoscalers, quotas and evictions by taints.
 _STORY_CONTROLLERS = ("horizontal-pod-autoscaler", "resourcequota", "taint-eviction")
 _SHORT_TIMES = ("--horizontal-pod-autoscaler-sync-period=1s", "--resource-quota-sync-period=2s")
 _POLICY_FLAGS = (
@@ -89,7 +88,7 @@ class LiveCluster:
         return self._programs.call("PATCH", f"{path}/{subresource}".rstrip("/"), body, _MERGE)
 
     def apply(self, body: Body) -> Body:
-        """Apply a manifest as the manager of placements. An answer with `error` means that it is rejected."""
+        """Apply a manifest as the manager of placements. An answer with `error` is a rejection."""
         namespace = body["metadata"].get("namespace", "default")
         path = f"{PATHS[body['kind']].format(namespace)}/{body['metadata']['name']}"
         return self._programs.apply(path, body, "nexusform")
@@ -145,10 +144,10 @@ class LiveCluster:
                 break
             time.sleep(0.05)
         self._wait_for_scheduler()
-        time.sleep(0.3)  # for the controllers
+        time.sleep(0.3)  # For the controllers.
 
     def _wait_for_scheduler(self) -> None:
-        """Wait until a pod runs on each node. The scheduler sees pods, and nodes, in the order of their changes."""
+        """Wait until a pod runs on each node. The scheduler sees pods and nodes in the order of their changes."""
         nodes = self.list_all("Node")
         for node in nodes:
             spec = {
@@ -166,7 +165,8 @@ class LiveCluster:
             self._programs.call("DELETE", f"{probe}?gracePeriodSeconds=0")
 
     def wait_until_settled(self, seconds: float = 1.5) -> list[Body]:
-        """Return the pods once none of them has changed for some time: shorter if all pods exist and run."""
+        """Return the pods after none of them has changed for some time; the time is shorter if all pods exist and
+        run."""
         last, since, end = "", time.monotonic(), time.monotonic() + 60
         while time.monotonic() < end:
             pods = self.list_all("Pod")
@@ -184,7 +184,7 @@ class LiveCluster:
         return self.list_all("Pod")
 
     def _awaits_job_pods(self, pods: list[Body]) -> bool:
-        """Return whether a Job will replace pods: 10 s after the first evicted one, later after the next ones."""
+        """Return whether a Job will replace pods: 10 s after the first eviction, later after the next ones."""
         owners = [pod["metadata"].get("ownerReferences", [{}])[0].get("uid") for pod in pods if not has_ended(pod)]
         return any(owners.count(body["metadata"]["uid"]) < body["spec"]["parallelism"] for body in self.list_all("Job"))
 
@@ -212,7 +212,7 @@ class LiveCluster:
                     self._report(pod, self.keeps_unready(pod))
                 elif pod["metadata"].get("deletionTimestamp") and not self.keeps_terminating(pod):
                     path = f"{PATHS['Pod'].format(pod['metadata']['namespace'])}/{pod['metadata']['name']}"
-                    if pod["metadata"].get("finalizers"):  # of a Job, which waits for the end of the pod
+                    if pod["metadata"].get("finalizers"):  # Of a Job, because it waits for the end of the pod.
                         self._programs.call("PATCH", f"{path}/status", {"status": {"phase": "Failed"}}, _MERGE)
                     self._programs.call("DELETE", f"{path}?gracePeriodSeconds=0")
             time.sleep(0.1)
@@ -250,12 +250,12 @@ def _describe(pod: Body) -> str:
 
 
 def has_ended(pod: Body) -> bool:
-    """Return whether a pod has ended or is being deleted: those of a Job may stay listed for some time."""
+    """Return whether a pod has ended or is being deleted: pods of a Job may stay listed for some time."""
     return pod["status"].get("phase") == "Failed" or "deletionTimestamp" in pod["metadata"]
 
 
 def _is_decided(pod: Body) -> bool:
-    """Return whether a pod has a node or waits without one; evicted pods and their preemptors are neither."""
+    """Return whether a pod has a node or is pending without one; evicted pods and their preemptors are neither."""
     if pod["metadata"].get("deletionTimestamp"):
         return False
     return bool(pod["spec"].get("nodeName")) or (_is_rejected(pod) and not pod["status"].get("nominatedNodeName"))
@@ -270,7 +270,7 @@ def _is_rejected(pod: Body) -> bool:
 def start_cluster(
     directory: Path, programs_directory: Path = PROGRAMS, *, has_stories: bool = False
 ) -> Iterator[LiveCluster]:
-    """Start the programs in a directory, and end them afterwards."""
+    """Start the programs in a directory, and stop them afterwards."""
     flags = _POLICY_FLAGS if has_stories else ()
     programs = ApiPrograms(
         programs_directory, CRDS, directory, "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition", *flags

@@ -1,7 +1,8 @@
-"""Changes of small clusters with sick pods, autoscalers, admission and quotas, beside the real controllers.
+"""Changes of small clusters with unhealthy pods, autoscalers, admission and quotas, run against the real
+controllers.
 
-A story has nodes, objects that exist before, facts set by hand (`prepare`), and a change. nexusform predicts it from
-lists as kubectl prints them; then the change is applied. A certain pod must be where it is predicted.
+A scenario has nodes, existing objects, manually set facts (`prepare`), and a change. nexusform predicts it from
+kubectl output; then the change is applied. A certain pod must be on its predicted node.
 
 Run: NEXUSFORM_HUB_PROGRAMS=DIR python -m tests.nightly.pod_stories MINUTES VERSION [FIRST_SEED [NAME [RECORDS]]]
 """
@@ -33,7 +34,7 @@ from tests.nightly.pod_worlds import _MEMBER
 from tests.planning.harness import plan, require_success
 
 PRIORITIES = {"low": -10, "high": 1000}
-# Kinds of stories, deleted after each one.
+# Kinds of objects in scenarios, deleted after each one.
 _OWN_KINDS = (
     "HorizontalPodAutoscaler",
     "ResourceQuota",
@@ -48,9 +49,8 @@ _OWN_KINDS = (
 
 class Story(Struct):
     """Change of a cluster. `before` exists and has settled when `prepare` sets statuses; `change` are the manifests
-    of the plan. `finish` does what other programs do meanwhile. `lingering` are labels of pods that stay terminating.
-    After `quiet_seconds` without a change the pods are final.
-    """
+    of the plan. `finish` performs the actions of other programs meanwhile. `lingering` are labels of pods with slow
+    termination. After `quiet_seconds` without a change the pods are final."""
 
     nodes: list[Body]
     change: list[Body]
@@ -62,7 +62,7 @@ class Story(Struct):
 
 
 class StoryResult(Struct):
-    """Comparison of one story: numbers of pods and certain ones, the wrong ones, and the dump and manifests."""
+    """Comparison of one scenario: numbers of pods and certain ones, the wrong ones, and the dump and manifests."""
 
     pods: int = 0
     certain: int = 0
@@ -72,7 +72,7 @@ class StoryResult(Struct):
 
 
 def run_story(cluster: LiveCluster, story: Story) -> StoryResult:
-    """Run a story, and compare the prediction from its dump with the pods afterwards."""
+    """Run a scenario, and compare the prediction from its dump with the pods afterwards."""
     cluster.keeps_unready = _find_start_error
     cluster.keeps_terminating = lambda pod: pod["metadata"].get("labels", {}).get("app", "") == (story.lingering or "-")
     for body in story.nodes:
@@ -99,14 +99,14 @@ _WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Po
 
 
 def clear_story(cluster: LiveCluster) -> None:
-    """Delete all objects of a story."""
+    """Delete all objects of a scenario."""
     cluster.keeps_terminating = lambda _: False
     has_policies = bool(cluster.list_all("MutatingAdmissionPolicy"))
     for kind in _OWN_KINDS:
         cluster.delete(kind)
     cluster.clear()
     if has_policies:
-        time.sleep(3)  # the API server applies a deleted policy a little longer
+        time.sleep(3)  # The API server applies a deleted policy a little longer.
 
 
 def _find_start_error(pod: Body) -> str:
@@ -115,7 +115,7 @@ def _find_start_error(pod: Body) -> str:
 
 
 def list_dump(cluster: LiveCluster) -> list[Body]:
-    """Return the objects of all kinds, as the script of `inventory script` lists them."""
+    """Return the objects of all kinds listed by the script of `inventory script`."""
     return [body for kind in CLUSTER_KINDS if kind in PATHS for body in cluster.list_all(kind)]
 
 
@@ -135,7 +135,7 @@ def predict_story(dump: Sequence[Body], change: Iterable[Body]) -> list[tuple[Ob
 
 
 def compare_story(dump: Sequence[Body], change: Sequence[Body], real: Sequence[Body]) -> StoryResult:
-    """Compare the certain pods with the real ones: by name where they exist before, else by node and image."""
+    """Compare the certain pods with the real ones: pre-existing pods by name, others by node and image."""
     images = {(body["kind"], body["metadata"]["name"]): _get_images(body) for body in change}
     by_workload: dict[str, list[tuple[ObjectPods, PodOutcome]]] = {}
     for object_pods, outcome in predict_story(dump, change):
@@ -148,13 +148,13 @@ def compare_story(dump: Sequence[Body], change: Sequence[Body], real: Sequence[B
         existing = [pod for pod in before if pod["metadata"]["labels"].get("app") == name]
         result.pods += len(rows)
         result.certain += sum(outcome.is_certain for _, outcome in rows)
-        for text in _list_wrong(key, rows, existing, pods, images.get((kind, name), set())):
+        for text in _find_wrong_predictions(key, rows, existing, pods, images.get((kind, name), set())):
             shown = sorted((pod["metadata"]["name"], pod["spec"].get("nodeName", "")) for pod in pods)
             result.wrong.append(f"{key}: {text}; pods are {shown}")
     return result
 
 
-def _list_wrong(
+def _find_wrong_predictions(
     key: str,
     rows: Sequence[tuple[ObjectPods, PodOutcome]],
     existing: Sequence[Body],
@@ -187,7 +187,7 @@ def _list_wrong(
 def _compare_existing(
     rows: Sequence[tuple[ObjectPods, PodOutcome]], existing: Sequence[Body], names: Mapping[str, Body]
 ) -> Iterable[str]:
-    """Compare the existing pods that are certainly kept or removed by node: those of one node are interchangeable."""
+    """Compare the existing pods certainly kept or removed by node, because pods of one node are interchangeable."""
     for action, is_kept in ((pod_outcomes.KEEP, True), (pod_outcomes.REMOVE, False)):
         certain = Counter(item.previous for _, item in rows if item.action == action and item.is_certain)
         pods = [pod for pod in existing if (pod["metadata"]["name"] in names) == is_kept]
@@ -202,7 +202,7 @@ def _get_images(body: Body) -> set[str]:
 
 
 def _is_current(pod: Body, images: set[str]) -> bool:
-    """Return whether a pod has the images of a manifest, maybe from a mirror."""
+    """Return whether a pod has the images of a manifest, possibly from a mirror."""
     return images <= {container["image"].rpartition("/")[2] for container in pod["spec"]["containers"]}
 
 
@@ -225,7 +225,7 @@ def run_stories(
     only: str = "",
     records: Path | None = None,
 ) -> int:
-    """Print the result of each story and the totals. Return 1 if a certain pod is wrong."""
+    """Print the result of each scenario and the totals. Return 1 if a certain pod is wrong."""
     end, count, wrong, certain, pods, seed = time.monotonic() + 60 * minutes, 0, 0, 0, 0, first
     with tempfile.TemporaryDirectory() as directory, start_cluster(Path(directory), has_stories=True) as cluster:
         for body in build_priority_classes(PRIORITIES):

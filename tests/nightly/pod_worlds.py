@@ -1,4 +1,4 @@
-"""Random clusters with workloads, run beside kube-scheduler: which certain predictions are wrong."""
+"""Random clusters with workloads, run against kube-scheduler to find wrong certain predictions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.planning.harness import plan, require_success
 
 _HOST, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_START = "2026-01-01T00:00:00Z"  # of pods that exist: new ones start later, not in the same second
+_START = "2026-01-01T00:00:00Z"  # Of existing pods: new ones start later, not in the same second.
 _CLASSES = {"low": -10, "high": 1000}
 _MEMBER = """
 resource "fleet_member_cluster" "m1" {
@@ -37,7 +37,7 @@ data "kubernetes_nodes" "a" {
 
 
 class World(Struct):
-    """Nodes, pods that run, and workloads to create in order. `objects` and `earlier_workloads` exist before."""
+    """Nodes, running pods, and workloads to create in order. `objects` and `earlier_workloads` exist before."""
 
     nodes: list[Body]
     pods: list[Body]
@@ -47,7 +47,8 @@ class World(Struct):
 
 
 class Result(Struct):
-    """Comparison of one world: pods by certainty, those alike in all runs, and the wrong ones with their texts."""
+    """Comparison of one world: pods by certainty, pods with the same node in all runs, and the wrong ones with their
+    texts."""
 
     pods: int = 0
     certain: int = 0
@@ -225,7 +226,7 @@ def predict_world(before: Sequence[Body], workloads: Sequence[Body]) -> dict[str
 
 def plan_world(before: Sequence[Body], workloads: Sequence[Body]) -> PlanResult:
     """Return the plan of workloads on a cluster with these objects."""
-    # Files without any pod would count as a list without pods.
+    # Files without pods would count as an empty list of pods.
     reading = parse_kubectl_files(
         [("n.json", cluster_objects.printed(*before, cluster_objects.pod("setup", "", phase="Succeeded")))]
     )
@@ -243,7 +244,7 @@ def compare_world(predicted: dict[str, Any], runs: Sequence[dict[str, dict[str, 
             for name, node, is_certain, _ in pods:
                 real = [run.get(key, {}).get(name) for run in runs]
                 is_alike = len(set(real)) == 1
-                _count(result, 1, int(is_certain), int(is_alike), int(is_certain and real[0] == node and is_alike))
+                _add_counts(result, 1, int(is_certain), int(is_alike), int(is_certain and real[0] == node and is_alike))
                 if is_certain and any(each not in (node, None) for each in real):
                     result.wrong.append(f"{key} {name}: certain on {node or 'no node'}, ran on {real}")
             continue
@@ -251,13 +252,13 @@ def compare_world(predicted: dict[str, Any], runs: Sequence[dict[str, dict[str, 
         certain = Counter(node for _, node, is_certain, _ in pods if is_certain)
         names = set().union(*counts) | certain.keys()
         alike = Counter({name: min(count[name] for count in counts) for name in names})
-        _count(result, len(pods), certain.total(), alike.total(), (certain & alike).total())
+        _add_counts(result, len(pods), certain.total(), alike.total(), (certain & alike).total())
         if certain - alike:
             result.wrong.append(f"{key}: certain on {dict(certain)}, ran on {[dict(count) for count in counts]}")
     return result
 
 
-def _count(result: Result, pods: int, certain: int, alike: int, certain_alike: int) -> None:
+def _add_counts(result: Result, pods: int, certain: int, alike: int, certain_alike: int) -> None:
     result.pods += pods
     result.certain += certain
     result.alike += alike

@@ -1,4 +1,4 @@
-"""Compares certain predictions with kube-scheduler on fresh random clusters, for a given time.
+"""Compare certain predictions with kube-scheduler on new random clusters, for a given time.
 
 Run: NEXUSFORM_HUB_PROGRAMS=DIR python -m tests.nightly.pods MINUTES VERSION [devices]
 """
@@ -25,7 +25,7 @@ def compare(
 ) -> int:
     """Print each wrong prediction and the totals. Return 1 if a certain pod ran elsewhere."""
     total, worlds = Result(), 0
-    first = int(time.time()) % 1_000_000_000  # other worlds each night; a report names them
+    first = int(time.time()) % 1_000_000_000  # Other seeds each night; a report names them.
     end = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory() as directory, start_cluster(Path(directory)) as cluster:
         for seed, result in run(cluster, itertools.count(first), version):

@@ -1,7 +1,7 @@
-"""Compares the answers of repacking with an integer program of scipy on random sites, for a given time.
+"""Compare the answers of repacking with an integer program of scipy on random sites, for a given time.
 
-The program ignores the order of re-creations, so its answer is a lower bound. An answer equal to it, carried out on
-the site with all other machines cordoned, is optimal. Where the product reports a gap, the program does not decide
+The program ignores the order of re-creations, so its answer is a lower bound. An answer equal to it is optimal if it
+is feasible on the site with all other machines cordoned. If the product reports a gap, the program does not decide
 whether an order exists.
 
 Run: python -m tests.nightly.repacking MINUTES [SITES] [SEED]
@@ -18,7 +18,7 @@ from typing import Any
 
 from nexusform.domains.whatif.questions.repack_context import RepackRequest
 from nexusform.domains.whatif.questions.repack_planning import plan_repack
-from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, site_with_history
+from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, build_site_with_history
 from tests.domains.whatif.questions.test_repack_orders import build_site, replay
 
 IMPOSSIBLE = -1
@@ -52,7 +52,7 @@ class IntegerProgram:
         self.upper.append(upper)
 
     def minimize(self) -> int | None:
-        """Return the least cost, IMPOSSIBLE, or None if the time was not enough."""
+        """Return the minimum cost, IMPOSSIBLE, or None if the time was insufficient."""
         import numpy as np
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_matrix
@@ -91,7 +91,7 @@ class RepackProgram:
             self._limit_racks(address)
 
     def _add_variables(self, machine: Any, cell: int) -> None:
-        """Add the VMs that may be on a cell: those there, movable ones of its zone, and new ones."""
+        """Add the possible VMs of a cell: current ones, movable ones of its zone, and new ones."""
         for number, (pool, placement) in enumerate(self.vms):
             zones = pool.demand.constraints.zones
             stays = placement.machine == machine.name and cell in placement.cells
@@ -117,7 +117,7 @@ class RepackProgram:
         self.program.add_row(float("-inf"), disks, machine.disk_gib)
 
     def _limit_racks(self, address: Any) -> None:
-        """A pool stays as spread over racks as it is."""
+        """Keep each pool at least as spread over racks as it is."""
         racks = {machine.name: machine.rack for machine in self.machines}
         own = {number for number, (pool, _) in enumerate(self.vms) if pool.address == address}
         zones = self.vms[min(own)][0].demand.constraints.zones
@@ -134,7 +134,9 @@ def compare_site(seed: int) -> str:
     if seed % 2:
         site, request = build_site(seed)
     else:
-        site = site_with_history(seed, 2 + seed % 4 // 2, 2 + seed % 4 // 2, filled=0.5 + 0.03 * (seed % 8), zoned=0.3)
+        site = build_site_with_history(
+            seed, 2 + seed % 4 // 2, 2 + seed % 4 // 2, filled=0.5 + 0.03 * (seed % 8), zoned=0.3
+        )
         request = RepackRequest(sku=SKUS[LARGE], want=2 + seed % 4)
     answer, fewest = plan_repack(site, request), RepackProgram(site, request).program.minimize()
     count = {"impossible": IMPOSSIBLE, "nothing_to_do": 0}.get(answer.status, answer.recreations)

@@ -1,7 +1,7 @@
-"""Random sequences of life cycles, state surgery, flags, variables and tests beside terraform or tofu.
+"""Run random sequences of life cycles, state surgery, flags, variables and tests against terraform or tofu.
 
-Run: python -m tests.nightly.sequences PROGRAM MINUTES [SEQUENCES] [SEED] [KIND...]
-A difference is printed with its kind and seed; the result is 1 with a difference.
+Run: python -m tests.nightly.sequences PROGRAM MINUTES [SEQUENCES] [SEED] [KIND...] A difference is printed with its
+kind and seed; the result is 1 with a difference.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def _run_surgery(draw: random.Random, pair: Pair) -> str:
         arguments = ("state", "mv", one, other) if command == "mv" else ("state", "rm", one)
         peer, own = pair.run(*arguments)
         if not peer[0] and "Move target exists" in own[1]:
-            return ""  # in the table of differences
+            return ""  # In the table of differences.
         if bool(peer[0]) != bool(own[0]):
             return f"{arguments}: {peer[0]} and {own[0]}\n{peer[1]}\n{own[1]}"
         if difference := _compare_addresses(pair):

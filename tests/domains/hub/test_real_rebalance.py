@@ -15,7 +15,15 @@ from tests.domains.hub.api_programs import CRDS, PROGRAMS, find_obstacle
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.member_pods import MemberPods
 from tests.domains.hub.real_hub import RealHub
-from tests.domains.whatif.cli.test_simulate_rebalance import FIXED, MANIFEST, ONE, PLACEMENT, SITE, build_member, grow
+from tests.domains.whatif.cli.test_simulate_rebalance import (
+    FIXED,
+    MANIFEST,
+    ONE,
+    PLACEMENT,
+    SITE,
+    build_member,
+    set_replicas,
+)
 from tests.kill_points import run_at_quarter
 from tests.nightly.feasibility import build_node_body
 from tests.nightly.live_cluster import start_cluster
@@ -104,7 +112,7 @@ def test_rebalancing_ends_as_predicted_within_budget(real_hub: RealHub, told: To
     path = Path("main.nf.hcl")
     path.write_text(path.read_text().replace('cluster_names  = ["west"]', f'cluster_names  = ["{source}"]'))
     assert told("apply", "-auto-approve")[0] == 0
-    grow("payments", 4)
+    set_replicas("payments", 4)
     report = "-report=json:answer.json"
     code, said = told("simulate", "rebalance", report, "-generate-config-out=moves.nf.hcl")
     assert code == 0, said
@@ -156,7 +164,7 @@ def test_two_evictions_in_order_keep_the_ready_replicas(real_hub: RealHub, pods:
     path.write_text(path.read_text().replace('cluster_names  = ["west"]', f'cluster_names  = ["{source}"]'))
     assert told("apply", "-auto-approve")[0] == 0
     wait_for_ready(real_hub, pods, orders=2, records=2, payments=1)
-    grow("payments", 4)
+    set_replicas("payments", 4)
     code, said = told("simulate", "rebalance", "-report=json:answer.json", "-generate-config-out=moves.nf.hcl")
     assert code == 0, said
     moves = json.loads(Path("answer.json").read_text())["evictions"]

@@ -1,4 +1,4 @@
-"""A fleet of small sites, and the goldens of what is said of them."""
+"""Fixtures of a fleet of small sites and of golden files."""
 
 from __future__ import annotations
 
@@ -94,54 +94,54 @@ strategy {
 
 @pytest.fixture(autouse=True)
 def forked_workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Worker processes are forked from one that has loaded all; tests that kill them start them anew."""
+    """Fork worker processes from one preloaded process; tests with killed workers start new processes."""
     if request.path.name == "test_lost_workers.py":
         return
 
-    def start(words: list[str], **streams: Any) -> subprocess.Popen[bytes]:
+    def start_process(words: list[str], **streams: Any) -> subprocess.Popen[bytes]:
         assert words[1:3] == ["-P", "-m"]
         return subprocess.Popen(commands.module(words[3]), **streams)
 
-    monkeypatch.setattr(local_workers, "subprocess", SimpleNamespace(Popen=start, PIPE=subprocess.PIPE))
+    monkeypatch.setattr(local_workers, "subprocess", SimpleNamespace(Popen=start_process, PIPE=subprocess.PIPE))
 
 
 @pytest.fixture
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Writes a fleet into an empty directory and enters it: lon1, and the sites of a JSON file."""
+    """Return a function that writes a fleet (lon1, and the sites of a JSON file) into an empty working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
     monkeypatch.setenv("NF_CACHE_DIR", str(tmp_path.parent / "cache"))
 
-    def write(sites: Mapping[str, Any] | None = None, definition: str = DEFINITION, site: str = SITE) -> None:
+    def write_fleet(sites: Mapping[str, Any] | None = None, definition: str = DEFINITION, site: str = SITE) -> None:
         Path("site").mkdir(exist_ok=True)
         Path("site", "main.nf.hcl").write_text(site)
         Path("sites.json").write_text(json.dumps(sites or {"par1": {}, "par2": {}}))
         Path("nexusform.sites.hcl").write_text(definition)
 
-    return write
+    return write_fleet
 
 
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs `nexusform sites ...` on one worker: the exit code, stdout and stderr."""
+    """Return a function that runs `nexusform sites ...` on one worker and returns exit code, stdout and stderr."""
 
-    def sites(*words: str) -> tuple[int, str, str]:
+    def run_sites_command(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()
         code = run_command_line(["sites", words[0], "-workers=1", *words[1:]])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
-    return sites
+    return run_sites_command
 
 
 @pytest.fixture
 def golden() -> Callable[[str, str], None]:
-    """Compares a text with a file that a person has reviewed."""
+    """Return a function that compares a text with a reviewed file."""
 
-    def compare(name: str, text: str) -> None:
+    def compare_with_golden(name: str, text: str) -> None:
         path = GOLDEN / name
         if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
             path.write_text(text, encoding="utf-8")
         assert path.read_text(encoding="utf-8") == text
 
-    return compare
+    return compare_with_golden

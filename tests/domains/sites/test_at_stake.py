@@ -1,4 +1,4 @@
-"""What the plans of sites put at stake is folded, and weighs the same in all formats."""
+"""Tests of the impact of site plans: rows are grouped, and the impact is the same in all formats."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ START: dict[str, Any] = {"par1": {"racks": 3}, "par2": {"workers": 4}, "par3": {
 THEN: dict[str, Any] = {"par1": {"racks": 2}, "par2": {"workers": 2}, "par3": {"racks": 3}, "par4": {"workers": 2}}
 
 
-def test_what_leaves_is_said_in_every_format(fleet: Fleet, command: Command, golden: Golden) -> None:
+def test_removals_are_reported_in_every_format(fleet: Fleet, command: Command, golden: Golden) -> None:
     fleet(START)
     command("plan", "-out=f.nfsites")
     assert command("apply", "f.nfsites")[0] == 0
@@ -62,17 +62,17 @@ def test_what_leaves_is_said_in_every_format(fleet: Fleet, command: Command, gol
         ),
     ],
 )
-def test_a_site_weighs_what_it_causes(answer: SiteResult, level: Level) -> None:
+def test_level_of_site_follows_from_its_impact(answer: SiteResult, level: Level) -> None:
     assert compute_site_level(answer) is level
 
 
-def test_a_fleet_is_at_stake_as_much_as_its_worst_site() -> None:
-    def fleet_of(*stakes: PlacementImpact) -> FleetPlan:
+def test_fleet_impact_equals_impact_of_worst_site() -> None:
+    def build_fleet(*stakes: PlacementImpact) -> FleetPlan:
         answers = [SiteResult(f"s{n}", SiteStatus.PLANNED, impact=stake) for n, stake in enumerate(stakes)]
         return FleetPlan(tuple(PlannedSite("w", answer) for answer in answers), (), "", "")
 
-    assert compute_fleet_impact(fleet_of()) is PlacementImpact.NONE
-    assert compute_fleet_impact(fleet_of(PlacementImpact.NONE, PlacementImpact.MOVES)) is PlacementImpact.MOVES
-    assert compute_fleet_impact(fleet_of(PlacementImpact.LOSES, PlacementImpact.MOVES)) is PlacementImpact.LOSES
+    assert compute_fleet_impact(build_fleet()) is PlacementImpact.NONE
+    assert compute_fleet_impact(build_fleet(PlacementImpact.NONE, PlacementImpact.MOVES)) is PlacementImpact.MOVES
+    assert compute_fleet_impact(build_fleet(PlacementImpact.LOSES, PlacementImpact.MOVES)) is PlacementImpact.LOSES
     standing = FleetPlan((), (), "", "", undeclared=(UndeclaredSite("old", "s"),))
     assert compute_fleet_impact(standing) is PlacementImpact.MOVES

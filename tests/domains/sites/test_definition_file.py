@@ -1,4 +1,4 @@
-"""What is wrong with nexusform.sites.hcl is said at its line, all at once, before anything is planned."""
+"""Tests of errors in nexusform.sites.hcl: all are reported at once with their lines, before anything is planned."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Fleet = Callable[..., None]
 NOW = "2026-01-01T00:00:00Z"
 
 
-def read(text: str) -> tuple[FleetDefinition | None, list[Diagnostic]]:
+def read_fleet_definition(text: str) -> tuple[FleetDefinition | None, list[Diagnostic]]:
     Path("nexusform.sites.hcl").write_text(text)
     definition, problems, _ = read_definition(".", UNCONFINED, NOW)
     return definition, problems
 
 
-def said(problems: list[Diagnostic]) -> list[tuple[str, int]]:
-    """The id and the line of each."""
+def list_ids_and_lines(problems: list[Diagnostic]) -> list[tuple[str, int]]:
+    """Return the id and the line of each diagnostic."""
     return [(each.id, each.subject.start.line if each.subject else 0) for each in problems]
 
 
@@ -62,27 +62,27 @@ def said(problems: list[Diagnostic]) -> list[tuple[str, int]]:
         ('site "a" {\n', [("unclosed-configuration-block", 1)]),
     ],
 )
-def test_a_mistake_is_told_at_its_line(
+def test_error_is_reported_at_its_line(
     text: str, expected: list[tuple[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    definition, problems = read(text)
+    definition, problems = read_fleet_definition(text)
     assert definition is None
-    assert said(problems)[: len(expected)] == expected
+    assert list_ids_and_lines(problems)[: len(expected)] == expected
 
 
-def test_several_mistakes_are_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_errors_are_reported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = 'site "a" {\n source = "../x"\n}\nsite "b" {}\nsite "c" {\n source = "./s"\n wave = "z"\n}\n'
-    _, problems = read(text)
-    assert [each for each, _ in said(problems)] == [
+    _, problems = read_fleet_definition(text)
+    assert [each for each, _ in list_ids_and_lines(problems)] == [
         "source-outside-root", "missing-required-argument", "unknown-wave",
     ]  # fmt: skip
 
 
-def test_a_site_goes_over_the_defaults_name_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_site_inputs_override_defaults_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    definition, problems = read("""
+    definition, problems = read_fleet_definition("""
     defaults {
       source = "./site"
       inputs = { racks = 2, token = sensitive("x"), name = site.name }
@@ -119,7 +119,7 @@ def test_a_site_goes_over_the_defaults_name_by_name(tmp_path: Path, monkeypatch:
     assert (last.max_failures, last.needs_approval) == (0, True)
 
 
-def test_a_source_elsewhere_is_for_the_command_line_to_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_outside_needs_permission_of_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "fleet").mkdir()
     monkeypatch.chdir(tmp_path / "fleet")
     Path("nexusform.sites.hcl").write_text('site "a" {\n source = "../modules/site"\n}\n')
@@ -129,26 +129,26 @@ def test_a_source_elsewhere_is_for_the_command_line_to_allow(tmp_path: Path, mon
     assert definition is not None
 
 
-def test_a_link_does_not_lead_out_of_the_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_symlink_outside_the_tree_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "fleet").mkdir()
     (tmp_path / "modules").mkdir()
     monkeypatch.chdir(tmp_path / "fleet")
     Path("site").symlink_to(tmp_path / "modules")
-    _, problems = read('site "a" {\n source = "./site"\n}\n')
-    assert said(problems) == [("source-outside-root", 2)]
+    _, problems = read_fleet_definition('site "a" {\n source = "./site"\n}\n')
+    assert list_ids_and_lines(problems) == [("source-outside-root", 2)]
 
 
 @pytest.mark.parametrize(
     ("mistake", "expected"),
     [('wave = "on"', [("unknown-wave", 1)]), ('backend "local" {\n path = "x"\n }', [("shared-site-state", 1)])],
 )
-def test_a_mistake_in_a_block_of_many_sites_is_said_once(
+def test_error_in_block_of_many_sites_is_reported_once(
     mistake: str, expected: list[tuple[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = f'sites {{\n source = "./s"\n for_each = toset(["a", "b", "c"])\n name = each.key\n {mistake}\n}}'
-    definition, problems = read(text)
+    definition, problems = read_fleet_definition(text)
     assert definition is None
-    assert said(problems) == expected
+    assert list_ids_and_lines(problems) == expected
     further = "1 further site" if "share" in problems[0].id else "2 further sites"
     assert problems[0].detail.endswith(f" The same holds for {further} sites of this block.")

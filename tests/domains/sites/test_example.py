@@ -1,4 +1,4 @@
-"""The example of many sites does what its README says, and what docs/many-sites.md says is so."""
+"""Tests of the example of many sites, following its README and docs/many-sites.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 Command = Callable[..., tuple[int, str, str]]
 
 
-def test_the_example_goes_as_its_readme_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command) -> None:
+def test_example_runs_as_in_its_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command) -> None:
     shutil.copytree(ROOT / "examples" / "three-sites", tmp_path / "e")
     monkeypatch.chdir(tmp_path / "e")
     readme = Path("README.md").read_text()
@@ -40,7 +40,7 @@ def test_the_example_goes_as_its_readme_says(tmp_path: Path, monkeypatch: pytest
     assert (code, out.splitlines()[1]) == (0, "1 site: 2 rows; 2 VMs are removed on 1 site; 11 unchanged.")
 
 
-def test_the_page_shows_a_file_that_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_shown_in_docs_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "many-sites.md").read_text()
     (text,) = re.findall(r"```hcl\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
@@ -52,7 +52,7 @@ def test_the_page_shows_a_file_that_can_be_read(tmp_path: Path, monkeypatch: pyt
     assert [site.name for site in definition.sites] == ["lon1", "par1"]
 
 
-def test_a_comment_holds_the_summary_of_very_many_sites() -> None:
+def test_comment_fits_summary_of_thousands_of_sites() -> None:
     answer = SiteResult("", SiteStatus.PLANNED, rows=("+ nexus_site.this: SITE",))
     sites = [
         PlannedSite("all", replace(answer, site=f"s{n}", rows=(*answer.rows, f"row {n} of its own " + "x" * 60)))
@@ -65,7 +65,7 @@ def test_a_comment_holds_the_summary_of_very_many_sites() -> None:
     assert text.rstrip().splitlines()[-1].startswith("| all | 3,000 |")
 
 
-def test_a_directory_of_sites_tells_who_reads_it(
+def test_plan_in_directory_of_sites_suggests_sites_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Locks of a dead host: all of a wave are named at once, released in one command, and the rest is applied."""
+"""Tests of locks of a dead host: all of a wave are reported at once and released in one command, and apply resumes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ NAMES = [f"par{number}" for number in range(6)]
 
 
 def join_lines(text: str) -> str:
-    """Return the words of a text, without the boxes around them."""
+    """Return the words of a text, without box characters."""
     return " ".join(text.replace("│", " ").split())
 
 
 def lock_site(name: str, *, host: str = "worker-3", has_started: bool = False) -> Path:
-    """Lock a site as a process of another host would, at 2026-01-01T00:00:00Z minus 14 minutes."""
+    """Lock a site like a process on another host, at 2026-01-01T00:00:00Z minus 14 minutes."""
     Path("states").mkdir(exist_ok=True)
     lock = Path(f"states/{name}.nfstate.lock.info")
     lock.write_text(
@@ -44,7 +44,7 @@ def lock_site(name: str, *, host: str = "worker-3", has_started: bool = False) -
     return lock
 
 
-def test_all_locks_of_a_wave_are_named_at_once(fleet: Fleet, command: Command) -> None:
+def test_all_locks_of_wave_are_reported_at_once(fleet: Fleet, command: Command) -> None:
     fleet({name: {} for name in NAMES})
     assert command("plan", "-out=f.nfsites")[0] == 0
     for name in NAMES[2:]:
@@ -58,7 +58,7 @@ def test_all_locks_of_a_wave_are_named_at_once(fleet: Fleet, command: Command) -
     assert not list(Path("states").glob("par[01].nfstate*"))
 
 
-def test_one_command_releases_the_locks_of_a_host_and_resume_applies_the_rest(fleet: Fleet, command: Command) -> None:
+def test_one_command_releases_locks_of_host_and_resume_applies_the_rest(fleet: Fleet, command: Command) -> None:
     fleet({name: {} for name in NAMES})
     assert command("plan", "-out=f.nfsites")[0] == 0
     for name in NAMES[1:]:
@@ -74,7 +74,7 @@ def test_one_command_releases_the_locks_of_a_host_and_resume_applies_the_rest(fl
     assert command("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_the_lock_of_a_started_site_remains_and_its_command_removes_it(
+def test_lock_of_started_site_is_kept_and_removed_by_force_unlock(
     fleet: Fleet, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet({name: {} for name in NAMES})
@@ -91,7 +91,7 @@ def test_the_lock_of_a_started_site_remains_and_its_command_removes_it(
     assert not started.exists()
 
 
-def test_another_host_and_a_missing_host_are_explained(fleet: Fleet, command: Command) -> None:
+def test_unlocked_host_and_missing_host_flag_are_explained(fleet: Fleet, command: Command) -> None:
     fleet()
     code, _, err = command("unlock", "-host=worker-9", "-force")
     assert (code, err) == (1, 'No site is locked by the host "worker-9".\n')
@@ -102,7 +102,7 @@ def test_another_host_and_a_missing_host_are_explained(fleet: Fleet, command: Co
     assert "nexusform sites status" in join_lines(err)
 
 
-def test_a_site_with_an_unreadable_lock_is_named(fleet: Fleet, command: Command) -> None:
+def test_site_with_unreadable_lock_is_named(fleet: Fleet, command: Command) -> None:
     fleet()
     lock_site("par1").unlink()
     Path("states/par2.nfstate").write_text("{")
@@ -115,14 +115,14 @@ def test_a_site_with_an_unreadable_lock_is_named(fleet: Fleet, command: Command)
     assert "par2: " in join_lines(err)
 
 
-def test_nothing_is_released_without_a_confirmation(fleet: Fleet, command: Command) -> None:
+def test_no_lock_is_released_without_confirmation(fleet: Fleet, command: Command) -> None:
     fleet()
     lock = lock_site("par1")
     assert command("unlock", "-host=worker-3")[0] == 1
     assert lock.exists()
 
 
-def test_the_status_lists_locks(fleet: Fleet, command: Command) -> None:
+def test_status_lists_locks(fleet: Fleet, command: Command) -> None:
     fleet()
     lock_site("par1")
     _, out, _ = command("status")
@@ -135,7 +135,7 @@ def test_the_status_lists_locks(fleet: Fleet, command: Command) -> None:
 
 
 class LostEngine(LocalTaskEngine):
-    """Engine that is lost after its first apply, with the locks of all other sites."""
+    """Engine lost after its first apply, with the locks of all other sites."""
 
     def run_tasks(self, tasks: Sequence[Task], on_result: OnResult, **options: Callable[[], int]) -> list[Task]:
         if tasks and tasks[0].kind is SiteTaskKind.APPLY and tasks[0].site != "lon1":
@@ -149,7 +149,7 @@ class LostEngine(LocalTaskEngine):
         return super().run_tasks(tasks, on_result, **options)  # type: ignore[arg-type]
 
 
-def test_a_lost_engine_leaves_no_lock_of_a_site_that_was_not_started(
+def test_lost_engine_leaves_no_locks_of_unstarted_sites(
     fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet({name: {} for name in NAMES})
@@ -174,5 +174,5 @@ def test_a_lost_engine_leaves_no_lock_of_a_site_that_was_not_started(
     monkeypatch.setattr(site_flags, "make_engine", engine_choice.make_engine)
     code, out, err = command("apply", "-resume", "f.nfsites")
     assert code == 0, err
-    assert [report.is_finding for report in reports] == [True, False]  # red and green
+    assert [report.is_finding for report in reports] == [True, False]  # Red and green.
     assert command("plan", "-detailed-exitcode")[0] == 0

@@ -1,4 +1,4 @@
-"""Workers die in the middle of an apply: every site is applied, and none twice."""
+"""Tests of workers killed during apply: every site is applied exactly once."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ provider "simulated" {
 
 
 @contextmanager
-def killing(pids: Callable[[], list[int]], times: int) -> Iterator[list[int]]:
-    """Kills workers while sites are being applied, each in the middle of one."""
+def kill_workers(pids: Callable[[], list[int]], times: int) -> Iterator[list[int]]:
+    """Kill workers during apply, each in the middle of a site."""
     over = threading.Event()
     killed: list[int] = []
 
-    def kill() -> None:
+    def kill_in_loop() -> None:
         while len(killed) < times and not over.wait(0.05):
             if list(Path("states").glob("*.journal")):
                 victims = [pid for pid in pids() if pid not in killed]
@@ -55,7 +55,7 @@ def killing(pids: Callable[[], list[int]], times: int) -> Iterator[list[int]]:
                     os.kill(victims[0], signal.SIGKILL)
                     over.wait(0.5)
 
-    thread = threading.Thread(target=kill)
+    thread = threading.Thread(target=kill_in_loop)
     thread.start()
     try:
         yield killed
@@ -64,30 +64,30 @@ def killing(pids: Callable[[], list[int]], times: int) -> Iterator[list[int]]:
         thread.join()
 
 
-def serials() -> dict[str, int]:
+def read_serials() -> dict[str, int]:
     paths = sorted(Path("states").glob("*.nfstate"))
     return {path.stem: json.loads(path.read_text())["serial"] for path in paths}
 
 
-def workers_of_this_process() -> list[int]:
-    """The warm workers that this process has started."""
+def list_worker_pids() -> list[int]:
+    """Return the process ids of the warm workers of this process."""
     words = ["ps", "ww", "--ppid", str(os.getpid()), "-o", "pid=,args="]
     listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     return [int(line.split()[0]) for line in listed.splitlines() if "local_worker" in line]
 
 
-def test_a_warm_worker_that_is_killed_harms_no_site(fleet: Fleet, command: Command) -> None:
+def test_killed_warm_worker_damages_no_site(fleet: Fleet, command: Command) -> None:
     fleet({name: {} for name in NAMES}, site=SLOW)
     assert command("plan", "-out=f.nfsites")[0] == 0
-    with killing(workers_of_this_process, times=2) as killed:
+    with kill_workers(list_worker_pids, times=2) as killed:
         code, out, err = command("apply", "f.nfsites")
     assert code == 0, (out, err)
     assert killed
-    assert serials() == {"lon1": 1, **dict.fromkeys(NAMES, 1)}
+    assert read_serials() == {"lon1": 1, **dict.fromkeys(NAMES, 1)}
     assert command("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_a_command_that_is_killed_is_gone_on_with(fleet: Fleet, command: Command) -> None:
+def test_killed_command_is_resumed(fleet: Fleet, command: Command) -> None:
     fleet({name: {} for name in NAMES}, site=SLOW)
     assert command("plan", "-out=f.nfsites")[0] == 0
     words = [sys.executable, "-m", "nexusform", "sites", "apply", "-workers=2", "f.nfsites"]
@@ -96,39 +96,39 @@ def test_a_command_that_is_killed_is_gone_on_with(fleet: Fleet, command: Command
         assert running.stderr is not None
         lines = iter(running.stdout.readline, b"")
         assert any(b'Wave "rest"' in line for line in lines)
-        next(lines)  # a site of it is done
+        next(lines)  # One of its sites is finished.
         running.kill()
-        assert running.stderr.read() == b""  # the workers end without a word
+        assert running.stderr.read() == b""  # The workers exit without output.
     code, _, err = command("apply", "f.nfsites")
     assert (code, "-resume" in err) == (1, True)
     code, out, err = command("apply", "-resume", "-lock-timeout=60s", "f.nfsites")
     assert code == 0, (out, err)
-    assert serials() == {"lon1": 1, **dict.fromkeys(NAMES, 1)}
+    assert read_serials() == {"lon1": 1, **dict.fromkeys(NAMES, 1)}
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_workers_of_a_cluster_come_and_go(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_killed_cluster_workers_are_replaced(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     distributed = pytest.importorskip("distributed")
     fleet({name: {} for name in NAMES}, site=SLOW)
     options = {"n_workers": 3, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
     with distributed.LocalCluster(host="127.0.0.1", **options) as cluster:
         engine = f"-engine={cluster.scheduler_address.replace('tcp', 'dask')}"
         assert run_command_line(["sites", "plan", engine, "-out=f.nfsites"]) == 0
-        with_processes = json.loads(_document(capsys, run_command_line, engine))["digest"]
+        with_processes = json.loads(_plan_as_json(capsys, run_command_line, engine))["digest"]
 
-        def pids() -> list[int]:
+        def list_pids() -> list[int]:
             return [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
 
-        with killing(pids, times=2) as killed:
+        with kill_workers(list_pids, times=2) as killed:
             code = run_command_line(["sites", "apply", engine, "f.nfsites"])
     assert code == 0, capsys.readouterr()
     assert killed
-    assert serials() == {"lon1": 1, **dict.fromkeys(NAMES, 1)}
+    assert read_serials() == {"lon1": 1, **dict.fromkeys(NAMES, 1)}
     assert len(with_processes) == 64
 
 
-def _document(capsys: pytest.CaptureFixture[str], command: Callable[[list[str]], int], engine: str) -> str:
+def _plan_as_json(capsys: pytest.CaptureFixture[str], command: Callable[[list[str]], int], engine: str) -> str:
     capsys.readouterr()
     command(["sites", "plan", engine, "-json"])
     return capsys.readouterr().out
@@ -143,12 +143,12 @@ def _document(capsys: pytest.CaptureFixture[str], command: Callable[[list[str]],
         ("dask://user@localhost:8786", "is not a scheduler"),
     ],
 )
-def test_an_engine_that_cannot_be_used_is_told_before_anything_is_read(word: str, words: str) -> None:
+def test_unusable_engine_is_reported_before_anything_is_read(word: str, words: str) -> None:
     with pytest.raises(TaskEngineError, match=words):
         check_engine_name(word)
 
 
-def test_a_scheduler_elsewhere_takes_certificates(
+def test_remote_scheduler_accepts_certificates(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("distributed")

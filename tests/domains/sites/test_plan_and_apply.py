@@ -1,4 +1,4 @@
-"""Sites are planned in one summary, approved under one digest, and applied in waves."""
+"""Tests of sites planned in one summary, approved under one digest, and applied in waves."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ Command = Callable[..., tuple[int, str, str]]
 Fleet = Callable[..., None]
 
 
-def plain(text: str) -> str:
-    """The words of a text, without the boxes around them."""
+def join_lines(text: str) -> str:
+    """Return the words of a text, without box characters."""
     return " ".join(text.replace("│", " ").split())
 
 
 Golden = Callable[[str, str], None]
 
 
-def test_sites_with_which_the_same_happens_stand_in_one_row(fleet: Fleet, command: Command, golden: Golden) -> None:
+def test_sites_with_equal_changes_share_a_row(fleet: Fleet, command: Command, golden: Golden) -> None:
     fleet({"par1": {}, "par2": {}, "par3": {"workers": 3}, "par4": {"wokers": 3}, "par5": {"workers": 900}})
     code, out, _ = command("plan")
     assert code == 1
     golden("plan.txt", out)
 
 
-def test_reports_say_the_same(fleet: Fleet, command: Command, golden: Golden) -> None:
+def test_reports_have_same_content(fleet: Fleet, command: Command, golden: Golden) -> None:
     fleet({"par1": {}, "par2": {"workers": 900}})
     command("plan", "-report=markdown:p.md", "-report=sarif:p.sarif", "-report=json:p.json", "-report=html:p.html")
     golden("plan.md", Path("p.md").read_text())
@@ -63,7 +63,7 @@ def break_definition() -> list[str]:
         (lambda: ["-sign=missing.key", "-confine=false"], "Plan signing failed"),
     ],
 )
-def test_a_failed_plan_leaves_no_older_file(
+def test_failed_plan_keeps_older_files(
     fleet: Fleet, command: Command, stage: Callable[[], list[str]], title: str
 ) -> None:
     fleet()
@@ -72,27 +72,27 @@ def test_a_failed_plan_leaves_no_older_file(
     older = {path.name: path.read_bytes() for path in [Path("f.nfsites"), *Path().glob("p.*")]}
     code, _, err = command("plan", "-out=f.nfsites", *reports, *stage())
     assert code == 1
-    assert title in plain(err)
+    assert title in join_lines(err)
     for name, content in older.items():
         written = Path(name).read_bytes()
         assert written != content, name
         assert name == "f.nfsites" or title.encode() in written, name
     code, _, err = command("apply", "f.nfsites")
     assert code == 1
-    assert "Planning failed" in plain(err)
-    assert "Fix the errors and run `nexusform sites plan -out=f.nfsites` again." in plain(err)
-    assert title in plain(err)
+    assert "Planning failed" in join_lines(err)
+    assert "Fix the errors and run `nexusform sites plan -out=f.nfsites` again." in join_lines(err)
+    assert title in join_lines(err)
 
 
-def test_a_file_of_another_kind_is_not_overwritten(fleet: Fleet, command: Command) -> None:
+def test_file_of_another_kind_is_not_overwritten(fleet: Fleet, command: Command) -> None:
     fleet()
     Path("notes").write_text("hello")
     code, _, err = command("plan", "-out=notes")
     assert (code, Path("notes").read_text()) == (1, "hello")
-    assert "is not a plan file" in plain(err)
+    assert "is not a plan file" in join_lines(err)
 
 
-def test_a_plan_is_applied_wave_by_wave_and_once(fleet: Fleet, command: Command, golden: Golden) -> None:
+def test_plan_is_applied_once_wave_by_wave(fleet: Fleet, command: Command, golden: Golden) -> None:
     fleet()
     code, _, _ = command("plan", "-out=f.nfsites", "-detailed-exitcode")
     assert code == 2
@@ -104,13 +104,13 @@ def test_a_plan_is_applied_wave_by_wave_and_once(fleet: Fleet, command: Command,
     ]  # fmt: skip
     code, _, err = command("apply", "f.nfsites")
     assert code == 1
-    assert "applied already" in plain(err)
+    assert "applied already" in join_lines(err)
     code, out, _ = command("plan", "-detailed-exitcode")
     assert (code, out.splitlines()[1]) == (0, "3 unchanged.")
     assert command("status")[0] == 0
 
 
-def test_the_plan_of_a_site_can_be_shown(fleet: Fleet, command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_of_one_site_can_be_shown(fleet: Fleet, command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     import gzip
     import zipfile
 
@@ -123,16 +123,16 @@ def test_the_plan_of_a_site_can_be_shown(fleet: Fleet, command: Command, capsys:
     assert "nexus_kubernetes_cluster.edge" in capsys.readouterr().out
 
 
-def test_a_plan_of_sites_of_a_development_version_is_rejected(command: Command, tmp_path: Path) -> None:
+def test_plan_of_development_version_is_rejected(command: Command, tmp_path: Path) -> None:
     first = b'{"format": "nexusform-sites-plan", "version": 1}'
     path = tmp_path / "f.nfsites"
     path.write_bytes(pack_archive({MULTI_SITE_PLAN: first}))
     code, _, err = command("apply", str(path))
     assert code == 1
-    assert "was written by a development version of nexusform; run plan again." in plain(err)
+    assert "was written by a development version of nexusform; run plan again." in join_lines(err)
 
 
-def test_a_plan_of_sites_names_its_own_commands(
+def test_wrong_command_for_fleet_plan_names_sites_command(
     fleet: Fleet, command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fleet()
@@ -152,27 +152,25 @@ def test_a_plan_of_sites_names_its_own_commands(
         capsys.readouterr()
         assert run_command_line(words) == 1, words
         captured = capsys.readouterr()
-        said = plain(captured.err + captured.out)
+        said = join_lines(captured.err + captured.out)
         assert "is a plan of many sites" in said, (words, said)
         assert "nexusform sites sign" in said, (words, said)
 
 
-def test_a_site_that_comes_to_something_else_stops_its_wave_before_the_first_write(
-    fleet: Fleet, command: Command
-) -> None:
+def test_changed_site_plan_stops_wave_before_first_write(fleet: Fleet, command: Command) -> None:
     fleet()
     command("plan", "-out=f.nfsites")
     fleet({"par1": {}, "par2": {"workers": 1}})
     code, out, err = command("apply", "f.nfsites")
     assert code == 1
-    assert "changed after the plan" in plain(out)
+    assert "changed after the plan" in join_lines(out)
     assert "par2: The new plan differs from the approved one" in " ".join(err.replace("│", "").split())
     assert not Path("states/par1.nfstate").exists()
     assert not Path("states/par1.nfstate.lock.info").exists()
     assert Path("states/lon1.nfstate").exists()
 
 
-def test_a_lock_held_elsewhere_stops_the_wave_and_lets_go_of_the_others(fleet: Fleet, command: Command) -> None:
+def test_lock_of_another_process_stops_wave_and_releases_other_locks(fleet: Fleet, command: Command) -> None:
     fleet()
     command("plan", "-out=f.nfsites")
     Path("states").mkdir(exist_ok=True)
@@ -180,7 +178,7 @@ def test_a_lock_held_elsewhere_stops_the_wave_and_lets_go_of_the_others(fleet: F
     lock.write_text(json.dumps({"ID": "1", "Operation": "apply", "Who": "eve@elsewhere", "Info": ""}))
     code, _, err = command("apply", "f.nfsites")
     assert code == 1
-    assert "eve@elsewhere holds it. No changes were made in this wave." in plain(err)
+    assert "eve@elsewhere holds it. No changes were made in this wave." in join_lines(err)
     assert not Path("states/par1.nfstate").exists()
     assert not Path("states/par1.nfstate.lock.info").exists()
     lock.unlink()
@@ -190,7 +188,7 @@ def test_a_lock_held_elsewhere_stops_the_wave_and_lets_go_of_the_others(fleet: F
     assert command("status")[0] == 0
 
 
-def test_a_wave_with_a_gate_waits_until_it_is_named(fleet: Fleet, command: Command) -> None:
+def test_wave_with_approval_waits_until_it_is_named(fleet: Fleet, command: Command) -> None:
     fleet()
     path = Path("nexusform.sites.hcl")
     path.write_text(path.read_text().replace('wave "rest" {}', 'wave "rest" {\n    gate = "approve"\n  }'))
@@ -202,34 +200,34 @@ def test_a_wave_with_a_gate_waits_until_it_is_named(fleet: Fleet, command: Comma
     assert Path("states/par1.nfstate").exists()
 
 
-def test_a_wave_that_is_done_says_which_one_is_left(fleet: Fleet, command: Command) -> None:
+def test_applied_wave_names_remaining_wave(fleet: Fleet, command: Command) -> None:
     fleet()
     command("plan", "-out=f.nfsites")
     assert command("apply", "f.nfsites", "-wave=canary")[0] == 0
     code, _, err = command("apply", "f.nfsites", "-wave=canary")
     assert code == 1
-    assert "Continue with `nexusform sites apply -wave=rest f.nfsites`" in plain(err)
-    # In a new plan nothing changes on the canary, and the other wave may be named.
+    assert "Continue with `nexusform sites apply -wave=rest f.nfsites`" in join_lines(err)
+    # The new plan has no changes for the canary, so the other wave may be named.
     command("plan", "-out=g.nfsites")
     assert command("apply", "g.nfsites", "-wave=rest")[0] == 0
     code, _, err = command("apply", "g.nfsites")
-    assert (code, "applied already" in plain(err)) == (1, True)
+    assert (code, "applied already" in join_lines(err)) == (1, True)
 
 
-def test_a_wrong_value_leads_to_the_row_and_to_the_variable(fleet: Fleet, command: Command) -> None:
+def test_invalid_input_is_reported_with_its_row_and_variable(fleet: Fleet, command: Command) -> None:
     fleet({"par1": {}, "par2": {"racks": "many"}})
     Path("sites.json").write_text('{\n  "par1": {},\n  "par2": {"racks": "many"}\n}\n')
     code, out, _ = command("plan", "-out=f.nfsites")
     assert code == 1
-    assert "var.racks declared at site/main.nf.hcl:11,1-17" in plain(out)
-    assert '"par2" is set in sites.json, line 3.' in plain(out)
+    assert "var.racks declared at site/main.nf.hcl:11,1-17" in join_lines(out)
+    assert '"par2" is set in sites.json, line 3.' in join_lines(out)
     path = Path("nexusform.sites.hcl")
     path.write_text(path.read_text().replace('wave "rest" {}', 'wave "rest" { soak = 7 }'))
     code, _, err = command("apply", "f.nfsites")
     assert (code, "soak = 7" in err) == (1, True)
 
 
-def test_a_plan_of_sites_is_signed_once_it_was_approved(fleet: Fleet, command: Command) -> None:
+def test_fleet_plan_is_signed_after_approval(fleet: Fleet, command: Command) -> None:
     fleet()
     for name in ("team", "mallory"):
         make = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", f"{name}.key"]
@@ -238,7 +236,7 @@ def test_a_plan_of_sites_is_signed_once_it_was_approved(fleet: Fleet, command: C
     assert command("plan", "-out=f.nfsites", "-sign=mallory.key", "-confine=false")[0] == 0
     plan = Path("f.nfsites").read_bytes()
     code, _, err = command("apply", "-verify=key:team.pub", "f.nfsites")
-    assert (code, "It was signed with the key" in plain(err)) == (1, True)
+    assert (code, "It was signed with the key" in join_lines(err)) == (1, True)
     assert run_command_line(["sites", "sign", "-key=team.key", "f.nfsites", "-confine=false"]) == 0
     signed = Path("f.nfsites").read_bytes()
     Path("f.nfsites").write_bytes(plan.replace(b"par1", b"par9"))
@@ -248,7 +246,7 @@ def test_a_plan_of_sites_is_signed_once_it_was_approved(fleet: Fleet, command: C
 
 
 @pytest.mark.parametrize("sign_while_planning", [True, False])
-def test_a_signed_plan_of_sites_has_a_statement(fleet: Fleet, command: Command, sign_while_planning: bool) -> None:
+def test_signed_fleet_plan_has_a_statement(fleet: Fleet, command: Command, sign_while_planning: bool) -> None:
     fleet()
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", "t.key"], check=True, capture_output=True)
     subprocess.run(["openssl", "pkey", "-in", "t.key", "-pubout", "-out", "t.pub"], check=True)
@@ -265,7 +263,7 @@ def test_a_signed_plan_of_sites_has_a_statement(fleet: Fleet, command: Command, 
     assert any(part["uri"].startswith("file:") for part in payload["predicate"]["materials"])
     statement.write_text(json.dumps({**envelope, "signatures": []}))
     code, _, err = command("apply", "-verify=key:t.pub", "f.nfsites")
-    assert (code, 'f.nfsites.intoto.jsonl" is rejected' in plain(err)) == (1, True)
+    assert (code, 'f.nfsites.intoto.jsonl" is rejected' in join_lines(err)) == (1, True)
     statement.write_text(json.dumps(envelope))
     assert command("apply", "-verify=key:t.pub", "f.nfsites")[0] == 0
 
@@ -324,12 +322,12 @@ provider "simulated" {
 """
 
 
-def test_a_platform_that_breaks_what_was_sure_stops_the_waves_after_it(fleet: Fleet, command: Command) -> None:
+def test_wrong_certain_prediction_stops_later_waves(fleet: Fleet, command: Command) -> None:
     fleet(site=PACKING)
     assert command("plan", "-out=f.nfsites")[0] == 0
     code, _, err = command("apply", "f.nfsites")
     assert code == 1
-    assert "certain predictions were wrong. lon1: " in plain(err)
-    assert "predicted with certainty on rack r4" in plain(err)
+    assert "certain predictions were wrong. lon1: " in join_lines(err)
+    assert "predicted with certainty on rack r4" in join_lines(err)
     assert Path("states/lon1.nfstate").exists()
     assert not Path("states/par1.nfstate").exists()

@@ -1,4 +1,4 @@
-"""Questions to all sites are answered alike whoever answers them and in however many parts."""
+"""Tests of questions to all sites: answers do not depend on the engine or on the number of parts."""
 
 from __future__ import annotations
 
@@ -23,27 +23,25 @@ STATE = Path(__file__).parents[3] / "state" / "nexus-document.nfstate"
 
 @pytest.fixture
 def lose_racks(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs `nexusform simulate failure ...`: the exit code, stdout and stderr."""
+    """Return a function that runs `nexusform simulate failure ...` and returns exit code, stdout and stderr."""
 
-    def failure(*words: str) -> tuple[int, str, str]:
+    def run_simulation(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()
         code = run_command_line(["simulate", "failure", *words])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
-    return failure
+    return run_simulation
 
 
-def answers(command: Command, *words: str) -> dict[str, Any]:
+def read_answers(command: Command, *words: str) -> dict[str, Any]:
     _, out, err = command(*words, "-format=json")
     assert out, err
     document: dict[str, Any] = json.loads(out)
     return document
 
 
-def test_parts_of_tie_breaks_come_to_what_a_plan_says_of_all(
-    fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_merged_sample_parts_equal_the_plan(fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet()
     monkeypatch.setattr(fleet_questions, "RUNS_PER_PART", 20)
     _, out, err = command("status", "-samples=100", "-site=par1", "-json")
@@ -65,7 +63,7 @@ def test_parts_of_tie_breaks_come_to_what_a_plan_says_of_all(
     assert in_plan
 
 
-def test_what_people_read(fleet: Fleet, command: Command, lose_racks: Command, golden: Golden) -> None:
+def test_text_output(fleet: Fleet, command: Command, lose_racks: Command, golden: Golden) -> None:
     fleet({"par1": {}, "par2": {"workers": 3}, "par3": {"wokers": 3}})
     code, certainty, err = command("status", "-samples=50")
     assert (code, err) == (1, "")
@@ -79,11 +77,11 @@ def test_what_people_read(fleet: Fleet, command: Command, lose_racks: Command, g
     golden("questions.txt", f"{certainty}\n{before}\n{failure}")
 
 
-def test_racks_are_shared_out_and_come_back_in_their_order(fleet: Fleet, command: Command, lose_racks: Command) -> None:
+def test_racks_are_distributed_and_merged_in_order(fleet: Fleet, command: Command, lose_racks: Command) -> None:
     fleet({"par1": {"racks": 5}})
     command("plan", "-out=f.nfsites")
     command("apply", "f.nfsites")
-    document = answers(lose_racks, "-site=par*")
+    document = read_answers(lose_racks, "-site=par*")
     assert [each["name"] for each in document["sites"][0]["findings"]] == [
         f"par1/rack{number}" for number in range(1, 6)
     ]
@@ -91,7 +89,7 @@ def test_racks_are_shared_out_and_come_back_in_their_order(fleet: Fleet, command
     assert json.loads(Path("two.json").read_text()) == document
 
 
-def test_flags_of_one_site_do_not_go_with_many(fleet: Fleet, lose_racks: Command) -> None:
+def test_flags_of_single_site_are_rejected_for_many(fleet: Fleet, lose_racks: Command) -> None:
     fleet()
     code, _, err = lose_racks("-site=*", "-plan=p")
     assert (code, "need one site, not -site=*" in err) == (1, True)
@@ -101,7 +99,7 @@ def test_flags_of_one_site_do_not_go_with_many(fleet: Fleet, lose_racks: Command
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_cluster_answers_the_same(fleet: Fleet, command: Command) -> None:
+def test_cluster_engine_gives_same_answers(fleet: Fleet, command: Command) -> None:
     distributed = pytest.importorskip("distributed")
     fleet({"par1": {}, "par2": {"workers": 3}})
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
@@ -112,7 +110,7 @@ def test_a_cluster_answers_the_same(fleet: Fleet, command: Command) -> None:
     assert of_dask[0] == 0
 
 
-def test_an_answer_of_which_a_part_is_missing_or_another_one_is_no_answer() -> None:
+def test_incomplete_or_inconsistent_parts_give_no_answer() -> None:
     part = SiteResult("par1", SiteStatus.PLANNED, digest="a", findings=(SiteQuestionFinding("vm", {"runs": 100}),))
     whole = fleet_questions.merge_site_results
     assert whole("par1", {0: part}, 2).status is SiteStatus.SKIPPED
@@ -123,7 +121,7 @@ def test_an_answer_of_which_a_part_is_missing_or_another_one_is_no_answer() -> N
     assert whole("par1", {0: part, 1: part}, 2).findings[0].figures == {"runs": 200}
 
 
-def test_mistakes_of_a_question(fleet: Fleet, command: Command) -> None:
+def test_errors_in_questions(fleet: Fleet, command: Command) -> None:
     fleet()
     code, _, err = command("status", "-samples=150")
     assert (code, "a multiple of it" in err) == (1, True)
@@ -135,7 +133,7 @@ def test_mistakes_of_a_question(fleet: Fleet, command: Command) -> None:
     assert (code, "exports/par1" in " ".join(out.split())) == (1, True)
 
 
-def test_a_replay_says_what_reconcile_says_and_writes_nothing(
+def test_replay_equals_reconcile_and_writes_nothing(
     fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fleet({"par1": {}})
@@ -143,7 +141,7 @@ def test_a_replay_says_what_reconcile_says_and_writes_nothing(
     Path("states").mkdir()
     shutil.copy(STATE, "states/par1.nfstate")
     before = Path("states/par1.nfstate").read_bytes()
-    document = answers(command, "replay", "-from=exports/SITE", "-site=par1")
+    document = read_answers(command, "replay", "-from=exports/SITE", "-site=par1")
     code, out, _ = command("replay", "-from=exports/SITE", "-site=par1")
     assert code == 0
     assert "VMs (100.0 %) are where the rule places them" in " ".join(out.split())

@@ -1,4 +1,4 @@
-"""One worker, many sites: nothing of one is left for the next, and nothing secret leaves it."""
+"""Tests of one worker with many sites: no data is carried over between sites, and no secrets leave the worker."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ SECRET = "hunter2-not-to-be-seen"
 
 
 @pytest.fixture(autouse=True)
-def _stay_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker in this process enters directories; the test's end leaves them."""
+def _restore_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the directories entered by a worker in this process at the end of the test."""
     monkeypatch.chdir(tmp_path)
 
 
-def ask(worker: FleetTaskWorker, kind: SiteTaskKind, site: str, like: SiteResult | None = None) -> SiteResult:
-    os.chdir(ask.root)  # type: ignore[attr-defined]
+def run_site_task(worker: FleetTaskWorker, kind: SiteTaskKind, site: str, like: SiteResult | None = None) -> SiteResult:
+    os.chdir(run_site_task.root)  # type: ignore[attr-defined]
     opened = open_fleet(create_context(), FleetOptions(), "2026-01-01T00:00:00Z")
     assert opened.fleet is not None, opened.diagnostics
     from msgspec.structs import replace
@@ -50,30 +50,28 @@ def ask(worker: FleetTaskWorker, kind: SiteTaskKind, site: str, like: SiteResult
 @pytest.fixture
 def worker(fleet: Fleet, tmp_path: Path) -> FleetTaskWorker:
     fleet()
-    ask.root = tmp_path  # type: ignore[attr-defined]
+    run_site_task.root = tmp_path  # type: ignore[attr-defined]
     return FleetTaskWorker()
 
 
-def test_sites_share_a_reading_of_their_root_module_until_it_changes(worker: FleetTaskWorker) -> None:
-    first = ask(worker, SiteTaskKind.PLAN, "par1")
-    assert first.rows == ask(worker, SiteTaskKind.PLAN, "par2").rows
-    path = Path(ask.root, "site", "main.nf.hcl")  # type: ignore[attr-defined]
+def test_sites_share_parsed_root_module_until_it_changes(worker: FleetTaskWorker) -> None:
+    first = run_site_task(worker, SiteTaskKind.PLAN, "par1")
+    assert first.rows == run_site_task(worker, SiteTaskKind.PLAN, "par2").rows
+    path = Path(run_site_task.root, "site", "main.nf.hcl")  # type: ignore[attr-defined]
     path.write_text(path.read_text().replace("machine_count = 1", "machine_count = 2"))
-    again = ask(worker, SiteTaskKind.PLAN, "par1")
+    again = run_site_task(worker, SiteTaskKind.PLAN, "par1")
     assert "+ nexus_rack.rack[0,1]: rack1,2, 2 machines each, bom-1.7.3" in again.rows
     path.with_name("more.nf.hcl").write_text('output "more" {\n  value = 1\n}\n')
-    assert "+ output more" in ask(worker, SiteTaskKind.PLAN, "par1").rows
+    assert "+ output more" in run_site_task(worker, SiteTaskKind.PLAN, "par1").rows
 
 
-def test_the_variables_of_the_environment_are_read_for_each_site(
-    worker: FleetTaskWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = ask(worker, SiteTaskKind.PLAN, "par1")
+def test_environment_variables_are_read_for_each_site(worker: FleetTaskWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = run_site_task(worker, SiteTaskKind.PLAN, "par1")
     monkeypatch.setenv("NF_VAR_racks", "1")
-    assert ask(worker, SiteTaskKind.PLAN, "par1").digest != before.digest
+    assert run_site_task(worker, SiteTaskKind.PLAN, "par1").digest != before.digest
 
 
-def test_secrets_stay_where_they_are(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_stay_on_the_worker(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = f"""
     variable "token" {{
       type      = string
@@ -99,8 +97,8 @@ def test_secrets_stay_where_they_are(fleet: Fleet, tmp_path: Path, monkeypatch: 
     """
     definition = f'site "a" {{\n  source = "./site"\n  inputs = {{ token = "{SECRET}" }}\n}}\n'
     fleet(definition=definition, site=site)
-    ask.root = tmp_path  # type: ignore[attr-defined]
-    answer = ask(FleetTaskWorker(), SiteTaskKind.PLAN, "a")
+    run_site_task.root = tmp_path  # type: ignore[attr-defined]
+    answer = run_site_task(FleetTaskWorker(), SiteTaskKind.PLAN, "a")
     assert answer.status is SiteStatus.PLANNED
     assert SECRET not in encode_task_message(answer).decode()
     monkeypatch.chdir(tmp_path)
@@ -109,22 +107,22 @@ def test_secrets_stay_where_they_are(fleet: Fleet, tmp_path: Path, monkeypatch: 
     assert SECRET not in encode_task_message(Task(SiteTaskKind.PLAN, "a", opened.fleet)).decode()
 
 
-def test_what_was_prepared_is_held_until_it_is_let_go(worker: FleetTaskWorker) -> None:
-    planned = ask(worker, SiteTaskKind.PLAN, "par1")
-    lock = Path(ask.root, "states/par1.nfstate.lock.info")  # type: ignore[attr-defined]
-    assert ask(worker, SiteTaskKind.PREPARE, "par1", planned).is_locked
+def test_prepared_site_stays_locked_until_release(worker: FleetTaskWorker) -> None:
+    planned = run_site_task(worker, SiteTaskKind.PLAN, "par1")
+    lock = Path(run_site_task.root, "states/par1.nfstate.lock.info")  # type: ignore[attr-defined]
+    assert run_site_task(worker, SiteTaskKind.PREPARE, "par1", planned).is_locked
     assert lock.exists()
-    other = ask(FleetTaskWorker(), SiteTaskKind.PREPARE, "par1", planned)
+    other = run_site_task(FleetTaskWorker(), SiteTaskKind.PREPARE, "par1", planned)
     assert (other.status, other.is_locked) == (SiteStatus.REFUSED, False)
     assert "holds it" in other.reason
-    ask(worker, SiteTaskKind.RELEASE, "par1")
+    run_site_task(worker, SiteTaskKind.RELEASE, "par1")
     assert not lock.exists()
 
 
-def test_locks_of_a_command_that_is_gone_are_let_go(worker: FleetTaskWorker, monkeypatch: pytest.MonkeyPatch) -> None:
-    planned = ask(worker, SiteTaskKind.PLAN, "par1")
-    ask(worker, SiteTaskKind.PREPARE, "par1", planned)
-    lock = Path(ask.root, "states/par1.nfstate.lock.info")  # type: ignore[attr-defined]
+def test_locks_of_terminated_command_are_released(worker: FleetTaskWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = run_site_task(worker, SiteTaskKind.PLAN, "par1")
+    run_site_task(worker, SiteTaskKind.PREPARE, "par1", planned)
+    lock = Path(run_site_task.root, "states/par1.nfstate.lock.info")  # type: ignore[attr-defined]
     worker.release_abandoned_locks()
     assert lock.exists()
     monkeypatch.setattr(site_worker, "LOCK_TIMEOUT", -1.0)
@@ -133,16 +131,16 @@ def test_locks_of_a_command_that_is_gone_are_let_go(worker: FleetTaskWorker, mon
     assert not lock.exists()
 
 
-def test_a_site_that_is_applied_is_not_applied_again(worker: FleetTaskWorker, tmp_path: Path) -> None:
-    planned = ask(worker, SiteTaskKind.PLAN, "par1")
+def test_applied_site_is_not_applied_again(worker: FleetTaskWorker, tmp_path: Path) -> None:
+    planned = run_site_task(worker, SiteTaskKind.PLAN, "par1")
     approved = SiteResult("par1", SiteStatus.PLANNED, digest=planned.digest, plan_digest="p" * 64)
-    assert ask(worker, SiteTaskKind.APPLY, "par1", approved).status is SiteStatus.APPLIED
+    assert run_site_task(worker, SiteTaskKind.APPLY, "par1", approved).status is SiteStatus.APPLIED
     written = Path(tmp_path, "states/par1.nfstate").read_bytes()
-    assert ask(worker, SiteTaskKind.APPLY, "par1", approved).status is SiteStatus.APPLIED
+    assert run_site_task(worker, SiteTaskKind.APPLY, "par1", approved).status is SiteStatus.APPLIED
     assert Path(tmp_path, "states/par1.nfstate").read_bytes() == written
 
 
-def test_a_confined_site_reads_nothing_elsewhere(
+def test_confined_site_reads_no_files_outside(
     fleet: Fleet, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path.parent / "elsewhere.txt").write_text("x")
@@ -155,7 +153,7 @@ def test_a_confined_site_reads_nothing_elsewhere(
     assert "-confine does not allow it" in " ".join(out.split())
 
 
-def test_a_fleet_root_comes_after_the_sites_that_it_reads(fleet: Fleet, command: Command, tmp_path: Path) -> None:
+def test_fleet_root_runs_after_sites_it_reads(fleet: Fleet, command: Command, tmp_path: Path) -> None:
     definition = """
     site "hub" {
       source = "./hub"
@@ -192,10 +190,10 @@ def test_a_fleet_root_comes_after_the_sites_that_it_reads(fleet: Fleet, command:
     assert (code, "is applied later" in " ".join(err.replace("│", "").split())) == (1, True)
 
 
-def test_a_state_that_was_not_taken_is_put_there_before_anything_else(
+def test_unsent_state_is_written_before_anything_else(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sites share a root module: each has a file of its own, and nothing is made a second time."""
+    """Sites share a root module: each has its own file, and no resource is created twice."""
     with state_server() as (address, store):
         definition = DEFINITION.replace('"local"', '"http"')
         fleet(
@@ -203,27 +201,27 @@ def test_a_state_that_was_not_taken_is_put_there_before_anything_else(
                 'path = "states/${site.name}.nfstate"', f'address = "{address}/${{site.name}}"'
             )
         )
-        ask.root = tmp_path  # type: ignore[attr-defined]
+        run_site_task.root = tmp_path  # type: ignore[attr-defined]
         worker = FleetTaskWorker()
         approved = {}
         for name in ("par1", "par2"):
-            planned = ask(worker, SiteTaskKind.PLAN, name)
+            planned = run_site_task(worker, SiteTaskKind.PLAN, name)
             approved[name] = SiteResult(name, SiteStatus.PLANNED, digest=planned.digest, plan_digest="p" * 64)
-        monkeypatch.setattr(HttpBackend, "write_merged_state", _not_taken)
+        monkeypatch.setattr(HttpBackend, "write_merged_state", _reject_write)
         for name, answer in approved.items():
-            ended = ask(worker, SiteTaskKind.APPLY, name, answer)
+            ended = run_site_task(worker, SiteTaskKind.APPLY, name, answer)
             assert (ended.status, ".nexusform/sites/" + name in ended.reason) == (SiteStatus.FAILED, True)
         monkeypatch.undo()
         monkeypatch.chdir(tmp_path)
         for place in store.places.values():
-            place.document = None  # not even the journal got there
+            place.document = None  # Even the journal was not written.
         for name, answer in approved.items():
-            refused = ask(worker, SiteTaskKind.PLAN, name)
+            refused = run_site_task(worker, SiteTaskKind.PLAN, name)
             assert refused.status is SiteStatus.REFUSED
             assert refused.diagnostics[0].id == "unsaved-state"
-            assert ask(worker, SiteTaskKind.APPLY, name, answer).status is SiteStatus.APPLIED
-            assert ask(worker, SiteTaskKind.PLAN, name).status is SiteStatus.UNCHANGED
+            assert run_site_task(worker, SiteTaskKind.APPLY, name, answer).status is SiteStatus.APPLIED
+            assert run_site_task(worker, SiteTaskKind.PLAN, name).status is SiteStatus.UNCHANGED
 
 
-def _not_taken(*_: object) -> None:
+def _reject_write(*_: object) -> None:
     raise BackendProblem("the server answered 500.")

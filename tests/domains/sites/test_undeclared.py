@@ -1,4 +1,5 @@
-"""A site that is taken out of the file is said to stand, by every command, and taken down only when asked."""
+"""Tests of undeclared sites: every command reports their existing objects, and only an explicit request destroys
+them."""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ Golden = Callable[[str, str], None]
 THREE: dict[str, Any] = {"par1": {}, "par2": {}}
 
 
-def applied(command: Command) -> None:
+def apply_fleet(command: Command) -> None:
     assert command("plan", "-out=f.nfsites")[0] == 0
     assert command("apply", "f.nfsites")[0] == 0
 
 
-def test_every_command_says_what_stands(fleet: Fleet, command: Command, golden: Golden) -> None:
+def test_every_command_reports_undeclared_sites(fleet: Fleet, command: Command, golden: Golden) -> None:
     fleet(THREE)
-    applied(command)
+    apply_fleet(command)
     standing = Path("states/par2.nfstate").read_bytes()
     fleet({"par1": {"workers": 3}})
     code, plan, _ = command("plan", "-out=g.nfsites", "-report=sarif:g.sarif", "-report=html:g.html")
@@ -45,9 +46,9 @@ def test_every_command_says_what_stands(fleet: Fleet, command: Command, golden: 
     assert "par2: its state states/par2.nfstate exists" in Path("g.html").read_text()
 
 
-def test_a_selection_of_sites_asks_for_those_alone(fleet: Fleet, command: Command) -> None:
+def test_site_selection_excludes_undeclared_sites(fleet: Fleet, command: Command) -> None:
     fleet(THREE)
-    applied(command)
+    apply_fleet(command)
     fleet({"par1": {}})
     assert "no longer declared" not in command("plan", "-site=lon*")[1]
     code, _, err = command("plan", "-site=par2")
@@ -55,9 +56,9 @@ def test_a_selection_of_sites_asks_for_those_alone(fleet: Fleet, command: Comman
     assert "Existing states: par2's state states/par2.nfstate." in " ".join(err.replace("│", "").split())
 
 
-def test_it_is_taken_down_when_it_is_declared_with_destroy(fleet: Fleet, command: Command) -> None:
+def test_undeclared_site_is_destroyed_with_destroy_argument(fleet: Fleet, command: Command) -> None:
     fleet(THREE)
-    applied(command)
+    apply_fleet(command)
     text = DEFINITION.replace("  name     = each.key", '  name     = each.key\n  destroy = each.key == "par2"')
     fleet(THREE, text)
     code, out, _ = command("plan", "-out=d.nfsites")
@@ -68,7 +69,7 @@ def test_it_is_taken_down_when_it_is_declared_with_destroy(fleet: Fleet, command
 
 
 @pytest.mark.parametrize("state", ["", "{", '{"encryption": {}}'])
-def test_a_state_that_cannot_be_read_is_a_row_with_its_reason(fleet: Fleet, command: Command, state: str) -> None:
+def test_unreadable_state_is_a_row_with_reason(fleet: Fleet, command: Command, state: str) -> None:
     fleet({"par1": {}})
     Path("states").mkdir()
     Path("states/old.nfstate").write_text(state)
@@ -77,18 +78,18 @@ def test_a_state_that_cannot_be_read_is_a_row_with_its_reason(fleet: Fleet, comm
     assert "old: its state states/old.nfstate may exist." in " ".join(out.split())
 
 
-def test_a_state_elsewhere_is_known_from_what_was_seen(
+def test_undeclared_remote_state_is_found_in_records(
     fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet(THREE, DEFINITION.replace('path = "states/${site.name}.nfstate"', 'path = "${site.name}/own.nfstate"'))
-    applied(command)
+    apply_fleet(command)
     monkeypatch.setattr(undeclared_states, "_find_state_files", lambda _template, _fleet: ())
-    fleet({"par1": {}})  # the definition that names another place for all
+    fleet({"par1": {}})  # The definition names another location for all sites.
     (gone,) = json.loads(command("plan", "-json")[1])["undeclared"]
     assert (gone["name"], gone["state"], gone["placed"]) == ("par2", "par2/own.nfstate", {"vm": 3})
 
 
-def test_where_nothing_leads_to_a_state_it_is_not_taken_for_gone() -> None:
+def test_unreachable_state_is_unknown_instead_of_deleted() -> None:
     seen = undeclared_states._KnownState("s3", "s3://bucket/par9.nfstate")
     site = undeclared_states._read_undeclared_site("par9", seen, (), None)  # type: ignore[arg-type] # nothing is opened
     assert isinstance(site, UndeclaredSite)
@@ -96,9 +97,9 @@ def test_where_nothing_leads_to_a_state_it_is_not_taken_for_gone() -> None:
     assert "was not read" in site.reason
 
 
-def test_a_renamed_site_that_keeps_its_state_is_no_other_one(fleet: Fleet, command: Command) -> None:
+def test_renamed_site_with_same_state_is_not_undeclared(fleet: Fleet, command: Command) -> None:
     fleet(THREE)
-    applied(command)
+    apply_fleet(command)
     text = DEFINITION.replace(
         'site "lon1" {', 'site "lon2" {\n  backend "local" {\n    path = "states/lon1.nfstate"\n  }\n'
     )

@@ -1,4 +1,4 @@
-"""Waves: what stops one, what it tolerates, what is waited for, what is remembered."""
+"""Tests of waves: stop conditions, tolerated failures, soak times, and recorded progress."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nexusform.domains.sites.workflow.wave_runner import ApplyObserver, FleetApp
 LOCKED = SiteDiagnostic("error", "state-lock-error", "", "")
 
 
-class Scripted:
+class ScriptedEngine:
     """Engine of one worker with given answers; records its tasks."""
 
     parallelism = 1
@@ -59,7 +59,7 @@ class Scripted:
         """Do nothing: there are no workers."""
 
 
-class Clock:
+class FakeClock:
     def __init__(self) -> None:
         self.time = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -70,13 +70,13 @@ class Clock:
         self.time += timedelta(seconds=seconds)
 
 
-class Fixture:
-    """Four sites in a wave "one", one in a wave "two"."""
+class WaveFixture:
+    """Return four sites in a wave "one", one in a wave "two"."""
 
     def __init__(
         self, path: Path, one: Wave, answers: dict[tuple[SiteTaskKind, str], SiteResult] | None = None
     ) -> None:
-        self.engine, self.clock, self.path = Scripted(answers or {}), Clock(), path
+        self.engine, self.clock, self.path = ScriptedEngine(answers or {}), FakeClock(), path
         names = {"a": "one", "b": "one", "c": "one", "d": "one", "e": "two"}
         sites = [PlannedSite(wave, SiteResult(name, SiteStatus.PLANNED, digest="x")) for name, wave in names.items()]
         self.sites, self.waves = sites, (one, Wave("two"))
@@ -97,19 +97,19 @@ class Fixture:
         return [site for kind, site in self.engine.asked if kind is SiteTaskKind.APPLY]
 
 
-def failed(site: str) -> dict[tuple[SiteTaskKind, str], SiteResult]:
+def build_failure(site: str) -> dict[tuple[SiteTaskKind, str], SiteResult]:
     return {(SiteTaskKind.APPLY, site): SiteResult(site, SiteStatus.FAILED, "boom")}
 
 
-def test_all_locks_come_before_the_first_write(tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, Wave("one"))
+def test_all_locks_are_acquired_before_first_write(tmp_path: Path) -> None:
+    fixture = WaveFixture(tmp_path, Wave("one"))
     assert fixture.go() is None
     kinds = [kind for kind, _ in fixture.engine.asked]
     assert kinds == [*[SiteTaskKind.PREPARE] * 4, *[SiteTaskKind.APPLY] * 4, SiteTaskKind.PREPARE, SiteTaskKind.APPLY]
 
 
-def test_a_failure_stops_the_wave_and_lets_go_of_the_rest(tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, Wave("one"), failed("b"))
+def test_failure_stops_wave_and_releases_other_locks(tmp_path: Path) -> None:
+    fixture = WaveFixture(tmp_path, Wave("one"), build_failure("b"))
     stop = fixture.go()
     assert stop is not None
     assert stop.is_resumable
@@ -119,14 +119,14 @@ def test_a_failure_stops_the_wave_and_lets_go_of_the_rest(tmp_path: Path) -> Non
     assert read_wave_progress(str(tmp_path / "f"), "d").find_unfinished_wave() == "one"
 
 
-def test_failures_are_tolerated_as_far_as_the_wave_says(tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, Wave("one", max_failures=1), failed("b"))
+def test_failures_are_tolerated_up_to_max_failures(tmp_path: Path) -> None:
+    fixture = WaveFixture(tmp_path, Wave("one", max_failures=1), build_failure("b"))
     assert fixture.go() is None
     assert fixture.applied() == ["a", "b", "c", "d", "e"]
 
 
 def test_failed_sites_count_as_unavailable(tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, Wave("one", max_failures=3, max_unavailable=1), failed("b"))
+    fixture = WaveFixture(tmp_path, Wave("one", max_failures=3, max_unavailable=1), build_failure("b"))
     stop = fixture.go()
     assert stop is not None
     assert "max_unavailable is 1" in stop.reason
@@ -148,8 +148,8 @@ def test_failed_sites_count_as_unavailable(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_predictions_that_do_not_hold_stop_it(wave: Wave, answer: SiteResult, words: str, tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, wave, {(SiteTaskKind.APPLY, "a"): answer})
+def test_wrong_predictions_stop_wave(wave: Wave, answer: SiteResult, words: str, tmp_path: Path) -> None:
+    fixture = WaveFixture(tmp_path, wave, {(SiteTaskKind.APPLY, "a"): answer})
     stop = fixture.go()
     assert stop is not None
     assert words in stop.reason
@@ -163,8 +163,8 @@ def test_predictions_that_do_not_hold_stop_it(wave: Wave, answer: SiteResult, wo
         SiteResult("c", SiteStatus.REFUSED, "held", diagnostics=(LOCKED,)),
     ],
 )  # fmt: skip
-def test_another_plan_or_a_lock_stops_it_whatever_it_tolerates(answer: SiteResult, tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, Wave("one", max_failures=9), {(SiteTaskKind.PREPARE, "c"): answer})
+def test_changed_plan_or_lock_stops_wave_despite_tolerance(answer: SiteResult, tmp_path: Path) -> None:
+    fixture = WaveFixture(tmp_path, Wave("one", max_failures=9), {(SiteTaskKind.PREPARE, "c"): answer})
     stop = fixture.go()
     assert stop is not None
     assert "No changes were made in this wave." in stop.reason
@@ -173,8 +173,8 @@ def test_another_plan_or_a_lock_stops_it_whatever_it_tolerates(answer: SiteResul
     assert (SiteTaskKind.RELEASE, "b") in fixture.engine.asked
 
 
-def test_sites_that_the_plan_refused_count_as_failures(tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, Wave("one"))
+def test_sites_rejected_in_plan_count_as_failures(tmp_path: Path) -> None:
+    fixture = WaveFixture(tmp_path, Wave("one"))
     fixture.sites[0] = PlannedSite("one", SiteResult("a", SiteStatus.REFUSED, "broken"))
     stop = fixture.go()
     assert stop is not None
@@ -185,8 +185,8 @@ def test_sites_that_the_plan_refused_count_as_failures(tmp_path: Path) -> None:
     assert fixture.applied() == ["b", "c", "d", "e"]
 
 
-def test_a_wave_soaks_and_what_was_waited_for_is_not_waited_for_again(tmp_path: Path) -> None:
-    fixture = Fixture(
+def test_soak_is_not_repeated_after_resume(tmp_path: Path) -> None:
+    fixture = WaveFixture(
         tmp_path, Wave("one", soak=3600), {(SiteTaskKind.PREPARE, "e"): SiteResult("e", SiteStatus.REFUSED, "x")}
     )
     began = fixture.clock.read_time()
@@ -197,8 +197,8 @@ def test_a_wave_soaks_and_what_was_waited_for_is_not_waited_for_again(tmp_path: 
     assert fixture.clock.read_time() - began == timedelta(hours=1)
 
 
-def test_an_approval_stays(tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, Wave("one", needs_approval=True), failed("a"))
+def test_approval_is_kept(tmp_path: Path) -> None:
+    fixture = WaveFixture(tmp_path, Wave("one", needs_approval=True), build_failure("a"))
     fixture.approval = False
     stop = fixture.go()
     assert stop is not None
@@ -209,15 +209,15 @@ def test_an_approval_stays(tmp_path: Path) -> None:
     assert fixture.go() is None
 
 
-def test_a_site_that_reads_another_comes_after_it(tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, Wave("one"))
+def test_site_is_applied_after_site_it_reads(tmp_path: Path) -> None:
+    fixture = WaveFixture(tmp_path, Wave("one"))
     fixture.sites[0] = PlannedSite("one", SiteResult("a", SiteStatus.PLANNED), dependencies=("d",))
     assert fixture.go() is None
     assert fixture.applied() == ["b", "c", "d", "a", "e"]
 
 
-def test_a_line_that_was_cut_off_does_not_count(tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, Wave("one"))
+def test_truncated_progress_line_is_ignored(tmp_path: Path) -> None:
+    fixture = WaveFixture(tmp_path, Wave("one"))
     assert fixture.go() is None
     path = tmp_path / "f.progress"
     path.write_bytes(path.read_bytes()[:-5])
@@ -227,8 +227,8 @@ def test_a_line_that_was_cut_off_does_not_count(tmp_path: Path) -> None:
     assert read_wave_progress(str(tmp_path / "f"), "another").list_lines == []
 
 
-def test_a_wave_without_changes_asks_nobody_and_is_not_waited_for(tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, Wave("one", soak=3600, needs_approval=True))
+def test_wave_without_changes_needs_no_approval_or_soak(tmp_path: Path) -> None:
+    fixture = WaveFixture(tmp_path, Wave("one", soak=3600, needs_approval=True))
     fixture.approval = False
     fixture.sites = [
         replace(site, result=replace(site.result, status=SiteStatus.UNCHANGED)) if site.wave == "one" else site
@@ -245,8 +245,8 @@ def test_a_wave_without_changes_asks_nobody_and_is_not_waited_for(tmp_path: Path
     assert fixture.clock.time == began
 
 
-def test_nobody_is_asked_about_a_wave_that_cannot_begin(tmp_path: Path) -> None:
-    fixture = Fixture(tmp_path, Wave("one", needs_approval=True))
+def test_blocked_wave_requests_no_approval(tmp_path: Path) -> None:
+    fixture = WaveFixture(tmp_path, Wave("one", needs_approval=True))
     fixture.approval = False
     fixture.sites[0] = PlannedSite("one", SiteResult("a", SiteStatus.REFUSED, "broken"))
     stop = fixture.go()
@@ -254,6 +254,6 @@ def test_nobody_is_asked_about_a_wave_that_cannot_begin(tmp_path: Path) -> None:
     assert "max_failures is 0. No changes were made in this wave." in stop.reason
 
 
-def test_two_reasons_have_two_digests() -> None:
+def test_different_reasons_have_different_digests() -> None:
     one, other = (PlannedSite("all", SiteResult("a", SiteStatus.REFUSED, why)) for why in ("broken", "locked"))
     assert compute_fleet_digest((one,), ()) != compute_fleet_digest((other,), ())

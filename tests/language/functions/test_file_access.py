@@ -1,4 +1,4 @@
-"""Functions that read files and render templates, through a Files port of the test's own."""
+"""Tests of functions to read files and render templates, with a fake Files port."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from nexusform.values.typed_value import (
 )
 
 
-class Folder:
-    """Files in memory."""
+class FakeFolder:
+    """Fake of files in memory."""
 
     def __init__(self, content: dict[str, bytes]) -> None:
         self.content = content
@@ -51,8 +51,8 @@ class Folder:
         return path.replace("~", "/home/user", 1) if path.startswith("~") else path
 
 
-class Noon:
-    """A clock that has stopped."""
+class StoppedClock:
+    """Fake of a clock stopped at noon."""
 
     def read_time(self) -> datetime:
         return datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -61,8 +61,8 @@ class Noon:
         del seconds
 
 
-class Scope:
-    """`var.x` for a few names."""
+class FakeScope:
+    """Scope of `var.x` for a few names."""
 
     def __init__(self, functions: Functions) -> None:
         self.functions = functions
@@ -74,7 +74,7 @@ class Scope:
         return DYNAMIC_UNKNOWN, len(traversal.steps), [build_error("invalid-reference", "", traversal.span)]
 
 
-FOLDER = Folder(
+FOLDER = FakeFolder(
     {
         "site/hello.txt": "h\u00e9".encode(),
         "site/a.yaml": b"a: 1",
@@ -89,11 +89,11 @@ FOLDER = Folder(
 )
 
 
-def run(text: str, **more: object) -> tuple[Value, list[Diagnostic]]:
+def evaluate_text(text: str, **more: object) -> tuple[Value, list[Diagnostic]]:
     expression, problems = parse_expression(SourceFile("t", text))
     assert expression is not None, problems
-    functions = build_functions(FOLDER, Noon(), "site", **more)  # type: ignore[arg-type]
-    return evaluate_expression(expression, Scope(functions))
+    functions = build_functions(FOLDER, StoppedClock(), "site", **more)  # type: ignore[arg-type]
+    return evaluate_expression(expression, FakeScope(functions))
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def run(text: str, **more: object) -> tuple[Value, list[Diagnostic]]:
         ('templatestring("$${a + 1}", { a = 1 })', 2),
     ],
 )
-def test_files_are_read_below_the_base_directory(text: str, wanted: object) -> None:
-    value, problems = run(text)
+def test_files_are_read_relative_to_base_directory(text: str, wanted: object) -> None:
+    value, problems = evaluate_text(text)
     assert problems == []
     assert convert_to_plain(value)[0] == wanted
 
@@ -133,23 +133,23 @@ def test_files_are_read_below_the_base_directory(text: str, wanted: object) -> N
         ('templatefile("list.tftpl", { "a b" = 1 })', 'invalid template variable name "a b"'),
     ],
 )
-def test_what_cannot_be_read_is_told(text: str, hint: str) -> None:
-    _, problems = run(text)
+def test_unreadable_files_are_reported(text: str, hint: str) -> None:
+    _, problems = evaluate_text(text)
     assert len(problems) == 1
     assert hint in problems[0].detail
 
 
-def test_what_is_unknown_or_sensitive_stays_so() -> None:
-    assert run("file(var.later)")[0].raw is UNKNOWN
-    assert run('templatefile("list.tftpl", var.later)')[0].raw is UNKNOWN
-    assert run('templatefile("list.tftpl", { zones = var.later })')[0].raw is UNKNOWN
-    assert run('templatefile("list.tftpl", { zones = var.secret })')[0].is_sensitive
+def test_unknown_and_sensitive_values_stay_so() -> None:
+    assert evaluate_text("file(var.later)")[0].raw is UNKNOWN
+    assert evaluate_text('templatefile("list.tftpl", var.later)')[0].raw is UNKNOWN
+    assert evaluate_text('templatefile("list.tftpl", { zones = var.later })')[0].raw is UNKNOWN
+    assert evaluate_text('templatefile("list.tftpl", { zones = var.secret })')[0].is_sensitive
 
 
-def test_the_clock_is_read_only_when_applying() -> None:
-    assert run("timestamp()")[0].raw is UNKNOWN
-    assert run("uuid()")[0].raw is UNKNOWN
-    assert run("timestamp()", is_applying=True)[0].raw == "2026-03-01T12:00:00Z"
-    assert run("plantimestamp()")[0].raw == "2026-03-01T12:00:00Z"
+def test_clock_is_read_only_during_apply() -> None:
+    assert evaluate_text("timestamp()")[0].raw is UNKNOWN
+    assert evaluate_text("uuid()")[0].raw is UNKNOWN
+    assert evaluate_text("timestamp()", is_applying=True)[0].raw == "2026-03-01T12:00:00Z"
+    assert evaluate_text("plantimestamp()")[0].raw == "2026-03-01T12:00:00Z"
     planned = datetime(2025, 1, 2, tzinfo=UTC)
-    assert run("plantimestamp()", plan_time=planned)[0].raw == "2025-01-02T00:00:00Z"
+    assert evaluate_text("plantimestamp()", plan_time=planned)[0].raw == "2025-01-02T00:00:00Z"

@@ -1,4 +1,4 @@
-"""The functions as a whole: their examples, their page, their names."""
+"""Tests of all functions: their examples, their reference page, their names."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value
 _PAGE = Path(__file__).parents[3] / "docs" / "reference" / "functions.md"
 
 _TERRAFORM = "https://developer.hashicorp.com/terraform/language/functions"
-# Functions of OpenTofu that Terraform lacks.
+# Functions of OpenTofu missing in Terraform.
 _OPENTOFU = ("base64gunzip", "cidrcontains", "urldecode")
 
-# What a configuration written for Terraform may call, save bcrypt and rsadecrypt.
+# Functions available to Terraform configurations, except bcrypt and rsadecrypt.
 _EXPECTED = """
 abs abspath alltrue anytrue base64decode base64encode base64gzip base64sha256 base64sha512 basename can ceil
 chomp chunklist cidrhost cidrnetmask cidrsubnet cidrsubnets coalesce coalescelist compact concat contains
@@ -40,33 +40,33 @@ base64gunzip cidrcontains urldecode
 """
 
 
-class Constants:
+class ConstantScope:
     functions = {f.name: f for _, family in list_function_families() for f in family}  # noqa: RUF012 - never changed
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         return DYNAMIC_UNKNOWN, len(traversal.steps), [build_error("invalid-reference", "", traversal.span)]
 
 
-def value_of(text: str) -> Value:
+def evaluate_constant(text: str) -> Value:
     expression, problems = parse_expression(SourceFile("example", text))
     assert expression is not None, problems
-    value, problems = evaluate_expression(expression, Constants())
+    value, problems = evaluate_expression(expression, ConstantScope())
     assert problems == []
     return value
 
 
-def test_every_function_that_users_expect_is_there() -> None:
-    assert sorted(Constants.functions) == sorted(_EXPECTED.split())
+def test_every_expected_function_exists() -> None:
+    assert sorted(ConstantScope.functions) == sorted(_EXPECTED.split())
 
 
-_CALLS = [(e.call, e.result) for function in Constants.functions.values() for e in function.examples]
+_CALLS = [(e.call, e.result) for function in ConstantScope.functions.values() for e in function.examples]
 
 
 @pytest.mark.parametrize(("call", "result"), _CALLS)
-def test_an_example_is_true(call: str, result: str) -> None:
-    got, wanted = value_of(call), value_of(result)
+def test_example_has_its_documented_result(call: str, result: str) -> None:
+    got, wanted = evaluate_constant(call), evaluate_constant(result)
     if got.type != wanted.type:
-        got, wanted = value_of(f"jsonencode({call})"), value_of(f"jsonencode({result})")
+        got, wanted = evaluate_constant(f"jsonencode({call})"), evaluate_constant(f"jsonencode({result})")
     assert compare_values(got, wanted).raw is True
 
 
@@ -91,24 +91,24 @@ def render_reference() -> str:
 
 
 def _render_example(function: Function) -> str:
-    """Render the first example of a function that Terraform lacks."""
+    """Render the first example of a function missing in Terraform."""
     if function.name not in _OPENTOFU:
         return ""
     example = function.examples[0]
     return f" `{example.call}` is `{example.result}`."
 
 
-def test_the_reference_page_is_up_to_date() -> None:
+def test_reference_page_is_up_to_date() -> None:
     if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
         _PAGE.write_text(render_reference(), encoding="utf-8")
     assert _PAGE.read_text(encoding="utf-8") == render_reference()
 
 
 def test_every_parameter_is_described() -> None:
-    for function in Constants.functions.values():
+    for function in ConstantScope.functions.values():
         for parameter in [*function.parameters, *([function.variadic] if function.variadic else [])]:
             assert parameter.description, function.name
 
 
-def test_a_moment_is_a_moment() -> None:
-    assert value_of("plantimestamp()").raw == datetime(2000, 1, 1, tzinfo=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def test_plantimestamp_is_a_timestamp() -> None:
+    assert evaluate_constant("plantimestamp()").raw == datetime(2000, 1, 1, tzinfo=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -10,7 +10,7 @@ from nexusform.language.syntax.syntax_nodes import Traversal
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value, build_string
 
 
-class _Texts:
+class _TextScope:
     functions = {f.name: f for _, family in list_function_families() for f in family}  # noqa: RUF012 - never changed
 
     def __init__(self, **texts: str) -> None:
@@ -20,10 +20,10 @@ class _Texts:
         return build_string(self.texts[traversal.root.name]), 0, []
 
 
-def _evaluated(call: str, **texts: str) -> tuple[Value, list[Diagnostic]]:
+def _evaluate_call(call: str, **texts: str) -> tuple[Value, list[Diagnostic]]:
     expression, _ = parse_expression(SourceFile("test", call))
     assert expression is not None
-    return evaluate_expression(expression, _Texts(**texts))
+    return evaluate_expression(expression, _TextScope(**texts))
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,8 @@ def _evaluated(call: str, **texts: str) -> tuple[Value, list[Diagnostic]]:
         ("\\pL{1000}", "é" * 1000, "é" * 1000),
     ],
 )
-def test_every_pattern_ends_soon(pattern: str, text: str, first: str | None) -> None:
-    value, problems = _evaluated("regex(pattern, text)", pattern=pattern, text=text)
+def test_every_pattern_terminates_quickly(pattern: str, text: str, first: str | None) -> None:
+    value, problems = _evaluate_call("regex(pattern, text)", pattern=pattern, text=text)
     assert has_errors(problems) == (first is None)
     assert value == (DYNAMIC_UNKNOWN if first is None else build_string(first))
 
@@ -64,20 +64,20 @@ def test_every_pattern_ends_soon(pattern: str, text: str, first: str | None) -> 
         ("(?P<a>x)(y)", "cannot mix both named and unnamed capture groups"),
     ],
 )
-def test_mistakes_have_the_words_that_people_know(pattern: str, mistake: str) -> None:
-    _, (problem,) = _evaluated('regex(pattern, "xy")', pattern=pattern)
+def test_pattern_errors_have_terraform_wording(pattern: str, mistake: str) -> None:
+    _, (problem,) = _evaluate_call('regex(pattern, "xy")', pattern=pattern)
     assert problem.detail == f'Invalid value for "pattern" parameter: invalid regexp pattern: {mistake}.'
 
 
-def test_a_mistake_in_a_pattern_of_replace_is_found_at_its_argument(capfd: pytest.CaptureFixture[str]) -> None:
-    _, (problem,) = _evaluated('replace("a", pattern, "b")', pattern="/(a/")
+def test_pattern_error_of_replace_is_reported_at_its_argument(capfd: pytest.CaptureFixture[str]) -> None:
+    _, (problem,) = _evaluate_call('replace("a", pattern, "b")', pattern="/(a/")
     assert problem.detail.startswith('Invalid value for "substr" parameter: invalid regexp pattern: missing')
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("pattern", ["\\\\C", "[(?P<é>]", "\\Q\\C(?P<é>(\\E", "[^]\\](]", "[[:^alpha:](]", "\\("])
-def test_what_only_looks_like_a_group_is_none(pattern: str) -> None:
-    value, problems = _evaluated("regexall(pattern, text)", pattern=pattern, text="\\C(?P<é>(-")
+def test_group_lookalike_is_no_group(pattern: str) -> None:
+    value, problems = _evaluate_call("regexall(pattern, text)", pattern=pattern, text="\\C(?P<é>(-")
     assert not problems
     assert all(isinstance(match.raw, str) for match in value.raw)
     assert value.raw

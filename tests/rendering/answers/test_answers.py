@@ -19,7 +19,7 @@ from nexusform.rendering.pull_request.report_markdown import render_report_markd
 from nexusform.rendering.report.report_tree import Report
 from nexusform.rendering.text.report_text import render_report_text
 from nexusform.snapshots.snapshot import SiteSnapshot
-from tests.domains.whatif.questions.test_pods_down import ALONE, BUDGET, seen, web
+from tests.domains.whatif.questions.test_pods_down import ALONE, BUDGET, build_site_and_pods, render_web
 from tests.worlds.small_worlds import build_document_state
 
 ORIGIN = "state serial 5"
@@ -27,7 +27,7 @@ ORIGIN = "state serial 5"
 
 @pytest.fixture(scope="module")
 def lab() -> SiteSnapshot:
-    site, _ = seen(build_document_state("nearly-full"), "", "lab/none")
+    site, _ = build_site_and_pods(build_document_state("nearly-full"), "", "lab/none")
     return site
 
 
@@ -52,8 +52,8 @@ def test_answers_on_document_site_match_reviewed_files(
 
 
 def test_runtime_upgrade_of_document_matches_reviewed_file(golden: Callable[[str, str], None]) -> None:
-    text = web(24, "40", ALONE) + BUDGET.replace("MIN", "24")
-    site, pods = seen(build_document_state("nearly-full"), text, "lab/cluster-a")
+    text = render_web(24, "40", ALONE) + BUDGET.replace("MIN", "24")
+    site, pods = build_site_and_pods(build_document_state("nearly-full"), text, "lab/cluster-a")
     outline = build_runtime_upgrade_report([simulate_runtime_upgrade(site, UpgradeOptions(), pods)], ORIGIN)
     golden("answers/runtime-upgrade.txt", render_report_text(outline))
     golden("answers/runtime-upgrade.md", render_report_markdown(outline))

@@ -11,8 +11,8 @@ from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import build_hub, build_member, build_placement, list_moves
-from tests.domains.pods.planning.test_placement_pods import CLUSTERS, MEMBERS, web
-from tests.domains.pods.planning.test_placement_pods import hub as objects
+from tests.domains.pods.planning.test_placement_pods import CLUSTERS, MEMBERS, build_web_deployment
+from tests.domains.pods.planning.test_placement_pods import build_hub_manifest as objects
 from tests.planning.harness import (
     RACKS,
     attributes,
@@ -126,11 +126,11 @@ def test_old_state_with_two_owners_plans_no_change() -> None:
 
 
 def test_removed_owner_releases_the_object() -> None:
-    text = ON_NODES + objects(web(1)) + by("b")
+    text = ON_NODES + objects(build_web_deployment(1)) + by("b")
     state = build_state(text)
     state = build_state_after(require_success(plan(text + by("a"), state)), state)
     assert (count_pods(state, A), count_pods(state, B)) == ({}, {"a": 1, "b": 1})
-    alone = ON_NODES + objects(web(1)) + by("a")
+    alone = ON_NODES + objects(build_web_deployment(1)) + by("a")
     result = require_success(plan(alone, state))
     assert list_ownership_warnings(list_warnings(result)) == []
     state = build_state_after(result, state)
@@ -146,7 +146,7 @@ def test_report_diff_applies_and_owns_nothing() -> None:
       type = "ReportDiff"
     }
   }"""
-    text = ON_NODES + objects(web(1)) + by("a", report) + by("b")
+    text = ON_NODES + objects(build_web_deployment(1)) + by("a", report) + by("b")
     result = require_success(plan(text))
     assert list_ownership_warnings(list_warnings(result)) == []
     state = build_state_after(result)
@@ -155,11 +155,11 @@ def test_report_diff_applies_and_owns_nothing() -> None:
 
 def test_unmanaged_object_is_taken_over_if_allowed() -> None:
     direct = (
-        objects(web(1))
+        objects(build_web_deployment(1))
         .replace('"hub"', '"direct"')
         .replace("  yaml_body", "  cluster_id = nexus_kubernetes_cluster.a.id\n  yaml_body")
     )
-    text = ON_NODES + objects(web(1)) + direct
+    text = ON_NODES + objects(build_web_deployment(1)) + direct
     never = list_ownership_warnings(list_warnings(require_success(plan(text + by("a", build_take_over("Never"))))))
     assert all("fleet_hub_manifest.direct" in detail and " on a " in detail for detail in never)
     assert len(never) == 2

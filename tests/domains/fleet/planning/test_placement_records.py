@@ -17,8 +17,8 @@ from tests.domains.fleet.planning.fleet_harness import (
     build_placement,
     get_bindings,
 )
-from tests.domains.pods.planning.test_placement_pods import CLUSTERS, MEMBERS, web
-from tests.domains.pods.planning.test_placement_pods import hub as objects
+from tests.domains.pods.planning.test_placement_pods import CLUSTERS, MEMBERS, build_web_deployment
+from tests.domains.pods.planning.test_placement_pods import build_hub_manifest as objects
 from tests.planning.harness import (
     RACKS,
     attributes,
@@ -161,18 +161,18 @@ def test_waiting_run_keeps_its_snapshot() -> None:
 
 def test_blocked_rollout_keeps_old_pods() -> None:
     text = RACKS + CLUSTERS + MEMBERS
-    state = build_state(text + objects(web(1)) + build_placement())
+    state = build_state(text + objects(build_web_deployment(1)) + build_placement())
     assert count_pods(state) == {"a": 1, "b": 1}
-    stalled = text + objects(web(3, cpu="100m")) + build_placement("", STALLING)
+    stalled = text + objects(build_web_deployment(3, cpu="100m")) + build_placement("", STALLING)
     state = build_state_after(require_success(plan(stalled, state)), state)
     assert count_pods(state) == {"a": 1, "b": 1}
     assert is_empty(plan(stalled, state))
-    moving = text + objects(web(3, cpu="100m")) + build_placement()
+    moving = text + objects(build_web_deployment(3, cpu="100m")) + build_placement()
     assert count_pods(build_state_after(require_success(plan(moving, state)), state)) == {"a": 3, "b": 3}
 
 
 def test_older_state_plans_no_changes() -> None:
-    text = RACKS + CLUSTERS + MEMBERS + objects(web(1)) + build_placement() + OVERRIDE
+    text = RACKS + CLUSTERS + MEMBERS + objects(build_web_deployment(1)) + build_placement() + OVERRIDE
     state = build_state(text)
     assert count_pods(state) == {"a": 2, "b": 2}
     older = convert_to_older_state(state)
@@ -192,8 +192,13 @@ def test_older_state_has_resources_of_external_placement() -> None:
 
 def test_failed_override_keeps_old_content() -> None:
     text = RACKS + CLUSTERS + MEMBERS
-    state = build_state(text + objects(web(1)) + build_placement())
-    failing = text + objects(web(1)) + build_placement() + OVERRIDE.replace("/spec/replicas", "/spec/missing")
+    state = build_state(text + objects(build_web_deployment(1)) + build_placement())
+    failing = (
+        text
+        + objects(build_web_deployment(1))
+        + build_placement()
+        + OVERRIDE.replace("/spec/replicas", "/spec/missing")
+    )
     result = require_success(plan(failing, state))
     assert "Override failure" in [w.summary for w in list_warnings(result)]
     state = build_state_after(result, state)

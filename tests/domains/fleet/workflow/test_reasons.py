@@ -7,11 +7,11 @@ from nexusform.domains.fleet.rendering.pod_report import POD_FORM, build_pod_rep
 from nexusform.domains.fleet.workflow.placement_reasons import PodPlacementReason, build_pod_reasons
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.rendering.text.report_text import render_report_text
-from tests.domains.pods.planning.test_pods import HOSTNAME, deployment, manifest, workers
+from tests.domains.pods.planning.test_pods import HOSTNAME, build_deployment, build_manifest, build_workers
 from tests.planning.harness import RACKS, build_state_after, plan, require_success
 
 ADDRESS = "fleet_hub_manifest.m"
-TEXT = RACKS + workers(2) + manifest("m", deployment("web", 3, apart=HOSTNAME))
+TEXT = RACKS + build_workers(2) + build_manifest("m", build_deployment("web", 3, apart=HOSTNAME))
 
 
 def find_reason(result: PlanResult, name: str) -> PodPlacementReason:
@@ -72,10 +72,10 @@ def test_pending_pod_is_not_reported_as_running() -> None:
 
 
 def test_victim_and_preemptor_name_each_other() -> None:
-    low, high = deployment("low", 1, cpu="3"), deployment("high", 1, cpu="3", spec={"priority": 9})
-    base = RACKS + workers(1) + manifest("m", low)
+    low, high = build_deployment("low", 1, cpu="3"), build_deployment("high", 1, cpu="3", spec={"priority": 9})
+    base = RACKS + build_workers(1) + build_manifest("m", low)
     state = build_state_after(require_success(plan(base)))
-    result = require_success(plan(RACKS + workers(1) + manifest("m", low, high), state))
+    result = require_success(plan(RACKS + build_workers(1) + build_manifest("m", low, high), state))
     taker, victim = find_reason(result, "high-0"), find_reason(result, "low-0")
     assert "it evicts low-0 (priority 0)" in " ".join(build_pod_report(taker).facts)
     assert "high-0 has a higher priority and preempts it" in " ".join(build_pod_report(victim).facts)

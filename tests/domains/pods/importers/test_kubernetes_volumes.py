@@ -18,7 +18,7 @@ from nexusform.domains.pods.scheduling.rules.volume_binding import reject
 from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder
 from nexusform.domains.pods.scheduling.workloads import Claim, Cluster, ExistingPod, Node, PodSpec, Volume
 from nexusform.kubernetes.matching import NodeSelectorTerm, Requirement, build_label_selector
-from tests.domains.pods.scheduling.outcomes import pending
+from tests.domains.pods.scheduling.outcomes import list_pending_pods
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 NODES = tuple(Node(f"n{at}", {HOST: f"n{at}", ZONE: f"z{at}"}, cpu=4000, memory=8 << 30) for at in (1, 2, 3))
@@ -351,7 +351,7 @@ def test_volume_keeps_its_pod_when_node_is_removed_and_returns() -> None:
     lost = before[0].node
     smaller = replace(cluster, nodes=tuple(node for node in NODES if node.name != lost))
     meanwhile = predict(smaller, before, workloads)
-    (waiting,) = pending(meanwhile)
+    (waiting,) = list_pending_pods(meanwhile)
     assert waiting.reason == "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity."
     assert [
         (pod.node, pod.volumes)
@@ -359,7 +359,7 @@ def test_volume_keeps_its_pod_when_node_is_removed_and_returns() -> None:
     ] == [(pod.node, pod.volumes) for pod in before]
     # A state without recorded volumes implies them by its nodes.
     forgotten = [replace(pod, volumes=()) for pod in before]
-    assert pending(predict(smaller, forgotten, workloads))[0].reason == waiting.reason
+    assert list_pending_pods(predict(smaller, forgotten, workloads))[0].reason == waiting.reason
 
 
 def test_volumes_match_a_plain_search() -> None:

@@ -13,7 +13,7 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from tests.domains.pods.importers.cluster_objects import node
 from tests.domains.pods.planning.test_cluster_observation import OF_A, add_images, add_standard_objects, plan_observed
 from tests.domains.pods.planning.test_dump_doubts import build_webhook, list_certainties, list_warning_ids
-from tests.domains.pods.planning.test_pods import manifest, pods, workers
+from tests.domains.pods.planning.test_pods import build_manifest, read_pod_changes, build_workers
 from tests.planning.harness import RACKS, build_state_after, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
@@ -156,7 +156,7 @@ def print_pods(kind: str, specs: Sequence[Body]) -> list[Body]:
 
 
 def plan_dump(workload: Body, *objects: Body) -> PlanResult:
-    text = RACKS + workers(2) + OF_A + manifest("m", json.dumps(workload))
+    text = RACKS + build_workers(2) + OF_A + build_manifest("m", json.dumps(workload))
     return require_success(plan_observed(text, *add_standard_objects(*NODES, *objects)))
 
 
@@ -197,7 +197,7 @@ def test_rewritten_pods_move_nothing(kind: str, name: str, has_live: bool) -> No
     workload = build_workload(kind, spec)
     there = print_pods(kind, [rewrite(spec, **REWRITES[name])] * 2)
     result = plan_dump(workload, *there, *(print_live(workload) if has_live else ()))
-    assert pods(result) == {}
+    assert read_pod_changes(result) == {}
 
 
 @pytest.mark.parametrize("has_live", [True, False], ids=["live", "pods only"])
@@ -208,7 +208,7 @@ def test_rewriting_of_half_the_pods_moves_nothing(kind: str, name: str, has_live
     workload = build_workload(kind, spec, 4)
     there = print_pods(kind, [spec, rewrite(spec, **REWRITES[name])] * (1 if kind == "DaemonSet" else 2))
     result = plan_dump(workload, *there, *(print_live(workload, 4) if has_live else ()))
-    assert pods(result) == {}
+    assert read_pod_changes(result) == {}
 
 
 @pytest.mark.parametrize("has_live", [True, False], ids=["live", "pods only"])
@@ -218,7 +218,7 @@ def test_rewritten_init_containers_move_nothing(kind: str, has_live: bool) -> No
     workload = build_workload(kind, spec)
     there = print_pods(kind, [rewrite(spec, image=MIRRORED, init_image="mirror.local/setup:1")] * 2)
     result = plan_dump(workload, *there, *(print_live(workload) if has_live else ()))
-    assert pods(result) == {}
+    assert read_pod_changes(result) == {}
 
 
 @pytest.mark.parametrize("has_live", [True, False], ids=["live", "pods only"])
@@ -227,7 +227,7 @@ def test_new_image_in_manifest_is_a_template_change(kind: str, has_live: bool) -
     there = print_pods(kind, [rewrite(build_template(), image=MIRRORED)] * 2)
     live = print_live(build_workload(kind, build_template()))
     result = plan_dump(build_workload(kind, build_template("web:2")), *there, *(live if has_live else ()))
-    triggers = {trigger for _, trigger in pods(result).values()}
+    triggers = {trigger for _, trigger in read_pod_changes(result).values()}
     assert triggers == (set() if kind == "Job" else {"template_changed"})
 
 
@@ -241,7 +241,7 @@ def test_new_pods_of_rewritten_workload_equal_the_others(kind: str, has_live: bo
     workload = build_workload(kind, spec, 3)
     live = print_live(build_workload(kind, spec)) if has_live else ()
     result = plan_dump(workload, *there, *live, build_webhook())
-    assert pods(result) == {"web-2": ("place", "scale_out")}
+    assert read_pod_changes(result) == {"web-2": ("place", "scale_out")}
     assert [row.target.node for row in result.plan.placements if row.object == "web-2"] == ["a-np-1"]
     expected = (True, None) if has_live else (False, "admission webhooks")
     assert list_certainties(result)["web-2"] == expected
@@ -255,7 +255,7 @@ def test_new_pod_with_pods_of_two_forms_is_not_certain(kind: str, name: str, has
     there = print_pods(kind, [spec, rewrite(spec, **REWRITES[name])])
     live = print_live(build_workload(kind, spec)) if has_live else ()
     result = plan_dump(build_workload(kind, spec, 3), *there, *live, build_webhook())
-    assert pods(result) == {"web-2": ("place", "scale_out")}
+    assert read_pod_changes(result) == {"web-2": ("place", "scale_out")}
     assert list_certainties(result)["web-2"] == (False, "admission webhooks")
 
 
@@ -266,7 +266,7 @@ def test_webhook_without_effect_moves_nothing(kind: str, has_live: bool) -> None
     workload = build_workload(kind, spec)
     live = print_live(workload) if has_live else ()
     result = plan_dump(workload, *print_pods(kind, [spec] * 2), *live, build_webhook())
-    assert pods(result) == {}
+    assert read_pod_changes(result) == {}
     assert set(list_certainties(result).values()) <= {(True, None)}
 
 
@@ -309,7 +309,7 @@ def test_horizontal_and_vertical_autoscaler_together_move_nothing(rewritten: int
         ]
     there = print_pods("Deployment", [rewrite(spec, cpu="750m")] * rewritten + [spec] * (4 - rewritten))
     result = plan_dump(workload, *there, *live, *print_autoscalers())
-    assert pods(result) == {}
+    assert read_pod_changes(result) == {}
     assert "replicas-of-cluster" in list_warning_ids(result)
 
 
@@ -321,8 +321,13 @@ def test_second_plan_with_rewritten_pods_is_empty(kind: str, has_live: bool) -> 
     state = build_state_after(plan_dump(workload))
     there = print_pods(kind, [rewrite(build_template(), image=PINNED, cpu="750m")] * 2)
     live = print_live(workload) if has_live else ()
-    text = RACKS + workers(2) + OF_A + manifest("m", json.dumps(workload))
-    assert pods(require_success(plan_observed(text, *add_standard_objects(*NODES, *there, *live), state=state))) == {}
+    text = RACKS + build_workers(2) + OF_A + build_manifest("m", json.dumps(workload))
+    assert (
+        read_pod_changes(
+            require_success(plan_observed(text, *add_standard_objects(*NODES, *there, *live), state=state))
+        )
+        == {}
+    )
 
 
 IMAGES: Final = {
@@ -343,7 +348,7 @@ IMAGES: Final = {
 def test_image_is_compared_by_name_tag_and_digest(kind: str, images: tuple[str, str], is_same: bool) -> None:
     image, observed = images
     result = plan_dump(build_workload(kind, build_template(image)), *print_pods(kind, [build_template(observed)] * 2))
-    assert {trigger for _, trigger in pods(result).values()} == (set() if is_same else {"template_changed"})
+    assert {trigger for _, trigger in read_pod_changes(result).values()} == (set() if is_same else {"template_changed"})
 
 
 @pytest.mark.parametrize("name", ["mirror", "VPA", "mirror and VPA"])
@@ -355,7 +360,7 @@ def test_rollout_in_progress_keeps_its_rewritten_pods(name: str) -> None:
     there[0]["metadata"]["ownerReferences"][0]["name"] = "web-4c"
     there[1]["spec"] |= rewrite(build_template(), **REWRITES[name])
     result = plan_dump(build_workload("Deployment", build_template()), *there)
-    assert pods(result) == {"web-0": ("move", "template_changed")}
+    assert read_pod_changes(result) == {"web-0": ("move", "template_changed")}
 
 
 @pytest.mark.parametrize("has_live", [True, False], ids=["live", "pods only"])
@@ -374,5 +379,5 @@ def test_sidecar_init_container_is_added_to_new_pods(kind: str, has_live: bool) 
     filler[0]["spec"]["nodeName"] = "a-np-1"
     live = print_live(build_workload(kind, spec)) if has_live else ()
     result = plan_dump(build_workload(kind, spec, 3), *there, *filler, *live, build_webhook())
-    assert pods(result) == {"web-2": ("place", "scale_out")}
+    assert read_pod_changes(result) == {"web-2": ("place", "scale_out")}
     assert [row.target and row.target.node for row in result.plan.placements if row.object == "web-2"] == [None]

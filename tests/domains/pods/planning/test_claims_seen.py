@@ -12,7 +12,7 @@ import pytest
 
 from tests.domains.pods.importers.cluster_objects import node, pod
 from tests.domains.pods.planning.test_cluster_observation import DATA, plan_observed
-from tests.domains.pods.planning.test_pods import deployment, manifest, pods, standing
+from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, read_pod_changes, read_current_pods
 from tests.planning.harness import build_state_after, list_warnings, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
@@ -55,7 +55,7 @@ def build_pv(name: str, on: str = "", claim: str = "", uid: str = "", size: str 
 
 def build_workload_with_claims(*claims: str) -> str:
     volumes = [{"name": f"v{at}", "persistentVolumeClaim": {"claimName": name}} for at, name in enumerate(claims)]
-    return MEMBER + manifest("m", deployment("web", 1, spec={"volumes": volumes}), of='"m1"')
+    return MEMBER + build_manifest("m", build_deployment("web", 1, spec={"volumes": volumes}), of='"m1"')
 
 
 LOST = 'persistentvolumeclaim "data" bound to non-existent persistentvolume "x"'
@@ -82,7 +82,7 @@ UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 )
 def test_claim_without_its_volume_leaves_pod_pending(objects: list[dict[str, Any]], reason: str) -> None:
     result = require_success(plan_observed(build_workload_with_claims("data"), *REST, *objects))
-    pending = standing(build_state_after(result))["web-0"]
+    pending = read_current_pods(build_state_after(result))["web-0"]
     assert (pending["node"], pending["reason"]) == (None, f"0/3 nodes are available: {reason}.")
     told = {each.id: each for each in list_warnings(result)}
     assert told["pending-pods"].brief == f"default/web: 1 Pending: {reason}"
@@ -106,7 +106,7 @@ def test_first_failed_check_is_the_reason(claims: tuple[str, ...], reason: str) 
         build_pv("z"),
     ]
     result = require_success(plan_observed(build_workload_with_claims(*claims), *REST, *objects))
-    assert standing(build_state_after(result))["web-0"]["reason"] == f"0/3 nodes are available: {reason}."
+    assert read_current_pods(build_state_after(result))["web-0"]["reason"] == f"0/3 nodes are available: {reason}."
 
 
 def build_stateful_set(replicas: int) -> str:
@@ -124,7 +124,7 @@ def build_stateful_set(replicas: int) -> str:
     }
     body = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": spec}
     body["metadata"] = {"name": "db", "namespace": "default"}
-    return MEMBER + manifest("m", json.dumps(body), of='"m1"')
+    return MEMBER + build_manifest("m", json.dumps(body), of='"m1"')
 
 
 def test_stateful_pod_returns_to_volume_of_its_kept_claim() -> None:
@@ -136,7 +136,7 @@ def test_stateful_pod_returns_to_volume_of_its_kept_claim() -> None:
         build_pv("v4", "n0", "data-db-4", "u4"),
     ]
     result = require_success(plan_observed(build_stateful_set(5), *REST, *objects))
-    found = standing(build_state_after(result))
+    found = read_current_pods(build_state_after(result))
     assert [found[f"db-{at}"]["node"] for at in range(5)] == ["n2", "n1", "n0", None, None]
     assert 'persistentvolumeclaim "data-db-3" bound to non-existent' in found["db-3"]["reason"]
     assert UNBOUND in found["db-4"]["reason"]
@@ -163,11 +163,11 @@ def test_victims_respect_allowed_disruptions_of_a_budget(allowed: int | None, ev
         pod("old-y", "n1", "8", owner=("ReplicaSet", "old-1"), labels={"app": "old"}, priority=0),
         pod("other", "n2", "8", owner=("ReplicaSet", "other-1"), labels={"app": "other"}, priority=1),
     ]
-    text = MEMBER + manifest("m", deployment("web", 1, cpu="6", spec={"priorityClassName": "p"}), of='"m1"')
+    text = MEMBER + build_manifest("m", build_deployment("web", 1, cpu="6", spec={"priorityClassName": "p"}), of='"m1"')
     result = require_success(plan_observed(text, *REST, *there, build_budget(allowed)))
-    went = standing(build_state_after(result))["web-0"]["node"]
+    went = read_current_pods(build_state_after(result))["web-0"]["node"]
     assert (went in ("n0", "n1")) == (evicted_from == "n0")
-    assert pods(result)["web-0"] == ("place", "new")
+    assert read_pod_changes(result)["web-0"] == ("place", "new")
 
 
 @pytest.mark.parametrize(
@@ -183,6 +183,6 @@ def test_already_allowed_disruptions_are_no_violation(let_go: tuple[str, ...], e
     ]
     spared = build_budget(0)
     spared["status"]["disruptedPods"] = dict.fromkeys(let_go, "2026-11-22T00:00:00Z")
-    text = MEMBER + manifest("m", deployment("web", 1, cpu="6", spec={"priorityClassName": "p"}), of='"m1"')
+    text = MEMBER + build_manifest("m", build_deployment("web", 1, cpu="6", spec={"priorityClassName": "p"}), of='"m1"')
     result = require_success(plan_observed(text, *REST, *there, spared))
-    assert standing(build_state_after(result))["web-0"]["node"] == evicted_from
+    assert read_current_pods(build_state_after(result))["web-0"]["node"] == evicted_from

@@ -11,7 +11,13 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
 from nexusform.state.objects import EMPTY, State
 from tests.domains.pods.importers.cluster_objects import node, pod, printed
-from tests.domains.pods.planning.test_pods import deployment, manifest, pods, standing, workers
+from tests.domains.pods.planning.test_pods import (
+    build_deployment,
+    build_manifest,
+    read_pod_changes,
+    read_current_pods,
+    build_workers,
+)
 from tests.planning.harness import RACKS, build_state_after, is_empty, list_errors, list_warnings, plan, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
@@ -31,11 +37,11 @@ def plan_observed(text: str, *objects: dict[str, Any], state: State = EMPTY) -> 
 
 
 def build_configuration(count: int, cpu: str = "1", **more: Any) -> str:
-    return RACKS + workers(2) + OF_A + manifest("m", deployment("web", count, cpu=cpu, **more))
+    return RACKS + build_workers(2) + OF_A + build_manifest("m", build_deployment("web", count, cpu=cpu, **more))
 
 
 def list_places(result: PlanResult) -> dict[str, str | None]:
-    return {name: place["node"] for name, place in standing(build_state_after(result)).items()}
+    return {name: place["node"] for name, place in read_current_pods(build_state_after(result)).items()}
 
 
 def test_running_pods_take_capacity() -> None:
@@ -52,8 +58,8 @@ def test_pods_of_a_workload_stay_on_observed_nodes() -> None:
     there = [pod(f"web-5d-{name}", "a-np-1", owner=("ReplicaSet", "web-5d"), labels=WEB) for name in "xy"]
     result = require_success(plan_observed(build_configuration(3), *NODES, *there))
     state = build_state_after(result)
-    assert pods(result) == {"web-2": ("place", "scale_out")}
-    observed = standing(state)
+    assert read_pod_changes(result) == {"web-2": ("place", "scale_out")}
+    observed = read_current_pods(state)
     assert [observed[f"web-{n}"]["provenance"] for n in range(3)] == ["observed", "observed", "predicted"]
     assert (observed["web-0"]["node"], observed["web-2"]["node"]) == ("a-np-1", "a-np-0")
     # Data in the state but not in the files is newer than the dump.
@@ -86,7 +92,7 @@ def test_terminating_pod_keeps_its_capacity_and_ports() -> None:
     going = pod("web-5d-x", "a-np-0", "8", owner=("ReplicaSet", "web-5d"), labels=WEB, terminating=True)
     result = require_success(plan_observed(build_configuration(1), *NODES, going))
     assert list_places(result) == {"web-0": "a-np-1"}
-    assert pods(result) == {"web-0": ("place", "new")}
+    assert read_pod_changes(result) == {"web-0": ("place", "new")}
 
 
 def test_last_started_pod_is_evicted() -> None:
@@ -101,7 +107,7 @@ def test_last_started_pod_is_evicted() -> None:
         # started.
         newest = 0 if first > second else 1
         assert list_places(result) == {"web-0": f"a-np-{newest}"}
-        assert standing(build_state_after(result))["web-0"]["certain"]
+        assert read_current_pods(build_state_after(result))["web-0"]["certain"]
 
 
 def test_daemons_are_created_on_new_nodes() -> None:
@@ -112,9 +118,9 @@ def test_daemons_are_created_on_new_nodes() -> None:
 
 
 def test_removed_node_takes_its_pods_along() -> None:
-    state = build_state_after(require_success(plan(RACKS + workers(2))))
+    state = build_state_after(require_success(plan(RACKS + build_workers(2))))
     there = pod("other", "a-np-1", "1")
-    text = RACKS + workers(1) + OF_A + manifest("m", deployment("web", 1))
+    text = RACKS + build_workers(1) + OF_A + build_manifest("m", build_deployment("web", 1))
     result = require_success(plan_observed(text, *NODES, there, state=state))
     assert list_places(result) == {"web-0": "a-np-0"}
     assert "pods-on-lost-nodes" in {each.id for each in list_warnings(result)}
@@ -132,11 +138,11 @@ def test_members_with_given_figures_get_nodes() -> None:
     text = (
         'resource "fleet_member_cluster" "m1" {\n  resources {\n    total = { cpu = "16" }\n  }\n}\n'
         + DATA.format(of='"m1"')
-        + manifest("m", deployment("web", 1), of='"m1"')
+        + build_manifest("m", build_deployment("web", 1), of='"m1"')
     )
     labels = {"topology.kubernetes.io/baremetalmachine": "bm1"}
     state = build_state_after(require_success(plan_observed(text, node("n1", labels=labels))))
-    place = standing(state)["web-0"]
+    place = read_current_pods(state)["web-0"]
     assert (place["node"], place["machine"], place["state"]) == ("n1", "bm1", "Scheduled")
 
 
@@ -159,7 +165,9 @@ def test_pod_with_local_image_is_certain() -> None:
     container = {"name": "c", "image": "web", "resources": {"requests": {"cpu": "1"}}}
     text = build_configuration(1, spec={"containers": [container]})
     control = node("a-control-plane-0", unschedulable=True)
-    place = standing(build_state_after(require_success(plan_observed(text, node("a-np-0"), there, control))))["web-0"]
+    place = read_current_pods(build_state_after(require_success(plan_observed(text, node("a-np-0"), there, control))))[
+        "web-0"
+    ]
     assert (place["node"], place["certain"]) == ("a-np-1", True)
 
 
@@ -206,7 +214,7 @@ def test_quotas_and_priorities_of_the_cluster_apply() -> None:
 def test_objects_missing_in_a_complete_dump_do_not_exist() -> None:
     """A claim or a PriorityClass is not defined: with a dump of nodes and pods alone it might exist."""
     claim = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
-    told = standing(
+    told = read_current_pods(
         build_state_after(
             require_success(plan_observed(build_configuration(1, spec=claim), *add_standard_objects(*NODES)))
         )
@@ -263,17 +271,23 @@ def test_rollout_to_rejected_pods_keeps_old_ones() -> None:
 
 
 def test_daemon_set_with_rejected_pods_loses_at_most_the_allowed() -> None:
-    daemons = [deployment("d", 0, cpu="1", kind="DaemonSet", spec=spec) for spec in ({}, {"priorityClassName": "x"})]
-    base = RACKS + workers(2) + OF_A
+    daemons = [
+        build_deployment("d", 0, cpu="1", kind="DaemonSet", spec=spec) for spec in ({}, {"priorityClassName": "x"})
+    ]
+    base = RACKS + build_workers(2) + OF_A
     state = build_state_after(
-        require_success(plan_observed(base + manifest("m", daemons[0]), *add_standard_objects(*NODES)))
+        require_success(plan_observed(base + build_manifest("m", daemons[0]), *add_standard_objects(*NODES)))
     )
-    after = require_success(plan_observed(base + manifest("m", daemons[1]), *add_standard_objects(*NODES), state=state))
+    after = require_success(
+        plan_observed(base + build_manifest("m", daemons[1]), *add_standard_objects(*NODES), state=state)
+    )
     actions = sorted((str(row.action), row.trigger) for row in after.plan.placements if row.kind == "pod")
     assert actions.count(("remove", "template_changed")) == 1
     assert actions.count(("keep", "rejected")) == 1
     kept = build_state_after(after)
-    again = require_success(plan_observed(base + manifest("m", daemons[1]), *add_standard_objects(*NODES), state=kept))
+    again = require_success(
+        plan_observed(base + build_manifest("m", daemons[1]), *add_standard_objects(*NODES), state=kept)
+    )
     assert is_empty(again)
 
 
@@ -295,13 +309,18 @@ def test_first_plan_rolls_out_changed_image_but_not_requests() -> None:
     ):
         there = [build_revision_pod("5d", image, cpu, f"a-np-{at}", f"web-5d-{at}") for at in range(2)]
         result = require_success(plan_observed(text, *add_standard_objects(*NODES, *there)))
-        assert pods(result) == outcome
+        assert read_pod_changes(result) == outcome
         # The files are older than the last apply: no change is repeated.
         state = build_state_after(result)
         assert is_empty(require_success(plan_observed(text, *add_standard_objects(*NODES, *there), state=state)))
         # A new dump after the rollout has the predicted pods.
-        new = [build_revision_pod("6f", "web:2", "1", place["node"], name) for name, place in standing(state).items()]
-        assert not pods(require_success(plan_observed(text, *add_standard_objects(*NODES, *new), state=state)))
+        new = [
+            build_revision_pod("6f", "web:2", "1", place["node"], name)
+            for name, place in read_current_pods(state).items()
+        ]
+        assert not read_pod_changes(
+            require_success(plan_observed(text, *add_standard_objects(*NODES, *new), state=state))
+        )
 
 
 def test_pods_of_manifest_template_hash_are_kept() -> None:
@@ -313,16 +332,16 @@ def test_pods_of_manifest_template_hash_are_kept() -> None:
         result = require_success(
             plan_observed(build_configuration(2, image="web:2"), *add_standard_objects(*NODES, old, new))
         )
-        assert pods(result) == {"web-0": ("move", "template_changed")}
+        assert read_pod_changes(result) == {"web-0": ("move", "template_changed")}
 
 
 def test_blocked_rollout_keeps_resources_of_observed_pods() -> None:
     there = [build_revision_pod("5d", "web:1", "6", f"a-np-{at}", f"web-5d-{at}") for at in range(2)]
     text = build_configuration(2, image="web:2", cpu="7")
     result = require_success(plan_observed(text, *add_standard_objects(*NODES, *there)))
-    assert pods(result) == {"web-2": ("place", "template_changed")}
+    assert read_pod_changes(result) == {"web-2": ("place", "template_changed")}
     state = build_state_after(result)
-    assert [place.get("former_template") for place in standing(state).values()][:2] == ["seen-5d"] * 2
+    assert [place.get("former_template") for place in read_current_pods(state).values()][:2] == ["seen-5d"] * 2
     assert is_empty(require_success(plan_observed(text, *add_standard_objects(*NODES, *there), state=state)))
 
 
@@ -332,7 +351,7 @@ def test_resized_pods_and_foreign_sidecars_are_no_rollout() -> None:
     sidecar = build_revision_pod("5d", "web:2", "1", "a-np-1", "web-5d-1")
     sidecar["spec"]["containers"].append({"name": "mesh", "image": "mesh:1", "resources": {"requests": {"cpu": "6"}}})
     there = [resized, sidecar]
-    assert not pods(
+    assert not read_pod_changes(
         require_success(plan_observed(build_configuration(2, image="web:2"), *add_standard_objects(*NODES, *there)))
     )
     # Their current usage leaves no capacity for the third one.

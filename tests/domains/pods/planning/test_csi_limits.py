@@ -11,7 +11,7 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from tests.domains.pods.importers.cluster_objects import node, pod
 from tests.domains.pods.planning.test_cluster_observation import OF_A, add_standard_objects, plan_observed
 from tests.domains.pods.planning.test_dump_doubts import list_certainties, list_warning_ids
-from tests.domains.pods.planning.test_pods import deployment, manifest, workers
+from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, build_workers
 from tests.planning.harness import RACKS, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
@@ -84,7 +84,12 @@ TEMPLATE = {"metadata": {"name": "data"}, "spec": build_claim("data")["spec"]}
 
 def build_database(replicas: int) -> str:
     more = {"volumeClaimTemplates": [TEMPLATE], "podManagementPolicy": "Parallel"}
-    return RACKS + workers(2) + OF_A + manifest("m", deployment("db", replicas, kind="StatefulSet", **more))
+    return (
+        RACKS
+        + build_workers(2)
+        + OF_A
+        + build_manifest("m", build_deployment("db", replicas, kind="StatefulSet", **more))
+    )
 
 
 def list_places(result: PlanResult) -> dict[str, str]:
@@ -131,9 +136,9 @@ def test_used_and_attached_volumes_count_once(what: str) -> None:
 
 def test_claim_used_by_another_pod_on_the_node_is_attached() -> None:
     there = pod("old", "a-np-0", volumes=build_pod_volumes("shared"))
-    body = json.loads(deployment("web", 1, cpu="1"))
+    body = json.loads(build_deployment("web", 1, cpu="1"))
     body["spec"]["template"]["spec"]["volumes"] = build_pod_volumes("shared")
-    text = RACKS + workers(2) + OF_A + manifest("m", json.dumps(body))
+    text = RACKS + build_workers(2) + OF_A + build_manifest("m", json.dumps(body))
     objects = (
         there,
         build_volume("v", "shared"),

@@ -13,7 +13,7 @@ from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_file
 from nexusform.planning.plan_request import ValueOverride
 from tests.domains.pods.importers.cluster_objects import node, pod, printed
 from tests.domains.pods.planning.test_cluster_observation import OF_A
-from tests.domains.pods.planning.test_pods import deployment, manifest, workers
+from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, build_workers
 from tests.kill_points import select_cases
 from tests.planning.harness import RACKS, plan, require_success
 
@@ -99,7 +99,7 @@ def predict_pods(dump: Dump, unread_kinds: list[str]) -> dict[str, tuple[str | N
     reading = parse_kubectl_files([("n.json", printed(*dump))])
     reading.unread_kinds = list(unread_kinds)
     values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
-    text = RACKS + workers(4) + OF_A + manifest("m", deployment("web", 1, cpu="8"))
+    text = RACKS + build_workers(4) + OF_A + build_manifest("m", build_deployment("web", 1, cpu="8"))
     result = require_success(plan(text, data_overrides=(values,)))
     rows = [row for row in result.plan.placements if row.kind == "pod" and "certain" in row.scores]
     return {row.object: (row.target.node if row.target else None, bool(row.scores["certain"])) for row in rows}

@@ -14,7 +14,7 @@ from tests.domains.pods.importers.cluster_objects import node, pod, printed
 from tests.domains.pods.planning.test_cluster_observation import OF_A, add_standard_objects, plan_observed
 from tests.domains.pods.planning.test_csi_limits import list_places
 from tests.domains.pods.planning.test_dump_doubts import list_certainties
-from tests.domains.pods.planning.test_pods import deployment, manifest, workers
+from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, build_workers
 from tests.planning.harness import RACKS, plan, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
@@ -66,7 +66,7 @@ def build_template(spec: Body, name: str = "t") -> Body:
 
 
 def build_claiming_workload(replicas: int, reference: Body | None = None) -> str:
-    body = json.loads(deployment("web", replicas, cpu="1"))
+    body = json.loads(build_deployment("web", replicas, cpu="1"))
     body["spec"]["template"]["spec"]["resourceClaims"] = [
         {"name": "d", **(reference or {"resourceClaimTemplateName": "t"})}
     ]
@@ -75,7 +75,9 @@ def build_claiming_workload(replicas: int, reference: Body | None = None) -> str
 
 def plan_devices(text: str, *objects: Body, nodes: tuple[Body, ...] = NODES) -> PlanResult:
     return require_success(
-        plan_observed(RACKS + workers(2) + OF_A + manifest("m", text), *add_standard_objects(*nodes, CLASS, *objects))
+        plan_observed(
+            RACKS + build_workers(2) + OF_A + build_manifest("m", text), *add_standard_objects(*nodes, CLASS, *objects)
+        )
     )
 
 
@@ -211,9 +213,11 @@ def test_unread_claims_leave_pods_uncertain() -> None:
     reading.unread_kinds = ["ResourceClaim"]
     text = (
         RACKS
-        + workers(2)
+        + build_workers(2)
         + OF_A
-        + manifest("m", build_claiming_workload(1), json.dumps(build_template(build_claim_spec(build_exact_request()))))
+        + build_manifest(
+            "m", build_claiming_workload(1), json.dumps(build_template(build_claim_spec(build_exact_request())))
+        )
     )
     result = require_success(
         plan(text, data_overrides=(ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()}),))

@@ -18,7 +18,7 @@ from tests.domains.pods.planning.test_cluster_observation import (
     build_configuration,
     plan_observed,
 )
-from tests.domains.pods.planning.test_pods import deployment, manifest, workers
+from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, build_workers
 from tests.planning.harness import RACKS, plan, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
@@ -137,7 +137,12 @@ def test_sidecar_of_every_observed_pod_is_added_to_new_pods() -> None:
 
 
 def test_order_of_arrival_is_named() -> None:
-    text = RACKS + workers(2) + OF_A + manifest("m", deployment("a", 1, cpu="15"), deployment("b", 1, cpu="15"))
+    text = (
+        RACKS
+        + build_workers(2)
+        + OF_A
+        + build_manifest("m", build_deployment("a", 1, cpu="15"), build_deployment("b", 1, cpu="15"))
+    )
     rows = {
         row.object: row
         for row in require_success(plan_observed(text, *add_standard_objects(*BIG))).plan.placements
@@ -156,10 +161,10 @@ def test_devices_of_a_class_are_not_certain(is_in_dump: bool) -> None:
         "metadata": {"name": "gpus"},
         "spec": {"extendedResourceName": "example.com/gpu"},
     }
-    body = json.loads(deployment("web", 1))
+    body = json.loads(build_deployment("web", 1))
     body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"example.com/gpu": "1"}}
     in_manifest, in_dump = ((), (device_class,)) if is_in_dump else ((json.dumps(device_class),), ())
-    text = RACKS + workers(2) + OF_A + manifest("m", json.dumps(body), *in_manifest)
+    text = RACKS + build_workers(2) + OF_A + build_manifest("m", json.dumps(body), *in_manifest)
     result = require_success(plan_observed(text, *add_standard_objects(*BIG, *in_dump)))
     assert list_certainties(result)["web-0"][0] is False
     (told,) = [warning for warning in result.plan.diagnostics if warning.id == "device-claims"]

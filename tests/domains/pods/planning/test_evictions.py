@@ -1,4 +1,4 @@
-"""Plans in which NoExecute taints evict pods: of workers of a VNF, and of nodes as kubectl printed them."""
+"""Tests of plans with NoExecute taints: pods on VNF workers and on nodes from kubectl output are evicted."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from tests.domains.pods.planning.test_cluster_observation import (
     list_places,
     plan_observed,
 )
-from tests.domains.pods.planning.test_pods import pods
+from tests.domains.pods.planning.test_pods import read_pod_changes
 from tests.planning.harness import build_state_after, is_empty, list_warnings, require_success
 
 DOWN = [{"key": "maintenance", "effect": "NoExecute"}]
 
 
-def test_own_pods_leave_a_node_that_kubectl_shows_tainted() -> None:
+def test_own_pods_are_evicted_from_tainted_node_in_kubectl_output() -> None:
     there = [pod("web-5d-x", "a-np-1", "1", owner=("ReplicaSet", "web-5d"), labels=WEB)]
     state = build_state_after(require_success(plan_observed(build_configuration(1), *NODES, *there)))
     tainted = (NODES[0], node("a-np-1", taints=DOWN))
     result = require_success(plan_observed(build_configuration(1), *tainted, *there, state=state))
-    assert pods(result) == {"web-0": ("move", "no_execute")}
+    assert read_pod_changes(result) == {"web-0": ("move", "no_execute")}
     assert list_places(result) == {"web-0": "a-np-0"}
     (told,) = [each for each in list_warnings(result) if each.id == "no-execute-eviction"]
     assert "web-0 from a-np-1 (maintenance:NoExecute)" in told.detail
-    # The files show what was there before it was evicted.
+    # The files show the state before the eviction.
     state = build_state_after(result)
     assert is_empty(require_success(plan_observed(build_configuration(1), *tainted, *there, state=state)))
 
 
-def test_others_leave_it_too_and_are_named() -> None:
+def test_evicted_unmanaged_pods_are_named() -> None:
     other = pod("dns-1", "a-np-1", "2", owner=("ReplicaSet", "dns-1"))
     full = pod("db-0", "a-np-0", "7", owner=("StatefulSet", "db"))
     tainted = (NODES[0], node("a-np-1", taints=DOWN))
     result = require_success(plan_observed(build_configuration(1), *tainted, other, full))
-    assert pods(result) == {"web-0": ("place", "new")}
+    assert read_pod_changes(result) == {"web-0": ("place", "new")}
     (told,) = [each for each in list_warnings(result) if each.id == "no-execute-eviction"]
     assert "dns" in told.detail
 
 
-def test_who_is_evicted_is_told_once_however_often_pods_are_looked_at() -> None:
-    def evicted(workload: str, detail: str) -> WorkloadWarning:
+def test_each_workload_has_one_eviction_warning_after_several_passes() -> None:
+    def build_eviction_warning(workload: str, detail: str) -> WorkloadWarning:
         return WorkloadWarning(NO_EXECUTE_EVICTS, workload, detail, "")
 
     brought = ObjectPods()
     pending = WorkloadWarning(PENDING, "a", "a-0 stays Pending", "")
-    brought.update_warnings([evicted("a", "first"), evicted("b", "first"), pending])
-    brought.update_warnings([evicted("a", "second")])  # b stands elsewhere by now, and nothing is Pending any more
-    assert brought.warnings == (evicted("a", "second"), evicted("b", "first"))
+    brought.update_warnings([build_eviction_warning("a", "first"), build_eviction_warning("b", "first"), pending])
+    brought.update_warnings([build_eviction_warning("a", "second")])  # b runs elsewhere now, and no pod is Pending.
+    assert brought.warnings == (build_eviction_warning("a", "second"), build_eviction_warning("b", "first"))

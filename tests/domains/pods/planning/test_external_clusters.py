@@ -1,4 +1,4 @@
-"""What other states say of clusters that are not planned here."""
+"""Tests of clusters read from the state of other configurations."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tests.planning.harness import RACKS, all_types, build_state, cluster, pool
 READER = 'data "nexusform_remote_state" "site" {\n  backend = "local"\n  config = {}\n}\n'
 
 
-def _read(text: str) -> dict[str, Any]:
-    """What a data block reads of the state of a configuration."""
+def _read_state(text: str) -> dict[str, Any]:
+    """Return the values a data block reads from the state of a configuration."""
     instances = build_state(text).instances.items()
     resources = {str(address): dict(each.current.attributes) for address, each in instances if each.current}
     return {"resources": resources, "sku_catalogue": ""}
 
 
 @pytest.fixture
-def block(tmp_path: Path) -> ResourceBlock:
+def state_block(tmp_path: Path) -> ResourceBlock:
     (tmp_path / "main.nf.hcl").write_text(READER)
     schemas = all_types().schemas
     loaded, problems = load_configuration(
@@ -35,18 +35,18 @@ def block(tmp_path: Path) -> ResourceBlock:
     return only
 
 
-def test_a_cluster_may_stand_in_two_states_that_say_the_same_of_it(block: ResourceBlock) -> None:
-    elsewhere, read = ExternalClusters(), _read(RACKS + cluster("a", pools=pool("p", 2)))
-    _add_clusters_of_state(elsewhere, block, read, all_types())
-    _add_clusters_of_state(elsewhere, block, read, all_types())
+def test_identical_cluster_in_two_states_is_accepted(state_block: ResourceBlock) -> None:
+    elsewhere, read = ExternalClusters(), _read_state(RACKS + cluster("a", pools=pool("p", 2)))
+    _add_clusters_of_state(elsewhere, state_block, read, all_types())
+    _add_clusters_of_state(elsewhere, state_block, read, all_types())
     assert not elsewhere.diagnostics
     assert [one.rpartition("/")[2] for one in elsewhere.clusters] == ["a"]
 
 
-def test_two_states_that_differ_of_a_cluster_are_refused(block: ResourceBlock) -> None:
+def test_conflicting_cluster_in_two_states_is_rejected(state_block: ResourceBlock) -> None:
     elsewhere = ExternalClusters()
     for count in (2, 3):
-        read = _read(RACKS + cluster("a", pools=pool("p", count)))
-        _add_clusters_of_state(elsewhere, block, read, all_types())
+        read = _read_state(RACKS + cluster("a", pools=pool("p", count)))
+        _add_clusters_of_state(elsewhere, state_block, read, all_types())
     (problem,) = elsewhere.diagnostics
     assert problem.id == "conflicting-cluster-states"

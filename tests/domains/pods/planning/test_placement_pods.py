@@ -1,4 +1,4 @@
-"""Pods that placements bring to members with known nodes."""
+"""Tests of pods created by placements on members with known nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import build_pick_n, build_placement
-from tests.domains.pods.planning.test_pods import deployment, manifest, pods, standing
+from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, read_pod_changes, read_current_pods
 from tests.planning.harness import (
     RACKS,
     attributes,
@@ -31,18 +31,18 @@ MEMBERS = "".join(
 )
 
 
-def hub(*objects: str) -> str:
+def build_hub_manifest(*objects: str) -> str:
     space = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}})
     body = "\n---\n".join([space, *objects])
     return f'resource "fleet_hub_manifest" "hub" {{\n  yaml_body = <<-EOT\n{body}\nEOT\n}}\n'
 
 
-def web(replicas: int = 1, cpu: str = "1", image: str = "web:1") -> str:
-    return deployment("web", replicas, namespace="web", cpu=cpu, image=image)
+def build_web_deployment(replicas: int = 1, cpu: str = "1", image: str = "web:1") -> str:
+    return build_deployment("web", replicas, namespace="web", cpu=cpu, image=image)
 
 
-def where(state: State, name: str = "p") -> dict[str, dict[str, str | None]]:
-    """Member -> pod -> node."""
+def read_pod_nodes(state: State, name: str = "p") -> dict[str, dict[str, str | None]]:
+    """Return member -> pod -> node."""
     found = attributes(state, f"fleet_cluster_resource_placement.{name}")["workloads"]
     return {
         member: {pod: place["node"] for placed in workloads.values() for pod, place in placed.items()}
@@ -50,8 +50,8 @@ def where(state: State, name: str = "p") -> dict[str, dict[str, str | None]]:
     }
 
 
-def available(result: PlanResult) -> dict[str, str]:
-    """Member -> CPU that is left, as the plan remembers it."""
+def read_available_cpu(result: PlanResult) -> dict[str, str]:
+    """Return member -> remaining CPU as recorded by the plan."""
     found = {}
     for change in result.plan.changes:
         if change.address.type == "fleet_member_cluster" and change.private is not None:
@@ -59,46 +59,54 @@ def available(result: PlanResult) -> dict[str, str]:
     return found
 
 
-def test_every_picked_member_gets_the_pods() -> None:
-    text = RACKS + CLUSTERS + MEMBERS + hub(web(2)) + build_placement()
+def test_every_selected_member_gets_the_pods() -> None:
+    text = RACKS + CLUSTERS + MEMBERS + build_hub_manifest(build_web_deployment(2)) + build_placement()
     result = require_success(plan(text))
     state = build_state_after(result)
-    assert where(state) == {name: {f"web-{n}": f"{name}-np-0" for n in range(2)} for name in NAMES}
+    assert read_pod_nodes(state) == {name: {f"web-{n}": f"{name}-np-0" for n in range(2)} for name in NAMES}
     rows = [(r.object, r.target.cluster) for r in result.plan.placements if r.kind == "pod" and r.target]
     assert sorted(rows) == [("web-0", "a"), ("web-0", "b"), ("web-1", "a"), ("web-1", "b")]
     assert is_empty(plan(text, state))
 
 
-def test_pods_lower_what_the_member_has_left() -> None:
-    without_pods = available(require_success(plan(RACKS + CLUSTERS + MEMBERS + hub() + build_placement())))
-    with_pods = available(require_success(plan(RACKS + CLUSTERS + MEMBERS + hub(web(2)) + build_placement())))
+def test_pods_lower_available_cpu_of_member() -> None:
+    without_pods = read_available_cpu(
+        require_success(plan(RACKS + CLUSTERS + MEMBERS + build_hub_manifest() + build_placement()))
+    )
+    with_pods = read_available_cpu(
+        require_success(
+            plan(RACKS + CLUSTERS + MEMBERS + build_hub_manifest(build_web_deployment(2)) + build_placement())
+        )
+    )
     assert {n: int(without_pods[n]) - int(with_pods[n]) for n in NAMES} == {"a": 2, "b": 2}
 
 
-def test_objects_given_straight_to_a_cluster_come_first() -> None:
+def test_objects_with_cluster_id_are_placed_first() -> None:
     direct = (
         'resource "fleet_hub_manifest" "z" {\n  cluster_id = nexus_kubernetes_cluster.a.id\n'
-        f"  yaml_body = <<-EOT\n{deployment('first', 1, cpu='3')}\nEOT\n}}\n"
+        f"  yaml_body = <<-EOT\n{build_deployment('first', 1, cpu='3')}\nEOT\n}}\n"
     )
     # Four vCPUs on each worker.
-    state = build_state(RACKS + CLUSTERS + MEMBERS + hub(web(cpu="2")) + build_placement() + direct)
-    assert where(state) == {"a": {"web-0": None}, "b": {"web-0": "b-np-0"}}
+    state = build_state(
+        RACKS + CLUSTERS + MEMBERS + build_hub_manifest(build_web_deployment(cpu="2")) + build_placement() + direct
+    )
+    assert read_pod_nodes(state) == {"a": {"web-0": None}, "b": {"web-0": "b-np-0"}}
 
 
-def test_a_binding_that_goes_takes_its_pods_and_makes_room() -> None:
-    text = RACKS + CLUSTERS + MEMBERS + hub(web()) + build_placement(build_pick_n(2))
+def test_deleted_binding_removes_pods_and_frees_capacity() -> None:
+    text = RACKS + CLUSTERS + MEMBERS + build_hub_manifest(build_web_deployment()) + build_placement(build_pick_n(2))
     state = build_state(text)
     result = require_success(plan(replace_passage(text, "number_of_clusters = 2", "number_of_clusters = 1"), state))
-    assert pods(result) == {"web-0": ("remove", "binding_removed")}
-    assert len(where(build_state_after(result, state))) == 1
-    gone = require_success(plan(RACKS + CLUSTERS + MEMBERS + hub(web()), state))
+    assert read_pod_changes(result) == {"web-0": ("remove", "binding_removed")}
+    assert len(read_pod_nodes(build_state_after(result, state))) == 1
+    gone = require_success(plan(RACKS + CLUSTERS + MEMBERS + build_hub_manifest(build_web_deployment()), state))
     assert [(str(r.action), r.trigger) for r in gone.plan.placements if r.kind == "pod"] == [
         ("remove", "binding_removed")
     ] * 2
 
 
-def test_a_new_image_goes_to_every_member() -> None:
-    text = RACKS + CLUSTERS + MEMBERS + hub(web()) + build_placement()
+def test_new_image_is_rolled_out_to_every_member() -> None:
+    text = RACKS + CLUSTERS + MEMBERS + build_hub_manifest(build_web_deployment()) + build_placement()
     state = build_state(text)
     result = require_success(plan(text.replace("web:1", "web:2"), state))
     rows = [(str(r.action), r.trigger) for r in result.plan.placements if r.kind == "pod"]
@@ -106,38 +114,42 @@ def test_a_new_image_goes_to_every_member() -> None:
     assert is_empty(plan(text.replace("web:1", "web:2"), build_state_after(result, state)))
 
 
-def test_a_lost_worker_moves_only_its_pods() -> None:
+def test_lost_worker_moves_only_its_pods() -> None:
     two = RACKS + CLUSTERS.replace(
         'count       = 1\n    vm_sku_name = "NC_G6_28_v1"\n    \n',
         'count       = 2\n    vm_sku_name = "NC_G6_28_v1"\n    \n',
     )
-    text = two + MEMBERS + hub(web(2, cpu="100m")) + build_placement()
+    text = two + MEMBERS + build_hub_manifest(build_web_deployment(2, cpu="100m")) + build_placement()
     state = build_state(text)
     heal = plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-0",))
-    lost = {pod for pod, node in where(state)["a"].items() if node == "a-np-0"}
+    lost = {pod for pod, node in read_pod_nodes(state)["a"].items() if node == "a-np-0"}
     assert lost
     rows = [r for r in require_success(heal).plan.placements if r.kind == "pod" and r.action != "keep"]
     assert {r.object for r in rows} == lost
     assert {(str(r.action), r.trigger) for r in rows} == {("move", "node_removed")}
 
 
-def test_what_was_placed_on_a_node_made_anew_takes_room_there() -> None:
-    direct = manifest("m", deployment("big", 1, cpu="3"), of="nexus_kubernetes_cluster.a.id")
-    text = RACKS + CLUSTERS + MEMBERS + direct + hub(web(1, cpu="3")) + build_placement()
+def test_placed_pods_use_capacity_on_re_created_node() -> None:
+    direct = build_manifest("m", build_deployment("big", 1, cpu="3"), of="nexus_kubernetes_cluster.a.id")
+    text = (
+        RACKS + CLUSTERS + MEMBERS + direct + build_hub_manifest(build_web_deployment(1, cpu="3")) + build_placement()
+    )
     state = build_state(text)
-    big, small = (standing(state)["big-0"]["node"], where(state)["a"]["web-0"])
+    big, small = (read_current_pods(state)["big-0"]["node"], read_pod_nodes(state)["a"]["web-0"])
     assert (big, small) == ("a-np-0", None), "one of them fits"
     result = require_success(plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-0",)))
-    assert where(build_state_after(result, state))["a"]["web-0"] is None
+    assert read_pod_nodes(build_state_after(result, state))["a"]["web-0"] is None
 
 
-def test_members_with_given_figures_have_no_nodes_to_show() -> None:
+def test_member_without_known_nodes_has_no_pod_rows() -> None:
     given = 'resource "fleet_member_cluster" "far" {}\n'
-    state = build_state(RACKS + CLUSTERS + MEMBERS + given + hub(web()) + build_placement())
-    assert set(where(state)) == {"a", "b"}
+    state = build_state(
+        RACKS + CLUSTERS + MEMBERS + given + build_hub_manifest(build_web_deployment()) + build_placement()
+    )
+    assert set(read_pod_nodes(state)) == {"a", "b"}
 
 
-def test_an_override_changes_the_pods_of_its_cluster_only() -> None:
+def test_override_changes_only_pods_of_its_cluster() -> None:
     override = """
 resource "fleet_resource_override" "o" {
   namespace = "web"
@@ -168,7 +180,7 @@ resource "fleet_resource_override" "o" {
   }
 }
 """
-    text = RACKS + CLUSTERS + MEMBERS + hub(web()) + build_placement()
+    text = RACKS + CLUSTERS + MEMBERS + build_hub_manifest(build_web_deployment()) + build_placement()
     state = build_state(text)
     result = require_success(plan(text + override, state))
     rows = [r for r in result.plan.placements if r.kind == "pod" and r.action != "keep"]
@@ -177,23 +189,29 @@ resource "fleet_resource_override" "o" {
     ]
     later = build_state_after(result, state)
     assert is_empty(plan(text + override, later))
-    # A new image on the hub does not reach the cluster whose override sets another.
+    # A new image on the hub does not reach the cluster with an image override.
     renewed = require_success(plan(text.replace("web:1", "web:2") + override, later))
     moved = [r for r in renewed.plan.placements if r.kind == "pod" and r.action != "keep"]
     assert [(r.target.cluster, r.trigger) for r in moved] == [("a", "template_changed")]
 
 
-def test_a_risk_on_several_members_names_each() -> None:
-    body = deployment("web", 3, namespace="web", apart="topology.kubernetes.io/baremetalmachine")
-    text = RACKS + CLUSTERS + MEMBERS + hub(body) + build_placement()
+def test_risk_on_several_members_names_each_member() -> None:
+    body = build_deployment("web", 3, namespace="web", apart="topology.kubernetes.io/baremetalmachine")
+    text = RACKS + CLUSTERS + MEMBERS + build_hub_manifest(body) + build_placement()
     (told,) = [w for w in list_warnings(require_success(plan(text))) if w.summary == "Pending pods"]
     assert told.detail.startswith("On clusters a, b: Deployment web/web: 2 of 3 pods")
 
 
-def test_a_risk_that_differs_from_member_to_member_is_told_of_each() -> None:
-    body = deployment("web", 3, namespace="web", apart="topology.kubernetes.io/baremetalmachine")
+def test_different_risks_per_member_are_reported_separately() -> None:
+    body = build_deployment("web", 3, namespace="web", apart="topology.kubernetes.io/baremetalmachine")
     larger = cluster("a", pools=POOLS["a"].replace("count       = 1", "count       = 2"))
-    text = RACKS + CLUSTERS.replace(cluster("a", pools=POOLS["a"]), larger) + MEMBERS + hub(body) + build_placement()
+    text = (
+        RACKS
+        + CLUSTERS.replace(cluster("a", pools=POOLS["a"]), larger)
+        + MEMBERS
+        + build_hub_manifest(body)
+        + build_placement()
+    )
     risks = {w.id: w for w in list_warnings(require_success(plan(text)))}
     many = risks["unsatisfiable-pod-anti-affinity"].detail
     assert "On cluster a: Deployment web/web: 3 replicas" in many
@@ -214,19 +232,19 @@ GOLD = json.dumps(
 )
 
 
-def test_a_placements_pods_evict_what_stands_of_objects_planned_before_it() -> None:
-    """The manifest of the evicted pod is planned in an earlier phase; its value follows all the same."""
+def test_placement_pods_evict_pods_of_objects_planned_earlier() -> None:
+    """The manifest of the evicted pod is planned in an earlier phase; its value is updated nevertheless."""
     low = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "low"}})
-    first = deployment("first", 1, cpu="3", namespace="low")
-    base = RACKS + CLUSTERS + MEMBERS + manifest("z", low, GOLD, first)
+    first = build_deployment("first", 1, cpu="3", namespace="low")
+    base = RACKS + CLUSTERS + MEMBERS + build_manifest("z", low, GOLD, first)
     state = build_state(base)
     assert attributes(state, "fleet_hub_manifest.z")["workloads"]["low/Deployment/first"]["first-0"]["node"]
-    important = deployment("web", 1, namespace="web", cpu="3", spec={"priorityClassName": "gold"})
-    text = base + hub(important) + build_placement()
+    important = build_deployment("web", 1, namespace="web", cpu="3", spec={"priorityClassName": "gold"})
+    text = base + build_hub_manifest(important) + build_placement()
     result = require_success(plan(text, state))
-    assert pods(result)["first-0"] == ("move", "preempted")
+    assert read_pod_changes(result)["first-0"] == ("move", "preempted")
     after = build_state_after(result, state)
-    assert where(after)["a"] == {"web-0": "a-np-0"}
+    assert read_pod_nodes(after)["a"] == {"web-0": "a-np-0"}
     evicted = attributes(after, "fleet_hub_manifest.z")["workloads"]["low/Deployment/first"]["first-0"]
     assert evicted["node"] is None
     assert evicted["state"] == "Pending"

@@ -1,4 +1,4 @@
-"""Certain pods of small clusters: results of rare orders of arrival, as seen on a running kube-scheduler."""
+"""Tests of certainty on small clusters: results of rare arrival orders, observed on a running kube-scheduler."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from tests.nightly.story_table import _build_node, build_pod, build_pod_spec, bu
 pytestmark = pytest.mark.of_domains("fleet")
 
 
-def test_a_node_of_one_run_in_thirty_is_not_certain() -> None:
-    """In most runs two pods of the Job ran on n1; in one, pods of two other workloads were there before the second."""
+def test_node_with_one_deviation_in_thirty_runs_is_not_certain() -> None:
+    """In most runs two pods of the Job ran on n1. In one run, pods of two other workloads arrived before the second
+    one."""
     assert find_certain_nodes(795434609, "default/Job/c") == ["n0", "n1"]
 
 
-def test_ordered_pods_that_start_at_once_may_arrive_before_those_of_a_busy_controller() -> None:
-    """In one of four runs a StatefulSet had all of its pods on n0 before the third pod of the Deployment arrived."""
+def test_parallel_stateful_pods_may_arrive_before_busy_controller_pods() -> None:
+    """In one of four runs all pods of a StatefulSet were on n0 before the third pod of the Deployment arrived."""
     assert find_certain_nodes(3900057, "default/Deployment/e") == ["n3"]
 
 
 def find_certain_nodes(seed: int, workload: str) -> list[str]:
-    """Return the nodes of the certain pods of a workload in a random world."""
+    """Return the nodes of the certain pods of a workload in a random snapshot."""
     world = build_world(seed)
     for body in world.nodes + world.pods:
         body.setdefault("status", {}).setdefault("phase", "Running")
@@ -32,10 +33,9 @@ def find_certain_nodes(seed: int, workload: str) -> list[str]:
     return sorted(node for _, node, is_certain, _ in predicted[workload] if is_certain)
 
 
-def test_a_tie_of_slowly_terminating_pods_is_not_certain() -> None:
-    """The sick pod on n3 is deleted first. If it still holds its capacity, n0 and n3 are equal for the new pod:
-    5 of 24 runs beside kube-scheduler 1.34.4 had it on n0.
-    """
+def test_tie_of_slowly_terminating_pods_is_not_certain() -> None:
+    """The unhealthy pod on n3 is deleted first. If it still holds its capacity, n0 and n3 are equal for the new pod:
+    5 of 24 runs with kube-scheduler 1.34.4 had it on n0."""
     nodes = [_build_node(f"n{number}", cpu) for number, cpu in enumerate((13, 6, 6, 13))]
     pods = [_build_replica("web-5d-a", "n3", is_ready=False), _build_replica("web-5d-b", "n0", is_ready=True)]
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
@@ -51,7 +51,7 @@ def test_a_tie_of_slowly_terminating_pods_is_not_certain() -> None:
     ("other_size", "doubt", "alternative"),
     [(20, "image sizes", "n2 if the smallest size of its image counts"), (900, "", "")],
 )
-def test_the_size_of_an_image_is_that_of_an_unknown_node(other_size: int, doubt: str, alternative: str) -> None:
+def test_image_size_comes_from_unknown_node(other_size: int, doubt: str, alternative: str) -> None:
     """kube-scheduler uses the size on the first node read since its start. 1.35.3 read the nodes of a new cluster in
     another order: 5 of 36 pods ran elsewhere.
     """

@@ -1,4 +1,4 @@
-"""Volumes in plans: what a claim takes is remembered, and binds its pod from then on."""
+"""Tests of volumes in plans: the volume of a claim is recorded and binds its pod from then on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from msgspec.structs import replace
 
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.state.objects import State
-from tests.domains.pods.planning.test_pods import HOSTNAME, deployment, manifest, pods, standing, workers
+from tests.domains.pods.planning.test_pods import (
+    HOSTNAME,
+    build_deployment,
+    build_manifest,
+    read_pod_changes,
+    read_current_pods,
+    build_workers,
+)
 from tests.planning.harness import RACKS, build_state_after, is_empty, plan, require_success
 
 CLASS = json.dumps(
@@ -31,7 +38,7 @@ TEMPLATE = {
 }
 
 
-def volume(name: str, node: str) -> str:
+def build_volume(name: str, node: str) -> str:
     term = {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [node]}]}
     spec: dict[str, Any] = {
         "capacity": {"storage": "10Gi"},
@@ -43,25 +50,25 @@ def volume(name: str, node: str) -> str:
     return json.dumps(body)
 
 
-def stateful(replicas: int) -> str:
+def build_stateful_set(replicas: int) -> str:
     more = {"volumeClaimTemplates": [TEMPLATE], "podManagementPolicy": "Parallel"}
-    return deployment("db", replicas, kind="StatefulSet", **more)
+    return build_deployment("db", replicas, kind="StatefulSet", **more)
 
 
-def site(count: int, *volumes: str, replicas: int = 3) -> str:
-    return RACKS + workers(count) + manifest("m", CLASS, *volumes, stateful(replicas))
+def build_site(count: int, *volumes: str, replicas: int = 3) -> str:
+    return RACKS + build_workers(count) + build_manifest("m", CLASS, *volumes, build_stateful_set(replicas))
 
 
 CONFLICT = "2 node(s) didn't match PersistentVolume's node affinity"
-VOLUMES = tuple(volume(f"v{at}", f"a-np-{at}") for at in range(3))
+VOLUMES = tuple(build_volume(f"v{at}", f"a-np-{at}") for at in range(3))
 
 
-def places(state: State) -> dict[str, tuple[str | None, Any]]:
-    return {name: (place["node"], place.get("volumes")) for name, place in standing(state).items()}
+def read_pod_places(state: State) -> dict[str, tuple[str | None, Any]]:
+    return {name: (place["node"], place.get("volumes")) for name, place in read_current_pods(state).items()}
 
 
-def without_volumes(state: State) -> State:
-    """The state as an earlier version wrote it, which remembered no volumes."""
+def remove_recorded_volumes(state: State) -> State:
+    """Return the state as written by an earlier version without recorded volumes."""
     (address,) = [each for each in state.instances if each.type == "fleet_hub_manifest"]
     held = state.instances[address]
     assert held.current is not None
@@ -73,49 +80,49 @@ def without_volumes(state: State) -> State:
     return replace(state, instances={**state.instances, address: replace(held, current=current)})
 
 
-def reasons(result: PlanResult) -> set[str]:
+def list_reasons(result: PlanResult) -> set[str]:
     rows = [row for row in result.plan.placements if row.kind == "pod" and row.target is not None]
     return {row.reason for row in rows if row.action != "keep"}
 
 
-def test_each_pod_has_the_volume_of_its_node_and_the_next_plan_is_empty() -> None:
-    text = site(3, *VOLUMES[:2])
+def test_each_pod_gets_volume_of_its_node_and_next_plan_is_empty() -> None:
+    text = build_site(3, *VOLUMES[:2])
     state = build_state_after(require_success(plan(text)))
-    where = places(state)
+    where = read_pod_places(state)
     waiting = [name for name, (node, _) in where.items() if node is None]
     assert len(waiting) == 1
     for name, (node, volumes) in where.items():
         assert volumes == ({f"default/data-{name}": f"v{node[-1]}"} if node else None)
     assert is_empty(require_success(plan(text, state)))
-    # A volume more, and the pod that waits for one has it.
-    after = require_success(plan(site(3, *VOLUMES), state))
-    assert pods(after) == {waiting[0]: ("move", "new")}
-    assert places(build_state_after(after))[waiting[0]] == ("a-np-2", {f"default/data-{waiting[0]}": "v2"})
+    # With one more volume the pending pod gets it.
+    after = require_success(plan(build_site(3, *VOLUMES), state))
+    assert read_pod_changes(after) == {waiting[0]: ("move", "new")}
+    assert read_pod_places(build_state_after(after))[waiting[0]] == ("a-np-2", {f"default/data-{waiting[0]}": "v2"})
 
 
-def test_a_pod_waits_for_the_node_of_its_volume_though_others_are_free() -> None:
-    text = site(3, *VOLUMES, replicas=2)
+def test_pod_waits_for_node_of_its_volume_despite_free_nodes() -> None:
+    text = build_site(3, *VOLUMES, replicas=2)
     state = build_state_after(require_success(plan(text)))
-    fewer = require_success(plan(site(2, *VOLUMES, replicas=2), state))
-    (lost,) = pods(fewer)
-    assert pods(fewer)[lost] == ("move", "node_removed")
-    assert [CONFLICT in reason for reason in reasons(fewer)] == [True]
+    fewer = require_success(plan(build_site(2, *VOLUMES, replicas=2), state))
+    (lost,) = read_pod_changes(fewer)
+    assert read_pod_changes(fewer)[lost] == ("move", "node_removed")
+    assert [CONFLICT in reason for reason in list_reasons(fewer)] == [True]
     meanwhile = build_state_after(fewer)
-    assert places(meanwhile)[lost][1] == {f"default/data-{lost}": "v2"}
-    assert is_empty(require_success(plan(site(2, *VOLUMES, replicas=2), meanwhile)))
+    assert read_pod_places(meanwhile)[lost][1] == {f"default/data-{lost}": "v2"}
+    assert is_empty(require_success(plan(build_site(2, *VOLUMES, replicas=2), meanwhile)))
     back = build_state_after(require_success(plan(text, meanwhile)))
-    assert places(back) == places(state)
+    assert read_pod_places(back) == read_pod_places(state)
 
 
-def test_a_state_of_an_earlier_version_changes_nothing_and_says_by_its_nodes_who_has_what() -> None:
-    text = site(3, *VOLUMES)
-    state = without_volumes(build_state_after(require_success(plan(text))))
+def test_state_of_earlier_version_is_unchanged_and_volumes_are_inferred() -> None:
+    text = build_site(3, *VOLUMES)
+    state = remove_recorded_volumes(build_state_after(require_success(plan(text))))
     assert is_empty(require_success(plan(text, state)))
-    fewer = require_success(plan(site(2, *VOLUMES), state))
-    assert [CONFLICT in reason for reason in reasons(fewer)] == [True]
+    fewer = require_success(plan(build_site(2, *VOLUMES), state))
+    assert [CONFLICT in reason for reason in list_reasons(fewer)] == [True]
 
 
-def test_a_daemon_is_made_for_every_node_and_waits_where_its_volume_is_not() -> None:
+def test_daemon_pod_is_pending_on_nodes_without_its_volume() -> None:
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -123,23 +130,23 @@ def test_a_daemon_is_made_for_every_node_and_waits_where_its_volume_is_not() -> 
         "spec": {**TEMPLATE["spec"], "volumeName": "v0"},
     }
     mount = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "shared"}}]}
-    agent = deployment("agent", 0, kind="DaemonSet", spec=mount)
-    text = RACKS + workers(3) + manifest("m", CLASS, VOLUMES[0], json.dumps(claim), agent)
+    agent = build_deployment("agent", 0, kind="DaemonSet", spec=mount)
+    text = RACKS + build_workers(3) + build_manifest("m", CLASS, VOLUMES[0], json.dumps(claim), agent)
     result = require_success(plan(text))
-    assert [node for node, _ in places(build_state_after(result)).values()] == ["a-np-0", None, None]
+    assert [node for node, _ in read_pod_places(build_state_after(result)).values()] == ["a-np-0", None, None]
     others = "3 node(s) didn't satisfy plugin(s) [NodeAffinity]"
     one = "1 node(s) didn't match PersistentVolume's node affinity"
-    assert reasons(result) == {"new", f"0/4 nodes are available: {one}, {others}."}
+    assert list_reasons(result) == {"new", f"0/4 nodes are available: {one}, {others}."}
     assert is_empty(require_success(plan(text, build_state_after(result))))
 
 
-def test_more_volumes_on_a_node_than_is_usual_are_told() -> None:
-    def told(claims: int) -> set[str]:
+def test_unusual_number_of_volumes_on_node_is_reported() -> None:
+    def list_diagnostic_ids(claims: int) -> set[str]:
         templates = [{"metadata": {"name": f"d{at}"}, "spec": {"storageClassName": "disks"}} for at in range(claims)]
         disks = CLASS.replace('"local"', '"disks"').replace("kubernetes.io/no-provisioner", "disk.csi.azure.com")
-        database = deployment("db", 2, kind="StatefulSet", volumeClaimTemplates=templates)
-        result = require_success(plan(RACKS + workers(1) + manifest("m", disks, database)))
+        database = build_deployment("db", 2, kind="StatefulSet", volumeClaimTemplates=templates)
+        result = require_success(plan(RACKS + build_workers(1) + build_manifest("m", disks, database)))
         return {diagnostic.id for diagnostic in result.plan.diagnostics}
 
-    assert "unknown-volume-limits" not in told(8)
-    assert "unknown-volume-limits" in told(9), "18 claims of two pods on one node"
+    assert "unknown-volume-limits" not in list_diagnostic_ids(8)
+    assert "unknown-volume-limits" in list_diagnostic_ids(9), "18 claims of two pods on one node"

@@ -1,7 +1,7 @@
-"""kube-scheduler's rules once more, pod by pod and node by node, without any bookkeeping.
+"""Brute-force rules of kube-scheduler, evaluated pod by pod and node by node without any bookkeeping.
 
-Standing pods are (spec, node name) pairs. Nothing of the product is used but its words (model) and
-`matches`, `holds` and `tolerates`, which have tests of their own.
+Existing pods are (spec, node name) pairs. The only product code used is the model and `matches`, `holds` and
+`tolerates`, tested separately.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Cluster:
 
     # --- terms --------------------------------------------------------------------------------
 
-    def term_selects(self, term: Any, pod: PodSpec) -> bool:
+    def is_selected_by_term(self, term: Any, pod: PodSpec) -> bool:
         if term.selector is None:
             return False
         in_namespace = pod.namespace in term.namespaces
@@ -46,30 +46,30 @@ class Cluster:
             in_namespace = is_selected(term.namespace_selector, labels)
         return in_namespace and is_selected(term.selector, dict(pod.labels))
 
-    def same_domain(self, key: str, one: Node, other: Node) -> bool:
+    def is_same_domain(self, key: str, one: Node, other: Node) -> bool:
         a, b = one.labels.get(key), other.labels.get(key)
         return a is not None and a == b
 
     # --- filters ------------------------------------------------------------------------------
 
     def reasons(self, pod: PodSpec, node: Node) -> list[str]:
-        return [reason for reason in self._reasons(pod, node) if reason]
+        return [reason for reason in self._yield_reasons(pod, node) if reason]
 
-    def _reasons(self, pod: PodSpec, node: Node) -> Iterator[str | None]:
-        if pod.node_terms and not any(self.may_mean(term, node) for term in pod.node_terms):
+    def _yield_reasons(self, pod: PodSpec, node: Node) -> Iterator[str | None]:
+        if pod.node_terms and not any(self.may_match(term, node) for term in pod.node_terms):
             yield "node(s) didn't satisfy plugin(s) [NodeAffinity]"
         yield self.cordoned(pod, node)
         if pod.node_name and pod.node_name != node.name:
             yield "node(s) didn't match the requested node name"
         yield self.tainted(pod, node)
-        left_out = pod.node_terms and not any(self.may_mean(term, node) for term in pod.node_terms)
-        if not left_out and not self.node_matches(pod, node):
+        left_out = pod.node_terms and not any(self.may_match(term, node) for term in pod.node_terms)
+        if not left_out and not self.matches_node(pod, node):
             yield "node(s) didn't match Pod's node affinity/selector"
         yield self.ports(pod, node)
         yield self.resources(pod, node)
         yield self.disks(pod, node)
         yield self.spread(pod, node)
-        yield self.inter_pod(pod, node)
+        yield self.check_inter_pod_rules(pod, node)
 
     def cordoned(self, pod: PodSpec, node: Node) -> str | None:
         cordon = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
@@ -85,14 +85,14 @@ class Cluster:
                 return "node(s) had untolerated taint(s)"
         return None
 
-    def node_matches(self, pod: PodSpec, node: Node) -> bool:
+    def matches_node(self, pod: PodSpec, node: Node) -> bool:
         if any(node.labels.get(k) != v for k, v in pod.node_selector):
             return False
         if pod.node_terms is None:
             return True
         return any(self.node_term(term, node) for term in pod.node_terms)
 
-    def may_mean(self, term: Any, node: Node) -> bool:
+    def may_match(self, term: Any, node: Node) -> bool:
         return not any(field.operator == "In" and node.name not in field.values for field in term.fields)
 
     def node_term(self, term: Any, node: Node) -> bool:
@@ -137,7 +137,7 @@ class Cluster:
         return None
 
     def included(self, constraint: SpreadConstraint, pod: PodSpec, node: Node) -> bool:
-        if constraint.honor_affinity and not self.node_matches(pod, node):
+        if constraint.honor_affinity and not self.matches_node(pod, node):
             return False
         return not (constraint.honor_taints and self.tainted(pod, node))
 
@@ -165,16 +165,20 @@ class Cluster:
                 return "node(s) didn't match pod topology spread constraints"
         return None
 
-    def inter_pod(self, pod: PodSpec, node: Node) -> str | None:
+    def check_inter_pod_rules(self, pod: PodSpec, node: Node) -> str | None:
         if pod.affinity and not self.affinity(pod, node):
             return "node(s) didn't match pod affinity rules"
         for theirs, name in self.pods:
             for term in pod.anti_affinity:
-                if self.term_selects(term, theirs) and self.same_domain(term.topology_key, node, self.nodes[name]):
+                if self.is_selected_by_term(term, theirs) and self.is_same_domain(
+                    term.topology_key, node, self.nodes[name]
+                ):
                     return "node(s) didn't match pod anti-affinity rules"
         for theirs, name in self.pods:
             for term in theirs.anti_affinity:
-                if self.term_selects(term, pod) and self.same_domain(term.topology_key, node, self.nodes[name]):
+                if self.is_selected_by_term(term, pod) and self.is_same_domain(
+                    term.topology_key, node, self.nodes[name]
+                ):
                     return "node(s) didn't satisfy existing pods anti-affinity rules"
         return None
 
@@ -182,12 +186,12 @@ class Cluster:
         if any(term.topology_key not in node.labels for term in pod.affinity):
             return False
         company = [
-            self.nodes[name] for p, name in self.pods if all(self.term_selects(term, p) for term in pod.affinity)
+            self.nodes[name] for p, name in self.pods if all(self.is_selected_by_term(term, p) for term in pod.affinity)
         ]
         known = [n for n in company if any(term.topology_key in n.labels for term in pod.affinity)]
         if not known:
-            return all(self.term_selects(term, pod) for term in pod.affinity)
-        return all(any(self.same_domain(term.topology_key, node, n) for n in known) for term in pod.affinity)
+            return all(self.is_selected_by_term(term, pod) for term in pod.affinity)
+        return all(any(self.is_same_domain(term.topology_key, node, n) for n in known) for term in pod.affinity)
 
     # --- scores -------------------------------------------------------------------------------
 
@@ -195,17 +199,17 @@ class Cluster:
         feasible = [node for node in self.nodes.values() if not self.reasons(pod, node)]
         if not feasible:
             return {}
-        taints = self.hundred([self.soft_taints(pod, n) for n in feasible])
+        taints = self.hundred([self.count_soft_taints(pod, n) for n in feasible])
         affinity = self.hundred([sum(w for w, t in pod.preferred_nodes if self.node_term(t, n)) for n in feasible])
-        spread = self.spread_scores(pod, feasible)
-        pods = self.inter_pod_scores(pod, feasible)
+        spread = self.compute_spread_scores(pod, feasible)
+        pods = self.compute_inter_pod_scores(pod, feasible)
         return {
             node.name: 3 * (100 - taints[at])
             + 2 * affinity[at]
             + 2 * spread[at]
             + 2 * pods[at]
             + self.least_allocated(pod, node)
-            + self.balanced(pod, node)
+            + self.score_balance(pod, node)
             for at, node in enumerate(feasible)
         }
 
@@ -213,7 +217,7 @@ class Cluster:
         top = max(raws)
         return [raw * 100 // top if top else 0 for raw in raws]
 
-    def soft_taints(self, pod: PodSpec, node: Node) -> int:
+    def count_soft_taints(self, pod: PodSpec, node: Node) -> int:
         count = 0
         for taint in node.taints:
             if taint.effect == "PreferNoSchedule":
@@ -229,7 +233,7 @@ class Cluster:
                 parts.append(0 if used > offered else (offered - used) * 100 // offered)
         return sum(parts) // len(parts) if parts else 0
 
-    def balanced(self, pod: PodSpec, node: Node) -> int:
+    def score_balance(self, pod: PodSpec, node: Node) -> int:
         if pod.requests.cpu == 0 and pod.requests.memory == 0:
             return 0
         if not (node.cpu and node.memory):
@@ -238,7 +242,7 @@ class Cluster:
         memory = sum(p.requests.memory for p in [*self.on(node), pod]) / node.memory
         return int((1 - abs((min(1, cpu) - min(1, memory)) / 2)) * 100)
 
-    def spread_scores(self, pod: PodSpec, feasible: list[Node]) -> list[int]:
+    def compute_spread_scores(self, pod: PodSpec, feasible: list[Node]) -> list[int]:
         own = bool(pod.spread)
         soft = [c for c in pod.spread if not c.is_hard]
         everything = pod.default_spread is not None and pod.default_spread == build_label_selector({})
@@ -247,12 +251,12 @@ class Cluster:
         if not soft:
             return [0] * len(feasible)
 
-        def complete(node: Node) -> bool:
+        def has_all_keys(node: Node) -> bool:
             return not own or all(c.topology_key in node.labels for c in soft)
 
         raws = []
         for node in feasible:
-            if not complete(node):
+            if not has_all_keys(node):
                 raws.append(None)
                 continue
             total = 0.0
@@ -260,7 +264,7 @@ class Cluster:
                 value = node.labels.get(c.topology_key)
                 if value is None:
                     continue
-                scored = [n for n in feasible if complete(n)]
+                scored = [n for n in feasible if has_all_keys(n)]
                 if c.topology_key == HOST:
                     count, size = self.counted(c, pod, node), len(scored)
                 else:
@@ -268,7 +272,7 @@ class Cluster:
                     count = sum(
                         self.counted(c, pod, n)
                         for n in self.nodes.values()
-                        if n.labels.get(c.topology_key) == value and complete(n) and self.included(c, pod, n)
+                        if n.labels.get(c.topology_key) == value and has_all_keys(n) and self.included(c, pod, n)
                     )
                 total += count * math.log(size + 2) + (c.max_skew - 1)
             raws.append(int(total + 0.5))
@@ -278,7 +282,7 @@ class Cluster:
         low, high = min(scored), max(scored)
         return [0 if r is None else (100 if high == 0 else 100 * (high + low - r) // high) for r in raws]
 
-    def inter_pod_scores(self, pod: PodSpec, feasible: list[Node]) -> list[int]:
+    def compute_inter_pod_scores(self, pod: PodSpec, feasible: list[Node]) -> list[int]:
         raws = []
         for node in feasible:
             total = 0
@@ -290,7 +294,7 @@ class Cluster:
                 pairs += [(t, t.weight, pod) for t in theirs.preferred_affinity]
                 pairs += [(t, -t.weight, pod) for t in theirs.preferred_anti_affinity]
                 for term, weight, whom in pairs:
-                    if self.term_selects(term, whom) and self.same_domain(term.topology_key, node, there):
+                    if self.is_selected_by_term(term, whom) and self.is_same_domain(term.topology_key, node, there):
                         total += weight
             raws.append(total)
         low, high = min(raws), max(raws)
@@ -307,16 +311,16 @@ HOPELESS = (
     "node(s) didn't match pod topology spread constraints (missing required label)",
     "node(s) didn't match pod affinity rules",
 )
-# A pod that may be evicted: its name, what it is, its node, when it started.
+# An evictable pod: its name, its spec, its node, its start time.
 Tenant = tuple[str, PodSpec, str, int]
-# A budget: its namespace, what it selects, how many evictions it allows.
+# A disruption budget: its namespace, its selector, its allowed evictions.
 Guard = tuple[str, Any, int]
 
 
 def victims_on(
     nodes: Iterable[Node], tenants: list[Tenant], pod: PodSpec, node: Node, guards: list[Guard]
 ) -> tuple[list[Tenant], int] | None:
-    """Whom kube-scheduler would evict on a node, and how many of them against a budget; None for nobody."""
+    """Return the pods kube-scheduler would evict on a node and the number of budget violations; None for no victims."""
 
     def fits(present: list[Tenant]) -> bool:
         return not Cluster(nodes, [(spec, name) for _, spec, name, _ in present]).reasons(pod, node)
@@ -354,7 +358,7 @@ def victims_on(
 def best_evictions(
     nodes: Iterable[Node], tenants: list[Tenant], pod: PodSpec, guards: list[Guard]
 ) -> dict[str, set[str]]:
-    """Node -> names of the victims there, for every node that kube-scheduler may pick."""
+    """Return node -> names of the victims, for every node kube-scheduler may pick."""
     nodes = list(nodes)
     left = {}
     for node in nodes:
@@ -362,18 +366,18 @@ def best_evictions(
         if answer is not None:
             left[node.name] = answer
 
-    def highest(victims: list[Tenant]) -> int:
+    def compute_highest_priority(victims: list[Tenant]) -> int:
         return max(t[1].priority for t in victims)
 
-    def latest(victims: list[Tenant]) -> int:
-        return min(t[3] for t in victims if t[1].priority == highest(victims))
+    def compute_latest_start(victims: list[Tenant]) -> int:
+        return min(t[3] for t in victims if t[1].priority == compute_highest_priority(victims))
 
     for figure in (
         lambda answer: answer[1],
-        lambda answer: highest(answer[0]),
+        lambda answer: compute_highest_priority(answer[0]),
         lambda answer: sum(t[1].priority + 2**31 for t in answer[0]),
         lambda answer: len(answer[0]),
-        lambda answer: -latest(answer[0]),
+        lambda answer: -compute_latest_start(answer[0]),
     ):
         least = min((figure(answer) for answer in left.values()), default=0)
         left = {name: answer for name, answer in left.items() if figure(answer) == least}

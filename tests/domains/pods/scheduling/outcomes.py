@@ -1,13 +1,13 @@
-"""What tests ask of a prediction."""
+"""Helpers to query a prediction."""
 
 from __future__ import annotations
 
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, Prediction
 
 
-def pending(prediction: Prediction) -> list[PodOutcome]:
+def list_pending_pods(prediction: Prediction) -> list[PodOutcome]:
     return [outcome for outcome in prediction.outcomes if outcome.is_pending]
 
 
-def running(prediction: Prediction, workload: str) -> int:
+def count_running_pods(prediction: Prediction, workload: str) -> int:
     return sum(bool(outcome.node) for outcome in prediction.list_outcomes(workload))

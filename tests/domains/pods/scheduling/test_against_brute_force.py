@@ -1,4 +1,4 @@
-"""The engine and a brute-force scheduler agree on every reason, every score and every choice."""
+"""Tests of the engine against a brute-force scheduler: they agree on every reason, score and choice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nexusform.domains.pods.scheduling.workloads import (
 )
 from nexusform.kubernetes.matching import NodeSelectorTerm, Requirement, Taint, Toleration, build_label_selector
 from tests.domains.pods.scheduling import brute_force
-from tests.domains.pods.scheduling.outcomes import pending, running
+from tests.domains.pods.scheduling.outcomes import list_pending_pods, count_running_pods
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -101,7 +101,7 @@ def spreads(draw: Any) -> SpreadConstraint:
     )
 
 
-def few(strategy: Any, most: int = 1) -> Any:
+def build_short_lists(strategy: Any, most: int = 1) -> Any:
     return st.one_of(st.just(()), st.lists(strategy, max_size=most).map(tuple))
 
 
@@ -130,13 +130,13 @@ def specs(draw: Any) -> PodSpec:
         scored_requests=Requests(cpu or 100, memory or 200 << 20),
         node_selector=draw(st.sampled_from(((), (), ((ZONE, "x"),)))),
         node_terms=draw(st.sampled_from((None, None, True))) and draw(st.lists(node_terms, max_size=2).map(tuple)),
-        preferred_nodes=draw(few(st.tuples(st.integers(1, 100), node_terms), 2)),
+        preferred_nodes=draw(build_short_lists(st.tuples(st.integers(1, 100), node_terms), 2)),
         tolerations=draw(st.sampled_from(((), (Toleration("t", "Exists"),), (Toleration("", "Exists"),)))),
-        affinity=draw(few(terms(), 2)),
-        anti_affinity=draw(few(terms(), 2)),
-        preferred_affinity=draw(few(terms(1))),
-        preferred_anti_affinity=draw(few(terms(1))),
-        spread=draw(few(spreads(), 2)),
+        affinity=draw(build_short_lists(terms(), 2)),
+        anti_affinity=draw(build_short_lists(terms(), 2)),
+        preferred_affinity=draw(build_short_lists(terms(1))),
+        preferred_anti_affinity=draw(build_short_lists(terms(1))),
+        spread=draw(build_short_lists(spreads(), 2)),
         default_spread=draw(st.sampled_from((None, own, build_label_selector({})))),
         host_ports=draw(st.sampled_from(((), (), (HostPort(80),), (HostPort(80, "TCP", "10.0.0.1"),)))),
         disks=draw(st.sampled_from(((), (), (InlineVolume("d"),), (InlineVolume("d", is_read_only=True),)))),
@@ -169,7 +169,7 @@ quick = settings(max_examples=120, deadline=None, suppress_health_check=[HealthC
 
 @quick
 @given(cases)
-def test_reasons_and_scores_agree(case: Case) -> None:
+def test_reasons_and_scores_agree_with_brute_force(case: Case) -> None:
     session = SchedulingSession(case.cluster, case.standing, 8)
     peer = brute_force.Cluster(case.cluster.nodes, case.placed, case.cluster.namespaces)
     for spec in case.specs:
@@ -182,8 +182,8 @@ def test_reasons_and_scores_agree(case: Case) -> None:
 
 @quick
 @given(cases, st.integers(1, 5))
-def test_every_choice_is_among_the_best(case: Case, replicas: int) -> None:
-    """Pod by pod, also after the engine has kept its counters up over many pods."""
+def test_every_chosen_node_has_best_score(case: Case, replicas: int) -> None:
+    """Checked pod by pod, also after the engine has updated its counters for many pods."""
     workloads = [Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec) for at, spec in enumerate(case.specs)]
     prediction = predict(case.cluster, case.standing, workloads)
     placed = list(case.placed)
@@ -193,9 +193,9 @@ def test_every_choice_is_among_the_best(case: Case, replicas: int) -> None:
         assert spec is not None
         totals = brute_force.Cluster(case.cluster.nodes, placed, case.cluster.namespaces).totals(spec)
         if not totals and any(other.is_pending for other in prediction.outcomes):
-            return  # it was tried again after later pods
+            return  # The pod was tried again after later pods.
         if (spec.affinity or spec.spread) and outcome.node not in totals:
-            return  # the same
+            return  # Same case.
         best = [name for name, total in totals.items() if total == max(totals.values())]
         assert outcome.node in best
         assert outcome.feasible_nodes == len(totals)
@@ -206,24 +206,26 @@ def test_every_choice_is_among_the_best(case: Case, replicas: int) -> None:
 
 @quick
 @given(cases, st.integers(1, 4))
-def test_pending_pods_are_refused_everywhere_and_placed_ones_obey(case: Case, replicas: int) -> None:
-    """Whoever is Pending in the end fits nowhere; nobody takes more than a node has."""
+def test_pending_pods_fit_nowhere_and_placed_pods_fit(case: Case, replicas: int) -> None:
+    """Pods still Pending at the end fit on no node; no node is overcommitted."""
     workloads = [Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec) for at, spec in enumerate(case.specs)]
     prediction = predict(case.cluster, case.standing, workloads)
     after = [(p.spec, p.node) for p in prediction.list_existing_pods() if p.node]
     peer = brute_force.Cluster(case.cluster.nodes, after, case.cluster.namespaces)
-    for outcome in pending(prediction):
+    for outcome in list_pending_pods(prediction):
         assert outcome.spec is not None
         assert all(peer.reasons(outcome.spec, node) for node in case.cluster.nodes)
         assert {r.candidate for r in outcome.rejections} == {node.name for node in case.cluster.nodes}
     for key, forecast in prediction.forecasts.items():
-        assert forecast.placeable_range.minimum <= running(prediction, key) <= forecast.placeable_range.maximum
+        assert (
+            forecast.placeable_range.minimum <= count_running_pods(prediction, key) <= forecast.placeable_range.maximum
+        )
 
 
 @quick
 @given(cases, st.integers(1, 6))
-def test_buckets_by_counts_choose_as_buckets_by_domain(case: Case, replicas: int) -> None:
-    """Keys with many domains are told apart by counts, keys with few by domain: nobody can see which."""
+def test_buckets_by_counts_choose_like_buckets_by_domain(case: Case, replicas: int) -> None:
+    """Keys with many domains are grouped by counts, keys with few by domain. The result is the same."""
     workloads = [Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec) for at, spec in enumerate(case.specs)]
     by_domain = predict(case.cluster, case.standing, workloads)
     with pytest.MonkeyPatch.context() as patch:
@@ -234,20 +236,20 @@ def test_buckets_by_counts_choose_as_buckets_by_domain(case: Case, replicas: int
 
 @quick
 @given(cases, st.integers(1, 5))
-def test_no_outcome_breaks_a_required_anti_affinity(case: Case, replicas: int) -> None:
-    """From an empty cluster, no two pods stand together that one of them forbids."""
+def test_required_anti_affinity_holds_in_every_outcome(case: Case, replicas: int) -> None:
+    """Starting from an empty cluster, no two pods share a domain against a rule of either pod."""
     workloads = [Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec) for at, spec in enumerate(case.specs)]
     pods = [(p.spec, p.node) for p in predict(case.cluster, (), workloads).list_existing_pods() if p.node]
     peer = brute_force.Cluster(case.cluster.nodes, pods, case.cluster.namespaces)
     for at, (one, here) in enumerate(pods):
         for other, there in pods[:at] + pods[at + 1 :]:
             for term in one.anti_affinity:
-                together = peer.same_domain(term.topology_key, peer.nodes[here], peer.nodes[there])
-                assert not (together and peer.term_selects(term, other))
+                together = peer.is_same_domain(term.topology_key, peer.nodes[here], peer.nodes[there])
+                assert not (together and peer.is_selected_by_term(term, other))
 
 
-def test_many_nodes_against_every_nodes_score() -> None:
-    """300 nodes, 150 machines, pods of four workloads: each choice has the highest total of all nodes."""
+def test_choices_on_many_nodes_have_highest_total() -> None:
+    """300 nodes, 150 machines, pods of four workloads: each chosen node has the highest total."""
     nodes = tuple(
         Node(
             f"n{at:03}",
@@ -258,20 +260,22 @@ def test_many_nodes_against_every_nodes_score() -> None:
         for at in range(300)
     )
 
-    def workload(name: str, **more: Any) -> Workload:
+    def build_workload(name: str, **more: Any) -> Workload:
         spec = PodSpec(labels=(("app", name),), requests=Requests(300, 1 << 28), scored_requests=Requests(300, 1 << 28))
         return Workload("Deployment", "default", name, 60, replace(spec, template=name, **more))
 
     a, b = build_label_selector({"app": "a"}), build_label_selector({"app": "b"})
     workloads = [
-        workload("a", anti_affinity=(PodTerm("CIS-node", a, ("default",)),), default_spread=a),
-        workload("b", preferred_anti_affinity=(PodTerm("CIS-node", a, ("default",), None, 50),), default_spread=b),
-        workload("c", spread=(SpreadConstraint(ZONE, 1, True, b), SpreadConstraint("CIS-node", 1, False, a))),
-        workload("d", preferred_affinity=(PodTerm(ZONE, b, ("default",), None, 9),), default_spread=a),
+        build_workload("a", anti_affinity=(PodTerm("CIS-node", a, ("default",)),), default_spread=a),
+        build_workload(
+            "b", preferred_anti_affinity=(PodTerm("CIS-node", a, ("default",), None, 50),), default_spread=b
+        ),
+        build_workload("c", spread=(SpreadConstraint(ZONE, 1, True, b), SpreadConstraint("CIS-node", 1, False, a))),
+        build_workload("d", preferred_affinity=(PodTerm(ZONE, b, ("default",), None, 9),), default_spread=a),
     ]
     cluster = Cluster("k", nodes)
     prediction = predict(cluster, (), workloads)
-    assert not pending(prediction)
+    assert not list_pending_pods(prediction)
     session = SchedulingSession(cluster, (), 8)
     for outcome in prediction.outcomes:
         assert outcome.spec is not None

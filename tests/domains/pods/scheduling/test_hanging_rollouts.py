@@ -1,7 +1,7 @@
-"""Deployments whose pods wait while their template changes: how many of which template run and wait then.
+"""Tests of Deployments with pending pods during a template change: number of running and pending pods per template.
 
-Each story was played by a running kube-controller-manager and kube-scheduler (1.34.4) on three nodes of four
-CPUs; where the figures turn on who is faster, no pod had become ready before the controller looked again.
+Each scenario was run on a real kube-controller-manager and kube-scheduler (1.34.4) with three nodes of four CPUs. If
+the figures depend on timing, no pod was ready before the next pass of the controller.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ from nexusform.domains.pods.scheduling.workloads import (
 NODES = tuple(Node(f"n{at}", cpu=4000, memory=16 << 30) for at in range(3))
 
 
-def deployment(text: str) -> Workload:
-    """`6 a 100` is six pods of template a with 100 milli-CPUs each, `6 b hung` six that no node takes; `0%`
-    behind it allows a surge of half and no pod missing.
-    """
+def parse_deployment(text: str) -> Workload:
+    """Return a Deployment from text: `6 a 100` is six pods of template a with 100 milli-CPUs each, `6 b hung` six
+    unschedulable pods. A trailing `0%` sets a surge of half and no unavailable pods."""
     replicas, template, size, *more = text.split()
     count = int(replicas)
     asked = 99_000 if size == "hung" else int(size)
@@ -38,8 +37,8 @@ def deployment(text: str) -> Workload:
     return Workload("Deployment", "default", "web", count, spec, Strategy.ROLLING, surge, 0 if more else count // 4)
 
 
-def told(workload: Workload, found: Prediction) -> str:
-    """`5 run, 1 run of old, 4 wait, 3 wait of old`, as far as there are any."""
+def summarize_pods(workload: Workload, found: Prediction) -> str:
+    """Return a summary such as `5 run, 1 run of old, 4 wait, 3 wait of old`, without zero counts."""
     counts: Counter[str] = Counter()
     for outcome in found.outcomes:
         if outcome.action != REMOVE:
@@ -48,20 +47,18 @@ def told(workload: Workload, found: Prediction) -> str:
     return ", ".join(f"{counts[key]} {key}" for key in sorted(counts))
 
 
-def played(steps: str) -> list[str]:
-    """What is told of each step; nothing may change where a step is asked for once more. Behind `-` a node
-    is lost.
-    """
+def run_steps(steps: str) -> list[str]:
+    """Return the summary of each step. Repeating a step must not change anything. A leading `-` removes a node."""
     standing: list[ExistingPod] = []
     before: Workload | None = None
     tale: list[str] = []
     for step in steps.split("; "):
         nodes = NODES[:2] if step.startswith("-") else NODES
-        workload = asked = deployment(step.lstrip("-"))
+        workload = asked = parse_deployment(step.lstrip("-"))
         if before is not None and before.replicas != asked.replicas:
             workload = replace(asked, previous_max_pods=before.replicas + before.max_surge)
         found = predict(Cluster("k", nodes), standing, [workload])
-        tale.append(told(workload, found))
+        tale.append(summarize_pods(workload, found))
         standing = [
             ExistingPod(each.workload, each.number, each.node, each.spec or asked.pod)
             for each in found.outcomes
@@ -74,7 +71,7 @@ def played(steps: str) -> list[str]:
 
 
 STORIES = [
-    # Three templates that hang, and a scale-out together with the third.
+    # Three blocked templates, and a scale-out together with the third.
     (
         "6 a 100; 6 b hung; 6 c hung; 12 d hung",
         ["6 run", "5 run of old, 3 wait", "5 run of old, 3 wait", "5 run of old, 6 wait, 4 wait of old"],
@@ -93,7 +90,7 @@ STORIES = [
         ["6 run", *["5 run of old, 3 wait"] * 3, "9 run of old, 6 wait"],
     ),
     ("6 a 100; 6 b hung; 7 c hung", ["6 run", "5 run of old, 3 wait", "5 run of old, 3 wait, 1 wait of old"]),
-    # Then a fourth, more of it, fewer of it; one that runs.
+    # Then a fourth template, a scale-out, a scale-in, and a template with schedulable pods.
     (
         "6 a 100; 6 b hung; 12 c hung; 12 d hung",
         ["6 run", "5 run of old, 3 wait", *["5 run of old, 6 wait, 4 wait of old"] * 2],
@@ -111,21 +108,21 @@ STORIES = [
         ["6 run", "5 run of old, 3 wait", "5 run of old, 6 wait, 4 wait of old", "12 run"],
     ),
     ("6 a 100; 6 b hung; 6 c hung; 12 d 100", ["6 run", *["5 run of old, 3 wait"] * 2, "12 run"]),
-    # Back to what runs; the other way round.
+    # Return to the running template, and the reverse.
     ("4 a 100; 4 b hung; 4 a 100", ["4 run", "3 run of old, 2 wait", "4 run"]),
     ("6 a 100; 6 b hung; 6 c hung; 12 a 100", ["6 run", *["5 run of old, 3 wait"] * 2, "12 run"]),
     (
         "6 a 100; 6 b hung; 6 c hung; 12 b hung",
         ["6 run", *["5 run of old, 3 wait"] * 2, "5 run of old, 6 wait, 4 wait of old"],
     ),
-    # None has ever run.
+    # No pod has ever run.
     ("4 a hung; 4 b hung", ["4 wait", "2 wait, 3 wait of old"]),
     ("4 a hung; 4 b hung; 4 c hung", ["4 wait", *["2 wait, 3 wait of old"] * 2]),
     ("4 a hung; 9 b hung", ["4 wait", "5 wait, 7 wait of old"]),
     ("8 a hung; 3 b hung", ["8 wait", "1 wait, 3 wait of old"]),
     ("4 a hung; 4 b 100", ["4 wait", "4 run"]),
     ("6 a hung; 9 b 2000; 7 b 2000", ["6 wait", "6 run, 3 wait, 1 wait of old", "6 run, 1 wait"]),
-    # The nodes take three of them.
+    # The nodes have capacity for three of them.
     ("5 a 4000; 5 b 4000", ["3 run, 2 wait", "3 run of old, 3 wait, 1 wait of old"]),
     ("6 a 4000; 6 b 4000", ["3 run, 3 wait", "3 run of old, 3 wait, 2 wait of old"]),
     ("9 a 4000; 9 b 3000", ["3 run, 6 wait", "3 run of old, 5 wait, 4 wait of old"]),
@@ -140,11 +137,11 @@ STORIES = [
 
 
 @pytest.mark.parametrize(("steps", "expected"), STORIES, ids=[steps for steps, _ in STORIES])
-def test_who_runs_and_who_waits(steps: str, expected: list[str]) -> None:
-    assert played(steps) == expected
+def test_running_and_pending_pods_per_step(steps: str, expected: list[str]) -> None:
+    assert run_steps(steps) == expected
 
 
-def test_pods_of_a_lost_node_count_as_the_others_are_scaled() -> None:
-    """Eight are as many as there may be."""
-    tale = played("1 a 4000; 10 b 3000; -6 b 3000")
+def test_pods_of_lost_node_count_in_proportional_scaling() -> None:
+    """Eight pods are the maximum."""
+    tale = run_steps("1 a 4000; 10 b 3000; -6 b 3000")
     assert tale == ["1 run", "3 run of old, 5 wait, 5 wait of old", "2 run of old, 4 wait, 2 wait of old"]

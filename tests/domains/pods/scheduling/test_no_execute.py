@@ -1,4 +1,4 @@
-"""NoExecute taints evict what does not tolerate them, at once or when the time is over."""
+"""Tests of NoExecute taints: pods without a toleration are evicted at once, others after tolerationSeconds."""
 
 from __future__ import annotations
 
@@ -11,61 +11,65 @@ from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
 from nexusform.domains.pods.scheduling.workloads import Cluster
 from nexusform.kubernetes.matching import Taint, Toleration
-from tests.domains.pods.scheduling.test_pod_prediction import cluster, standing, workload
+from tests.domains.pods.scheduling.test_pod_prediction import build_cluster, build_existing_pods, build_workload
 
 DOWN = Taint("maintenance", "yes", "NoExecute")
 
 
-def tainted(nodes: int, *names: str) -> Cluster:
-    """A cluster of which these nodes are tainted."""
-    made = cluster(nodes)
+def build_tainted_cluster(nodes: int, *names: str) -> Cluster:
+    """Return a cluster with taints on the named nodes."""
+    made = build_cluster(nodes)
     of_nodes = [replace(each, taints=(DOWN,)) if each.name in names else each for each in made.nodes]
     return replace(made, nodes=tuple(of_nodes))
 
 
-def tolerating(seconds: int | None = None) -> dict[str, Any]:
+def build_toleration(seconds: int | None = None) -> dict[str, Any]:
     return {"tolerations": (Toleration("maintenance", "Exists", "", "NoExecute", seconds),)}
 
 
-def places(where: Cluster, *nodes: str, cpu: int = 0, kind: str = "Deployment", **more: Any) -> list[str]:
-    """What becomes of the pods of a workload that stood on these nodes."""
-    work = workload("web", len(nodes), cpu=cpu, kind=kind, **more)
-    outcomes = predict(where, standing(work, *nodes), [work]).list_outcomes(work.key)
+def predict_places(where: Cluster, *nodes: str, cpu: int = 0, kind: str = "Deployment", **more: Any) -> list[str]:
+    """Return the predicted actions for the pods of a workload running on these nodes."""
+    work = build_workload("web", len(nodes), cpu=cpu, kind=kind, **more)
+    outcomes = predict(where, build_existing_pods(work, *nodes), [work]).list_outcomes(work.key)
     return [f"{each.action} {each.node or 'nowhere'} {each.trigger}".strip() for each in outcomes]
 
 
-def test_a_taint_evicts_what_does_not_tolerate_it() -> None:
-    where = tainted(3, "n1")
-    assert places(where, "n1", "n2") == ["move n3 no_execute", "keep n2"]
-    assert places(where, "n1", "n2", pod=tolerating()) == ["keep n1", "keep n2"]
+def test_taint_evicts_pods_without_toleration() -> None:
+    where = build_tainted_cluster(3, "n1")
+    assert predict_places(where, "n1", "n2") == ["move n3 no_execute", "keep n2"]
+    assert predict_places(where, "n1", "n2", pod=build_toleration()) == ["keep n1", "keep n2"]
     soft = replace(where, nodes=tuple(replace(each, taints=()) for each in where.nodes))
-    assert places(soft, "n1", "n2") == ["keep n1", "keep n2"]
+    assert predict_places(soft, "n1", "n2") == ["keep n1", "keep n2"]
 
 
-def test_whoever_finds_no_other_node_waits() -> None:
-    assert places(tainted(1, "n1"), "n1") == ["move nowhere no_execute"]
-    assert places(tainted(2, "n1"), "n1", "n2", cpu=600) == ["move nowhere no_execute", "keep n2"]
+def test_evicted_pod_without_other_node_is_pending() -> None:
+    assert predict_places(build_tainted_cluster(1, "n1"), "n1") == ["move nowhere no_execute"]
+    assert predict_places(build_tainted_cluster(2, "n1"), "n1", "n2", cpu=600) == ["move nowhere no_execute", "keep n2"]
 
 
-def test_a_toleration_for_a_time_lets_pods_come_back_only_where_no_other_node_is_better() -> None:
-    busy = workload("busy", 1, cpu=500, pod=tolerating())
-    where = tainted(2, "n1")
-    work = workload("web", 1, cpu=100, pod=tolerating(60))
-    elsewhere = predict(where, [*standing(busy, "n1"), *standing(work, "n1")], [work]).list_outcomes(work.key)
+def test_temporary_toleration_returns_pod_only_without_better_node() -> None:
+    busy = build_workload("busy", 1, cpu=500, pod=build_toleration())
+    where = build_tainted_cluster(2, "n1")
+    work = build_workload("web", 1, cpu=100, pod=build_toleration(60))
+    elsewhere = predict(
+        where, [*build_existing_pods(busy, "n1"), *build_existing_pods(work, "n1")], [work]
+    ).list_outcomes(work.key)
     assert [(each.action, each.node, each.trigger) for each in elsewhere] == [("move", "n2", "no_execute")]
-    back = predict(where, [*standing(busy, "n2"), *standing(work, "n1")], [work]).list_outcomes(work.key)
+    back = predict(where, [*build_existing_pods(busy, "n2"), *build_existing_pods(work, "n1")], [work]).list_outcomes(
+        work.key
+    )
     assert [(each.action, each.node, each.trigger) for each in back] == [("keep", "n1", "")]
-    at_once = workload("web", 1, cpu=100, pod=tolerating(0))
-    assert [each.action for each in predict(where, standing(at_once, "n1"), [at_once]).list_outcomes(work.key)] == [
-        "move"
-    ]
+    at_once = build_workload("web", 1, cpu=100, pod=build_toleration(0))
+    assert [
+        each.action for each in predict(where, build_existing_pods(at_once, "n1"), [at_once]).list_outcomes(work.key)
+    ] == ["move"]
 
 
-def test_others_are_evicted_too_and_come_to_rest() -> None:
-    other, bare = workload("other", 2, cpu=300), workload("bare", 1, kind="Pod")
-    work = workload("web", 1, cpu=100)
-    where = tainted(3, "n1")
-    before = [*standing(other, "n1", "n2"), *standing(bare, "n1")]
+def test_other_workloads_are_evicted_too_and_plan_converges() -> None:
+    other, bare = build_workload("other", 2, cpu=300), build_workload("bare", 1, kind="Pod")
+    work = build_workload("web", 1, cpu=100)
+    where = build_tainted_cluster(3, "n1")
+    before = [*build_existing_pods(other, "n1", "n2"), *build_existing_pods(bare, "n1")]
     result = predict(where, before, [work])
     assert [(each.name, each.action, each.node) for each in result.displaced_outcomes] == [
         ("other-0", "move", "n3"),
@@ -76,22 +80,24 @@ def test_others_are_evicted_too_and_come_to_rest() -> None:
     assert {each.action for each in again.outcomes} == {"keep"}
 
 
-def test_daemons_are_left_to_their_controller() -> None:
-    work = workload("agent", 0, kind="DaemonSet")
-    result = predict(tainted(2, "n1"), standing(work, "n1", "n2"), [work])
+def test_daemon_pods_are_removed_by_their_controller() -> None:
+    work = build_workload("agent", 0, kind="DaemonSet")
+    result = predict(build_tainted_cluster(2, "n1"), build_existing_pods(work, "n1", "n2"), [work])
     assert [(each.action, each.trigger) for each in result.list_outcomes(work.key)] == [
         ("remove", "scale_in"),
         ("keep", ""),
     ]
 
 
-def test_it_is_said_who_is_evicted_by_what_and_when() -> None:
+def test_eviction_warning_names_pod_taint_and_time() -> None:
     for seconds, more in ((None, ""), (60, ", after 60 s")):
-        pod = {} if seconds is None else tolerating(seconds)
-        work = workload("web", 2, cpu=100, pod=pod)
-        busy = workload("busy", 1, cpu=500, pod=tolerating())
-        where = tainted(3, "n1")
-        result = predict(where, [*standing(work, "n1", "n2"), *standing(busy, "n1")], [busy, work])
+        pod = {} if seconds is None else build_toleration(seconds)
+        work = build_workload("web", 2, cpu=100, pod=pod)
+        busy = build_workload("busy", 1, cpu=500, pod=build_toleration())
+        where = build_tainted_cluster(3, "n1")
+        result = predict(
+            where, [*build_existing_pods(work, "n1", "n2"), *build_existing_pods(busy, "n1")], [busy, work]
+        )
         (told,) = [
             each
             for each in collect_pod_warnings(where, result)

@@ -1,4 +1,4 @@
-"""The least and most replicas, against trying every order in which lots could fall."""
+"""Tests of minimum and maximum replicas against all possible sequences of choices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OTHERS = build_label_selector({"app": "b"})
 selectors = st.sampled_from((OWN, OWN, OWN, OTHERS, None, build_label_selector({})))
 
 
-def node(number: int, zone: str, machine: str, pods: int) -> Node:
+def build_node(number: int, zone: str, machine: str, pods: int) -> Node:
     labels = {HOST: f"n{number}"}
     if zone:
         labels[ZONE] = zone
@@ -40,7 +40,7 @@ nodes = st.lists(
     st.tuples(st.sampled_from(("x", "y", "x", "y", "")), st.sampled_from(("p", "q", "p", "q", "")), st.integers(0, 3)),
     min_size=1,
     max_size=4,
-).map(lambda rows: tuple(node(at, *row) for at, row in enumerate(rows)))
+).map(lambda rows: tuple(build_node(at, *row) for at, row in enumerate(rows)))
 keys = st.sampled_from((HOST, ZONE, MACHINE))
 terms = st.builds(lambda key, selector: PodTerm(key, selector, ("default",)), keys, selectors)
 spreads = st.builds(
@@ -65,11 +65,13 @@ def specs(draw: st.DrawFn) -> PodSpec:
     )
 
 
-def outcomes(cluster: Cluster, spec: PodSpec, placed: tuple[tuple[PodSpec, str], ...], left: int) -> set[int]:
-    """How many pods every possible sequence of choices places."""
+def list_possible_counts(
+    cluster: Cluster, spec: PodSpec, placed: tuple[tuple[PodSpec, str], ...], left: int
+) -> set[int]:
+    """Return the numbers of placed pods over all possible sequences of choices."""
     seen: dict[tuple[str, ...], set[int]] = {}
 
-    def go(names: tuple[str, ...]) -> set[int]:
+    def count_from(names: tuple[str, ...]) -> set[int]:
         if len(names) == left:
             return {left}
         known = seen.get(names)
@@ -78,16 +80,16 @@ def outcomes(cluster: Cluster, spec: PodSpec, placed: tuple[tuple[PodSpec, str],
             feasible = [n.name for n in cluster.nodes if not peer.reasons(spec, n)]
             known = {len(names)} if not feasible else set()
             for name in feasible:
-                known |= go(tuple(sorted((*names, name))))
+                known |= count_from(tuple(sorted((*names, name))))
             seen[names] = known
         return known
 
-    return go(())
+    return count_from(())
 
 
 @settings(max_examples=scale_count(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(nodes, specs(), st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=3), st.integers(1, 4))
-def test_reach_covers_every_outcome(
+def test_range_covers_every_outcome(
     nodes: tuple[Node, ...], spec: PodSpec, standing: list[tuple[bool, int]], further: int
 ) -> None:
     other = PodSpec(labels=(("app", "b"),))
@@ -95,15 +97,15 @@ def test_reach_covers_every_outcome(
     cluster = Cluster("k", nodes)
     pods = [ExistingPod("d/Pod/x", at, name, what) for at, (what, name) in enumerate(placed)]
     reach = pod_outcomes.compute_placeable_range(SchedulingSession(cluster, pods, 8).get_scheduler(spec), further)
-    placed_pods = outcomes(cluster, spec, placed, further)
+    placed_pods = list_possible_counts(cluster, spec, placed, further)
     assert reach.minimum <= min(placed_pods)
     assert max(placed_pods) <= reach.maximum
     if reach.is_exact:
         assert (reach.minimum, reach.maximum) == (min(placed_pods), max(placed_pods))
 
 
-def test_one_key_is_exact_and_two_are_bounds() -> None:
-    nodes = tuple(node(at, "xxyy"[at], "pqpq"[at], 9) for at in range(4))
+def test_range_is_exact_for_one_key_and_a_bound_for_two() -> None:
+    nodes = tuple(build_node(at, "xxyy"[at], "pqpq"[at], 9) for at in range(4))
     one = PodSpec(labels=(("app", "a"),), anti_affinity=(PodTerm(ZONE, OWN, ("default",)),))
     both = PodSpec(
         labels=(("app", "a"),),

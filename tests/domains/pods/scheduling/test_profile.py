@@ -1,4 +1,4 @@
-"""The profile is what runs: every entry, dropped, changes where some pod may go or goes best."""
+"""Tests of the scheduler profile: without any one of its entries, the feasible or best nodes of some pod change."""
 
 from __future__ import annotations
 
@@ -34,82 +34,90 @@ ON_N1 = Requirement("metadata.name", "In", ("n1",))
 IN_Y = NodeSelectorTerm((Requirement(ZONE, "In", ("y",)),))
 
 
-def node(name: str, zone: str, **more: Any) -> Node:
+def build_node(name: str, zone: str, **more: Any) -> Node:
     return Node(name, {HOSTNAME: name, ZONE: zone}, cpu=4000, memory=4 * GIB, **more)
 
 
-def asks(cpu: int = 0, memory: int = 0, **more: Any) -> PodSpec:
+def build_spec(cpu: int = 0, memory: int = 0, **more: Any) -> PodSpec:
     return PodSpec(labels=APP, requests=Requests(cpu, memory), scored_requests=Requests(cpu, memory), **more)
 
 
-def on_n0(spec: PodSpec) -> ExistingPod:
+def place_on_n0(spec: PodSpec) -> ExistingPod:
     return ExistingPod("default/Deployment/other", 0, "n0", spec)
 
 
-TWO = (node("n0", "x"), node("n1", "y"))
+TWO = (build_node("n0", "x"), build_node("n1", "y"))
 OF_PODS: Final = [each.name for each in profile.POD_FILTERS]
-SMALL = asks(100, GIB // 40)
-# Per table and entry: nodes, pods that stand, and a pod that the entry keeps from n0.
+SMALL = build_spec(100, GIB // 40)
+# Per table and entry: nodes, existing pods, and a pod kept off n0 by the entry.
 Case = tuple[tuple[Node, ...], tuple[ExistingPod, ...], PodSpec]
 CASES: Final[Mapping[tuple[str, str], Case]] = {
-    ("NODE_FILTERS", "node_unschedulable"): ((node("n0", "x", unschedulable=True), TWO[1]), (), SMALL),
-    ("NODE_FILTERS", "node_name"): (TWO, (), asks(node_name="n1")),
-    ("NODE_FILTERS", "taints"): ((node("n0", "x", taints=(Taint("t", "", "NoSchedule"),)), TWO[1]), (), SMALL),
-    ("NODE_FILTERS", "node_affinity"): (TWO, (), asks(node_selector=((ZONE, "y"),))),
-    ("POD_FILTERS", "volumes_to_be"): (TWO, (), asks(missing_objects=("the claim is not there",))),
-    ("NODE_FILTERS", "node_names"): (TWO, (), asks(node_terms=(NodeSelectorTerm(fields=(ON_N1,)),))),
+    ("NODE_FILTERS", "node_unschedulable"): ((build_node("n0", "x", unschedulable=True), TWO[1]), (), SMALL),
+    ("NODE_FILTERS", "node_name"): (TWO, (), build_spec(node_name="n1")),
+    ("NODE_FILTERS", "taints"): ((build_node("n0", "x", taints=(Taint("t", "", "NoSchedule"),)), TWO[1]), (), SMALL),
+    ("NODE_FILTERS", "node_affinity"): (TWO, (), build_spec(node_selector=((ZONE, "y"),))),
+    ("POD_FILTERS", "volumes_to_be"): (TWO, (), build_spec(missing_objects=("the claim is not there",))),
+    ("NODE_FILTERS", "node_names"): (TWO, (), build_spec(node_terms=(NodeSelectorTerm(fields=(ON_N1,)),))),
     ("NODE_FILTERS", "volume_zones"): (
         TWO,
         (),
-        asks(volumes=(VolumeNeed(None, is_bound=True, zones=(Requirement(ZONE, "In", ("y",)),)),)),
+        build_spec(volumes=(VolumeNeed(None, is_bound=True, zones=(Requirement(ZONE, "In", ("y",)),)),)),
     ),
-    ("NODE_FILTERS", "volume_limits"): (TWO, (), asks(volumes=(build_node_volume_need(["n1"], TOO_MANY),))),
-    ("NODE_FILTERS", "devices"): (TWO, (), asks(volumes=(build_node_volume_need(["n1"], NO_DEVICES),))),
-    ("NODE_FILTERS", "volumes"): (TWO, (), asks(volumes=(VolumeNeed((IN_Y,), is_bound=True),))),
+    ("NODE_FILTERS", "volume_limits"): (TWO, (), build_spec(volumes=(build_node_volume_need(["n1"], TOO_MANY),))),
+    ("NODE_FILTERS", "devices"): (TWO, (), build_spec(volumes=(build_node_volume_need(["n1"], NO_DEVICES),))),
+    ("NODE_FILTERS", "volumes"): (TWO, (), build_spec(volumes=(VolumeNeed((IN_Y,), is_bound=True),))),
     ("DOMAIN_FILTERS", "claims"): (
         TWO,
-        (on_n0(asks(exclusive_claims=("default/one",))),),
-        asks(exclusive_claims=("default/one",)),
+        (place_on_n0(build_spec(exclusive_claims=("default/one",))),),
+        build_spec(exclusive_claims=("default/one",)),
     ),
     ("USAGE_FILTERS", "node_ports"): (
         TWO,
-        (on_n0(asks(host_ports=(HostPort(80),))),),
-        asks(host_ports=(HostPort(80),)),
+        (place_on_n0(build_spec(host_ports=(HostPort(80),))),),
+        build_spec(host_ports=(HostPort(80),)),
     ),
-    ("USAGE_FILTERS", "disks"): (TWO, (on_n0(asks(disks=(InlineVolume("d"),))),), asks(disks=(InlineVolume("d"),))),
-    ("USAGE_FILTERS", "resources"): (TWO, (on_n0(asks(3000)),), asks(2000)),
+    ("USAGE_FILTERS", "disks"): (
+        TWO,
+        (place_on_n0(build_spec(disks=(InlineVolume("d"),))),),
+        build_spec(disks=(InlineVolume("d"),)),
+    ),
+    ("USAGE_FILTERS", "resources"): (TWO, (place_on_n0(build_spec(3000)),), build_spec(2000)),
     ("DOMAIN_FILTERS", "topology_spread"): (
         TWO,
-        (on_n0(SMALL),),
-        asks(spread=(SpreadConstraint(ZONE, 1, is_hard=True, selector=ITSELF),)),
+        (place_on_n0(SMALL),),
+        build_spec(spread=(SpreadConstraint(ZONE, 1, is_hard=True, selector=ITSELF),)),
     ),
     ("DOMAIN_FILTERS", "inter_pod_affinity"): (
         TWO,
-        (on_n0(SMALL),),
-        asks(anti_affinity=(PodTerm(HOSTNAME, ITSELF, ("default",)),)),
+        (place_on_n0(SMALL),),
+        build_spec(anti_affinity=(PodTerm(HOSTNAME, ITSELF, ("default",)),)),
     ),
-    ("USAGE_SCORES", "least_allocated"): (TWO, (on_n0(asks(1000, GIB)),), asks(1000, GIB)),
+    ("USAGE_SCORES", "least_allocated"): (TWO, (place_on_n0(build_spec(1000, GIB)),), build_spec(1000, GIB)),
     ("USAGE_SCORES", "balanced_allocation"): (
         TWO,
-        (on_n0(asks(2000)), ExistingPod("default/Deployment/other", 1, "n1", asks(1000, GIB))),
-        asks(400, 4 * GIB // 10),
+        (place_on_n0(build_spec(2000)), ExistingPod("default/Deployment/other", 1, "n1", build_spec(1000, GIB))),
+        build_spec(400, 4 * GIB // 10),
     ),
-    ("NODE_SCORES", "taints"): ((node("n0", "x", taints=(Taint("t", "", "PreferNoSchedule"),)), TWO[1]), (), SMALL),
-    ("NODE_SCORES", "node_affinity"): (TWO, (), asks(preferred_nodes=((10, IN_Y),))),
-    ("NODE_SCORES", "image_locality"): (
-        (node("n0", "x", images={}), node("n1", "y", images={"i:1": GIB})),
+    ("NODE_SCORES", "taints"): (
+        (build_node("n0", "x", taints=(Taint("t", "", "PreferNoSchedule"),)), TWO[1]),
         (),
-        asks(images=("i:1",)),
+        SMALL,
+    ),
+    ("NODE_SCORES", "node_affinity"): (TWO, (), build_spec(preferred_nodes=((10, IN_Y),))),
+    ("NODE_SCORES", "image_locality"): (
+        (build_node("n0", "x", images={}), build_node("n1", "y", images={"i:1": GIB})),
+        (),
+        build_spec(images=("i:1",)),
     ),
     ("DOMAIN_SCORES", "topology_spread"): (
         TWO,
-        (on_n0(asks()),),
-        asks(spread=(SpreadConstraint(ZONE, 1, is_hard=False, selector=ITSELF),)),
+        (place_on_n0(build_spec()),),
+        build_spec(spread=(SpreadConstraint(ZONE, 1, is_hard=False, selector=ITSELF),)),
     ),
     ("DOMAIN_SCORES", "inter_pod_affinity"): (
         TWO,
-        (on_n0(asks()),),
-        asks(preferred_anti_affinity=(PodTerm(HOSTNAME, ITSELF, ("default",), None, 10),)),
+        (place_on_n0(build_spec()),),
+        build_spec(preferred_anti_affinity=(PodTerm(HOSTNAME, ITSELF, ("default",), None, 10),)),
     ),
 }
 TABLES = (
@@ -123,12 +131,12 @@ TABLES = (
 )
 
 
-def name_of(entry: Any) -> str:
+def get_entry_name(entry: Any) -> str:
     return entry[0] if isinstance(entry, tuple) else entry.name
 
 
-def chosen(table: str, case: Case) -> set[str]:
-    """For a filter the nodes that may take the pod, for a score those that share the highest total."""
+def choose_nodes(table: str, case: Case) -> set[str]:
+    """Return the feasible nodes for a filter, or the nodes with the highest total for a score."""
     nodes, standing, spec = case
     verdicts = evaluate_nodes(Cluster("c", nodes), standing, spec)
     totals = {verdict.node: verdict.total for verdict in verdicts if verdict.total is not None}
@@ -137,20 +145,20 @@ def chosen(table: str, case: Case) -> set[str]:
     return {name for name, total in totals.items() if total == max(totals.values())}
 
 
-# It decides what is said of a pod that no node takes, whatever else is asked.
+# It only determines the message for a pod without a feasible node.
 SAID_ONLY = "node_terms"
 
 
-def entries() -> Sequence[tuple[str, str]]:
-    every = [(table, name_of(entry)) for table in TABLES for entry in getattr(profile, table)]
+def list_entries() -> Sequence[tuple[str, str]]:
+    every = [(table, get_entry_name(entry)) for table in TABLES for entry in getattr(profile, table)]
     return [(table, name) for table, name in every if name != SAID_ONLY]
 
 
-@pytest.mark.parametrize(("table", "name"), entries())
-def test_every_entry_decides_something(table: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("table", "name"), list_entries())
+def test_every_entry_changes_a_decision(table: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES[table, name]
-    # A claim for one pod keeps others from every node, as does one that is not there.
-    assert chosen(table, case) == (set() if name in ("claims", *OF_PODS) else {"n1"})
-    left = tuple(entry for entry in getattr(profile, table) if name_of(entry) != name)
+    # A claim in use by another pod excludes every node, as does a missing claim.
+    assert choose_nodes(table, case) == (set() if name in ("claims", *OF_PODS) else {"n1"})
+    left = tuple(entry for entry in getattr(profile, table) if get_entry_name(entry) != name)
     monkeypatch.setattr(profile, table, left)
-    assert "n0" in chosen(table, case)
+    assert "n0" in choose_nodes(table, case)

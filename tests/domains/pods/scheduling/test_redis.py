@@ -1,4 +1,4 @@
-"""The Deployment of the hardware-aware affinity specification, read as printed there."""
+"""Tests of the Deployment in the hardware-aware affinity specification, parsed exactly as printed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
 from nexusform.domains.pods.scheduling.workload_warnings import DEADLOCK, PENDING, SHARED_MACHINE, STUCK, TOO_MANY
 from nexusform.domains.pods.scheduling.workloads import Cluster, Node, Workload
-from tests.domains.pods.scheduling.outcomes import pending
+from tests.domains.pods.scheduling.outcomes import list_pending_pods
 
 KEY = "default/Deployment/redis-cache"
 REQUIRED = """\
@@ -65,7 +65,7 @@ PREFERRED = REQUIRED.replace(
 )
 
 
-def redis(text: str = REQUIRED) -> list[Workload]:
+def read_workloads(text: str = REQUIRED) -> list[Workload]:
     manifests = parse_manifests("redis.yaml", text)
     assert manifests.findings == ()
     reading = collect_workloads(manifests.manifests)
@@ -73,7 +73,7 @@ def redis(text: str = REQUIRED) -> list[Workload]:
     return list(reading.workloads)
 
 
-def workers(*servers: str) -> Cluster:
+def build_workers(*servers: str) -> Cluster:
     nodes = []
     for number, server in enumerate(servers, 1):
         name = f"Worker{number:02}"
@@ -83,9 +83,9 @@ def workers(*servers: str) -> Cluster:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_two_servers_take_one_pod_each(seed: int) -> None:
-    cluster = workers("Compute01", "Compute02")
-    prediction = predict(cluster, (), redis(), seed=seed)
+def test_two_servers_run_one_pod_each(seed: int) -> None:
+    cluster = build_workers("Compute01", "Compute02")
+    prediction = predict(cluster, (), read_workloads(), seed=seed)
     forecast = prediction.forecasts[KEY]
     assert forecast.per_machine == {"Compute01": 1, "Compute02": 1}
     assert (forecast.placeable_range.minimum, forecast.placeable_range.maximum, forecast.placeable_range.is_exact) == (
@@ -94,16 +94,16 @@ def test_two_servers_take_one_pod_each(seed: int) -> None:
         True,
     )
     assert [o.name for o in prediction.outcomes] == ["redis-cache-0", "redis-cache-1"]
-    # Which one goes where is a lot that kube-scheduler draws.
+    # kube-scheduler samples the assignment of pods to servers.
     assert [o.is_certain for o in prediction.outcomes] == [False, False]
     assert [w.kind for w in collect_pod_warnings(cluster, prediction)] == [DEADLOCK]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_one_server_leaves_the_second_pod_pending(seed: int) -> None:
-    cluster = workers("Compute01", "Compute01")
-    prediction = predict(cluster, (), redis(), seed=seed)
-    (waiting,) = pending(prediction)
+def test_one_server_leaves_second_pod_pending(seed: int) -> None:
+    cluster = build_workers("Compute01", "Compute01")
+    prediction = predict(cluster, (), read_workloads(), seed=seed)
+    (waiting,) = list_pending_pods(prediction)
     assert waiting.name == "redis-cache-1"
     assert waiting.reason == "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."
     forecast = prediction.forecasts[KEY]
@@ -115,35 +115,35 @@ def test_one_server_leaves_the_second_pod_pending(seed: int) -> None:
     assert {w.kind for w in collect_pod_warnings(cluster, prediction)} == {TOO_MANY, DEADLOCK, PENDING}
 
 
-def test_the_preferred_form_places_both_on_one_server_and_says_so() -> None:
-    cluster = workers("Compute01", "Compute01")
-    prediction = predict(cluster, (), redis(PREFERRED))
-    assert pending(prediction) == []
+def test_preferred_rule_places_both_on_one_server_with_warning() -> None:
+    cluster = build_workers("Compute01", "Compute01")
+    prediction = predict(cluster, (), read_workloads(PREFERRED))
+    assert list_pending_pods(prediction) == []
     (warning,) = collect_pod_warnings(cluster, prediction)
     assert (warning.kind, warning.location) == (SHARED_MACHINE, "Compute01")
     assert "only preferred" in warning.detail
 
 
-def test_the_preferred_form_uses_the_second_server() -> None:
-    prediction = predict(workers("Compute01", "Compute01", "Compute02"), (), redis(PREFERRED))
+def test_preferred_rule_uses_second_server() -> None:
+    prediction = predict(build_workers("Compute01", "Compute01", "Compute02"), (), read_workloads(PREFERRED))
     assert prediction.forecasts[KEY].per_machine == {"Compute01": 1, "Compute02": 1}
 
 
-def test_anti_affinity_over_hostname_is_what_the_specification_warns_of() -> None:
-    cluster = workers("Compute01", "Compute01")
-    by_host = redis(REQUIRED.replace("topologyKey: kubernetes.io/zone", "topologyKey: kubernetes.io/hostname"))
+def test_hostname_anti_affinity_has_risk_named_in_specification() -> None:
+    cluster = build_workers("Compute01", "Compute01")
+    by_host = read_workloads(REQUIRED.replace("topologyKey: kubernetes.io/zone", "topologyKey: kubernetes.io/hostname"))
     prediction = predict(cluster, (), by_host)
-    assert pending(prediction) == []
+    assert list_pending_pods(prediction) == []
     warning = collect_pod_warnings(cluster, prediction)[0]
     assert (warning.kind, warning.location) == (SHARED_MACHINE, "Compute01")
     assert "2 of 2 pods (redis-cache-0, redis-cache-1)" in warning.detail
     assert "CIS-node" in warning.detail
 
 
-def test_a_new_image_hangs_as_warned_and_goes_on_hanging_quietly() -> None:
-    cluster = workers("Compute01", "Compute02")
-    before = predict(cluster, (), redis())
-    newer = redis(REQUIRED.replace("3.2", "4.0"))
+def test_new_image_blocks_rollout_as_warned_and_next_plan_is_unchanged() -> None:
+    cluster = build_workers("Compute01", "Compute02")
+    before = predict(cluster, (), read_workloads())
+    newer = read_workloads(REQUIRED.replace("3.2", "4.0"))
     hung = predict(cluster, before.list_existing_pods(), newer)
     assert [(o.action, o.node != "") for o in hung.list_outcomes(KEY)] == [
         ("keep", True),
@@ -164,13 +164,13 @@ def test_a_new_image_hangs_as_warned_and_goes_on_hanging_quietly() -> None:
         ("            topologyKey:", "            matchLabelKeys: [pod-template-hash]\n            topologyKey:"),
     ],
 )
-def test_what_the_warning_proposes_helps(old: str, new: str) -> None:
-    cluster = workers("Compute01", "Compute02")
+def test_fix_proposed_in_warning_works(old: str, new: str) -> None:
+    cluster = build_workers("Compute01", "Compute02")
     text = REQUIRED.replace(old, new)
-    before = predict(cluster, (), redis(text))
+    before = predict(cluster, (), read_workloads(text))
     assert collect_pod_warnings(cluster, before) == ()
-    after = predict(cluster, before.list_existing_pods(), redis(text.replace("3.2", "4.0")))
-    assert pending(after) == []
+    after = predict(cluster, before.list_existing_pods(), read_workloads(text.replace("3.2", "4.0")))
+    assert list_pending_pods(after) == []
     assert not after.forecasts[KEY].is_blocked
     assert after.forecasts[KEY].per_machine == {"Compute01": 1, "Compute02": 1}
     assert {o.trigger for o in after.outcomes} == {"template_changed"}

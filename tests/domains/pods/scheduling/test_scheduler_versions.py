@@ -1,4 +1,4 @@
-"""What nobody tells of a cluster, and what its version does otherwise than is documented."""
+"""Tests of unknown cluster facts and of version-specific deviations from documented behaviour."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOT_ITS_OWN = LabelSelector((), (Requirement("kubernetes.io/metadata.name", "Not
 ALONE = replace(SPEC, anti_affinity=(PodTerm(HOSTNAME, LabelSelector(APP), (), NOT_ITS_OWN),))
 
 
-def nodes(**more: object) -> tuple[Node, ...]:
+def build_nodes(**more: object) -> tuple[Node, ...]:
     sizes = {"n0": 8000, "n1": 3000}
     return tuple(
         Node(name, {HOSTNAME: name}, cpu=cpu, memory=8 * GIB, **more)  # type: ignore[arg-type]
@@ -41,21 +41,24 @@ def nodes(**more: object) -> tuple[Node, ...]:
     )
 
 
-def outcome(cluster: Cluster, spec: PodSpec, *standing: ExistingPod) -> tuple[str, bool]:
-    """Where one pod goes, and whether that is certain."""
+def predict_outcome(cluster: Cluster, spec: PodSpec, *standing: ExistingPod) -> tuple[str, bool]:
+    """Return the node of one pod, and its certainty."""
     (pod,) = predict(cluster, standing, [Workload("Pod", "default", "p", 1, spec)]).outcomes
     return pod.node, pod.is_certain
 
 
-def test_where_nodes_do_not_tell_their_images_a_small_lead_is_not_certain() -> None:
-    assert outcome(Cluster("c", nodes(images={})), SPEC) == ("n0", True)
-    assert outcome(Cluster("c", nodes()), SPEC) == ("n0", False)
-    # One node that takes it is certain, whatever is on it.
-    assert outcome(Cluster("c", nodes()), replace(SPEC, node_selector=((HOSTNAME, "n1"),))) == ("n1", True)
+def test_small_lead_is_not_certain_without_image_lists() -> None:
+    assert predict_outcome(Cluster("c", build_nodes(images={})), SPEC) == ("n0", True)
+    assert predict_outcome(Cluster("c", build_nodes()), SPEC) == ("n0", False)
+    # A single feasible node is certain regardless of its images.
+    assert predict_outcome(Cluster("c", build_nodes()), replace(SPEC, node_selector=((HOSTNAME, "n1"),))) == (
+        "n1",
+        True,
+    )
 
 
 @pytest.mark.parametrize("quirk", QUIRKS[:2], ids=lambda quirk: quirk.name)
-def test_a_quirk_begins_and_ends(quirk: object) -> None:
+def test_deviation_starts_and_ends_with_a_version(quirk: object) -> None:
     spec = APART if quirk is QUIRKS[0] else ALONE
     quirky = apply_version_deviations(spec, (1, 34))
     assert quirky != spec
@@ -67,7 +70,7 @@ def test_a_quirk_begins_and_ends(quirk: object) -> None:
 
 
 def test_balance_is_compared_from_1_36_on() -> None:
-    """Both nodes are balanced with the pod; only the other one was out of balance before."""
+    """Both nodes are balanced with the pod; only the other one was unbalanced before."""
     nodes = (Node("n0", cpu=4000, memory=4 * GIB, images={}), Node("n1", cpu=4000, memory=4 * GIB, images={}))
     here = ExistingPod("default/Pod/other", 0, "n1", PodSpec(requests=Requests(0, GIB)))
     cluster = Cluster("c", nodes, version=(1, 35))
@@ -85,14 +88,14 @@ def get_balance(cluster: Cluster, here: ExistingPod, spec: PodSpec) -> dict[str,
     return {verdict.node: verdict.points["balanced_allocation"] for verdict in verdicts}
 
 
-def test_where_nobody_says_the_version_the_documented_rule_is_used_and_not_certain() -> None:
+def test_unknown_version_uses_documented_rule_and_is_not_certain() -> None:
     here = ExistingPod("default/Pod/other", 0, "n0", replace(SPEC, images=()))
-    cluster = Cluster("c", nodes(images={}))
-    assert outcome(cluster, ALONE, here) == ("n0", False)
-    # Versions with the deviation keep it away from its own namespace's pods, too.
-    assert outcome(replace(cluster, version=(1, 35)), ALONE, here) == ("n1", True)
-    assert outcome(replace(cluster, version=(1, 37)), ALONE, here) == ("n0", True)
-    assert outcome(replace(cluster, version=(1, 38)), replace(APART, images=())) == ("n0", False)
+    cluster = Cluster("c", build_nodes(images={}))
+    assert predict_outcome(cluster, ALONE, here) == ("n0", False)
+    # Versions with the deviation also keep it away from pods of its own namespace.
+    assert predict_outcome(replace(cluster, version=(1, 35)), ALONE, here) == ("n1", True)
+    assert predict_outcome(replace(cluster, version=(1, 37)), ALONE, here) == ("n0", True)
+    assert predict_outcome(replace(cluster, version=(1, 38)), replace(APART, images=())) == ("n0", False)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +107,7 @@ def test_where_nobody_says_the_version_the_documented_rule_is_used_and_not_certa
         ({"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu-0"}]}, False),
     ],
 )
-def test_who_is_decided_about_elsewhere_is_nowhere_for_certain(spec: dict[str, Any], certain: bool) -> None:
+def test_pod_of_another_scheduler_is_not_certain(spec: dict[str, Any], certain: bool) -> None:
     body = {
         "apiVersion": "v1",
         "kind": "Pod",

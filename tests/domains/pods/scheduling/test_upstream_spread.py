@@ -1,9 +1,9 @@
-"""Cases of hard topology spread constraints that Kubernetes filters nodes by in its own tests, in our words.
+"""Upstream test cases of filtering nodes by hard topology spread constraints, in short forms.
 
 Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/podtopologyspread/filtering_test.go
-(TestSingleConstraint, TestMultipleConstraints; of TestPreFilterState and scoring_test.go what matchLabelKeys
-select) and pkg/registry/core/pod/strategy_test.go (mutateTopologySpreadConstraints). Left out: counters that
-no answer shows, feature gates that are on for good, and defaults other than a cluster's own.
+(TestSingleConstraint, TestMultipleConstraints; TestPreFilterState and scoring_test.go for the selection by
+matchLabelKeys) and pkg/registry/core/pod/strategy_test.go (mutateTopologySpreadConstraints). Left out: internal
+counters, feature gates locked to on, and defaults other than those of a cluster.
 """
 
 from __future__ import annotations
@@ -16,102 +16,112 @@ from msgspec.structs import replace
 from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
 from nexusform.domains.pods.scheduling.workloads import Cluster, Node, PodSpec
 from nexusform.kubernetes.matching import Taint
-from tests.domains.pods.scheduling.upstream_forms import HARD, node, pod_of, said, selector, standing, told
+from tests.domains.pods.scheduling.upstream_forms import (
+    HARD,
+    build_node,
+    build_pod_spec,
+    evaluate_rule,
+    parse_selector,
+    build_existing_pods,
+    format_rejections,
+)
 
 FOO, BAR = "foo", "bar"
 GONE = "terminating"
 
 
-def spread(key: str, chosen: str | None = FOO, skew: int = 1, hard: bool = True, **more: Any) -> dict[str, Any]:
+def build_constraint(
+    key: str, chosen: str | None = FOO, skew: int = 1, hard: bool = True, **more: Any
+) -> dict[str, Any]:
     when = "DoNotSchedule" if hard else "ScheduleAnyway"
-    selected = {} if chosen is None else {"labelSelector": selector(chosen)}
+    selected = {} if chosen is None else {"labelSelector": parse_selector(chosen)}
     return {"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": when, **selected, **more}
 
 
-def nodes_of(text: str) -> list[Node]:
-    """`a/1` in zone 1, `b/-` in none; `+` has the label foo, `~` a taint, `?` no label that names it."""
+def parse_nodes(text: str) -> list[Node]:
+    """Parse nodes: `a/1` in zone 1, `b/-` in none; `+` adds the label foo, `~` a taint, `?` removes the name label."""
     nodes = []
     for word in text.split():
         name, _, zone = word.rstrip("+~?").partition("/")
         labels = f"node={name}" if "?" not in word else ""
         labels += f" zone={zone}" if zone.isdecimal() else ""
         taints = (Taint("taint-key", "taint-value", "NoSchedule"),) if "~" in word else ()
-        nodes.append(node(name, labels + (" foo" if "+" in word else ""), taints=taints))
+        nodes.append(build_node(name, labels + (" foo" if "+" in word else ""), taints=taints))
     return nodes
 
 
-def pods_of(text: str) -> list[tuple[str, PodSpec]]:
-    """`a: foo, foo bar; b: foo`: by node, the labels of each pod."""
+def parse_pods(text: str) -> list[tuple[str, PodSpec]]:
+    """Parse `a: foo, foo bar; b: foo`: by node, the labels of each pod."""
     pods: list[tuple[str, PodSpec]] = []
     for part in filter(None, text.split(";")):
         name, _, of_node = part.partition(":")
-        pods += [(name.strip(), pod_of(labels)) for labels in of_node.split(",")]
+        pods += [(name.strip(), build_pod_spec(labels)) for labels in of_node.split(",")]
     return pods
 
 
-def answer(pod: PodSpec, nodes: str, pods: str) -> str:
-    return told(said("topology_spread", pod, nodes_of(nodes), pods_of(pods)))
+def evaluate_spread(pod: PodSpec, nodes: str, pods: str) -> str:
+    return format_rejections(evaluate_rule("topology_spread", pod, parse_nodes(nodes), parse_pods(pods)))
 
 
 FOUR, NODES = "a/1 b/1 x/2 y/2", "a b x y"
-ZONE, NODE = spread("zone"), spread("node")
+ZONE, NODE = build_constraint("zone"), build_constraint("node")
 IGNORED, HONORED = {"nodeAffinityPolicy": "Ignore"}, {"nodeTaintsPolicy": "Honor"}
 UNEVEN = "a: foo, foo; b: foo; y: foo, foo, foo"
 ONE_EACH = "a: foo; b: foo; y: foo"
 ON_FOO = {"nodeSelector": {"foo": ""}}
 
 
-def where(text: str) -> dict[str, Any]:
-    return {"affinity": {"nodeAffinity": {HARD: {"nodeSelectorTerms": [selector(text)]}}}}
+def build_node_affinity(text: str) -> dict[str, Any]:
+    return {"affinity": {"nodeAffinity": {HARD: {"nodeSelectorTerms": [parse_selector(text)]}}}}
 
 
 @pytest.mark.parametrize(
     ("constraint", "pod", "nodes", "pods", "expected"),
     [
         (ZONE, {}, FOUR, "", "a b x y"),
-        # Who does not match itself changes no skew.
-        (spread("zone", BAR), {}, FOUR, "", "a b x y"),
-        (spread("zone", None), {}, FOUR, "x: foo; y: foo", "a b x y"),
+        # A pod outside its own selector does not change the skew.
+        (build_constraint("zone", BAR), {}, FOUR, "", "a b x y"),
+        (build_constraint("zone", None), {}, FOUR, "x: foo; y: foo", "a b x y"),
         (ZONE, {}, FOUR, UNEVEN, "a b x y"),
-        # A typing error in a node's label, and a key that no node has.
+        # A typo in a node label, and a key missing on all nodes.
         (ZONE, {}, "a/1 b/- x/2 y/2", "a: foo; b: foo; x: foo; y: foo", "a !!b !x !y"),
-        (spread("rack"), {}, "a/1 x/2", "", "!!a !!x"),
+        (build_constraint("rack"), {}, "a/1 x/2", "", "!!a !!x"),
         (NODE, {}, FOUR, UNEVEN, "!a !b x !y"),
-        (spread("node", skew=2), {}, FOUR, UNEVEN, "!a b x !y"),
+        (build_constraint("node", skew=2), {}, FOUR, UNEVEN, "!a b x !y"),
         (NODE, {"labels": "bar"}, FOUR, UNEVEN, "!a b x !y"),
-        # Nodes that affinity leaves out do not count (and are refused by another rule).
-        (NODE, where("node in a,y"), FOUR, UNEVEN, "a b x !y"),
-        (ZONE, where("node not-in b"), FOUR, "b: foo, foo; y: foo", "a b !x !y"),
-        # Fewer domains than minDomains: the emptiest counts as empty.
-        (spread("node", skew=2, minDomains=4), {}, "a b c", "a: foo, foo; b: foo, foo; c: foo", "!a !b c"),
-        (spread("node", skew=2, minDomains=2), {}, "a b c", "a: foo, foo; b: foo, foo; c: foo", "a b c"),
-        (spread("zone", skew=2, minDomains=3), {}, FOUR, "a: foo; b: foo; y: foo", "!a !b x y"),
-        (spread("zone", skew=2, minDomains=1), {}, FOUR, "a: foo; b: foo; y: foo", "a b x y"),
-        # Both policies about which nodes count.
+        # Nodes excluded by affinity do not count (and are rejected by another rule).
+        (NODE, build_node_affinity("node in a,y"), FOUR, UNEVEN, "a b x !y"),
+        (ZONE, build_node_affinity("node not-in b"), FOUR, "b: foo, foo; y: foo", "a b !x !y"),
+        # Fewer domains than minDomains: the global minimum counts as zero.
+        (build_constraint("node", skew=2, minDomains=4), {}, "a b c", "a: foo, foo; b: foo, foo; c: foo", "!a !b c"),
+        (build_constraint("node", skew=2, minDomains=2), {}, "a b c", "a: foo, foo; b: foo, foo; c: foo", "a b c"),
+        (build_constraint("zone", skew=2, minDomains=3), {}, FOUR, "a: foo; b: foo; y: foo", "!a !b x y"),
+        (build_constraint("zone", skew=2, minDomains=1), {}, FOUR, "a: foo; b: foo; y: foo", "a b x y"),
+        # Both node inclusion policies.
         (NODE, ON_FOO, "a+ b+ x+ y", ONE_EACH, "!a !b x y"),
-        (spread("node", **IGNORED), ON_FOO, "a+ b+ x+ y", ONE_EACH, "!a !b x !y"),
-        (NODE, where("foo"), "a+ b+ x+ y", ONE_EACH, "!a !b x y"),
-        (spread("node", **IGNORED), where("foo"), "a+ b+ x+ y", ONE_EACH, "!a !b x !y"),
-        (spread("node", **HONORED), {}, "a+ b+ x+ y~", ONE_EACH, "!a !b x y"),
+        (build_constraint("node", **IGNORED), ON_FOO, "a+ b+ x+ y", ONE_EACH, "!a !b x !y"),
+        (NODE, build_node_affinity("foo"), "a+ b+ x+ y", ONE_EACH, "!a !b x y"),
+        (build_constraint("node", **IGNORED), build_node_affinity("foo"), "a+ b+ x+ y", ONE_EACH, "!a !b x !y"),
+        (build_constraint("node", **HONORED), {}, "a+ b+ x+ y~", ONE_EACH, "!a !b x y"),
         (NODE, {}, "a+ b+ x+ y~", ONE_EACH, "!a !b x !y"),
     ],
 )
 def test_one_constraint(constraint: dict[str, Any], pod: dict[str, Any], nodes: str, pods: str, expected: str) -> None:
-    spec = pod_of(**{"labels": FOO, "topologySpreadConstraints": [constraint], **pod})
-    assert answer(spec, nodes, pods) == expected
+    spec = build_pod_spec(**{"labels": FOO, "topologySpreadConstraints": [constraint], **pod})
+    assert evaluate_spread(spec, nodes, pods) == expected
 
 
-def test_pods_of_other_namespaces_and_those_that_terminate_do_not_count() -> None:
-    pod = pod_of(FOO, topologySpreadConstraints=[ZONE])
-    pods = [("a", pod_of(FOO, "ns1")), ("a", pod_of(FOO, "ns2")), *pods_of("x: foo; y: foo")]
-    assert told(said("topology_spread", pod, nodes_of(FOUR), pods)) == "a b !x !y"
-    pod = pod_of(FOO, topologySpreadConstraints=[NODE])
-    (going, stays) = pods_of("a: foo; b: foo")
+def test_terminating_pods_and_other_namespaces_do_not_count() -> None:
+    pod = build_pod_spec(FOO, topologySpreadConstraints=[ZONE])
+    pods = [("a", build_pod_spec(FOO, "ns1")), ("a", build_pod_spec(FOO, "ns2")), *parse_pods("x: foo; y: foo")]
+    assert format_rejections(evaluate_rule("topology_spread", pod, parse_nodes(FOUR), pods)) == "a b !x !y"
+    pod = build_pod_spec(FOO, topologySpreadConstraints=[NODE])
+    (going, stays) = parse_pods("a: foo; b: foo")
     pods = [(going[0], replace(going[1], is_terminating=True)), stays]
-    assert told(said("topology_spread", pod, nodes_of("a b"), pods)) == "a !b"
+    assert format_rejections(evaluate_rule("topology_spread", pod, parse_nodes("a b"), pods)) == "a !b"
 
 
-BY_FOO_AND_BAR = [ZONE, spread("node", BAR)]
+BY_FOO_AND_BAR = [ZONE, build_constraint("node", BAR)]
 
 
 @pytest.mark.parametrize(
@@ -123,17 +133,29 @@ BY_FOO_AND_BAR = [ZONE, spread("node", BAR)]
         (BY_FOO_AND_BAR, {}, FOUR, "a: foo; x: bar; y: bar", "!a !b !x !y"),
         (BY_FOO_AND_BAR, {}, FOUR, "a: foo, foo bar; y: foo, foo bar, foo", "!a b !x !y"),
         (BY_FOO_AND_BAR, {"labels": "bar"}, FOUR, "a: foo; x: bar; y: bar", "a b !x !y"),
-        # A node that lacks one of the keys.
+        # A node without one of the keys.
         ([ZONE, NODE], {}, "a/1 b/1 x/2? y/2", "a: foo; y: foo", "!a b !!x !y"),
-        # Policies that differ from one to the other.
-        ([ZONE, spread("node", **IGNORED)], ON_FOO, "a/1+ b/1+ x/2+ y/2", ONE_EACH, "!a !b x !y"),
-        ([spread("zone", **HONORED), NODE], {}, "a/1+ b/1+ x/2+ y/2+~", ONE_EACH, "!a !b x !y"),
+        # Different policies per constraint.
+        ([ZONE, build_constraint("node", **IGNORED)], ON_FOO, "a/1+ b/1+ x/2+ y/2", ONE_EACH, "!a !b x !y"),
+        ([build_constraint("zone", **HONORED), NODE], {}, "a/1+ b/1+ x/2+ y/2+~", ONE_EACH, "!a !b x !y"),
         ([ZONE, NODE], ON_FOO, "a/1+ b/1 x/2+ y/2+~", ONE_EACH, "!a b x !y"),
-        ([spread("zone", **HONORED), spread("node", **IGNORED)], ON_FOO, "a/1+ b/1 x/2+ y/2+~", ONE_EACH, "!a !b x !y"),
-        # Two of one key.
-        ([spread("zone", BAR), ZONE], {}, FOUR, "a: foo bar, foo; b: foo bar; y: foo, foo bar, foo", "!a !b x y"),
         (
-            [spread("zone", BAR), ZONE],
+            [build_constraint("zone", **HONORED), build_constraint("node", **IGNORED)],
+            ON_FOO,
+            "a/1+ b/1 x/2+ y/2+~",
+            ONE_EACH,
+            "!a !b x !y",
+        ),
+        # Two constraints with the same key.
+        (
+            [build_constraint("zone", BAR), ZONE],
+            {},
+            FOUR,
+            "a: foo bar, foo; b: foo bar; y: foo, foo bar, foo",
+            "!a !b x y",
+        ),
+        (
+            [build_constraint("zone", BAR), ZONE],
             {},
             FOUR,
             "a: foo bar, foo; b: foo bar; y: foo, foo bar, foo, foo",
@@ -145,8 +167,8 @@ def test_several_constraints(
     constraints: list[dict[str, Any]], pod: dict[str, Any], nodes: str, pods: str, expected: str
 ) -> None:
     labels = "foo" if constraints[1] == NODE or pod == ON_FOO else "foo bar"
-    spec = pod_of(**{"labels": labels, "topologySpreadConstraints": constraints, **pod})
-    assert answer(spec, nodes, pods) == expected
+    spec = build_pod_spec(**{"labels": labels, "topologySpreadConstraints": constraints, **pod})
+    assert evaluate_spread(spec, nodes, pods) == expected
 
 
 THREE_AND_TWO = "a: foo=a, foo=a; b: foo=a; y: foo=a, foo=a"
@@ -156,27 +178,37 @@ THREE_AND_TWO = "a: foo=a, foo=a; b: foo=a; y: foo=a, foo=a"
     ("constraint", "labels", "pods", "expected"),
     [
         # One pod of either zone has both.
-        (spread("zone", matchLabelKeys=["bar"]), "foo bar=a", "a: foo, foo bar=a; b: foo; y: foo bar=a", NODES),
-        (spread("zone", matchLabelKeys=["bar"]), "foo bar=a", "a: foo bar=b, foo bar=a; b: foo; y: bar", "!a !b x y"),
-        (spread("zone", "", matchLabelKeys=["foo"]), "foo=a", THREE_AND_TWO, "!a !b x y"),
-        # Keys that the pod does not have ask for nothing.
-        (spread("zone", matchLabelKeys=["bar"]), "foo", THREE_AND_TWO, "!a !b x y"),
-        (spread("zone", matchLabelKeys=["bar"]), "foo bar", THREE_AND_TWO, NODES),
+        (
+            build_constraint("zone", matchLabelKeys=["bar"]),
+            "foo bar=a",
+            "a: foo, foo bar=a; b: foo; y: foo bar=a",
+            NODES,
+        ),
+        (
+            build_constraint("zone", matchLabelKeys=["bar"]),
+            "foo bar=a",
+            "a: foo bar=b, foo bar=a; b: foo; y: bar",
+            "!a !b x y",
+        ),
+        (build_constraint("zone", "", matchLabelKeys=["foo"]), "foo=a", THREE_AND_TWO, "!a !b x y"),
+        # Keys missing on the pod have no effect.
+        (build_constraint("zone", matchLabelKeys=["bar"]), "foo", THREE_AND_TWO, "!a !b x y"),
+        (build_constraint("zone", matchLabelKeys=["bar"]), "foo bar", THREE_AND_TWO, NODES),
     ],
 )
-def test_label_keys_of_the_pod(constraint: dict[str, Any], labels: str, pods: str, expected: str) -> None:
-    assert answer(pod_of(labels, topologySpreadConstraints=[constraint]), FOUR, pods) == expected
+def test_match_label_keys_of_pod(constraint: dict[str, Any], labels: str, pods: str, expected: str) -> None:
+    assert evaluate_spread(build_pod_spec(labels, topologySpreadConstraints=[constraint]), FOUR, pods) == expected
 
 
 @pytest.mark.parametrize(
     ("constraint", "selected"),
     [
-        (spread("zone", "", matchLabelKeys=["country", "city"]), {"country": ("Japan",), "city": ("Tokyo",)}),
-        (spread("zone", "", matchLabelKeys=["country", "not-found"]), {"country": ("Japan",)}),
+        (build_constraint("zone", "", matchLabelKeys=["country", "city"]), {"country": ("Japan",), "city": ("Tokyo",)}),
+        (build_constraint("zone", "", matchLabelKeys=["country", "not-found"]), {"country": ("Japan",)}),
     ],
 )
-def test_label_keys_join_the_selector(constraint: dict[str, Any], selected: dict[str, tuple[str, ...]]) -> None:
-    pod = pod_of("country=Japan city=Tokyo", topologySpreadConstraints=[constraint])
+def test_label_keys_are_merged_into_selector(constraint: dict[str, Any], selected: dict[str, tuple[str, ...]]) -> None:
+    pod = build_pod_spec("country=Japan city=Tokyo", topologySpreadConstraints=[constraint])
     (read,) = pod.spread
     assert read.selector is not None
     assert {each.key: each.values for each in read.selector.match_expressions} == selected
@@ -197,9 +229,9 @@ def test_label_keys_in_scores(
     zones: tuple[str, list[str]], hosts: tuple[str, list[str]], labels: str, pods: str
 ) -> None:
     pairs = (("zone", *zones), (HOST, *hosts))
-    constraints = [spread(key, chosen, hard=False, matchLabelKeys=keys) for key, chosen, keys in pairs]
+    constraints = [build_constraint(key, chosen, hard=False, matchLabelKeys=keys) for key, chosen, keys in pairs]
     places = (("a", 1), ("b", 1), ("c", 2), ("d", 2))
-    here = [node(name, f"zone={zone} {HOST}={name}") for name, zone in places]
-    pod = pod_of(labels, topologySpreadConstraints=constraints)
-    verdicts = evaluate_nodes(Cluster("k", tuple(here)), standing(pods_of(pods)), pod)
+    here = [build_node(name, f"zone={zone} {HOST}={name}") for name, zone in places]
+    pod = build_pod_spec(labels, topologySpreadConstraints=constraints)
+    verdicts = evaluate_nodes(Cluster("k", tuple(here)), build_existing_pods(parse_pods(pods)), pod)
     assert {each.node: each.points["topology_spread"] // 2 for each in verdicts} == SOFTLY

@@ -1,7 +1,7 @@
-"""Cases that Kubernetes decides in its own tests, told in our words: what is asked and what must come out.
+"""Upstream test cases of the scheduler, in short forms: input and expected result.
 
-Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/<plugin>/*_test.go, named beside each table. What
-the default profile does not have (other weights or resources, MostAllocated, added affinity) is left out.
+Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/<plugin>/*_test.go, named at each table. Left out:
+everything outside the default profile (other weights or resources, MostAllocated, added affinity).
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ MB = 1 << 20
 Size = tuple[int, int]  # cpu and memory
 
 
-def asking(cpu: int, memory: int) -> PodSpec:
+def build_spec(cpu: int, memory: int) -> PodSpec:
     return PodSpec(requests=Requests(cpu, memory), scored_requests=Requests(cpu, memory))
 
 
-def used(*sizes: Size) -> NodeUsage:
+def build_usage(*sizes: Size) -> NodeUsage:
     usage = NodeUsage()
     for size in sizes:
-        usage.add(asking(*size), 1)
+        usage.add(build_spec(*size), 1)
     return usage
 
 
@@ -65,30 +65,30 @@ def used(*sizes: Size) -> NodeUsage:
 @pytest.mark.parametrize(
     ("pod", "node", "there", "score"),
     [
-        # Nothing is asked for, or all but nothing stands.
+        # No requests, on an empty or nearly empty node.
         ((0, 0), (4000, 10000), [], 100),
         ((0, 0), (4000, 10000), [(0, 0), (0, 0)], 100),
         # Two containers of 1000 and 2000, on nodes of two sizes.
         ((3000, 5000), (4000, 10000), [], 37),
         ((3000, 5000), (6000, 10000), [], 50),
-        # What stands counts as what comes.
+        # Existing pods count like the new pod.
         ((0, 0), (10000, 20000), [(3000, 0), (3000, 0)], 70),
         ((0, 0), (10000, 20000), [(3000, 0), (3000, 5000)], 57),
         ((3000, 5000), (10000, 20000), [(3000, 0)], 57),
         ((3000, 5000), (10000, 20000), [(3000, 5000)], 45),
         ((3000, 5000), (10000, 50000), [(3000, 5000)], 60),
-        # More than there is counts as nothing left.
+        # More usage than capacity counts as no remaining capacity.
         ((3000, 0), (4000, 10000), [(3000, 0)], 50),
         ((3000, 0), (4000, 10000), [(3000, 5000)], 25),
-        # A node without any amounts.
+        # A node without any capacity.
         ((0, 0), (0, 0), [(3000, 5000)], 0),
-        # Resources beside cpu and memory are not scored where the pod asks for none.
+        # Resources other than cpu and memory are not scored unless the pod requests them.
         ((3000, 4000), (6000, 10000), [], 55),
     ],
 )
 def test_least_allocated(pod: Size, node: Size, there: list[Size], score: int) -> None:
     here = Node("n", cpu=node[0], memory=node[1])
-    assert least_allocated.score(asking(*pod), here, used(*there)) == score
+    assert least_allocated.score(build_spec(*pod), here, build_usage(*there)) == score
 
 
 @pytest.mark.parametrize(
@@ -101,13 +101,13 @@ def test_least_allocated(pod: Size, node: Size, there: list[Size], score: int) -
         ((3000, 5000), (10000, 50000), [(3000, 5000)], 80),
         ((3000, 0), (6000, 10000), [(3000, 0)], 50),
         ((3000, 0), (6000, 10000), [(3000, 5000)], 75),
-        # A further resource that the pod does not ask for makes no difference.
+        # A further resource not requested by the pod makes no difference.
         ((3000, 5000), (3500, 40000), [], 63),
     ],
 )
 def test_balanced_allocation(pod: Size, node: Size, there: list[Size], score: int) -> None:
     here = Node("n", cpu=node[0], memory=node[1])
-    assert balanced_allocation.score(asking(*pod), here, used(*there)) == score
+    assert balanced_allocation.score(build_spec(*pod), here, build_usage(*there)) == score
 
 
 # --- imagelocality: image_locality_test.go ---------------------------------------------------------
@@ -119,16 +119,16 @@ _D, _E, _F = (600, 40, 900), (300, 600, 900), (20, 30, 40)
 @pytest.mark.parametrize(
     ("pod", "nodes", "scores"),
     [
-        # An image counts with its size (in its name, in MB) times the share of the nodes that have it.
+        # An image counts with its size (in its name, in MB) times the fraction of nodes with the image.
         ((40, 250), [_A, _B], [0, 5]),
         ((40, 300), [_A, _B], [7, 0]),
-        # No more than 1000 MB for each container.
+        # At most 1000 MB for each container.
         ((10, 4000), [_C, _B], [100, 0]),
         ((10, 4000), [_C, _B, ()], [66, 0, 0]),
         ((300, 600, 900), [_D, _E, ()], [32, 36, 0]),
-        # No less than 23 MB in all.
+        # At least 23 MB in total.
         ((30, 40), [_F, _C], [1, 0]),
-        # An init container's image counts like all others.
+        # Images of init containers count like all others.
         ((30, 300), [_A, _F], [6, 0]),
     ],
 )
@@ -145,11 +145,11 @@ SOFT, HARD, EVICTING = "PreferNoSchedule", "NoSchedule", "NoExecute"
 ARM, SSD = ("cpu-type", "arm64"), ("disk-type", "ssd")
 
 
-def tainted(*pairs: tuple[tuple[str, str], str]) -> Node:
+def build_tainted_node(*pairs: tuple[tuple[str, str], str]) -> Node:
     return Node("n", taints=tuple(Taint(key, value, effect) for (key, value), effect in pairs))
 
 
-def tolerating(*pairs: tuple[tuple[str, str], str]) -> PodSpec:
+def build_tolerating_pod(*pairs: tuple[tuple[str, str], str]) -> PodSpec:
     return PodSpec(tolerations=tuple(Toleration(key, "Equal", value, effect) for (key, value), effect in pairs))
 
 
@@ -157,29 +157,29 @@ def tolerating(*pairs: tuple[tuple[str, str], str]) -> PodSpec:
     ("pod", "nodes", "scores"),
     [
         (
-            tolerating((("foo", "bar"), SOFT)),
-            [tainted((("foo", "bar"), SOFT)), tainted((("foo", "blah"), SOFT))],
+            build_tolerating_pod((("foo", "bar"), SOFT)),
+            [build_tainted_node((("foo", "bar"), SOFT)), build_tainted_node((("foo", "blah"), SOFT))],
             [100, 0],
         ),
-        # How many a pod tolerates does not matter,
+        # The number of tolerated taints does not matter,
         (
-            tolerating((ARM, SOFT), (SSD, SOFT)),
-            [tainted(), tainted((ARM, SOFT)), tainted((ARM, SOFT), (SSD, SOFT))],
+            build_tolerating_pod((ARM, SOFT), (SSD, SOFT)),
+            [build_tainted_node(), build_tainted_node((ARM, SOFT)), build_tainted_node((ARM, SOFT), (SSD, SOFT))],
             [100, 100, 100],
         ),
-        # but how many it does not.
+        # only the number of untolerated taints.
         (
-            tolerating((("foo", "bar"), SOFT)),
-            [tainted(), tainted((ARM, SOFT)), tainted((ARM, SOFT), (SSD, SOFT))],
+            build_tolerating_pod((("foo", "bar"), SOFT)),
+            [build_tainted_node(), build_tainted_node((ARM, SOFT)), build_tainted_node((ARM, SOFT), (SSD, SOFT))],
             [100, 50, 0],
         ),
-        # Only those of this one effect count, of taints as of tolerations.
+        # Only taints and tolerations of this one effect count.
         (
-            tolerating((ARM, HARD), (SSD, HARD)),
-            [tainted(), tainted((ARM, HARD)), tainted((ARM, SOFT), (SSD, SOFT))],
+            build_tolerating_pod((ARM, HARD), (SSD, HARD)),
+            [build_tainted_node(), build_tainted_node((ARM, HARD)), build_tainted_node((ARM, SOFT), (SSD, SOFT))],
             [100, 100, 0],
         ),
-        (tolerating(), [tainted(), tainted((ARM, SOFT))], [100, 0]),
+        (build_tolerating_pod(), [build_tainted_node(), build_tainted_node((ARM, SOFT))], [100, 0]),
     ],
 )
 def test_taints_in_scores(pod: PodSpec, nodes: list[Node], scores: list[int]) -> None:
@@ -192,21 +192,25 @@ USER = ("dedicated", "user1")
 @pytest.mark.parametrize(
     ("pod", "node", "refused"),
     [
-        (tolerating(), tainted((USER, HARD)), True),
-        (tolerating((USER, HARD)), tainted((USER, HARD)), False),
-        (tolerating((("dedicated", "user2"), HARD)), tainted((USER, HARD)), True),
-        (PodSpec(tolerations=(Toleration("foo", "Exists", "", HARD),)), tainted((("foo", "bar"), HARD)), False),
+        (build_tolerating_pod(), build_tainted_node((USER, HARD)), True),
+        (build_tolerating_pod((USER, HARD)), build_tainted_node((USER, HARD)), False),
+        (build_tolerating_pod((("dedicated", "user2"), HARD)), build_tainted_node((USER, HARD)), True),
         (
-            tolerating((("dedicated", "user2"), HARD), (("foo", "bar"), HARD)),
-            tainted((("dedicated", "user2"), HARD), (("foo", "bar"), HARD)),
+            PodSpec(tolerations=(Toleration("foo", "Exists", "", HARD),)),
+            build_tainted_node((("foo", "bar"), HARD)),
             False,
         ),
-        # A toleration of another effect, and a taint that only costs points.
-        (tolerating((("foo", "bar"), SOFT)), tainted((("foo", "bar"), HARD)), True),
-        (PodSpec(tolerations=(Toleration("foo", "Equal", "bar"),)), tainted((("foo", "bar"), HARD)), False),
-        (tolerating((USER, HARD)), tainted((USER, SOFT)), False),
-        (tolerating(), tainted((USER, SOFT)), False),
-        (tolerating(), tainted((USER, EVICTING)), True),
+        (
+            build_tolerating_pod((("dedicated", "user2"), HARD), (("foo", "bar"), HARD)),
+            build_tainted_node((("dedicated", "user2"), HARD), (("foo", "bar"), HARD)),
+            False,
+        ),
+        # A toleration of another effect, and a taint with an effect on scores only.
+        (build_tolerating_pod((("foo", "bar"), SOFT)), build_tainted_node((("foo", "bar"), HARD)), True),
+        (PodSpec(tolerations=(Toleration("foo", "Equal", "bar"),)), build_tainted_node((("foo", "bar"), HARD)), False),
+        (build_tolerating_pod((USER, HARD)), build_tainted_node((USER, SOFT)), False),
+        (build_tolerating_pod(), build_tainted_node((USER, SOFT)), False),
+        (build_tolerating_pod(), build_tainted_node((USER, EVICTING)), True),
     ],
 )
 def test_taints_in_filters(pod: PodSpec, node: Node, refused: bool) -> None:
@@ -216,20 +220,20 @@ def test_taints_in_filters(pod: PodSpec, node: Node, refused: bool) -> None:
 # --- nodeaffinity: node_affinity_test.go -----------------------------------------------------------
 
 
-def wish(weight: int, **labels: str) -> tuple[int, NodeSelectorTerm]:
+def build_preference(weight: int, **labels: str) -> tuple[int, NodeSelectorTerm]:
     return weight, NodeSelectorTerm(tuple(Requirement(key, IN, (value,)) for key, value in labels.items()))
 
 
 FOO, KEY, AZ = {"foo": "bar"}, {"key": "value"}, {"az": "az1"}
-THREE = (wish(2, **FOO), wish(4, **KEY), wish(5, **FOO, **KEY, **AZ))
+THREE = (build_preference(2, **FOO), build_preference(4, **KEY), build_preference(5, **FOO, **KEY, **AZ))
 
 
 @pytest.mark.parametrize(
     ("wishes", "nodes", "scores"),
     [
         ((), [FOO, KEY, AZ], [0, 0, 0]),
-        ((wish(2, **FOO),), [{"abc": "az11", "def": "az22"}, KEY, AZ], [0, 0, 0]),
-        ((wish(2, **FOO),), [FOO, KEY, AZ], [100, 0, 0]),
+        ((build_preference(2, **FOO),), [{"abc": "az11", "def": "az22"}, KEY, AZ], [0, 0, 0]),
+        ((build_preference(2, **FOO),), [FOO, KEY, AZ], [100, 0, 0]),
         (THREE, [FOO, {**FOO, **KEY, **AZ}, KEY], [18, 100, 36]),
     ],
 )
@@ -240,42 +244,50 @@ def test_preferred_nodes(
     assert node_affinity.normalize_scores([node_affinity.score(spec, Node("n", labels)) for labels in nodes]) == scores
 
 
-# --- defaultpreemption: default_preemption_test.go, which node is chosen ---------------------------
+# --- defaultpreemption: default_preemption_test.go, choice of the node ----------------------------
 
 S, M, L, XL = 100, 200, 300, 500
 NEGATIVE, LOW, MID, HIGH, VERY_HIGH = -100, 0, 100, 1000, 10000
-# By node, its pods: priority, size, start.
+# Pods by node: priority, size, start.
 Stands = dict[str, list[tuple[int, int, int]]]
 
 
-def at_once(*pods: tuple[int, int]) -> list[tuple[int, int, int]]:
+def add_start(*pods: tuple[int, int]) -> list[tuple[int, int, int]]:
     return [(*pod, 0) for pod in pods]
 
 
 @pytest.mark.parametrize(
     ("stands", "size", "priority", "chosen"),
     [
-        ({"n1": at_once((MID, L)), "n2": at_once((MID, L))}, L, HIGH, "n1 n2"),
+        ({"n1": add_start((MID, L)), "n2": add_start((MID, L))}, L, HIGH, "n1 n2"),
         # The lowest of the highest priorities,
         (
-            {"n1": at_once((MID, M), (MID, L)), "n2": at_once((MID, M), (LOW, M)), "n3": at_once((LOW, M), (LOW, M))},
+            {
+                "n1": add_start((MID, M), (MID, L)),
+                "n2": add_start((MID, M), (LOW, M)),
+                "n3": add_start((LOW, M), (LOW, M)),
+            },
             XL,
             HIGH,
             "n3",
         ),
         # then the smallest sum,
         (
-            {"n1": at_once((MID, M), (MID, L)), "n2": at_once((MID, L), (LOW, M)), "n3": at_once((MID, M), (MID, M))},
+            {
+                "n1": add_start((MID, M), (MID, L)),
+                "n2": add_start((MID, L), (LOW, M)),
+                "n3": add_start((MID, M), (MID, M)),
+            },
             XL,
             HIGH,
             "n2",
         ),
-        # then the fewest; the sum is of priorities that are all raised above zero.
+        # then the fewest; for the sum all priorities are raised above zero.
         (
             {
-                "n1": at_once((MID, S), (NEGATIVE, S), (MID, S), (NEGATIVE, S)),
-                "n2": at_once((MID, L), (NEGATIVE, M)),
-                "n3": at_once((MID, M), (NEGATIVE, S), (LOW, S)),
+                "n1": add_start((MID, S), (NEGATIVE, S), (MID, S), (NEGATIVE, S)),
+                "n2": add_start((MID, L), (NEGATIVE, M)),
+                "n3": add_start((MID, M), (NEGATIVE, S), (LOW, S)),
             },
             XL,
             HIGH,
@@ -283,9 +295,9 @@ def at_once(*pods: tuple[int, int]) -> list[tuple[int, int, int]]:
         ),
         (
             {
-                "n1": at_once((MID, S), (NEGATIVE, S), (NEGATIVE, S)),
-                "n2": at_once((MID, L), (NEGATIVE, M)),
-                "n3": at_once((MID, M), (NEGATIVE, S), (LOW, S)),
+                "n1": add_start((MID, S), (NEGATIVE, S), (NEGATIVE, S)),
+                "n2": add_start((MID, L), (NEGATIVE, M)),
+                "n3": add_start((MID, M), (NEGATIVE, S), (LOW, S)),
             },
             XL,
             HIGH,
@@ -293,16 +305,16 @@ def at_once(*pods: tuple[int, int]) -> list[tuple[int, int, int]]:
         ),
         (
             {
-                "n1": at_once((MID, S), (LOW, S), (LOW, S)),
-                "n2": at_once((HIGH, L)),
-                "n3": at_once((MID, M), (LOW, S), (LOW, S), (LOW, M)),
-                "n4": at_once((MID, M), (MID, S), (MID, S), (NEGATIVE, S)),
+                "n1": add_start((MID, S), (LOW, S), (LOW, S)),
+                "n2": add_start((HIGH, L)),
+                "n3": add_start((MID, M), (LOW, S), (LOW, S), (LOW, M)),
+                "n4": add_start((MID, M), (MID, S), (MID, S), (NEGATIVE, S)),
             },
             XL,
             VERY_HIGH,
             "n1",
         ),
-        # Of equals the one whose most important victim started last.
+        # Among equals, the node with the latest start of its most important victim.
         ({"n1": [(MID, M, 2)] * 2, "n2": [(MID, M, 3)] * 2, "n3": [(MID, M, 1)] * 2}, XL, HIGH, "n2"),
         (
             {"n1": [(MID, M, 4), (MID, M, 2)], "n2": [(MID, M, 5), (MID, M, 1)], "n3": [(MID, M, 3), (MID, M, 6)]},
@@ -318,15 +330,15 @@ def at_once(*pods: tuple[int, int]) -> list[tuple[int, int, int]]:
         ),
     ],
 )
-def test_whose_pods_are_evicted(stands: Stands, size: int, priority: int, chosen: str) -> None:
+def test_node_of_victims(stands: Stands, size: int, priority: int, chosen: str) -> None:
     nodes = tuple(Node(name, cpu=XL, memory=XL) for name in stands)
     standing = [
-        ExistingPod(f"default/Pod/{name}-{at}", 0, name, replace(asking(size, size), priority=importance), start)
+        ExistingPod(f"default/Pod/{name}-{at}", 0, name, replace(build_spec(size, size), priority=importance), start)
         for name, pods in stands.items()
         for at, (importance, size, start) in enumerate(pods)
     ]
     Random(7).shuffle(standing)
-    comer = Workload("Pod", "default", "p", 1, replace(asking(size, size), priority=priority))
+    comer = Workload("Pod", "default", "p", 1, replace(build_spec(size, size), priority=priority))
     (outcome,) = [each for each in predict(Cluster("k", nodes), standing, [comer]).outcomes if each.name == "p"]
     assert outcome.node in chosen.split()
     assert {pod.node for pod in outcome.victims} == {outcome.node}
@@ -340,45 +352,45 @@ def test_whose_pods_are_evicted(stands: Stands, size: int, priority: int, chosen
 @pytest.mark.parametrize(
     ("stands", "size", "priority", "leave"),
     [
-        (at_once((MID, L)), L, HIGH, {0}),
-        # Nobody of the same priority, or of a higher one.
-        (at_once((MID, L)), L, LOW, set()),
-        (at_once((HIGH, L)), L, HIGH, set()),
-        # The small one of low priority finds room beside the one that comes.
-        (at_once((LOW, S), (MID, L)), L, HIGH, {1}),
-        (at_once((MID, S), (LOW, S), (MID, M), (HIGH, S)), L, HIGH, {1, 2}),
-        # Of equals those go that started last.
+        (add_start((MID, L)), L, HIGH, {0}),
+        # No pod of the same or a higher priority.
+        (add_start((MID, L)), L, LOW, set()),
+        (add_start((HIGH, L)), L, HIGH, set()),
+        # The small pod of low priority fits next to the new pod.
+        (add_start((LOW, S), (MID, L)), L, HIGH, {1}),
+        (add_start((MID, S), (LOW, S), (MID, M), (HIGH, S)), L, HIGH, {1, 2}),
+        # Among equals, the pods started last are evicted.
         ([(LOW, S, 5), (LOW, S, 4), (MID, M, 3), (HIGH, S, 2)], L, HIGH, {0, 2}),
     ],
 )
-def test_who_leaves_a_node(stands: list[tuple[int, int, int]], size: int, priority: int, leave: set[int]) -> None:
+def test_victims_on_one_node(stands: list[tuple[int, int, int]], size: int, priority: int, leave: set[int]) -> None:
     node = Node("n", cpu=XL, memory=XL)
     standing = [
-        ExistingPod(f"default/Pod/{at}", 0, "n", replace(asking(its, its), priority=importance), start)
+        ExistingPod(f"default/Pod/{at}", 0, "n", replace(build_spec(its, its), priority=importance), start)
         for at, (importance, its, start) in enumerate(stands)
     ]
-    comer = Workload("Pod", "default", "p", 1, replace(asking(size, size), priority=priority))
+    comer = Workload("Pod", "default", "p", 1, replace(build_spec(size, size), priority=priority))
     found = predict(Cluster("k", (node,)), standing, [comer]).outcomes
     (outcome,) = [each for each in found if each.name == "p"]
     assert {int(pod.name) for pod in outcome.victims} == leave
     assert bool(outcome.node) == bool(leave)
 
 
-def test_pods_leave_that_keep_another_one_away() -> None:
+def test_pods_with_anti_affinity_to_new_pod_are_evicted() -> None:
     apart = PodTerm(HOST, ANY_FOO, ("default",))
     foo = (("foo", ""),)
     standing = [
-        ExistingPod("default/Pod/0", 0, "n", replace(asking(S, S), labels=foo, anti_affinity=(apart,))),
-        ExistingPod("default/Pod/1", 0, "n", replace(asking(S, S), priority=MID)),
-        ExistingPod("default/Pod/2", 0, "n", replace(asking(S, S), priority=HIGH)),
+        ExistingPod("default/Pod/0", 0, "n", replace(build_spec(S, S), labels=foo, anti_affinity=(apart,))),
+        ExistingPod("default/Pod/1", 0, "n", replace(build_spec(S, S), priority=MID)),
+        ExistingPod("default/Pod/2", 0, "n", replace(build_spec(S, S), priority=HIGH)),
     ]
-    comer = Workload("Pod", "default", "p", 1, replace(asking(S, S), labels=foo, priority=HIGH))
+    comer = Workload("Pod", "default", "p", 1, replace(build_spec(S, S), labels=foo, priority=HIGH))
     node = Node("n", {HOST: "n"}, cpu=XL, memory=XL)
     outcome = predict(Cluster("k", (node,)), standing, [comer]).outcomes[0]
     assert [pod.name for pod in outcome.victims] == ["0"]
 
 
-def test_pods_leave_so_that_others_are_spread() -> None:
+def test_pods_are_evicted_to_spread_others() -> None:
     foo = (("foo", ""),)
     zones = (("a", "1"), ("b", "1"), ("x", "2"))
     nodes = [Node(name, {HOST: name, "zone": zone}, cpu=XL) for name, zone in zones]
@@ -394,16 +406,16 @@ def test_pods_leave_so_that_others_are_spread() -> None:
     assert (outcome.node, [pod.name for pod in outcome.victims]) in (("a", ["1"]), ("b", ["2"]))
 
 
-def test_what_a_budget_lets_go_is_used_up() -> None:
-    """One of two may go: the second is a violation, and a node without any wins."""
+def test_allowed_evictions_of_budget_are_used_up() -> None:
+    """One of two may be evicted: the second is a violation, and a node without violations wins."""
     app = (("app", "foo"),)
     budget = DisruptionBudget("default", "b", build_label_selector({"app": "foo"}), max_unavailable="1")
     pods = [
-        ExistingPod(f"default/Pod/{at}", 0, node, replace(asking(M, M), labels=app, priority=MID))
+        ExistingPod(f"default/Pod/{at}", 0, node, replace(build_spec(M, M), labels=app, priority=MID))
         for at, node in enumerate(("n1", "n1"))
     ]
-    others = [ExistingPod(f"default/Pod/{at}", 0, "n2", replace(asking(M, M), priority=HIGH)) for at in (2, 3)]
+    others = [ExistingPod(f"default/Pod/{at}", 0, "n2", replace(build_spec(M, M), priority=HIGH)) for at in (2, 3)]
     nodes = tuple(Node(name, cpu=XL, memory=XL) for name in ("n1", "n2"))
-    comer = Workload("Pod", "default", "p", 1, replace(asking(XL, XL), priority=VERY_HIGH))
+    comer = Workload("Pod", "default", "p", 1, replace(build_spec(XL, XL), priority=VERY_HIGH))
     outcome = predict(Cluster("k", nodes, budgets=(budget,)), [*pods, *others], [comer]).outcomes[0]
     assert outcome.node == "n2"

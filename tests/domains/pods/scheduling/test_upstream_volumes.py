@@ -1,9 +1,8 @@
-"""Cases of volumes that Kubernetes decides in its own tests, told in our words: pods, claims and volumes, and
-where the pod can go.
+"""Upstream test cases of volumes, in short forms: pods, claims, volumes, and the feasible nodes of the pod.
 
 Source: kubernetes v1.34.4, pkg/scheduler/framework/plugins/volumebinding/{volume_binding,binder}_test.go and
-volumezone/volume_zone_test.go. Left out: capacities of CSI drivers and migration to them (no plan knows), the
-score by capacity (off by default), and generic ephemeral claims that are another pod's.
+volumezone/volume_zone_test.go. Left out: capacities of CSI drivers and migration to them (unknown to plans), the
+score by capacity (off by default), and generic ephemeral claims of another pod.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ NO_MATCH = "node(s) didn't find available persistent volumes to bind"
 ELSEWHERE = "node(s) didn't match PersistentVolume's node affinity"
 UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 OTHER_ZONE = "node(s) had no available volume zone"
-# One node; volumes of `there` are reached from it, those of `away` are not.
+# One node; it has access to volumes on `there` but not to those on `away`.
 THERE, AWAY = "node1", "node2"
 
 CLASSES = (
@@ -40,8 +39,8 @@ CLASSES = (
 )
 
 
-def claim(name: str, of: str = "wait", size: str = "1G", bound: str = "", **status: Any) -> dict[str, Any]:
-    """A claim; `bound` is the volume that it has."""
+def build_claim(name: str, of: str = "wait", size: str = "1G", bound: str = "", **status: Any) -> dict[str, Any]:
+    """Return a claim; `bound` is the name of its volume."""
     spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "storageClassName": of}
     spec["resources"] = {"requests": {"storage": size}}
     made = build_object("v1", "PersistentVolumeClaim", name, spec=spec, **status)
@@ -52,21 +51,21 @@ def claim(name: str, of: str = "wait", size: str = "1G", bound: str = "", **stat
     return made
 
 
-def named(name: str, volume: str) -> dict[str, Any]:
-    """A claim that asks for a volume, and does not have it."""
-    asks = claim(name, status={"phase": "Pending"})
+def build_unbound_claim(name: str, volume: str) -> dict[str, Any]:
+    """Return a pending claim for a named volume."""
+    asks = build_claim(name, status={"phase": "Pending"})
     asks["spec"]["volumeName"] = volume
     return asks
 
 
-def selected(name: str, node: str) -> dict[str, Any]:
-    """A claim for which a volume is being made, for a pod that has this node."""
-    made = claim(name, "made")
+def build_provisioning_claim(name: str, node: str) -> dict[str, Any]:
+    """Return a claim with provisioning in progress, for a pod with this selected node."""
+    made = build_claim(name, "made")
     made["metadata"]["annotations"] = {"volume.kubernetes.io/selected-node": node}
     return made
 
 
-def volume(name: str, on: str = THERE, size: str = "5G", of: str = "wait", **more: Any) -> dict[str, Any]:
+def build_volume(name: str, on: str = THERE, size: str = "5G", of: str = "wait", **more: Any) -> dict[str, Any]:
     reached = {"matchExpressions": [{"key": HOST, "operator": "In", "values": [on]}]}
     spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "storageClassName": of}
     if on:
@@ -76,8 +75,8 @@ def volume(name: str, on: str = THERE, size: str = "5G", of: str = "wait", **mor
     return made
 
 
-def verdict(claims: list[str], objects: list[dict[str, Any]], node: dict[str, str]) -> str:
-    """Where a pod with these claims goes, else why it does not."""
+def predict_verdict(claims: list[str], objects: list[dict[str, Any]], node: dict[str, str]) -> str:
+    """Return the node of a pod with these claims, or the reason of its rejection."""
     volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
     pod = build_object("v1", "Pod", "pod", spec={"containers": [{"name": "c"}], "volumes": volumes})
     text = yaml.safe_dump_all([pod, *CLASSES, *objects], sort_keys=False)
@@ -92,56 +91,88 @@ def verdict(claims: list[str], objects: list[dict[str, Any]], node: dict[str, st
 LOST = {"status": {"phase": "Lost"}}
 CASES: list[tuple[list[str], list[dict[str, Any]], str]] = [
     ([], [], THERE),
-    (["a"], [claim("a", bound="v"), volume("v")], THERE),
+    (["a"], [build_claim("a", bound="v"), build_volume("v")], THERE),
     (["a"], [], 'persistentvolumeclaim "a" not found'),
-    (["a", "b"], [claim("a", bound="v"), volume("v")], 'persistentvolumeclaim "b" not found'),
-    (["a"], [claim("a", "now")], UNBOUND),
-    (["a"], [claim("a")], f"1 {NO_MATCH}"),
-    # The volume is gone: told by the plugin of zones, which looks before any node is looked at.
-    (["a"], [claim("a", bound="v")], 'persistentvolume "v" not found'),
-    (["a"], [claim("a", bound="v", **LOST)], 'persistentvolumeclaim "a" bound to non-existent persistentvolume "v"'),
-    (["a"], [claim("a", bound="v"), volume("v", AWAY)], f"1 {ELSEWHERE}"),
-    # Asked for and not there yet.
-    (["a"], [named("a", "v"), volume("v", spec={"claimRef": {"namespace": "shop", "name": "b"}})], UNBOUND),
+    (["a", "b"], [build_claim("a", bound="v"), build_volume("v")], 'persistentvolumeclaim "b" not found'),
+    (["a"], [build_claim("a", "now")], UNBOUND),
+    (["a"], [build_claim("a")], f"1 {NO_MATCH}"),
+    # The volume is missing: reported by the zone plugin in PreFilter, before any node is checked.
+    (["a"], [build_claim("a", bound="v")], 'persistentvolume "v" not found'),
+    (
+        ["a"],
+        [build_claim("a", bound="v", **LOST)],
+        'persistentvolumeclaim "a" bound to non-existent persistentvolume "v"',
+    ),
+    (["a"], [build_claim("a", bound="v"), build_volume("v", AWAY)], f"1 {ELSEWHERE}"),
+    # Requested but not created yet.
+    (
+        ["a"],
+        [build_unbound_claim("a", "v"), build_volume("v", spec={"claimRef": {"namespace": "shop", "name": "b"}})],
+        UNBOUND,
+    ),
     (
         ["u", "a"],
         [
-            claim("u"),
-            named("a", "v"),
-            volume("v", spec={"claimRef": {"namespace": "shop", "name": "b"}}),
-            volume("w", size="10G"),
+            build_claim("u"),
+            build_unbound_claim("a", "v"),
+            build_volume("v", spec={"claimRef": {"namespace": "shop", "name": "b"}}),
+            build_volume("w", size="10G"),
         ],
         UNBOUND,
     ),
-    # The smallest that fits on the node.
-    (["a"], [claim("a"), volume("x", AWAY, "1G"), volume("v"), volume("w", size="10G")], THERE),
-    (["a"], [claim("a"), volume("x", AWAY, "1G")], f"1 {NO_MATCH}"),
-    (["a", "b"], [claim("a"), claim("b", size="5G"), volume("v"), volume("w", size="10G")], THERE),
-    (["b", "a"], [claim("a"), claim("b", size="5G"), volume("v", size="1G"), volume("w")], THERE),
-    (["a", "b"], [claim("a"), claim("b", size="5G"), volume("v")], f"1 {NO_MATCH}"),
-    (["a", "b"], [claim("a"), claim("b", bound="w"), volume("v"), volume("w", size="1G")], THERE),
-    (["a", "b"], [claim("a"), claim("b", bound="w"), volume("x", AWAY, "1G"), volume("w", size="1G")], f"1 {NO_MATCH}"),
-    (["a", "b"], [claim("a"), claim("b", bound="w"), volume("w", AWAY)], f"1 {NO_MATCH}, 1 {ELSEWHERE}"),
-    # Classes that bind at once.
-    (["a"], [claim("a", "now", bound="v"), volume("v", of="now")], THERE),
-    (["a"], [claim("a", "now", bound="v"), volume("v", AWAY, of="now")], f"1 {ELSEWHERE}"),
-    (["a", "b"], [claim("a", "now"), claim("b", bound="v"), volume("v", size="1G")], UNBOUND),
-    (["a", "b"], [claim("a", "now"), claim("b")], UNBOUND),
-    # Classes that make volumes.
-    (["a"], [claim("a", "made")], THERE),
-    (["a", "b"], [claim("a"), claim("b", "made"), volume("v")], THERE),
-    (["a", "b"], [claim("a", bound="v"), claim("b", "made"), volume("v")], THERE),
-    (["a", "b"], [claim("a", "now", bound="v"), claim("b", "made"), volume("v", of="now")], THERE),
-    (["a"], [claim("a", "made-elsewhere")], f"1 {NO_MATCH}"),
-    # One that is being made goes to the node that was chosen for it.
-    (["a", "b"], [claim("a", bound="v"), selected("b", THERE), volume("v")], THERE),
-    (["a", "b"], [claim("a", bound="v"), selected("b", AWAY), volume("v")], f"1 {NO_MATCH}"),
+    # The smallest volume with sufficient capacity on the node.
+    (["a"], [build_claim("a"), build_volume("x", AWAY, "1G"), build_volume("v"), build_volume("w", size="10G")], THERE),
+    (["a"], [build_claim("a"), build_volume("x", AWAY, "1G")], f"1 {NO_MATCH}"),
+    (
+        ["a", "b"],
+        [build_claim("a"), build_claim("b", size="5G"), build_volume("v"), build_volume("w", size="10G")],
+        THERE,
+    ),
+    (
+        ["b", "a"],
+        [build_claim("a"), build_claim("b", size="5G"), build_volume("v", size="1G"), build_volume("w")],
+        THERE,
+    ),
+    (["a", "b"], [build_claim("a"), build_claim("b", size="5G"), build_volume("v")], f"1 {NO_MATCH}"),
+    (
+        ["a", "b"],
+        [build_claim("a"), build_claim("b", bound="w"), build_volume("v"), build_volume("w", size="1G")],
+        THERE,
+    ),
+    (
+        ["a", "b"],
+        [build_claim("a"), build_claim("b", bound="w"), build_volume("x", AWAY, "1G"), build_volume("w", size="1G")],
+        f"1 {NO_MATCH}",
+    ),
+    (
+        ["a", "b"],
+        [build_claim("a"), build_claim("b", bound="w"), build_volume("w", AWAY)],
+        f"1 {NO_MATCH}, 1 {ELSEWHERE}",
+    ),
+    # Classes with immediate binding.
+    (["a"], [build_claim("a", "now", bound="v"), build_volume("v", of="now")], THERE),
+    (["a"], [build_claim("a", "now", bound="v"), build_volume("v", AWAY, of="now")], f"1 {ELSEWHERE}"),
+    (["a", "b"], [build_claim("a", "now"), build_claim("b", bound="v"), build_volume("v", size="1G")], UNBOUND),
+    (["a", "b"], [build_claim("a", "now"), build_claim("b")], UNBOUND),
+    # Classes with dynamic provisioning.
+    (["a"], [build_claim("a", "made")], THERE),
+    (["a", "b"], [build_claim("a"), build_claim("b", "made"), build_volume("v")], THERE),
+    (["a", "b"], [build_claim("a", bound="v"), build_claim("b", "made"), build_volume("v")], THERE),
+    (["a", "b"], [build_claim("a", "now", bound="v"), build_claim("b", "made"), build_volume("v", of="now")], THERE),
+    (["a"], [build_claim("a", "made-elsewhere")], f"1 {NO_MATCH}"),
+    # Provisioning in progress binds the pod to the selected node.
+    (["a", "b"], [build_claim("a", bound="v"), build_provisioning_claim("b", THERE), build_volume("v")], THERE),
+    (
+        ["a", "b"],
+        [build_claim("a", bound="v"), build_provisioning_claim("b", AWAY), build_volume("v")],
+        f"1 {NO_MATCH}",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("claims", "objects", "expected"), CASES)
 def test_volume_binding(claims: list[str], objects: list[dict[str, Any]], expected: str) -> None:
-    assert verdict(claims, objects, {}) == expected
+    assert predict_verdict(claims, objects, {}) == expected
 
 
 GA, BETA = "topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/"
@@ -150,7 +181,7 @@ GA, BETA = "topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/"
 @pytest.mark.parametrize(
     ("of_volume", "of_node", "reached"),
     [
-        # What is a zone, and what a region, matches by the new label and by the old one.
+        # Zones and regions match by the new label and by the old one.
         ({f"{BETA}zone": "a"}, {}, True),
         ({f"{BETA}zone": "a"}, {f"{BETA}zone": "a", "uselessLabel": "none"}, True),
         ({f"{BETA}region": "w", "uselessLabel": "none"}, {f"{BETA}region": "w"}, True),
@@ -160,13 +191,13 @@ GA, BETA = "topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/"
         ({f"{GA}region": "w", "uselessLabel": "none"}, {f"{GA}region": "w"}, True),
         ({f"{GA}region": "w"}, {f"{GA}region": "no"}, False),
         ({f"{GA}zone": "a"}, {f"{GA}zone": "no"}, False),
-        # A volume with both asks for both.
+        # A volume with both labels requires both.
         ({f"{GA}zone": "a", f"{GA}region": "w"}, {f"{GA}zone": "a"}, False),
-        # Labels of volumes are looked up on nodes as they are, then by the name that has replaced them.
+        # Labels of volumes are looked up on nodes first as they are, then by their successor.
         ({f"{GA}zone": "a"}, {f"{BETA}zone": "a"}, False),
         ({f"{BETA}zone": "a"}, {f"{GA}zone": "a"}, True),
         ({f"{BETA}zone": "a"}, {f"{GA}zone": "b"}, False),
-        # Volumes of several zones.
+        # Volumes in several zones.
         ({f"{BETA}zone": "c__a"}, {f"{BETA}zone": "a"}, True),
         ({f"{BETA}zone": "b"}, {f"{BETA}zone": "a"}, False),
         ({f"{GA}zone": "c__a"}, {f"{GA}zone": "a"}, True),
@@ -174,11 +205,11 @@ GA, BETA = "topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/"
     ],
 )
 def test_zones_of_volumes(of_volume: dict[str, str], of_node: dict[str, str], reached: bool) -> None:
-    objects = [claim("a", bound="v"), volume("v", "", labels=of_volume)]
-    assert verdict(["a"], objects, of_node) == (THERE if reached else f"1 {OTHER_ZONE}")
+    objects = [build_claim("a", bound="v"), build_volume("v", "", labels=of_volume)]
+    assert predict_verdict(["a"], objects, of_node) == (THERE if reached else f"1 {OTHER_ZONE}")
 
 
-def test_a_claim_without_a_volume_has_no_zone() -> None:
-    """A class that waits is passed over, one that does not leaves the pod Pending."""
-    assert verdict(["a"], [claim("a", "made")], {f"{GA}zone": "a"}) == THERE
-    assert verdict(["a"], [claim("a", "now")], {f"{GA}zone": "a"}) == UNBOUND
+def test_claim_without_volume_has_no_zone() -> None:
+    """A class with WaitForFirstConsumer is skipped; an immediate class leaves the pod Pending."""
+    assert predict_verdict(["a"], [build_claim("a", "made")], {f"{GA}zone": "a"}) == THERE
+    assert predict_verdict(["a"], [build_claim("a", "now")], {f"{GA}zone": "a"}) == UNBOUND

@@ -1,4 +1,4 @@
-"""Claims of an immediate class are bound as the PersistentVolume controller binds them."""
+"""Tests of claims with an immediate class: they are bound like by the PersistentVolume controller."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nexusform.domains.pods.scheduling.workloads import Claim, Cluster, PodSpec,
 CLAIM = Claim("shop/data", size=1, storage_class="fast", modes=("ReadWriteOnce",))
 
 
-def bound_volume(*volumes: Volume) -> str:
+def bind_claim(*volumes: Volume) -> str:
     """Bind the claim of one pod, and return the name of its volume."""
     binder = VolumeBinder(Cluster("c", (), volumes=volumes))
     spec = PodSpec(claims=(CLAIM,))
@@ -17,14 +17,14 @@ def bound_volume(*volumes: Volume) -> str:
     return volume
 
 
-def test_the_volume_with_the_fewest_access_modes_is_bound_first() -> None:
+def test_volume_with_fewest_access_modes_is_bound_first() -> None:
     shared = Volume("a", size=1, storage_class="fast", modes=("ReadWriteOnce", "ReadWriteMany"))
     single = Volume("b", size=5, storage_class="fast", modes=("ReadWriteOnce",))
-    assert bound_volume(shared, single) == "b"
+    assert bind_claim(shared, single) == "b"
 
 
-def test_among_equal_access_modes_the_smallest_volume_is_bound() -> None:
+def test_smallest_volume_is_bound_among_equal_access_modes() -> None:
     volumes = [
         Volume(name, size=size, storage_class="fast", modes=("ReadWriteOnce",)) for name, size in (("a", 5), ("b", 2))
     ]
-    assert bound_volume(*volumes) == "b"
+    assert bind_claim(*volumes) == "b"

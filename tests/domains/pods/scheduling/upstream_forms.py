@@ -1,4 +1,4 @@
-"""Short forms in which cases of Kubernetes' own tests are told: pods, nodes, what a rule says of them."""
+"""Short forms of pods, nodes and rule verdicts for upstream Kubernetes test cases."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from nexusform.scheduling.placement_decision import Rejection
 HARD, SOFT = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
 
 
-def labels_of(text: str) -> dict[str, str]:
-    """`foo bar=a` as labels; those without a value have an empty one."""
+def parse_labels(text: str) -> dict[str, str]:
+    """Parse `foo bar=a` as labels; labels without a value get an empty one."""
     pairs = (word.partition("=") for word in text.split())
     return {key: value for key, _, value in pairs}
 
 
-def pod_of(labels: str = "", namespace: str = "default", **spec: Any) -> PodSpec:
-    """A pod as its manifest says, with one container that asks for nothing unless others are given."""
-    metadata = {"name": "p", "namespace": namespace, "labels": labels_of(labels)}
+def build_pod_spec(labels: str = "", namespace: str = "default", **spec: Any) -> PodSpec:
+    """Parse a pod from its manifest, by default with one container without requests."""
+    metadata = {"name": "p", "namespace": namespace, "labels": parse_labels(labels)}
     spec = {"containers": [{"name": "c", "image": "i"}], **spec}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     reading = collect_workloads(parse_manifests("m.yaml", json.dumps(body)).manifests)
@@ -32,8 +32,8 @@ def pod_of(labels: str = "", namespace: str = "default", **spec: Any) -> PodSpec
     return workload.pod
 
 
-def requirement(text: str) -> dict[str, Any]:
-    """`foo in a,b`, `foo not-in a`, `foo`, `!foo`, `foo > 4` as one requirement."""
+def parse_requirement(text: str) -> dict[str, Any]:
+    """Parse `foo in a,b`, `foo not-in a`, `foo`, `!foo`, `foo > 4` as one requirement."""
     words = text.split()
     if len(words) == 1:
         return {"key": text.lstrip("!"), "operator": "DoesNotExist" if text[0] == "!" else "Exists"}
@@ -41,29 +41,30 @@ def requirement(text: str) -> dict[str, Any]:
     return {"key": words[0], "operator": operator, "values": words[2].split(",")}
 
 
-def selector(text: str) -> dict[str, Any]:
-    """Requirements, joined by `and`, as a selector."""
-    return {"matchExpressions": [requirement(part) for part in text.split(" and ") if part]}
+def parse_selector(text: str) -> dict[str, Any]:
+    """Parse requirements joined by `and` as a selector."""
+    return {"matchExpressions": [parse_requirement(part) for part in text.split(" and ") if part]}
 
 
-def node(name: str, labels: str = "", **more: Any) -> Node:
-    return Node(name, labels_of(labels), cpu=64_000, memory=1 << 40, **more)
+def build_node(name: str, labels: str = "", **more: Any) -> Node:
+    return Node(name, parse_labels(labels), cpu=64_000, memory=1 << 40, **more)
 
 
-def standing(pods: list[tuple[str, PodSpec]]) -> list[ExistingPod]:
+def build_existing_pods(pods: list[tuple[str, PodSpec]]) -> list[ExistingPod]:
     return [ExistingPod(f"default/Pod/x{at}", 0, where, spec) for at, (where, spec) in enumerate(pods)]
 
 
-def said(
+def evaluate_rule(
     rule: str, spec: PodSpec, nodes: list[Node], pods: list[tuple[str, PodSpec]], **more: Any
 ) -> dict[str, list[Rejection]]:
-    """What one rule says against each node."""
-    verdicts = evaluate_nodes(Cluster("k", tuple(nodes), **more), standing(pods), spec)
+    """Return the rejections of each node by one rule."""
+    verdicts = evaluate_nodes(Cluster("k", tuple(nodes), **more), build_existing_pods(pods), spec)
     return {each.node: [r for r in each.rejections if r.rule == rule] for each in verdicts}
 
 
-def told(refusals: dict[str, list[Rejection]]) -> str:
-    """`a !b !!c`: a is not refused, b is while pods stand where they do, c whoever leaves."""
+def format_rejections(refusals: dict[str, list[Rejection]]) -> str:
+    """Return a summary such as `a !b !!c`: a is feasible, b is rejected because of existing pods, c regardless of
+    pods."""
     words = []
     for name, against in sorted(refusals.items()):
         mark = "".join("!" if can_preempt(each) else "!!" for each in against[:1])

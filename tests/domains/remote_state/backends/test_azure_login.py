@@ -1,4 +1,4 @@
-"""How one signs in to Azure Storage, without reaching it."""
+"""Tests of authentication to Azure Storage without a connection."""
 
 import pytest
 
@@ -25,21 +25,21 @@ PLACE = {"storage_account_name": "oursites", "container_name": "c", "key": "k"}
 
 
 @pytest.fixture(autouse=True)
-def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No way to sign in: no variables, no `az` and its like in the PATH."""
+def signed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove all credentials: no variables, and no `az` or similar tools in the PATH."""
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("HOME", "/nowhere")
 
 
-def test_nobody_signed_in_is_said_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+def test_missing_sign_in_is_reported_at_once(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(BackendProblem, match="not signed in"):
         open_azurerm(PLACE)
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_key_or_a_token_needs_no_signing_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_or_token_needs_no_sign_in(monkeypatch: pytest.MonkeyPatch) -> None:
     assert open_azurerm({**PLACE, "access_key": "a2V5"}).describe().startswith("https://oursites.blob.")
     monkeypatch.setenv("ARM_SAS_TOKEN", "?sv=1&sig=x")
     assert create_blob_credential(PLACE, "oursites").signature == "sv=1&sig=x"
@@ -53,12 +53,12 @@ def test_a_key_or_a_token_needs_no_signing_in(monkeypatch: pytest.MonkeyPatch) -
         ({"client_secret": "s"}, 'The setting "client_secret" also needs client_id and tenant_id.'),
     ],
 )
-def test_what_is_missing_is_named(settings: dict[str, object], complaint: str) -> None:
+def test_missing_settings_are_named(settings: dict[str, object], complaint: str) -> None:
     with pytest.raises(BackendProblem, match=complaint):
         open_azurerm({**PLACE, **settings})
 
 
-def test_an_oidc_token_that_cannot_be_had_is_named() -> None:
+def test_unavailable_oidc_token_is_reported() -> None:
     settings = {**PLACE, "use_oidc": True, "client_id": "c", "tenant_id": "t"}
     with pytest.raises(BackendProblem, match="id-token: write"):
         open_azurerm(settings)
@@ -67,7 +67,7 @@ def test_an_oidc_token_that_cannot_be_had_is_named() -> None:
 
 
 @pytest.mark.parametrize("name", ["no body", "no head", "an empty chunked body"])
-def test_a_token_that_comes_in_part_is_none(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncated_oidc_token_is_rejected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with bad_server(CUT[name]) as server:
         monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_URL", f"{server.address}/token?secret=1")
         monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "canary")
@@ -79,7 +79,7 @@ def test_a_token_that_comes_in_part_is_none(name: str, monkeypatch: pytest.Monke
     assert "secret" not in str(refused.value)
 
 
-def test_the_bearer_of_a_job_goes_to_no_other_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_token_is_not_sent_to_another_host(monkeypatch: pytest.MonkeyPatch) -> None:
     with bad_server(redirect(302, "http://localhost:9/x")) as server:
         monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_URL", f"{server.address}/token?v=1")
         monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "canary")

@@ -1,4 +1,4 @@
-"""State behind Terraform's HTTP protocol, beyond what every backend promises (tests/contracts)."""
+"""Tests of state over Terraform's HTTP protocol, beyond the contract of all backends (tests/contracts)."""
 
 import json
 import shutil
@@ -27,14 +27,14 @@ def server() -> Iterator[tuple[str, Store]]:
         yield address, store
 
 
-def backend_at(address: str, directory: Path, **more: object) -> HttpBackend:
+def open_http_backend(address: str, directory: Path, **more: object) -> HttpBackend:
     service = HttpSettings(f"{address}/lon1", lock_address=f"{address}/lon1/lock", pause=0.01, **more)  # type: ignore[arg-type]
     return HttpBackend(service, str(directory))
 
 
-def test_a_server_that_is_busy_is_asked_again(server: tuple[str, Store], tmp_path: Path) -> None:
+def test_busy_server_is_retried(server: tuple[str, Store], tmp_path: Path) -> None:
     address, store = server
-    backend = backend_at(address, tmp_path)
+    backend = open_http_backend(address, tmp_path)
     backend.write(b"one")
     store.refuse_next = 2
     assert backend.read() == b"one"
@@ -43,18 +43,18 @@ def test_a_server_that_is_busy_is_asked_again(server: tuple[str, Store], tmp_pat
         backend.read()
 
 
-def test_a_write_names_the_lock_and_is_refused_without_it(server: tuple[str, Store], tmp_path: Path) -> None:
+def test_write_sends_lock_id_and_is_rejected_without_lock(server: tuple[str, Store], tmp_path: Path) -> None:
     address, store = server
-    holder = backend_at(address, tmp_path / "a")
+    holder = open_http_backend(address, tmp_path / "a")
     holder.lock(HOLDER)
     holder.write(b"mine")
     assert ("POST", "/lon1?ID=id-1") in store.requests
     with pytest.raises(BackendProblem, match="Another run holds the lock"):
-        backend_at(address, tmp_path / "b").write(b"theirs")
+        open_http_backend(address, tmp_path / "b").write(b"theirs")
     assert holder.read() == b"mine"
 
 
-def test_a_server_that_is_not_there_is_named_without_credentials(tmp_path: Path) -> None:
+def test_unreachable_server_is_named_without_credentials(tmp_path: Path) -> None:
     backend = HttpBackend(HttpSettings("http://me:secret@127.0.0.1:9/x?token=t", attempts=1), str(tmp_path))
     with pytest.raises(BackendProblem) as refused:
         backend.read()
@@ -63,28 +63,28 @@ def test_a_server_that_is_not_there_is_named_without_credentials(tmp_path: Path)
     assert "token" not in str(refused.value)
 
 
-def test_a_workspace_needs_a_place_in_the_address(server: tuple[str, Store], tmp_path: Path) -> None:
+def test_workspace_requires_placeholder_in_address(server: tuple[str, Store], tmp_path: Path) -> None:
     with pytest.raises(BackendProblem, match=r"Write \{workspace\} for its name"):
-        backend_at(server[0], tmp_path).select_workspace("staging")
+        open_http_backend(server[0], tmp_path).select_workspace("staging")
 
 
 @pytest.mark.parametrize("address", ["file:///etc/passwd", "ftp://x/y", "lon1"])
-def test_only_web_addresses_are_opened(address: str) -> None:
+def test_only_http_addresses_are_accepted(address: str) -> None:
     with pytest.raises(BackendProblem, match="must be an http or https address"):
         open_http({"address": address}, "data")
 
 
-def test_a_holder_whose_lock_was_broken_writes_nothing_even_when_nobody_holds_it_now(
+def test_write_after_broken_lock_is_rejected_even_if_lock_is_free(
     server: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another run came and went while this one was stopped; servers would take what it sends."""
+    """Another run has finished while this one was suspended; servers would accept its writes."""
     address, store = server
     clock = [100.0]
     monkeypatch.setattr(locks, "read_monotonic_clock", lambda: clock[0])
-    sleeper = backend_at(address, tmp_path / "a")
+    sleeper = open_http_backend(address, tmp_path / "a")
     sleeper.lock(HOLDER)
     sleeper.append(b"{a}")
-    other = backend_at(address, tmp_path / "b")
+    other = open_http_backend(address, tmp_path / "b")
     other.force_unlock("id-1")
     other.lock(replace(HOLDER, id="id-2"))
     other.write(b"theirs")
@@ -102,7 +102,7 @@ def test_a_holder_whose_lock_was_broken_writes_nothing_even_when_nobody_holds_it
     assert store.places["/lon1"].lock is None
 
 
-def racks(directory: Path, address: str) -> None:
+def write_racks(directory: Path, address: str) -> None:
     (directory / "main.nf.hcl").write_text(
         f"""nexusform {{
   backend "http" {{
@@ -123,25 +123,23 @@ resource "nexus_rack" "r" {{
     )
 
 
-def test_the_state_is_sent_while_an_apply_runs(
-    server: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_state_is_sent_during_apply(server: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     address, store = server
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(http, "_CHECKPOINT_SECONDS", 0.0)
-    racks(tmp_path, address)
+    write_racks(tmp_path, address)
     assert run_command_line(["apply", "-auto-approve", "-parallelism=1"]) == 0
     documents = [json.loads(document) for document in store.written]
     counts = [sum(len(each["instances"]) for each in document["resources"]) for document in documents]
     assert len(counts) > 2
     assert counts == sorted(counts)
     assert counts[-1] == 4
-    # A server that keeps one version per serial takes every one of them.
+    # A server with one version per serial accepts every document.
     serials = [document["serial"] for document in documents]
     assert serials == sorted(set(serials))
 
 
-def test_a_lost_machine_loses_no_more_than_since_the_last_checkpoint(
+def test_host_loss_loses_only_changes_since_last_checkpoint(
     server: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     address, store = server
@@ -149,20 +147,20 @@ def test_a_lost_machine_loses_no_more_than_since_the_last_checkpoint(
     first, second = tmp_path / "first", tmp_path / "second"
     for directory in (first, second):
         directory.mkdir()
-        racks(directory, address)
+        write_racks(directory, address)
     monkeypatch.chdir(first)
-    # The machine goes when the third document was sent.
+    # The host is lost after the third document.
     sent = http.HttpBackend.write
 
-    def dying(self: HttpBackend, document: bytes) -> None:
+    def interrupt_write(self: HttpBackend, document: bytes) -> None:
         if len(store.written) == 3:
             raise KeyboardInterrupt
         sent(self, document)
 
-    monkeypatch.setattr(http.HttpBackend, "write", dying)
+    monkeypatch.setattr(http.HttpBackend, "write", interrupt_write)
     assert run_command_line(["apply", "-auto-approve", "-parallelism=1"]) != 0
     monkeypatch.setattr(http.HttpBackend, "write", sent)
-    store.places["/lon1"].lock = None  # as force-unlock does
+    store.places["/lon1"].lock = None  # Like force-unlock.
     monkeypatch.chdir(second)
     capsys.readouterr()
     assert run_command_line(["plan"]) == 0
@@ -191,17 +189,17 @@ ADDRESSES |= {f"lab/c{n}": f"nexus_kubernetes_cluster.c[{n}]" for n in range(2)}
 
 
 @pytest.mark.parametrize("sent", [1, 3, 5])
-def test_what_a_lost_machine_made_is_taken_back_by_import(
+def test_resources_created_before_host_loss_are_imported(
     server: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: int
 ) -> None:
-    """Its journal is gone with it; the state on the server is of the last checkpoint."""
+    """The journal is lost with the host; the state on the server is that of the last checkpoint."""
     address, store = server
     monkeypatch.setattr(http, "_CHECKPOINT_SECONDS", 0.0)
-    (tmp_path / ".git").mkdir()  # one work tree holds both, and the site's file
+    (tmp_path / ".git").mkdir()  # One work tree contains both directories and the file of the site.
     places = [tmp_path / "first", tmp_path / "second"]
     for directory in places:
         directory.mkdir()
-        racks(directory, address)
+        write_racks(directory, address)
         with (directory / "main.nf.hcl").open("a") as file:
             file.write(CLUSTERS)
     monkeypatch.chdir(places[0])
@@ -216,33 +214,33 @@ def test_what_a_lost_machine_made_is_taken_back_by_import(
     monkeypatch.setattr(http.HttpBackend, "write", dying)
     assert run_command_line(["apply", "-parallelism=1", "p"]) != 0
     monkeypatch.setattr(http.HttpBackend, "write", write)
-    store.places["/lon1"].lock = None  # as force-unlock does
+    store.places["/lon1"].lock = None  # Like force-unlock.
     monkeypatch.chdir(places[1])
     shutil.rmtree(places[0])
-    held = {each["attributes"]["id"] for each in instances(store.written[-1])}
+    held = {each["attributes"]["id"] for each in list_instances(store.written[-1])}
     made = [each["id"] for each in json.loads((tmp_path / "site.json").read_text())]
     assert len(made) > len(held)
     for object_id in sorted(set(made) - held, key=list(ADDRESSES).index):
         assert run_command_line(["import", ADDRESSES[object_id], object_id]) == 0
     assert run_command_line(["apply", "-auto-approve"]) == 0
-    final = instances(store.written[-1])
+    final = list_instances(store.written[-1])
     assert sorted(each["attributes"]["id"] for each in final) == sorted(ADDRESSES)
     reality = json.loads((tmp_path / "site.json").read_text())
     assert sorted(each["id"] for each in reality) == sorted(ADDRESSES)
     assert run_command_line(["plan", "-detailed-exitcode"]) == 0
 
 
-def instances(document: bytes) -> list[dict[str, Any]]:
+def list_instances(document: bytes) -> list[dict[str, Any]]:
     return [instance for each in json.loads(document)["resources"] for instance in each["instances"]]
 
 
-def test_a_workspace_that_a_killed_run_left_out_of_the_list_is_listed_by_the_next(
+def test_workspace_missing_from_list_after_crash_is_listed_by_next_run(
     server: tuple[str, Store], tmp_path: Path
 ) -> None:
     address, store = server
     dev = HttpBackend(HttpSettings(f"{address}/{{workspace}}", pause=0.01), str(tmp_path), "dev")
     dev.write(b"one")
-    del store.places["/nexusform-workspaces"]  # it died before
+    del store.places["/nexusform-workspaces"]  # The run crashed before this write.
     assert dev.list_workspaces() == ["default"]
     dev.write(b"one")
     assert dev.list_workspaces() == ["default", "dev"]
@@ -259,10 +257,10 @@ READER = """data "nexusform_remote_state" "lab" {
 
 
 @pytest.mark.parametrize("in_block", [True, False])
-def test_a_server_that_is_not_verified_is_named(
+def test_unverified_server_is_reported(
     in_block: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Plan, apply and a remote state of another configuration; a verified server has no warning."""
+    """Plan, apply and a remote state of another configuration warn; a verified server has no warning."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(*certify(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -275,18 +273,18 @@ def test_a_server_that_is_not_verified_is_named(
         )
         flags = [] if in_block else ["-backend-config=skip_cert_verification=true"]
 
-        def run(*words: str) -> str:
+        def run_and_read_output(*words: str) -> str:
             assert run_command_line([words[0], *flags, *words[1:]]) == 0, capsys.readouterr().err
             said = capsys.readouterr()
             return " ".join((said.out + said.err).replace("│", " ").split())
 
         warning = f"The certificate of {address} is not verified"
-        assert warning in run("plan", "-out=p")
-        assert ("on main.nf.hcl line 2" in run("plan")) is in_block
-        assert warning in run("apply", "-auto-approve", "p")
-        assert warning in run("apply", "-auto-approve")
+        assert warning in run_and_read_output("plan", "-out=p")
+        assert ("on main.nf.hcl line 2" in run_and_read_output("plan")) is in_block
+        assert warning in run_and_read_output("apply", "-auto-approve", "p")
+        assert warning in run_and_read_output("apply", "-auto-approve")
         (tmp_path / "reader").mkdir()
         monkeypatch.chdir(tmp_path / "reader")
         Path("main.nf.hcl").write_text(READER.replace("ADDRESS", f"{address}/lab"))
         flags = []
-        assert f"{warning} (skip_cert_verification)" in run("plan")
+        assert f"{warning} (skip_cert_verification)" in run_and_read_output("plan")

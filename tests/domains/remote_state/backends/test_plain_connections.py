@@ -1,4 +1,4 @@
-"""Credentials of a backend go to other machines by TLS only."""
+"""Tests of plain-text connections: credentials of a backend are sent to other hosts only over TLS."""
 
 from collections.abc import Mapping
 
@@ -28,14 +28,14 @@ def open_backend(kind: str, settings: Mapping[str, object]) -> object:
 
 
 @pytest.mark.parametrize("kind", PLAIN)
-def test_a_plain_connection_to_another_machine_is_rejected(kind: str) -> None:
+def test_plain_connection_to_another_host_is_rejected(kind: str) -> None:
     with pytest.raises(BackendProblem, match="credentials are not sent") as rejection:
         open_backend(kind, PLAIN[kind])
     assert "canary" not in str(rejection.value)
 
 
 @pytest.mark.parametrize("kind", LOCAL)
-def test_a_plain_connection_to_this_machine_is_allowed(kind: str) -> None:
+def test_plain_connection_to_localhost_is_allowed(kind: str) -> None:
     open_backend(kind, LOCAL[kind])
 
 
@@ -50,23 +50,23 @@ def test_a_plain_connection_to_this_machine_is_allowed(kind: str) -> None:
         ("service=prod", None),
     ],
 )
-def test_postgres_elsewhere_is_asked_for_tls(text: str, mode: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remote_postgres_requires_tls(text: str, mode: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     import psycopg
 
     sent: list[dict[str, object]] = []
 
-    def connect(*_words: object, **settings: object) -> None:
+    def fail_to_connect(*_words: object, **settings: object) -> None:
         sent.append(settings)
         raise psycopg.OperationalError("no server")
 
-    monkeypatch.setattr(psycopg, "connect", connect)
+    monkeypatch.setattr(psycopg, "connect", fail_to_connect)
     backend = BACKENDS["postgres"].open_backend({"conn_str": text}, Directories(".", ".nexusform"))
     with pytest.raises(BackendProblem):
         backend.read()
     assert sent[0].get("sslmode") == mode
 
 
-def test_the_mode_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sslmode_of_environment_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGSSLMODE", "prefer")
     with pytest.raises(BackendProblem, match="sslmode is prefer"):
         open_backend("postgres", {"conn_str": "postgres://me:canary@db.example.org/d"})

@@ -1,4 +1,4 @@
-"""What an S3 service of another region answers."""
+"""Tests of an S3 service in another region."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from nexusform.interfaces.state_storage import BackendProblem
 BODY = b"<Error><Code>PermanentRedirect</Code><Message>another endpoint</Message></Error>"
 
 
-class Elsewhere(BaseHTTPRequestHandler):
-    """Answers everything with a redirect."""
+class RedirectHandler(BaseHTTPRequestHandler):
+    """Answer every request with a redirect."""
 
     region = ""
 
@@ -35,9 +35,9 @@ class Elsewhere(BaseHTTPRequestHandler):
 
 
 @pytest.fixture(params=["eu-west-1", ""])
-def elsewhere(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
-    """The address of such a service, and the region that it names."""
-    handler = type("Handler", (Elsewhere,), {"region": request.param})
+def redirecting_service(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
+    """Return the address of a redirecting service, and the region in its answer."""
+    handler = type("Handler", (RedirectHandler,), {"region": request.param})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}", request.param
@@ -45,8 +45,8 @@ def elsewhere(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     server.server_close()
 
 
-def test_a_bucket_of_another_region_is_said_to_be_so(elsewhere: tuple[str, str]) -> None:
-    endpoint, region = elsewhere
+def test_bucket_in_another_region_is_reported(redirecting_service: tuple[str, str]) -> None:
+    endpoint, region = redirecting_service
     settings = {"bucket": "b", "key": "k", "region": "us-east-1", "endpoint": endpoint, "use_path_style": True}
     backend = open_s3({**settings, "access_key": "a", "secret_key": "s"})
     with pytest.raises(BackendProblem) as told:

@@ -70,13 +70,13 @@ check "enough" {
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "main.nf.hcl").write_text(MAIN)
     return tmp_path
 
 
-def told(capsys: pytest.CaptureFixture[str], text: str | None = None, *arguments: str) -> tuple[int, str, str]:
+def run_tests(capsys: pytest.CaptureFixture[str], text: str | None = None, *arguments: str) -> tuple[int, str, str]:
     if text is not None:
         Path("a.nftest.hcl").write_text(text)
     code = run_command_line(["test", *arguments])
@@ -84,37 +84,43 @@ def told(capsys: pytest.CaptureFixture[str], text: str | None = None, *arguments
     return code, captured.out, " ".join(captured.err.replace("│", " ").split())
 
 
-def asserting(condition: str, message: str = "no") -> str:
+def build_assertion(condition: str, message: str = "no") -> str:
     return f'  assert {{\n    condition     = {condition}\n    error_message = "{message}"\n  }}\n'
 
 
-def a_run(inner: str, name: str = "one") -> str:
+def build_run(inner: str, name: str = "one") -> str:
     return f'run "{name}" {{\n{inner}}}\n'
 
 
 THREE = "variables {\n  racks = 3\n}\n"
 
 
-def test_runs_are_judged_in_order_and_nothing_is_left(capsys: pytest.CaptureFixture[str], here: Path) -> None:
-    before = sorted(here.iterdir())
+def test_runs_are_executed_in_order_and_resources_are_removed(
+    capsys: pytest.CaptureFixture[str], working_directory: Path
+) -> None:
+    before = sorted(working_directory.iterdir())
     text = (
         THREE
-        + a_run("  command = plan\n" + asserting("output.machines == 6"), "planned")
-        + a_run(asserting("length(nexus_rack.r) == 3"), "applied")
-        + a_run(asserting("output.machines == run.applied.machines"), "again")
+        + build_run("  command = plan\n" + build_assertion("output.machines == 6"), "planned")
+        + build_run(build_assertion("length(nexus_rack.r) == 3"), "applied")
+        + build_run(build_assertion("output.machines == run.applied.machines"), "again")
     )
-    code, out, err = told(capsys, text)
+    code, out, err = run_tests(capsys, text)
     assert (code, err) == (0, "")
     assert out == (
         'a.nftest.hcl... pass\n  run "planned"... pass\n  run "applied"... pass\n  run "again"... pass\n\n'
         "Success! 3 passed, 0 failed.\n"
     )
-    assert sorted(p for p in here.iterdir() if p.name != "a.nftest.hcl") == before
+    assert sorted(p for p in working_directory.iterdir() if p.name != "a.nftest.hcl") == before
 
 
-def test_a_failed_assertion_shows_the_values_and_the_next_run_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
-    text = THREE + a_run(asserting("output.machines == 5", "${output.machines} machines"), "bad") + a_run("", "next")
-    code, out, err = told(capsys, text)
+def test_failed_assertion_shows_values_and_next_run_continues(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (
+        THREE
+        + build_run(build_assertion("output.machines == 5", "${output.machines} machines"), "bad")
+        + build_run("", "next")
+    )
+    code, out, err = run_tests(capsys, text)
     assert code == 1
     assert 'run "bad"... fail\n  run "next"... pass' in out
     assert out.endswith("\nFailure! 1 passed, 1 failed.\n")
@@ -123,11 +129,11 @@ def test_a_failed_assertion_shows_the_values_and_the_next_run_goes_on(capsys: py
     assert "6 machines" in err
 
 
-def test_an_error_ends_the_file_and_not_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_ends_only_its_file(capsys: pytest.CaptureFixture[str]) -> None:
     Path("tests").mkdir()
-    Path("tests/b.nftest.hcl").write_text(THREE + a_run(""))
-    text = 'variables {\n  racks = "x"\n}\n' + a_run("", "bad") + a_run("", "next")
-    code, out, _ = told(capsys, text)
+    Path("tests/b.nftest.hcl").write_text(THREE + build_run(""))
+    text = 'variables {\n  racks = "x"\n}\n' + build_run("", "bad") + build_run("", "next")
+    code, out, _ = run_tests(capsys, text)
     assert code == 1
     assert out == (
         'a.nftest.hcl... fail\n  run "bad"... fail\n  run "next"... skip\n'
@@ -157,17 +163,17 @@ def test_expected_failures(
 ) -> None:
     variables = f"  variables {{\n    racks = {racks}\n  }}\n"
     inner = f"  command = {command}\n{variables}  expect_failures = [{expected}]\n"
-    code, out, err = told(capsys, a_run(inner))
+    code, out, err = run_tests(capsys, build_run(inner))
     assert (code == 0) == passes, err
     assert (f'run "one"... {"pass" if passes else "fail"}') in out
     if not passes and racks == 3:
         assert "was expected to report an error but did not" in err
 
 
-def test_an_expected_failure_of_a_variable_is_the_only_one(capsys: pytest.CaptureFixture[str]) -> None:
-    """What depends on the variable would fail too."""
+def test_expected_failure_of_variable_is_the_only_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """Dependents of the variable would fail too."""
     inner = "  command = plan\n  variables {\n    racks = 300000\n  }\n  expect_failures = [var.racks]\n"
-    code, _, err = told(capsys, a_run(inner))
+    code, _, err = run_tests(capsys, build_run(inner))
     assert (code, err) == (0, "")
 
 
@@ -181,18 +187,18 @@ def test_an_expected_failure_of_a_variable_is_the_only_one(capsys: pytest.Captur
         ("output.missing == 1", False),
     ],
 )
-def test_assertions_count_after_an_expected_failure(
+def test_assertions_are_checked_after_expected_failure(
     capsys: pytest.CaptureFixture[str], condition: str, passes: bool
 ) -> None:
     """As in Terraform 1.11: the variable has its value, an output without a value is null."""
     inner = "  command = plan\n  variables {\n    racks = 300000\n  }\n  expect_failures = [var.racks]\n"
-    code, out, err = told(capsys, a_run(inner + asserting(condition)))
+    code, out, err = run_tests(capsys, build_run(inner + build_assertion(condition)))
     assert (code == 0) == passes, out + err
 
 
-def test_unknown_values_in_a_planned_assertion_ask_for_apply(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_value_in_planned_assertion_requires_apply(capsys: pytest.CaptureFixture[str]) -> None:
     Path("more.nf.hcl").write_text('output "when" {\n  value = timestamp()\n}\n')
-    code, _, err = told(capsys, THREE + a_run("  command = plan\n" + asserting('output.when != ""')))
+    code, _, err = run_tests(capsys, THREE + build_run("  command = plan\n" + build_assertion('output.when != ""')))
     assert code == 1
     assert "Unknown condition value" in err
 
@@ -208,67 +214,73 @@ def test_unknown_values_in_a_planned_assertion_ask_for_apply(capsys: pytest.Capt
         ("[var.racks]", "A condition must be true or false"),
     ],
 )
-def test_a_wrong_assertion_is_an_error_at_its_place(
+def test_invalid_assertion_is_an_error_at_its_place(
     capsys: pytest.CaptureFixture[str], condition: str, words: str
 ) -> None:
-    code, out, err = told(capsys, THREE + a_run("", "first") + a_run(asserting(condition), "two") + a_run("", "end"))
+    code, out, err = run_tests(
+        capsys, THREE + build_run("", "first") + build_run(build_assertion(condition), "two") + build_run("", "end")
+    )
     assert code == 1
     assert words in err
     assert "on a.nftest.hcl line" in err
     assert 'run "end"... skip' in out
 
 
-def test_variables_come_from_many_places_the_run_having_the_last_word(
+def test_variables_of_run_override_all_other_sources(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def racks(text: str, *arguments: str) -> str:
-        _, _, err = told(capsys, text + a_run(asserting("var.racks == 0", "it is ${var.racks}")), *arguments)
+    def read_racks(text: str, *arguments: str) -> str:
+        _, _, err = run_tests(
+            capsys, text + build_run(build_assertion("var.racks == 0", "it is ${var.racks}")), *arguments
+        )
         return err.rpartition("it is ")[2].partition(" ")[0]
 
     monkeypatch.setenv("NF_VAR_racks", "2")
-    assert racks("") == "2"
+    assert read_racks("") == "2"
     Path("nexusform.nfvars.hcl").write_text("racks = 3\n")
-    assert racks("") == "3"
+    assert read_racks("") == "3"
     Path("tests").mkdir()
     Path("tests/x.auto.nfvars.hcl").write_text("racks = 4\n")
-    assert racks("") == "4"
-    assert racks("", "-var", "racks=5") == "5"
-    assert racks("variables {\n  racks = 6\n}\n", "-var", "racks=5") == "6"
-    text = "variables {\n  racks = 6\n}\n" + a_run(
-        "  variables {\n    racks = var.racks + 3\n  }\n" + asserting("var.racks == 9")
+    assert read_racks("") == "4"
+    assert read_racks("", "-var", "racks=5") == "5"
+    assert read_racks("variables {\n  racks = 6\n}\n", "-var", "racks=5") == "6"
+    text = "variables {\n  racks = 6\n}\n" + build_run(
+        "  variables {\n    racks = var.racks + 3\n  }\n" + build_assertion("var.racks == 9")
     )
-    assert told(capsys, text)[0] == 0
+    assert run_tests(capsys, text)[0] == 0
 
 
-def test_a_sensitive_variable_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    _, _, err = told(capsys, THREE + a_run(asserting('var.hidden == "x"', "it is ${var.hidden}")))
+def test_sensitive_variable_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, err = run_tests(capsys, THREE + build_run(build_assertion('var.hidden == "x"', "it is ${var.hidden}")))
     assert "hush" not in err
 
 
-def test_another_module_has_a_state_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_module_has_its_own_state(capsys: pytest.CaptureFixture[str]) -> None:
     Path("setup").mkdir()
     Path("setup/main.nf.hcl").write_text('variable "n" {}\noutput "racks" {\n  value = var.n + 1\n}\n')
-    text = a_run('  module {\n    source = "./setup"\n  }\n  variables {\n    n = 2\n  }\n', "setup") + a_run(
-        "  variables {\n    racks = run.setup.racks\n  }\n" + asserting("output.machines == 6")
+    text = build_run('  module {\n    source = "./setup"\n  }\n  variables {\n    n = 2\n  }\n', "setup") + build_run(
+        "  variables {\n    racks = run.setup.racks\n  }\n" + build_assertion("output.machines == 6")
     )
-    assert told(capsys, text)[0] == 0
-    code, _, err = told(capsys, a_run('  module {\n    source = "./none"\n  }\n'))
+    assert run_tests(capsys, text)[0] == 0
+    code, _, err = run_tests(capsys, build_run('  module {\n    source = "./none"\n  }\n'))
     assert code == 1
     assert 'The directory "none" cannot be read' in err
 
 
-def test_providers_of_the_file_replace_those_of_the_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+def test_providers_of_file_replace_those_of_configuration(capsys: pytest.CaptureFixture[str]) -> None:
     fault = '  fault {\n    address = "*"\n    operation = "create"\n    error = "boom"\n  }\n'
     provider = f'provider "simulated" {{\n{fault}}}\n'
-    code, _, err = told(capsys, THREE + provider + a_run(""))
+    code, _, err = run_tests(capsys, THREE + provider + build_run(""))
     assert code == 1
     assert "boom" in err
     Path("provider.nf.hcl").write_text(provider)
-    assert told(capsys, THREE + a_run(""))[0] == 1
-    assert told(capsys, THREE + 'mock_provider "simulated" {}\n' + a_run(""))[0] == 0
+    assert run_tests(capsys, THREE + build_run(""))[0] == 1
+    assert run_tests(capsys, THREE + 'mock_provider "simulated" {}\n' + build_run(""))[0] == 0
     renamed = provider.replace('"simulated" {', '"simulated" {\n  alias = "bad"', 1)
-    text = THREE + 'mock_provider "simulated" {}\n' + renamed + a_run("  providers = { simulated = simulated.bad }\n")
-    assert "boom" in told(capsys, text)[2]
+    text = (
+        THREE + 'mock_provider "simulated" {}\n' + renamed + build_run("  providers = { simulated = simulated.bad }\n")
+    )
+    assert "boom" in run_tests(capsys, text)[2]
 
 
 @pytest.mark.of_domains("azure")
@@ -287,10 +299,10 @@ def test_resources_data_and_modules_can_be_overridden(capsys: pytest.CaptureFixt
         + '  values = { racks = { a = { availability_zone = "9" } }, machines = {} }\n}\n'
         + "override_resource {\n  target = nexus_kubernetes_cluster.c\n"
         + '  values = { nodes = { "web-np1-0" = { machine = "r2-bm02" } } }\n}\n'
-        + a_run("  command = plan\n" + asserting('output.size == 5 && output.zones == ["9"]'), "planned")
-        + a_run(asserting('output.where == "r2-bm02"', "it is ${output.where}"), "applied")
+        + build_run("  command = plan\n" + build_assertion('output.size == 5 && output.zones == ["9"]'), "planned")
+        + build_run(build_assertion('output.where == "r2-bm02"', "it is ${output.where}"), "applied")
     )
-    code, out, err = told(capsys, text)
+    code, out, err = run_tests(capsys, text)
     assert (code, err) == (0, ""), out
 
 
@@ -302,30 +314,30 @@ def test_override_during_plan_and_functions_in_values(capsys: pytest.CaptureFixt
         '  run_id = "1"\n  allow_workloads = true\n}\n'
     )
     kind, values = "nexus_bare_metal_machine_action", '{ result = upper("ok") }\n'
-    check = asserting(f'{kind}.restart.result == "OK"')
-    planned = a_run("  command = plan\n" + check, "planned")
+    check = build_assertion(f'{kind}.restart.result == "OK"')
+    planned = build_run("  command = plan\n" + check, "planned")
     override = f"{THREE}override_resource {{\n  target = {kind}.restart\n"
     at_apply = f"{override}  values = {values}}}\n"
-    code, _, err = told(capsys, at_apply + planned)
+    code, _, err = run_tests(capsys, at_apply + planned)
     assert (code, "Unknown condition value" in err) == (1, True), err
     in_plan = f"{override}  override_during = plan\n  values = {values}}}\n"
-    code, out, err = told(capsys, in_plan + planned + a_run(check, "applied"))
+    code, out, err = run_tests(capsys, in_plan + planned + build_run(check, "applied"))
     assert (code, err) == (0, ""), out + err
     mock = f'  mock_resource "{kind}" {{\n    defaults = {values}  }}\n'
     mocked = f'{THREE}mock_provider "simulated" {{\n  override_during = plan\n{mock}}}\n'
-    assert told(capsys, mocked + planned)[0] == 0
-    assert told(capsys, mocked.replace("defaults =", "override_during = apply\n    defaults =") + planned)[0] == 1
-    code, _, err = told(capsys, in_plan.replace("= plan", "= later") + planned)
+    assert run_tests(capsys, mocked + planned)[0] == 0
+    assert run_tests(capsys, mocked.replace("defaults =", "override_during = apply\n    defaults =") + planned)[0] == 1
+    code, _, err = run_tests(capsys, in_plan.replace("= plan", "= later") + planned)
     assert (code, "must be apply or plan" in err) == (1, True)
 
 
 def test_plan_options(capsys: pytest.CaptureFixture[str]) -> None:
     text = (
         THREE
-        + a_run("  plan_options {\n    target = [nexus_site.s]\n  }\n")
-        + a_run("  command = plan\n  plan_options {\n    mode = refresh-only\n  }\n", "two")
+        + build_run("  plan_options {\n    target = [nexus_site.s]\n  }\n")
+        + build_run("  command = plan\n  plan_options {\n    mode = refresh-only\n  }\n", "two")
     )
-    code, out, err = told(capsys, text, "-verbose")
+    code, out, err = run_tests(capsys, text, "-verbose")
     assert (code, err) == (0, "")
     assert "# nexus_site.s" in out
     assert "# nexus_rack.r" not in out
@@ -337,25 +349,25 @@ def test_plan_options(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("run {}\n", "run"),
         ('run "a b" {}\n', "A name must start with a letter"),
-        (a_run("") * 2, "Duplicate run block"),
-        (a_run("  command = destroy\n"), "must be apply or plan"),
-        (a_run("  commnd = plan\n"), 'Did you mean "command"?'),
+        (build_run("") * 2, "Duplicate run block"),
+        (build_run("  command = destroy\n"), "must be apply or plan"),
+        (build_run("  commnd = plan\n"), 'Did you mean "command"?'),
         ("override_data {\n  target = nexus_site.s\n}\n", "must be a data block"),
         ("locals {}\n", "Unsupported block type"),
         ('run "x" {\n', "a.nftest.hcl"),
     ],
 )
-def test_mistakes_in_test_files_are_told_before_anything_runs(
+def test_errors_in_test_files_are_reported_before_any_run(
     capsys: pytest.CaptureFixture[str], text: str, words: str
 ) -> None:
-    code, out, err = told(capsys, text)
+    code, out, err = run_tests(capsys, text)
     assert (code, out) == (1, "")
     assert words in err
     assert "on a.nftest.hcl line" in err
 
 
-def test_validate_looks_at_test_files_too(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("a.nftest.hcl").write_text(a_run("  commnd = plan\n"))
+def test_validate_checks_test_files(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.nftest.hcl").write_text(build_run("  commnd = plan\n"))
     assert run_command_line(["validate"]) == 1
     assert "on a.nftest.hcl line 2" in capsys.readouterr().err
     assert run_command_line(["validate", "-no-tests"]) == 0
@@ -363,41 +375,41 @@ def test_validate_looks_at_test_files_too(capsys: pytest.CaptureFixture[str]) ->
 
 def test_filter_and_directory(capsys: pytest.CaptureFixture[str]) -> None:
     Path("checks").mkdir()
-    Path("checks/b.nftest.hcl").write_text(THREE + a_run("", "b"))
-    assert "b.nftest" not in told(capsys, THREE + a_run(""))[1]
-    assert "checks/b.nftest.hcl... pass" in told(capsys, None, "-test-directory=checks")[1]
-    out = told(capsys, None, "-test-directory=checks", "-filter=checks/b.nftest.hcl")[1]
+    Path("checks/b.nftest.hcl").write_text(THREE + build_run("", "b"))
+    assert "b.nftest" not in run_tests(capsys, THREE + build_run(""))[1]
+    assert "checks/b.nftest.hcl... pass" in run_tests(capsys, None, "-test-directory=checks")[1]
+    out = run_tests(capsys, None, "-test-directory=checks", "-filter=checks/b.nftest.hcl")[1]
     assert out.startswith("checks/b.nftest.hcl... pass")
-    code, _, err = told(capsys, None, "-filter=c.nftest.hcl")
+    code, _, err = run_tests(capsys, None, "-filter=c.nftest.hcl")
     assert code == 1
     assert 'There is no test file "c.nftest.hcl".' in err
 
 
-def test_without_tests_nothing_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(capsys) == (0, "\nExecuted 0 tests.\n", "")
+def test_no_test_files_is_success(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_tests(capsys) == (0, "\nExecuted 0 tests.\n", "")
 
 
-def progress_of(event: dict[str, Any]) -> tuple[str, str, str | None, str | None]:
-    """Type, run or file, progress and status."""
+def read_progress(event: dict[str, Any]) -> tuple[str, str, str | None, str | None]:
+    """Return type, run or file, progress and status."""
     about = event.get("@testrun") or event.get("@testfile", "")
     document = event.get(event["type"], {})
     return event["type"], about, document.get("progress"), document.get("status") if about else None
 
 
-def test_json_events_of_what_is_skipped(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("a.nftest.hcl").write_text(THREE + a_run(asserting("nope")) + a_run("", "two"))
+def test_json_events_of_skipped_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.nftest.hcl").write_text(THREE + build_run(build_assertion("nope")) + build_run("", "two"))
     assert run_command_line(["test", "-json"]) == 1
     events: list[dict[str, Any]] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    told_of_runs = [progress_of(e)[1:] for e in events if e["type"] == "test_run"]
+    told_of_runs = [read_progress(e)[1:] for e in events if e["type"] == "test_run"]
     assert told_of_runs[:3] == [("one", "starting", None), ("one", "complete", "error"), ("two", "complete", "skip")]
     assert events[-1]["test_summary"]["status"] == "error"
 
 
 def test_json_events(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("a.nftest.hcl").write_text(THREE + a_run(asserting("var.racks == 0", "why")) + a_run("", "two"))
+    Path("a.nftest.hcl").write_text(THREE + build_run(build_assertion("var.racks == 0", "why")) + build_run("", "two"))
     assert run_command_line(["test", "-json"]) == 1
     events: list[dict[str, Any]] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [progress_of(e) for e in events] == [
+    assert [read_progress(e) for e in events] == [
         ("version", "", None, None),
         ("test_abstract", "", None, None),
         ("test_file", "a.nftest.hcl", "starting", None),
@@ -417,8 +429,13 @@ def test_json_events(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_junit(capsys: pytest.CaptureFixture[str]) -> None:
-    text = THREE + a_run(asserting("var.racks == 0", "why <so>")) + a_run(asserting("nope"), "two") + a_run("", "three")
-    assert told(capsys, text, "-junit-xml=out.xml")[0] == 1
+    text = (
+        THREE
+        + build_run(build_assertion("var.racks == 0", "why <so>"))
+        + build_run(build_assertion("nope"), "two")
+        + build_run("", "three")
+    )
+    assert run_tests(capsys, text, "-junit-xml=out.xml")[0] == 1
     root = ET.parse("out.xml").getroot()
     (suite,) = root.findall("testsuite")
     assert suite.attrib == {"name": "a.nftest.hcl", "tests": "3", "failures": "1", "errors": "1", "skipped": "1"}

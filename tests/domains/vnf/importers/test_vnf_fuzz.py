@@ -1,4 +1,4 @@
-"""Whatever is given as a VNFD or HOT file: it is read or refused with words, never with a crash."""
+"""Fuzz tests of VNFD and HOT files: any input is parsed or rejected with a message, never with a crash."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WORDS = sorted({word for text in TEXTS for word in text.replace(":", " ").split(
 ODD = [None, True, -1, 0, 3, 10**30, 1.5, "", "...", "many", [], {}, [[]], {"get_param": []}, {"get_input": "x"}]
 
 
-def use(sources: VnfSourceDocuments) -> None:
+def check_parsing(sources: VnfSourceDocuments) -> None:
     read = read_vnf(sources)
     for found in read.findings:
         assert found.detail
@@ -40,8 +40,8 @@ def use(sources: VnfSourceDocuments) -> None:
 
 
 @st.composite
-def mangled(draw: st.DrawFn) -> str:
-    """A known document with some lines dropped, doubled, moved in or out, or a word replaced."""
+def mangled_documents(draw: st.DrawFn) -> str:
+    """Draw a known document with some lines dropped, duplicated, indented or dedented, or a word replaced."""
     lines = draw(st.sampled_from(TEXTS)).split("\n")
     for _ in range(draw(st.integers(1, 6))):
         at = draw(st.integers(0, len(lines) - 1))
@@ -65,46 +65,48 @@ def mangled(draw: st.DrawFn) -> str:
 
 
 @settings(max_examples=scale_count(150), deadline=None)
-@given(mangled(), mangled(), mangled())
+@given(mangled_documents(), mangled_documents(), mangled_documents())
 def test_mangled_documents(one: str, two: str, three: str) -> None:
-    use(VnfSourceDocuments(vnfd=one))
-    use(VnfSourceDocuments(base_hot=one, nested={"worker.yaml": two, "master.yaml": three, "app.yaml": two}))
-    use(VnfSourceDocuments(one, two, {"grouped.yaml": three, "circle.yaml": three}))
+    check_parsing(VnfSourceDocuments(vnfd=one))
+    check_parsing(VnfSourceDocuments(base_hot=one, nested={"worker.yaml": two, "master.yaml": three, "app.yaml": two}))
+    check_parsing(VnfSourceDocuments(one, two, {"grouped.yaml": three, "circle.yaml": three}))
 
 
-def replaced(data: Any, draw: st.DrawFn) -> Any:
-    """The data with one part, chosen on the way down, replaced by something odd."""
+def replace_random_part(data: Any, draw: st.DrawFn) -> Any:
+    """Return the data with one randomly chosen part replaced by an unusual value."""
     if isinstance(data, dict) and data and draw(st.integers(0, 7)):
         key = draw(st.sampled_from(list(data)))
-        return {**data, key: replaced(data[key], draw)}
+        return {**data, key: replace_random_part(data[key], draw)}
     if isinstance(data, list) and data and draw(st.integers(0, 7)):
         at = draw(st.integers(0, len(data) - 1))
-        return [*data[:at], replaced(data[at], draw), *data[at + 1 :]]
+        return [*data[:at], replace_random_part(data[at], draw), *data[at + 1 :]]
     return draw(st.sampled_from(ODD))
 
 
 @st.composite
-def odd(draw: st.DrawFn) -> str:
-    """A known document with well-formed, but wrong parts."""
+def invalid_documents(draw: st.DrawFn) -> str:
+    """Draw a known document with well-formed but invalid parts."""
     names = ["podaffinity/vnfd.yaml", "levels/vnfd.yaml", "zones-and-sizes/vnfd.yaml", "podaffinity/base_hot.yaml"]
     names += ["heat-groups/base_hot.yaml", "nested-troubles/base_hot.yaml"]
     data = yaml.safe_load((CASES / draw(st.sampled_from(names))).read_text())
     for _ in range(draw(st.integers(1, 3))):
-        data = replaced(data, draw)
+        data = replace_random_part(data, draw)
     return yaml.safe_dump(data)
 
 
 @settings(max_examples=scale_count(150), deadline=None)
 @given(
-    odd(), odd(), st.dictionaries(st.sampled_from(["nfv", "policy", "size", "memory", "workers"]), st.sampled_from(ODD))
+    invalid_documents(),
+    invalid_documents(),
+    st.dictionaries(st.sampled_from(["nfv", "policy", "size", "memory", "workers"]), st.sampled_from(ODD)),
 )
-def test_odd_documents(one: str, two: str, parameters: dict[str, Any]) -> None:
-    use(VnfSourceDocuments(one, None, {}, parameters, "complex"))
-    use(VnfSourceDocuments(None, one, {"worker.yaml": two, "master.yaml": two}, parameters))
-    use(VnfSourceDocuments(one, two, {"master.yaml": one}, parameters))
+def test_invalid_documents(one: str, two: str, parameters: dict[str, Any]) -> None:
+    check_parsing(VnfSourceDocuments(one, None, {}, parameters, "complex"))
+    check_parsing(VnfSourceDocuments(None, one, {"worker.yaml": two, "master.yaml": two}, parameters))
+    check_parsing(VnfSourceDocuments(one, two, {"master.yaml": one}, parameters))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=60))
 def test_any_text(text: str) -> None:
-    use(VnfSourceDocuments(text, text))
+    check_parsing(VnfSourceDocuments(text, text))

@@ -1,4 +1,4 @@
-"""VNF packages as folders and zip files: what is found in them, and what is refused."""
+"""Tests of VNF packages as folders and zip files: the documents found in them, and rejected packages."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from nexusform.workflow.opening.system_io import ConfinedFileAccess
 META = "TOSCA-Metadata/TOSCA.meta"
 
 
-def node(name: str, kind: str, flavour: str = "") -> str:
+def render_node(name: str, kind: str, flavour: str = "") -> str:
     topology: dict[str, Any] = {"node_templates": {name: {"type": kind}}}
     if flavour:
         topology["substitution_mappings"] = {"properties": {"flavour_id": flavour}}
     return json.dumps({"topology_template": topology})[1:-1] + "\n"
 
 
-def definitions(flavour: str, kind: str = "tosca.nodes.nfv.Vdu.Compute") -> str:
-    return f"# {flavour}\n" + node("vdu", kind, flavour)
+def render_definitions(flavour: str, kind: str = "tosca.nodes.nfv.Vdu.Compute") -> str:
+    return f"# {flavour}\n" + render_node("vdu", kind, flavour)
 
 
 TYPES = "node_types: {acme.Vdu: {derived_from: tosca.nodes.nfv.Vdu.Compute}}\n"
 PACKAGE = {
     META: "TOSCA-Meta-File-Version: 1.0\nEntry-Definitions: Definitions/top.yaml\n\nName: Scripts/x.sh\n",
     "Definitions/top.yaml": "imports: [etsi_nfv_sol001_x.yaml, types.yaml, {file: small.yaml}, large.yaml]\n"
-    + node("VNF", "acme.VNF"),
+    + render_node("VNF", "acme.VNF"),
     "Definitions/types.yaml": TYPES,
-    "Definitions/small.yaml": definitions("small"),
-    "Definitions/large.yaml": definitions("large", "acme.Vdu"),
+    "Definitions/small.yaml": render_definitions("small"),
+    "Definitions/large.yaml": render_definitions("large", "acme.Vdu"),
     "BaseHOT/small/top.yaml": "# small top\n",
     "BaseHOT/small/nested/a.yaml": "# small a\n",
     "BaseHOT/large/top.yaml": "# large top\n",
@@ -46,7 +46,7 @@ PACKAGE = {
 }
 
 
-def folder(at: Path, package: Mapping[str, str]) -> str:
+def write_folder(at: Path, package: Mapping[str, str]) -> str:
     for name, text in package.items():
         file = at / "package" / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -54,19 +54,19 @@ def folder(at: Path, package: Mapping[str, str]) -> str:
     return str(at / "package")
 
 
-def zipped(at: Path, package: Mapping[str, str]) -> str:
+def write_zip(at: Path, package: Mapping[str, str]) -> str:
     with zipfile.ZipFile(at / "package.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in package.items():
             archive.writestr(name, text)
     return str(at / "package.zip")
 
 
-def without(*names: str, **more: str) -> dict[str, str]:
+def build_package_without(*names: str, **more: str) -> dict[str, str]:
     return {name: text for name, text in PACKAGE.items() if name not in names} | more
 
 
-@pytest.mark.parametrize("form", [folder, zipped])
-def test_the_documents_of_a_flavour(form: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [write_folder, write_zip])
+def test_documents_of_flavour_are_found(form: Any, tmp_path: Path) -> None:
     path = form(tmp_path, PACKAGE)
     small = read_vnf_package(path, "small", ConfinedFileAccess())
     assert small == VnfPackageDocuments(PACKAGE["Definitions/small.yaml"], "# small top\n", {"a.yaml": "# small a\n"})
@@ -75,13 +75,17 @@ def test_the_documents_of_a_flavour(form: Any, tmp_path: Path) -> None:
     assert large.nested == {"a.yaml": "# large a\n"}
 
 
-@pytest.mark.parametrize("form", [folder, zipped])
+@pytest.mark.parametrize("form", [write_folder, write_zip])
 @pytest.mark.parametrize(
     ("package", "flavour", "words"),
     [
         (PACKAGE, "", 'the deployment flavours "large", "small". Set flavour_id'),
         (PACKAGE, "smal", 'Did you mean "small"?'),
-        (without("Definitions/large.yaml"), "small", 'Definitions/top.yaml references "Definitions/large.yaml", which'),
+        (
+            build_package_without("Definitions/large.yaml"),
+            "small",
+            'Definitions/top.yaml references "Definitions/large.yaml", which',
+        ),
         ({"a/b.yaml": ""}, "", "has no TOSCA-Metadata/TOSCA.meta"),
         ({META: "CSAR-Version: 1.1\n"}, "", "has no Entry-Definitions"),
         ({META: "Entry-Definitions: ../secret.yaml\n"}, "", '"../secret.yaml" in it points outside'),
@@ -93,32 +97,32 @@ def test_the_documents_of_a_flavour(form: Any, tmp_path: Path) -> None:
         ({"top.yaml": "# " + "x" * 2**22}, "", "larger than 4 MiB"),
     ],
 )
-def test_mistakes(form: Any, package: dict[str, str], flavour: str, words: str, tmp_path: Path) -> None:
+def test_errors_in_packages(form: Any, package: dict[str, str], flavour: str, words: str, tmp_path: Path) -> None:
     with pytest.raises((DiagnosticsError, FileProblem)) as raised:
         read_vnf_package(form(tmp_path, package), flavour, ConfinedFileAccess())
     assert words in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["../up.yaml", "/top.yaml", "a/../../b.yaml", "..\\up.yaml", "C:/x.yaml"])
-def test_a_zip_file_with_names_outside_is_refused(name: str, tmp_path: Path) -> None:
+def test_zip_file_with_outside_names_is_rejected(name: str, tmp_path: Path) -> None:
     with pytest.raises(DiagnosticsError, match="points outside the package"):
-        read_vnf_package(zipped(tmp_path, {**PACKAGE, name: ""}), "small", ConfinedFileAccess())
+        read_vnf_package(write_zip(tmp_path, {**PACKAGE, name: ""}), "small", ConfinedFileAccess())
 
 
-def test_what_only_unpacks_to_much_is_never_read_whole(tmp_path: Path) -> None:
+def test_zip_bomb_is_rejected_before_complete_extraction(tmp_path: Path) -> None:
     many = {f"BaseHOT/n/nested/{n}.yaml": "# " + "x" * (2**22 - 10) for n in range(9)}
-    path = zipped(tmp_path, {"BaseHOT/n/top.yaml": "# top", **many})
+    path = write_zip(tmp_path, {"BaseHOT/n/top.yaml": "# top", **many})
     assert Path(path).stat().st_size < 2**18
     with pytest.raises(DiagnosticsError, match="larger than 32 MiB together"):
         read_vnf_package(path, "", ConfinedFileAccess())
 
 
-def test_damaged_files(tmp_path: Path) -> None:
+def test_damaged_files_are_rejected(tmp_path: Path) -> None:
     file = tmp_path / "p.zip"
     file.write_bytes(b"PK no zip")
     with pytest.raises(DiagnosticsError, match="neither a folder nor a zip file"):
         read_vnf_package(str(file), "", ConfinedFileAccess())
-    content = bytearray(Path(zipped(tmp_path, {"top.yaml": "abc" * 100})).read_bytes())
+    content = bytearray(Path(write_zip(tmp_path, {"top.yaml": "abc" * 100})).read_bytes())
     content[40] ^= 255
     file.write_bytes(content)
     with pytest.raises(DiagnosticsError, match="cannot be read"):
@@ -127,8 +131,8 @@ def test_damaged_files(tmp_path: Path) -> None:
         read_vnf_package(str(tmp_path / "absent"), "", ConfinedFileAccess())
 
 
-@pytest.mark.parametrize("form", [folder, zipped])
-def test_a_confined_run_reads_no_package_outside(form: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [write_folder, write_zip])
+def test_confined_run_reads_no_package_outside(form: Any, tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     inside, outside = form(root, PACKAGE), form(tmp_path, PACKAGE)
@@ -145,8 +149,8 @@ def test_a_confined_run_reads_no_package_outside(form: Any, tmp_path: Path) -> N
 OSM = (Path(__file__).parent / "cases" / "sol006" / "vnfd.yaml").read_text()
 
 
-@pytest.mark.parametrize("form", [folder, zipped])
-def test_a_package_of_osm_is_the_one_document_at_its_top(form: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [write_folder, write_zip])
+def test_osm_package_is_single_document_at_its_top(form: Any, tmp_path: Path) -> None:
     path = form(tmp_path, {"upf_vnfd.yaml": OSM, "checksums.txt": "x", "cloud_init/mgmt.cfg": "y"})
     for flavour in ("", "default-df"):
         assert read_vnf_package(path, flavour, ConfinedFileAccess()) == VnfPackageDocuments(OSM, None, {})
@@ -155,11 +159,11 @@ def test_a_package_of_osm_is_the_one_document_at_its_top(form: Any, tmp_path: Pa
     assert 'no deployment flavour "default". Did you mean "default-df"?' in str(refused.value)
 
 
-def test_a_tar_and_a_foreign_document_are_named(tmp_path: Path) -> None:
+def test_tar_and_unsupported_document_are_named(tmp_path: Path) -> None:
     packed = tmp_path / "upf_vnf.tar.gz"
     packed.write_bytes(b"\x1f\x8b\x08\x00")
     with pytest.raises(DiagnosticsError, match=r"packed tar \(OSM format\). Unpack it"):
         read_vnf_package(str(packed), "", ConfinedFileAccess())
-    path = folder(tmp_path, {"slice_nsd.yaml": "nsd:\n  nsd: [{id: x}]\n"})
+    path = write_folder(tmp_path, {"slice_nsd.yaml": "nsd:\n  nsd: [{id: x}]\n"})
     with pytest.raises(DiagnosticsError, match="network service descriptor"):
         read_vnf_package(path, "", ConfinedFileAccess())

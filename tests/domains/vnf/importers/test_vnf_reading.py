@@ -1,4 +1,4 @@
-"""VNFDs and HOT files, read: each case is a directory with its documents and the expected reading."""
+"""Tests of VNFD and HOT parsing: each case is a directory with its documents and the expected result."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from nexusform.domains.vnf.importers.vnf_records import (
 CASES = Path(__file__).parent / "cases"
 
 
-def sources(case: Path) -> VnfSourceDocuments:
-    def text(name: str) -> str | None:
+def read_sources(case: Path) -> VnfSourceDocuments:
+    def read_case_file(name: str) -> str | None:
         file = case / name
         return file.read_text() if file.exists() else None
 
     return VnfSourceDocuments(
-        text("vnfd.yaml"),
-        text("base_hot.yaml"),
+        read_case_file("vnfd.yaml"),
+        read_case_file("base_hot.yaml"),
         {file.name.removeprefix("nested."): file.read_text() for file in sorted(case.glob("nested.*"))},
-        json.loads(text("parameters.json") or "{}"),
-        (text("flavour_id") or "").strip(),
+        json.loads(read_case_file("parameters.json") or "{}"),
+        (read_case_file("flavour_id") or "").strip(),
     )
 
 
-def described(read: ParsedVnf) -> str:
-    """A reading as a person reviews it."""
-    return "\n".join([*_vnf(read.vnf), "", *(f"{f.severity.value}: {f}" for f in read.findings)]) + "\n"
+def render_parsed_vnf(read: ParsedVnf) -> str:
+    """Return the result in a form suitable for review."""
+    return "\n".join([*_render_vnf(read.vnf), "", *(f"{f.severity.value}: {f}" for f in read.findings)]) + "\n"
 
 
-def _vnf(vnf: Vnf) -> Iterator[str]:
+def _render_vnf(vnf: Vnf) -> Iterator[str]:
     now, most = compute_vdu_counts(vnf), compute_maximum_counts(vnf)
     for vdu in vnf.vdus:
-        yield _vdu(vdu, now.numbers[vdu.name], most.numbers[vdu.name])
+        yield _render_vdu(vdu, now.numbers[vdu.name], most.numbers[vdu.name])
     for rule in vnf.rules:
-        yield _rule(rule)
+        yield _render_rule(rule)
     for aspect in vnf.aspects:
         steps = ", ".join(f"{s.vdu} {'+'.join(map(str, s.increments))}" for s in aspect.steps)
         yield f"aspect {aspect.name} ({aspect.origin}): levels 0..{aspect.max_level}, {steps or 'nothing'}"
@@ -56,13 +56,13 @@ def _vnf(vnf: Vnf) -> Iterator[str]:
         yield f"level {level.name}{default}: {dict(level.scale_levels)}, {numbers}"
 
 
-def _vdu(vdu: Vdu, now: int, most: int) -> str:
+def _render_vdu(vdu: Vdu, now: int, most: int) -> str:
     size = f"{vdu.size.vcpus} vCPU, {vdu.size.memory_gib} GiB, disk {vdu.size.disk_gib} GiB"
     bounds = f"{vdu.minimum}..{'' if vdu.maximum is None else vdu.maximum}"
     return f"vdu {vdu.name} ({vdu.origin}): {size}; {now} now, {most} at most, bounds {bounds}"
 
 
-def _rule(rule: PlacementRule) -> str:
+def _render_rule(rule: PlacementRule) -> str:
     kind = f"{'hard' if rule.is_hard else 'soft'} {'affinity' if rule.is_affinity else 'anti-affinity'}"
     most = f", {rule.max_per_location} on each" if rule.max_per_location > 1 else ""
     return f"rule {rule.name} ({rule.origin}): {kind} by {rule.scope}{most}: {', '.join(rule.vdus)}"
@@ -70,10 +70,10 @@ def _rule(rule: PlacementRule) -> str:
 
 @pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir() if path.is_dir()))
 def test_reading(case: str) -> None:
-    given = sources(CASES / case)
+    given = read_sources(CASES / case)
     if given == VnfSourceDocuments():
         pytest.skip("a case of another importer")
-    text = described(read_vnf(given))
+    text = render_parsed_vnf(read_vnf(given))
     file = CASES / case / "expected.txt"
     if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
         file.write_text(text)
@@ -98,7 +98,7 @@ def test_reading(case: str) -> None:
         ("base_hot", "apiVersion: v1\nkind: Pod\n", "Kubernetes manifest"),
     ],
 )
-def test_documents_of_other_kinds_are_called_by_their_names(name: str, text: str, words: str) -> None:
+def test_documents_of_other_kinds_are_named(name: str, text: str, words: str) -> None:
     given = VnfSourceDocuments(text, None) if name == "vnfd" else VnfSourceDocuments(None, text)
     (told,) = [each for each in read_vnf(given).findings if each.severity == "error"]
     assert words in str(told)

@@ -1,4 +1,4 @@
-"""The NFVO of a plan: what it grants, what it rejects, and that a restart grants the same."""
+"""Tests of the NFVO of a plan: granted and rejected requests, and identical grants after a restart."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ resource "tacker_vnf" "v" {
 """
 
 
-def planned_grants(user_data: str = "StandardUserData") -> PlannedGrants:
+def build_planned_grants(user_data: str = "StandardUserData") -> PlannedGrants:
     text = CONFIGURATION.replace("StandardUserData", user_data)
     configuration = text.replace('file("vnfd.yaml")', f"<<EOT\n{VNFD}EOT\n")
     return list_planned_grants(require_success(plan(configuration)).plan)
 
 
-def request(occurrence: str = "o1", **changed: Any) -> dict[str, Any]:
+def build_grant_request(occurrence: str = "o1", **changed: Any) -> dict[str, Any]:
     added = [{"id": f"r{number}", "type": "COMPUTE", "resourceTemplateId": "worker"} for number in range(2)]
     body = {"vnfInstanceId": "i1", "vnfLcmOpOccId": occurrence, "vnfdId": DESCRIPTOR, "operation": "INSTANTIATE"}
     return {**body, "addResources": added, **changed}
 
 
-class Client:
+class GrantClient:
     def __init__(self, server: GrantServer) -> None:
         self.port = server.server_port
 
@@ -87,21 +87,23 @@ class Client:
 
 
 @contextmanager
-def serving(where: Path, planned: PlannedGrants, token: str = "", packages: Any = None) -> Iterator[Client]:
+def run_grant_server(
+    where: Path, planned: PlannedGrants, token: str = "", packages: Any = None
+) -> Iterator[GrantClient]:
     journal = GrantJournal(str(where / "p.nfplan"), "digest")
     with GrantServer(("127.0.0.1", 0), planned, journal, packages or {}, token) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            yield Client(server)
+            yield GrantClient(server)
         finally:
             server.shutdown()
             thread.join()
 
 
-def test_a_request_of_the_plan_is_granted_with_a_host_for_each_vm(tmp_path: Path) -> None:
-    with serving(tmp_path, planned_grants()) as client:
-        status, answer = client.grant(request())
+def test_planned_request_is_granted_with_a_host_for_each_vm(tmp_path: Path) -> None:
+    with run_grant_server(tmp_path, build_planned_grants()) as client:
+        status, answer = client.grant(build_grant_request())
     assert status == 201
     zones = {zone["id"]: zone["zoneId"] for zone in answer["zones"]}
     assert all(zone.startswith("r:r-bm") for zone in zones.values())
@@ -109,20 +111,20 @@ def test_a_request_of_the_plan_is_granted_with_a_host_for_each_vm(tmp_path: Path
     assert all(row["zoneId"] in zones for row in answer["addResources"])
 
 
-def test_the_link_of_a_grant_has_the_version_of_the_request(tmp_path: Path) -> None:
-    with serving(tmp_path, planned_grants()) as client:
+def test_link_of_grant_has_version_of_request(tmp_path: Path) -> None:
+    with run_grant_server(tmp_path, build_planned_grants()) as client:
         for version in ("v1", "v2"):
-            _, text = client.send("POST", f"/grant/{version}/grants", request())
+            _, text = client.send("POST", f"/grant/{version}/grants", build_grant_request())
             answer = json.loads(text)
             assert answer["_links"]["self"]["href"] == f"/grant/{version}/grants/{answer['id']}"
     (journal,) = tmp_path.glob("*.grants")
     assert journal.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_default_user_data_gets_the_shared_zone(tmp_path: Path) -> None:
+def test_default_user_data_gets_shared_zone(tmp_path: Path) -> None:
     # Tacker would put all VMs of a VDU on the host of the first grant.
-    with serving(tmp_path, planned_grants("Other")) as client:
-        _, answer = client.grant(request())
+    with run_grant_server(tmp_path, build_planned_grants("Other")) as client:
+        _, answer = client.grant(build_grant_request())
     assert [zone["zoneId"] for zone in answer["zones"]] == ["r"]
 
 
@@ -134,77 +136,82 @@ def test_the_default_user_data_gets_the_shared_zone(tmp_path: Path) -> None:
         ({"addResources": []}, "adds 2 x worker and removes none at tacker_vnf.v; the request adds none"),
     ],
 )
-def test_a_request_that_the_plan_lacks_is_rejected(changed: dict[str, Any], reason: str, tmp_path: Path) -> None:
-    with serving(tmp_path, planned_grants()) as client:
-        status, answer = client.grant(request(**changed))
+def test_request_missing_from_plan_is_rejected(changed: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    with run_grant_server(tmp_path, build_planned_grants()) as client:
+        status, answer = client.grant(build_grant_request(**changed))
     assert status == 403
     assert reason in answer["detail"]
 
 
-def test_a_failed_plan_rejects_with_its_errors(tmp_path: Path) -> None:
+def test_failed_plan_rejects_with_its_errors(tmp_path: Path) -> None:
     failed = PlannedGrants((), "The plan failed: No NUMA cell is free.")
-    with serving(tmp_path, failed) as client:
-        assert client.grant(request())[1]["detail"] == "The plan failed: No NUMA cell is free."
+    with run_grant_server(tmp_path, failed) as client:
+        assert client.grant(build_grant_request())[1]["detail"] == "The plan failed: No NUMA cell is free."
 
 
-@pytest.mark.parametrize("body", [[], {}, {"vnfInstanceId": 1}, request(addResources=[1]), request(addResources=[{}])])
-def test_an_invalid_request_is_named(body: Any, tmp_path: Path) -> None:
-    with serving(tmp_path, planned_grants()) as client:
+@pytest.mark.parametrize(
+    "body",
+    [[], {}, {"vnfInstanceId": 1}, build_grant_request(addResources=[1]), build_grant_request(addResources=[{}])],
+)
+def test_invalid_request_is_reported(body: Any, tmp_path: Path) -> None:
+    with run_grant_server(tmp_path, build_planned_grants()) as client:
         assert client.grant(body)[0] == 400
 
 
-def test_a_restart_gives_the_same_answer_and_no_second_grant(tmp_path: Path) -> None:
-    with serving(tmp_path, planned_grants()) as client:
-        first = client.grant(request())
+def test_restart_gives_same_answer_and_no_second_grant(tmp_path: Path) -> None:
+    with run_grant_server(tmp_path, build_planned_grants()) as client:
+        first = client.grant(build_grant_request())
     with (tmp_path / "p.nfplan.grants").open("a") as journal:
-        journal.write('{"plan": "digest", "rec')  # the process was killed while it wrote
-    with serving(tmp_path, planned_grants()) as client:
-        assert client.grant(request()) == first
-        status, answer = client.grant(request("o2"))
+        journal.write('{"plan": "digest", "rec')  # The process was killed during the write.
+    with run_grant_server(tmp_path, build_planned_grants()) as client:
+        assert client.grant(build_grant_request()) == first
+        status, answer = client.grant(build_grant_request("o2"))
         assert status == 403
         assert "was granted before" in answer["detail"]
 
 
-def test_an_operation_that_names_the_failed_one_is_granted_again(tmp_path: Path) -> None:
-    with serving(tmp_path, planned_grants()) as client:
-        first = client.grant(request())[1]
-        again = request("o2", additionalParams={"nexusform-retry-of": f"other,{request()['vnfLcmOpOccId']}"})
+def test_retry_of_failed_operation_is_granted_again(tmp_path: Path) -> None:
+    with run_grant_server(tmp_path, build_planned_grants()) as client:
+        first = client.grant(build_grant_request())[1]
+        again = build_grant_request(
+            "o2", additionalParams={"nexusform-retry-of": f"other,{build_grant_request()['vnfLcmOpOccId']}"}
+        )
         status, answer = client.grant(again)
         assert status == 201
         assert answer["zones"] == first["zones"]
         # Only the last operation may be repeated.
         assert client.grant({**again, "vnfLcmOpOccId": "o3"})[0] == 403
-        assert client.grant(request("o3", additionalParams={"nexusform-retry-of": "o2"}))[0] == 201
-        assert client.grant(request("o4", additionalParams={"nexusform-retry-of": "o2"}))[0] == 403
-        assert client.grant(request("o4", additionalParams=[1]))[0] == 403
+        assert client.grant(build_grant_request("o3", additionalParams={"nexusform-retry-of": "o2"}))[0] == 201
+        assert client.grant(build_grant_request("o4", additionalParams={"nexusform-retry-of": "o2"}))[0] == 403
+        assert client.grant(build_grant_request("o4", additionalParams=[1]))[0] == 403
 
 
-def test_a_journal_that_cannot_be_written_grants_nothing(tmp_path: Path) -> None:
-    planned = planned_grants()
-    with serving(tmp_path, planned) as client:
+def test_unwritable_journal_grants_nothing(tmp_path: Path) -> None:
+    planned = build_planned_grants()
+    with run_grant_server(tmp_path, planned) as client:
         (tmp_path / "p.nfplan.grants").mkdir()
-        status, answer = client.grant(request())
+        status, answer = client.grant(build_grant_request())
         assert status == 500
         assert "Nothing was granted" in answer["detail"]
         (tmp_path / "p.nfplan.grants").rmdir()
-        assert client.grant(request())[0] == 201
+        assert client.grant(build_grant_request())[0] == 201
 
 
-def test_the_token_is_required_and_given_to_the_client_of_tacker(tmp_path: Path) -> None:
-    def basic(password: str) -> str:
+def test_token_is_required_and_passed_to_tacker_client(tmp_path: Path) -> None:
+    def build_basic_header(password: str) -> str:
         return "Basic " + base64.b64encode(f"tacker:{password}".encode()).decode()
 
-    with serving(tmp_path, planned_grants(), token="secret") as client:
-        assert client.grant(request())[0] == 401
-        assert client.grant(request(), "Bearer wrong")[0] == 401
+    with run_grant_server(tmp_path, build_planned_grants(), token="secret") as client:
+        assert client.grant(build_grant_request())[0] == 401
+        assert client.grant(build_grant_request(), "Bearer wrong")[0] == 401
         assert client.send("GET", "/vnfpkgm/v2/onboarded_vnf_packages")[0] == 401
-        assert client.send("POST", "/token", {}, basic("wrong"))[0] == 401
-        status, text = client.send("POST", "/token", {}, basic("secret"))
+        assert client.send("POST", "/token", {}, build_basic_header("wrong"))[0] == 401
+        status, text = client.send("POST", "/token", {}, build_basic_header("secret"))
         assert (status, json.loads(text)["access_token"]) == (200, "secret")
-        assert client.grant(request(), "Bearer secret")[0] == 201
+        assert client.grant(build_grant_request(), "Bearer secret")[0] == 201
 
 
-def packages_in(directory: Path) -> dict[str, VnfPackageFile]:
+def write_packages(directory: Path) -> dict[str, VnfPackageFile]:
     with zipfile.ZipFile(directory / "edge.csar", "w") as archive:
         archive.writestr(
             "TOSCA-Metadata/TOSCA.meta", "TOSCA-Meta-File-Version: 1.0\nEntry-Definitions: Definitions/v.yaml\n"
@@ -217,10 +224,10 @@ def packages_in(directory: Path) -> dict[str, VnfPackageFile]:
     return dict(found)
 
 
-def test_packages_are_served_by_their_descriptor(tmp_path: Path) -> None:
-    packages = packages_in(tmp_path)
+def test_packages_are_served_by_their_descriptor_id(tmp_path: Path) -> None:
+    packages = write_packages(tmp_path)
     base = f"/vnfpkgm/v2/onboarded_vnf_packages/{DESCRIPTOR}"
-    with serving(tmp_path, planned_grants(), packages=packages) as client:
+    with run_grant_server(tmp_path, build_planned_grants(), packages=packages) as client:
         assert json.loads(client.send("GET", base)[1])["onboardingState"] == "ONBOARDED"
         assert client.send("GET", f"{base}/package_content") == (200, (tmp_path / "edge.csar").read_bytes())
         definitions = zipfile.ZipFile(io.BytesIO(client.send("GET", f"{base}/vnfd")[1]))
@@ -230,11 +237,11 @@ def test_packages_are_served_by_their_descriptor(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("confined", [True, False])
-def test_a_package_of_a_sandboxed_directory_is_no_link_to_the_outside(
+def test_package_symlink_outside_sandbox_is_not_served(
     confined: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "outside").mkdir()
-    packages_in(tmp_path / "outside")
+    write_packages(tmp_path / "outside")
     tree = tmp_path / "tree"
     (tree / ".git").mkdir(parents=True)
     (tree / "packages").mkdir()
@@ -245,17 +252,17 @@ def test_a_package_of_a_sandboxed_directory_is_no_link_to_the_outside(
     assert run_command_line(["plan", "-out=p.nfplan", "-samples=0"]) == 0
     served: list[str] = []
 
-    def refuse(_address: object, _planned: object, _journal: object, packages: Any, *_: object) -> GrantServer:
+    def reject_address(_address: object, _planned: object, _journal: object, packages: Any, *_: object) -> GrantServer:
         served.extend(packages)
         raise OSError(98, "Address already in use")
 
-    monkeypatch.setattr("nexusform.domains.vnf.serving.grant_server.GrantServer", refuse)
+    monkeypatch.setattr("nexusform.domains.vnf.serving.grant_server.GrantServer", reject_address)
     flags = ["-plan=p.nfplan", "-packages=packages", "-confine" if confined else "-confine=false"]
     assert run_command_line(["serve", "sol003", *flags]) == 1
     assert served == ([] if confined else [DESCRIPTOR])
 
 
-def test_only_loopback_without_certificate_and_token(
+def test_non_loopback_address_requires_certificate_and_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -263,7 +270,7 @@ def test_only_loopback_without_certificate_and_token(
     assert "-listen: other than loopback addresses need" in " ".join(capfd.readouterr().err.split())
 
 
-def test_sigterm_ends_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sigterm_stops_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "main.nf.hcl").write_text(CONFIGURATION)
     (tmp_path / "vnfd.yaml").write_text(VNFD)
@@ -287,15 +294,17 @@ def test_tls_with_a_self_signed_certificate(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     journal = GrantJournal(str(tmp_path / "p.nfplan"), "digest")
-    with GrantServer(("127.0.0.1", 0), planned_grants(), journal, {}, "secret", context) as server:
+    with GrantServer(("127.0.0.1", 0), build_planned_grants(), journal, {}, "secret", context) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         assert server.url.startswith("https://")
-        silent = socket.create_connection(("127.0.0.1", server.server_port))  # never starts its handshake
+        silent = socket.create_connection(("127.0.0.1", server.server_port))  # This client never starts its handshake.
         try:
             trusted = ssl.create_default_context(cafile=str(certificate))
             connection = HTTPSConnection("127.0.0.1", server.server_port, timeout=20, context=trusted)
-            connection.request("POST", "/grant/v1/grants", json.dumps(request()), {"Authorization": "Bearer secret"})
+            connection.request(
+                "POST", "/grant/v1/grants", json.dumps(build_grant_request()), {"Authorization": "Bearer secret"}
+            )
             assert connection.getresponse().status == 201
             connection.close()
             stranger = HTTPSConnection(

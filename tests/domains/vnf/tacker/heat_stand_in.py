@@ -1,4 +1,4 @@
-"""Keystone, Heat and the zones of Nova, as far as Tacker asks them; servers are records."""
+"""Fakes of Keystone, Heat and the Nova zones with the endpoints used by Tacker; servers are records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SERVER = "OS::Nova::Server"
 
 @dataclass
 class Member:
-    """One nested stack with one server; `group` is its scaling group."""
+    """Nested stack with one server; `group` is its scaling group."""
 
     name: str
     vdu: str
@@ -49,7 +49,7 @@ class Stack:
 
 
 class OpenStackStandIn(ThreadingHTTPServer):
-    """`full` are zones without a valid host; while `is_held`, operations stay in progress."""
+    """Fake of OpenStack. `full` are zones without a valid host; while `is_held`, operations stay in progress."""
 
     daemon_threads = True
 
@@ -72,7 +72,7 @@ class OpenStackStandIn(ThreadingHTTPServer):
         return [member for stack in self.stacks.values() for member in stack.members.values()]
 
     def apply(self, stack: Stack, action: str) -> None:
-        """Create and delete servers until the stack is as its template."""
+        """Create and delete servers until the stack matches its template."""
         stack.status, stack.reason = f"{action}_COMPLETE", ""
         wanted = {member.name: member for member in self._list_wanted(stack)}
         for name in [name for name in stack.members if name not in wanted]:

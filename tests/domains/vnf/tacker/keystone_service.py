@@ -27,7 +27,7 @@ key_repository = {directory}/keys
 
 
 def run_command(path: Path, *words: str) -> None:
-    """Run a command of keystone-manage in a process of its own: each reads the configuration once."""
+    """Run a command of keystone-manage in its own process, because each reads the configuration once."""
     sys.argv = ["keystone-manage", "--config-file", str(path), *words]
     process = multiprocessing.get_context("fork").Process(target=manage.main)
     process.start()

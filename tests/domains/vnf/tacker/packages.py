@@ -31,7 +31,7 @@ class VduSpec:
 class PackageSpec:
     name: str
     vdus: Mapping[str, VduSpec]
-    rules: tuple[tuple[str, str, tuple[str, ...]], ...] = ()  # type, scope, VDUs
+    rules: tuple[tuple[str, str, tuple[str, ...]], ...] = ()  # Type, scope, VDUs.
     is_standard: bool = True
     more: Mapping[str, Any] = field(default_factory=dict)
 
@@ -70,9 +70,9 @@ def build_vnfd(spec: PackageSpec) -> dict[str, Any]:
             },
         }
         initial = {"initial_delta": {"number_of_instances": vdu.initial}}
-        policies.append({f"{name}_initial": _policy("VduInitialDelta", [name], initial)})
+        policies.append({f"{name}_initial": _build_policy("VduInitialDelta", [name], initial)})
         levels = {"levels": {"first": {"number_of_instances": vdu.initial}}}
-        policies.append({f"{name}_levels": _policy("VduInstantiationLevels", [name], levels)})
+        policies.append({f"{name}_levels": _build_policy("VduInstantiationLevels", [name], levels)})
         if vdu.step:
             aspects[f"{name}_scale"] = {
                 "name": f"{name}_scale",
@@ -81,14 +81,14 @@ def build_vnfd(spec: PackageSpec) -> dict[str, Any]:
                 "step_deltas": ["delta_1"],
             }
             deltas = {"aspect": f"{name}_scale", "deltas": {"delta_1": {"number_of_instances": vdu.step}}}
-            policies.append({f"{name}_deltas": _policy("VduScalingAspectDeltas", [name], deltas)})
+            policies.append({f"{name}_deltas": _build_policy("VduScalingAspectDeltas", [name], deltas)})
     if aspects:
-        policies.append({"aspects": _policy("ScalingAspects", None, {"aspects": aspects})})
+        policies.append({"aspects": _build_policy("ScalingAspects", None, {"aspects": aspects})})
     scale_info = {name: {"scale_level": 0} for name in aspects}
     first = {"levels": {"first": {"description": "first", "scale_info": scale_info}}, "default_level": "first"}
-    policies.append({"levels": _policy("InstantiationLevels", None, first)})
+    policies.append({"levels": _build_policy("InstantiationLevels", None, first)})
     for number, (kind, scope, vdus) in enumerate(spec.rules):
-        policies.append({f"rule{number}": _policy(kind, list(vdus), {"scope": scope})})
+        policies.append({f"rule{number}": _build_policy(kind, list(vdus), {"scope": scope})})
     return {
         "tosca_definitions_version": "tosca_simple_yaml_1_2",
         "topology_template": {
@@ -99,13 +99,13 @@ def build_vnfd(spec: PackageSpec) -> dict[str, Any]:
     }
 
 
-def _policy(kind: str, targets: list[str] | None, properties: dict[str, Any]) -> dict[str, Any]:
+def _build_policy(kind: str, targets: list[str] | None, properties: dict[str, Any]) -> dict[str, Any]:
     more = {"targets": targets} if targets is not None else {}
     return {"type": f"tosca.policies.nfv.{kind}", **more, "properties": properties}
 
 
 def build_hot(spec: PackageSpec) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The HOT file and the nested files."""
+    """Return the HOT file and the nested files."""
     resources: dict[str, Any] = {}
     nested: dict[str, Any] = {}
     for name in spec.vdus:

@@ -1,4 +1,4 @@
-"""A running Tacker with its neighbours: Keystone, Heat, and an NFVO that answers from saved plans."""
+"""Test bed of a running Tacker with Keystone, Heat and an NFVO serving saved plans."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def run_server(server: Server) -> Iterator[Server]:
 
 
 class TackerBed:
-    """Tacker, its neighbours, and the project of one story."""
+    """Tacker, the services around it, and the project of one scenario."""
 
     def __init__(self, directory: Path, *settings: str) -> None:
         self.directory = directory
@@ -114,7 +114,7 @@ class TackerBed:
             return json.load(answer)
 
     def post(self, path: str, body: Any, seconds: float = 0) -> Any:
-        """Send a request, for so many seconds while the lock of the last operation is not released; its content."""
+        """Send a request and return its content. Retry for `seconds` while the lock of the last operation is held."""
         headers = {"Version": "2.0.0", "Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.url}/vnflcm/v2{path}", json.dumps(body).encode(), headers)
         end = time.monotonic() + seconds
@@ -129,7 +129,7 @@ class TackerBed:
                 time.sleep(0.1)
 
     def wait_for_failure(self) -> str:
-        """The reason of the newest operation, once it ended without success."""
+        """Return the error of the newest operation after its failure."""
         for _ in range(300):
             newest = max(self.get("/vnf_lcm_op_occs"), key=lambda row: str(row["startTime"]))
             if newest["operationState"] in ("FAILED_TEMP", "FAILED", "ROLLED_BACK"):
@@ -164,7 +164,7 @@ resource "tacker_vnf" "v" {{
 """
 
 
-class Story:
+class Scenario:
     """One VNF in the current directory."""
 
     def __init__(self, bed: TackerBed, spec: PackageSpec, machines: int = 6, provider: str = "") -> None:
@@ -188,7 +188,7 @@ class Story:
 
     @contextmanager
     def serve(self, path: str) -> Iterator[GrantServer]:
-        """The NFVO with a saved plan."""
+        """Run the NFVO with a saved plan."""
         saved, _ = read_plan(path, create_context())
         assert saved is not None
         planned = list_planned_grants(saved.plan)
@@ -208,7 +208,7 @@ class Story:
         return self.apply(self.plan(*flags))
 
     def read_vnf(self, capfd: Any) -> dict[str, Any]:
-        """The VNF in the state."""
+        """Return the VNF in the state."""
         capfd.readouterr()
         assert run_command_line(["show", "-json"]) == 0
         state = json.loads(capfd.readouterr().out)

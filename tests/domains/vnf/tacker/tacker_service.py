@@ -1,8 +1,8 @@
 # ruff: noqa: ANN001, ANN002, ANN003, ANN201, ANN202, ARG001
-"""A whole Tacker in one process, run by the python of its environment: API, conductor, SQLite.
+"""A complete Tacker in one process, run by the python of its environment: API, conductor, SQLite.
 
 Arguments: directory, port, NFVO address, Keystone address, then settings of [v2_vnfm] as name=value. It prints
-"ready" once it answers.
+"ready" after its start.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def configure():
 
 
 def get_vim(*_arguments, **_names):
-    """The VIM of every request: the stand-in of Keystone."""
+    """Return the VIM of every request: the fake of Keystone."""
     return objects.VimConnectionInfo.from_dict(
         {
             "vimId": "vim",
@@ -91,7 +91,7 @@ def get_vim(*_arguments, **_names):
 
 
 def make_hot(_self, request, instance, grant_request, grant, vnfd, is_rollback=False):
-    """As in Openstack._make_hot, without a new process for the user data."""
+    """Do the same as Openstack._make_hot, without a new process for the user data."""
     parameters = request.additionalParams if request.obj_attr_is_set("additionalParams") else {}
     is_standard = parameters.get("lcm-operation-user-data-class") == "StandardUserData"
     module = userdata_standard.StandardUserData if is_standard else userdata_default.DefaultUserData
@@ -118,7 +118,7 @@ def main():
         ).start()
 
     conductor_rpc_v2.VnfLcmRpcApiV2._cast_lcm_op = cast
-    from tacker.sol_refactored.api import router  # its controllers read the settings when they are imported
+    from tacker.sol_refactored.api import router  # Its controllers read the settings at import.
 
     instances = router.VnflcmAPIRouterV2()
     versions = router.VnflcmVersions()

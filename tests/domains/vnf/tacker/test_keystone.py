@@ -1,4 +1,4 @@
-"""Credentials of OpenStack users against a running Keystone."""
+"""Tests of OpenStack credentials against a running Keystone."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def get_token() -> str:
     return fetch_token(read_credentials(UNCONFINED))
 
 
-def test_a_password_gives_a_token_of_the_project(keystone: Keystone, variables: Any) -> None:
+def test_password_gives_token_of_project(keystone: Keystone, variables: Any) -> None:
     variables(**PASSWORD, **PROJECT)
     token = keystone.describe(get_token())
     assert (token["user"]["name"], token["project"]["name"], token["methods"]) == ("admin", "admin", ["password"])
@@ -110,7 +110,7 @@ def test_a_password_gives_a_token_of_the_project(keystone: Keystone, variables: 
     assert keystone.describe(get_token())["project"] == token["project"]
 
 
-def test_a_token_is_exchanged_for_one_of_the_project(keystone: Keystone, variables: Any) -> None:
+def test_token_is_exchanged_for_project_token(keystone: Keystone, variables: Any) -> None:
     variables(**PASSWORD)
     unscoped = get_token()
     assert "project" not in keystone.describe(unscoped)
@@ -118,7 +118,7 @@ def test_a_token_is_exchanged_for_one_of_the_project(keystone: Keystone, variabl
     assert keystone.describe(get_token())["project"]["name"] == "admin"
 
 
-def test_an_application_credential_needs_no_password(keystone: Keystone, variables: Any, tmp_path: Path) -> None:
+def test_application_credential_needs_no_password(keystone: Keystone, variables: Any, tmp_path: Path) -> None:
     variables(**PASSWORD, **PROJECT)
     token = get_token()
     user = keystone.describe(token)["user"]["id"]

@@ -1,4 +1,4 @@
-"""VNFs on a running Tacker: what a plan says is what Tacker, asked by apply, makes of it."""
+"""Tests of VNFs on a running Tacker: the result of an apply equals the plan."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from tests.domains.vnf.tacker.packages import PackageSpec, VduSpec
-from tests.domains.vnf.tacker.tacker_bed import MISSING, TACKER, Story, TackerBed
+from tests.domains.vnf.tacker.tacker_bed import MISSING, TACKER, Scenario, TackerBed
 from tests.kill_points import run_at_quarter
 
 pytestmark = [pytest.mark.of_domains("vnf"), pytest.mark.skipif(TACKER is None, reason=MISSING)]
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "openstack-tacker"
-# Without settings three stories run; the nightly check sets both.
+# Without settings three scenarios run; the nightly check sets both.
 RANDOM_STORIES = int(os.environ.get("NEXUSFORM_TACKER_STORIES", "1"))
 FIRST_SEED = int(os.environ.get("NEXUSFORM_TACKER_FIRST_SEED", "0"))
 MINUTES = float(os.environ.get("NEXUSFORM_TACKER_MINUTES", "30"))
 ENDS_AT = time.monotonic() + 60 * MINUTES
-# The nightly check runs all stories.
+# The nightly check runs all scenarios.
 if "NEXUSFORM_TACKER_STORIES" not in os.environ:
     pytestmark.append(run_at_quarter(1))
 nightly = pytest.mark.skipif(
@@ -43,17 +43,17 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TackerBed]:
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bed: TackerBed) -> Path:
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bed: TackerBed) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("NF_ALLOW_REMOTE", bed.url)  # of saved plans
+    monkeypatch.setenv("NF_ALLOW_REMOTE", bed.url)  # Of saved plans.
     bed.heat.full.clear()
     bed.heat.failures.clear()
     bed.heat.is_held = False
     return tmp_path
 
 
-def check_equal(story: Story, capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """The state has the VNFCs of Tacker, on the hosts that Heat used; return the VNF in the state."""
+def check_equal(story: Scenario, capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """Check that the state has the VNFCs of Tacker on the hosts used by Heat; return the VNF in the state."""
     vnf = story.read_vnf(capfd)
     (instance,) = [i for i in story.bed.list_instances() if i["vnfInstanceName"] == story.spec.name]
     assert vnf["vnf_instance_id"] == instance["id"]
@@ -72,11 +72,11 @@ def check_equal(story: Story, capfd: pytest.CaptureFixture[str]) -> dict[str, An
 
 
 @pytest.mark.parametrize("is_standard", [True, False], ids=["standard", "default"])
-def test_the_whole_life_of_a_vnf(bed: TackerBed, capfd: pytest.CaptureFixture[str], *, is_standard: bool) -> None:
+def test_complete_lifecycle_of_vnf(bed: TackerBed, capfd: pytest.CaptureFixture[str], *, is_standard: bool) -> None:
     name = "standard" if is_standard else "default"
     spec = PackageSpec(name, {"worker": VduSpec(2, 1, 3)}, SPREAD, is_standard)
-    story = Story(bed, spec)
-    assert story.run(worker_scale=1) == 0  # instantiation, then one step
+    story = Scenario(bed, spec)
+    assert story.run(worker_scale=1) == 0  # Instantiation, then one step.
     assert len(check_equal(story, capfd)["vnfcs"]) == 3
     assert story.run(worker_scale=2) == 0
     before = check_equal(story, capfd)
@@ -86,7 +86,7 @@ def test_the_whole_life_of_a_vnf(bed: TackerBed, capfd: pytest.CaptureFixture[st
     assert changed == {f"{name}-worker-1"}
     assert story.run(worker_scale=1) == 0
     after = check_equal(story, capfd)
-    # Tacker removes the newest VNFC, the healed one; with the standard user data the one of the highest index.
+    # Tacker removes the newest VNFC, here the healed one; with the standard user data it removes the highest index.
     removed = healed["vnfcs"].keys() - after["vnfcs"].keys()
     assert removed == {f"{name}-worker-{3 if is_standard else 1}"}
     assert {vnfc: after["vnfc_ids"][vnfc] for vnfc in after["vnfcs"]} == {
@@ -96,13 +96,13 @@ def test_the_whole_life_of_a_vnf(bed: TackerBed, capfd: pytest.CaptureFixture[st
     assert [i for i in bed.list_instances() if i["vnfInstanceName"] == name] == []
 
 
-def read_levels(story: Story, capfd: pytest.CaptureFixture[str]) -> Any:
+def read_levels(story: Scenario, capfd: pytest.CaptureFixture[str]) -> Any:
     return story.read_vnf(capfd)["scale_levels"]
 
 
 @nightly
-def test_no_valid_host_is_rolled_back_and_planned_again(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
-    story = Story(bed, PackageSpec("full", {"worker": VduSpec(1, 1, 3)}, SPREAD))
+def test_missing_valid_host_is_rolled_back_and_planned_again(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
+    story = Scenario(bed, PackageSpec("full", {"worker": VduSpec(1, 1, 3)}, SPREAD))
     story.configure(worker_scale=0)
     bed.heat.failures.append("No valid host was found. ")
     assert story.apply(story.plan()) == 1
@@ -124,12 +124,13 @@ def test_no_valid_host_is_rolled_back_and_planned_again(bed: TackerBed, capfd: p
 
 @nightly
 @pytest.mark.parametrize("on_failure", ["rollback", "fail"])
-def test_a_failed_operation_is_resumed_as_planned(
+def test_failed_operation_is_resumed_as_planned(
     bed: TackerBed, capfd: pytest.CaptureFixture[str], on_failure: str
 ) -> None:
-    """`apply -resume` repeats the operation under the same plan, after several failures; others get no second grant."""
+    """`apply -resume` repeats the operation under the same plan, after several failures; other operations get no
+    second grant."""
     spec = PackageSpec(f"resumed-{on_failure}", {"worker": VduSpec(2, 1, 3)}, SPREAD)
-    story = Story(bed, spec, provider=f'on_failure = "{on_failure}"')
+    story = Scenario(bed, spec, provider=f'on_failure = "{on_failure}"')
     story.configure(worker_scale=0)
     path = story.plan()
     with story.serve(path):
@@ -158,16 +159,16 @@ def test_a_failed_operation_is_resumed_as_planned(
 
 
 @nightly
-def test_a_temporary_failure_is_retried(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
-    story = Story(bed, PackageSpec("again", {"worker": VduSpec(1, 1, 3)}, SPREAD), provider='on_failure = "retry"')
+def test_temporary_failure_is_retried(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
+    story = Scenario(bed, PackageSpec("again", {"worker": VduSpec(1, 1, 3)}, SPREAD), provider='on_failure = "retry"')
     bed.heat.failures += ["No valid host was found. "] * 2
     assert story.run(worker_scale=1) == 0
     assert len(check_equal(story, capfd)["vnfcs"]) == 2
     assert story.apply(story.plan("-destroy")) == 0
 
 
-def test_another_tacker_is_not_taken_for_the_recorded_one(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
-    story = Story(bed, PackageSpec("moved", {"worker": VduSpec(1, 1, 3)}, SPREAD))
+def test_different_tacker_endpoint_is_rejected(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
+    story = Scenario(bed, PackageSpec("moved", {"worker": VduSpec(1, 1, 3)}, SPREAD))
     assert story.run(worker_scale=0) == 0
     before = Path("state/nexusform.nfstate").read_bytes()
     configuration = Path("main.nf.hcl").read_text()
@@ -185,8 +186,8 @@ def test_another_tacker_is_not_taken_for_the_recorded_one(bed: TackerBed, capfd:
 
 
 @nightly
-def test_a_failed_instantiation_stays_for_the_next_apply(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
-    story = Story(bed, PackageSpec("kept", {"worker": VduSpec(1, 1, 3)}, SPREAD), provider='on_failure = "fail"')
+def test_failed_instantiation_is_kept_for_next_apply(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
+    story = Scenario(bed, PackageSpec("kept", {"worker": VduSpec(1, 1, 3)}, SPREAD), provider='on_failure = "fail"')
     bed.heat.failures.append("No valid host was found. ")
     assert story.run(worker_scale=0) == 1
     assert "It was not rolled back" in " ".join(capfd.readouterr().out.split())
@@ -197,13 +198,13 @@ def test_a_failed_instantiation_stays_for_the_next_apply(bed: TackerBed, capfd: 
 
 
 @nightly
-def test_a_refused_grant_changes_nothing(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
-    story = Story(bed, PackageSpec("refused", {"worker": VduSpec(1, 1, 3)}, SPREAD))
+def test_rejected_grant_changes_nothing(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
+    story = Scenario(bed, PackageSpec("refused", {"worker": VduSpec(1, 1, 3)}, SPREAD))
     assert story.run(worker_scale=0) == 0
     first = "p1.nfplan"
     story.configure(worker_scale=1)
     path = story.plan()
-    with story.serve(first):  # the NFVO still answers from the plan before
+    with story.serve(first):  # The NFVO still serves the previous plan.
         assert run_command_line(["apply", path]) == 1
     output = " ".join(capfd.readouterr().out.split())
     assert "The plan has no SCALE of this VNF" in output
@@ -211,7 +212,7 @@ def test_a_refused_grant_changes_nothing(bed: TackerBed, capfd: pytest.CaptureFi
     assert len(check_equal(story, capfd)["vnfcs"]) == 1
     assert story.run(worker_scale=1) == 0
     assert len(check_equal(story, capfd)["vnfcs"]) == 2
-    # No NFVO at all.
+    # Without an NFVO.
     story.configure(worker_scale=2)
     assert run_command_line(["apply", story.plan()]) == 1
     assert "SCALE failed in Tacker" in capfd.readouterr().out
@@ -222,8 +223,8 @@ def test_a_refused_grant_changes_nothing(bed: TackerBed, capfd: pytest.CaptureFi
 
 @nightly
 @pytest.mark.parametrize("operation", ["instantiate", "scale", "heal", "terminate"])
-def test_tacker_killed_in_the_middle(bed: TackerBed, capfd: pytest.CaptureFixture[str], operation: str) -> None:
-    story = Story(bed, PackageSpec(f"killed-{operation}", {"worker": VduSpec(2, 1, 3)}, SPREAD))
+def test_tacker_killed_during_operation(bed: TackerBed, capfd: pytest.CaptureFixture[str], operation: str) -> None:
+    story = Scenario(bed, PackageSpec(f"killed-{operation}", {"worker": VduSpec(2, 1, 3)}, SPREAD))
     if operation != "instantiate":
         assert story.run(worker_scale=0) == 0
     story.provider = 'on_failure = "retry"\n  timeout = "1s"'
@@ -240,7 +241,7 @@ def test_tacker_killed_in_the_middle(bed: TackerBed, capfd: pytest.CaptureFixtur
         bed.kill()
         bed.heat.is_held = False
         bed.start()
-        # On a busy computer the operation takes longer than the time limit of the plan.
+        # On a busy host the operation takes longer than the time limit of the plan.
         assert any(run_command_line(["apply", "-resume", "-auto-approve"]) == 0 for _ in range(30))
     story.provider = ""
     if operation == "terminate":
@@ -272,22 +273,24 @@ def test_random_vnfds(bed: TackerBed, capfd: pytest.CaptureFixture[str], seed: i
         pytest.skip(f"the time of the random stories is over ({MINUTES} minutes)")
     draw = Random(seed)
     spec = build_random_spec(seed)
-    story = Story(bed, spec, machines=24)
+    story = Scenario(bed, spec, machines=24)
     levels = {f"{name}_scale": 0 for name in spec.vdus}
-    run_as_planned(story, capfd, levels)
+    apply_and_check_grants(story, capfd, levels)
     for _ in range(3):
         aspect = draw.choice(sorted(levels))
         levels = {**levels, aspect: draw.choice([level for level in range(4) if level != levels[aspect]])}
-        run_as_planned(story, capfd, levels)
+        apply_and_check_grants(story, capfd, levels)
     healed = draw.choice(sorted(story.read_vnf(capfd)["vnfcs"]))
-    run_as_planned(story, capfd, levels, f"-replace=tacker_vnf.v:{healed}")
+    apply_and_check_grants(story, capfd, levels, f"-replace=tacker_vnf.v:{healed}")
     levels = {name: max(level - 1, 0) for name, level in levels.items()}
-    run_as_planned(story, capfd, levels)
+    apply_and_check_grants(story, capfd, levels)
     assert story.apply(story.plan("-destroy")) == 0
 
 
-def run_as_planned(story: Story, capfd: pytest.CaptureFixture[str], levels: dict[str, int], *flags: str) -> None:
-    """Every grant of the plan is given once, and the VNFCs in Tacker are those of the plan."""
+def apply_and_check_grants(
+    story: Scenario, capfd: pytest.CaptureFixture[str], levels: dict[str, int], *flags: str
+) -> None:
+    """Apply the plan; check for exactly one request per planned grant and for the planned VNFCs in Tacker."""
     story.configure(**levels)
     path = story.plan(*flags)
     with story.serve(path) as server:
@@ -304,8 +307,8 @@ def run_as_planned(story: Story, capfd: pytest.CaptureFixture[str], levels: dict
 
 
 @nightly
-def test_a_running_vnf_is_imported_with_its_ids(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
-    story = Story(bed, PackageSpec("imported", {"worker": VduSpec(2, 1, 3)}, SPREAD))
+def test_running_vnf_is_imported_with_its_ids(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
+    story = Scenario(bed, PackageSpec("imported", {"worker": VduSpec(2, 1, 3)}, SPREAD))
     assert story.run(worker_scale=1) == 0
     before = check_equal(story, capfd)
     assert run_command_line(["state", "rm", "tacker_vnf.v"]) == 0
@@ -314,15 +317,15 @@ def test_a_running_vnf_is_imported_with_its_ids(bed: TackerBed, capfd: pytest.Ca
     assert sorted(after["vnfc_ids"].values()) == sorted(before["vnfc_ids"].values())
     assert after["vnf_instance_id"] == before["vnf_instance_id"]
     assert run_command_line(["plan", "-detailed-exitcode"]) == 0, capfd.readouterr()
-    # Scaled outside: the next plan shows it and scales back.
+    # Scaled by another client: the next plan shows it and scales back.
     assert story.apply(story.plan("-destroy")) == 0
 
 
 @nightly
-def test_keystone_gives_the_token(
+def test_token_comes_from_keystone(
     bed: TackerBed, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    story = Story(bed, PackageSpec("keystone", {"worker": VduSpec(1, 1, 3)}, SPREAD))
+    story = Scenario(bed, PackageSpec("keystone", {"worker": VduSpec(1, 1, 3)}, SPREAD))
     story.configure(worker_scale=0)
     main = Path("main.nf.hcl")
     main.write_text(main.read_text().replace('auth     = "none"', ""))
@@ -338,14 +341,14 @@ def test_keystone_gives_the_token(
 
 
 @nightly
-def test_another_zone_after_no_valid_host(
+def test_another_zone_is_used_after_missing_valid_host(
     tmp_path_factory: pytest.TempPathFactory, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bed = TackerBed(tmp_path_factory.mktemp("fallback"), "placement_fallback_best_effort=true")
     monkeypatch.setenv("NF_ALLOW_REMOTE", bed.url)
     try:
         bed.heat.zones = ("r", "other")
-        story = Story(bed, PackageSpec("fallback", {"worker": VduSpec(1, 1, 3)}, SPREAD))
+        story = Scenario(bed, PackageSpec("fallback", {"worker": VduSpec(1, 1, 3)}, SPREAD))
         story.configure(worker_scale=0)
         path = story.plan()
         with story.serve(path) as server:
@@ -361,11 +364,13 @@ def test_another_zone_after_no_valid_host(
 
 
 @nightly
-def test_the_example_from_package_to_pods(bed: TackerBed, capfd: pytest.CaptureFixture[str], here: Path) -> None:
-    story = Story(bed, PackageSpec("unused", {"worker": VduSpec()}))
-    shutil.copytree(EXAMPLE, here, dirs_exist_ok=True)
+def test_example_from_package_to_pods(
+    bed: TackerBed, capfd: pytest.CaptureFixture[str], working_directory: Path
+) -> None:
+    story = Scenario(bed, PackageSpec("unused", {"worker": VduSpec()}))
+    shutil.copytree(EXAMPLE, working_directory, dirs_exist_ok=True)
     shutil.make_archive("packages/vnf-a", "zip", "vnf-a")
-    main = here / "main.nf.hcl"
+    main = working_directory / "main.nf.hcl"
     main.write_text(main.read_text().replace("http://127.0.0.1:9890", bed.url))
     path = story.plan()
     planned = read_hosts(capfd, path)

@@ -1,4 +1,4 @@
-"""tacker_vnf: VNFCs placed under the rules of their documents, scaled, healed, and refused with a line."""
+"""Tests of tacker_vnf: VNFCs placed under the rules of their documents, scaled, healed, and rejected with a line."""
 
 from __future__ import annotations
 
@@ -40,98 +40,102 @@ TYPE = RESOURCE_TYPES["tacker_vnf"]
 SMALL = {"vm_sku_name": "NC_G2_8_v1"}
 
 
-def document(case: str, name: str) -> str:
+def read_document(case: str, name: str) -> str:
     return (CASES / case / name).read_text()
 
 
-def site(racks: int, machines: int) -> dict[str, Any]:
+def build_site(racks: int, machines: int) -> dict[str, Any]:
     made = {
         f"r{n}": {"site_id": "${nexus_site.s.id}", "machine_count": machines, "name": f"r{n}"} for n in range(racks)
     }
     return {"nexus_site": {"s": {}}, "nexus_rack": made}
 
 
-def configuration(vnf: Mapping[str, Any], racks: int = 2, machines: int = 4) -> dict[str, Any]:
-    """A site and one VNF, as JSON configuration."""
+def build_configuration(vnf: Mapping[str, Any], racks: int = 2, machines: int = 4) -> dict[str, Any]:
+    """Return a site and one VNF, as JSON configuration."""
     body = {"site_id": "${nexus_site.s.id}", **vnf}
     output = {"labels": {"value": "${{for n, v in tacker_vnf.v.vnfcs : n => v.labels}}"}}
-    return {"main.nf.json": {"resource": {**site(racks, machines), "tacker_vnf": {"v": body}}, "output": output}}
+    return {"main.nf.json": {"resource": {**build_site(racks, machines), "tacker_vnf": {"v": body}}, "output": output}}
 
 
-def planned(vnf: Mapping[str, Any], state: State = EMPTY, racks: int = 2, machines: int = 4, **more: Any) -> PlanResult:
-    return plan(configuration(vnf, racks, machines), state, **more)
+def plan_vnf(
+    vnf: Mapping[str, Any], state: State = EMPTY, racks: int = 2, machines: int = 4, **more: Any
+) -> PlanResult:
+    return plan(build_configuration(vnf, racks, machines), state, **more)
 
 
-def vnfcs(state: State) -> dict[str, dict[str, Any]]:
+def read_vnfcs(state: State) -> dict[str, dict[str, Any]]:
     return dict(attributes(state, VNF)["vnfcs"])
 
 
-def machines_of(state: State) -> dict[str, str]:
-    return {name: found["machine"] for name, found in vnfcs(state).items()}
+def read_machines(state: State) -> dict[str, str]:
+    return {name: found["machine"] for name, found in read_vnfcs(state).items()}
 
 
-def texts(found: list[Diagnostic]) -> str:
+def join_diagnostics(found: list[Diagnostic]) -> str:
     return "\n".join(f"{d.summary}: {d.detail}" for d in found)
 
 
 SPECIFICATION_HOT = {
-    "base_hot": document("specification-hot", "base_hot.yaml"),
+    "base_hot": read_document("specification-hot", "base_hot.yaml"),
     "vdu": {"masterNode": SMALL, "workerNode": SMALL},
 }
 SPECIFICATION_VNFD = {
-    "vnfd": document("specification-vnfd", "vnfd.yaml"),
+    "vnfd": read_document("specification-vnfd", "vnfd.yaml"),
     "vdu": {"masterNode": SMALL, "workerNode": SMALL},
 }
 PODAFFINITY = {
-    "vnfd": document("podaffinity", "vnfd.yaml"),
-    "base_hot": document("podaffinity", "base_hot.yaml"),
+    "vnfd": read_document("podaffinity", "vnfd.yaml"),
+    "base_hot": read_document("podaffinity", "base_hot.yaml"),
     "nested": {
-        "master.yaml": document("podaffinity", "nested.master.yaml"),
-        "worker.yaml": document("podaffinity", "nested.worker.yaml"),
+        "master.yaml": read_document("podaffinity", "nested.master.yaml"),
+        "worker.yaml": read_document("podaffinity", "nested.worker.yaml"),
     },
 }
 
 
 class TestSpecification:
-    def test_the_hot_snippet_as_printed(self) -> None:
-        result = require_success(planned(SPECIFICATION_HOT))
-        found = vnfcs(build_state_after(result))
+    def test_hot_snippet_is_planned_as_printed(self) -> None:
+        result = require_success(plan_vnf(SPECIFICATION_HOT))
+        found = read_vnfcs(build_state_after(result))
         assert list(found) == [f"v-{vdu}-{n}" for vdu in ("masterNode", "workerNode") for n in range(3)]
         assert len({vm["machine"] for vm in found.values()}) == 6
         assert {vm["provenance"] for vm in found.values()} == {"decided"}
         assert {row.provenance for row in result.plan.placements} == {"decided"}
         for line in (1, 2, 15, 21, 22, 25, 31, 32):
-            assert f"base_hot:{line}:" in texts(list_warnings(result))
+            assert f"base_hot:{line}:" in join_diagnostics(list_warnings(result))
 
-    def test_the_vnfd_snippet_as_printed(self) -> None:
-        result = require_success(planned(SPECIFICATION_VNFD))
+    def test_vnfd_snippet_is_planned_as_printed(self) -> None:
+        result = require_success(plan_vnf(SPECIFICATION_VNFD))
         state = build_state_after(result)
-        assert Counter(vm["vdu"] for vm in vnfcs(state).values()) == {"masterNode": 1, "workerNode": 3}
-        assert len(set(machines_of(state).values())) == 4
+        assert Counter(vm["vdu"] for vm in read_vnfcs(state).values()) == {"masterNode": 1, "workerNode": 3}
+        assert len(set(read_machines(state).values())) == 4
         for line in (1, 2, 3, 5, 16, 20, 52, 58):
-            assert f"vnfd:{line}:" in texts(list_warnings(result))
-        assert is_empty(planned(SPECIFICATION_VNFD, state))
+            assert f"vnfd:{line}:" in join_diagnostics(list_warnings(result))
+        assert is_empty(plan_vnf(SPECIFICATION_VNFD, state))
 
-    def test_six_apart_need_six_machines(self) -> None:
-        (error,) = list_errors(planned(SPECIFICATION_HOT, racks=1, machines=5))
+    def test_six_separated_vms_need_six_machines(self) -> None:
+        (error,) = list_errors(plan_vnf(SPECIFICATION_HOT, racks=1, machines=5))
         assert error.summary == "Unsatisfiable anti-affinity"
         assert 'base_hot:9: "srvgroup" separates the VMs of "masterNode", "workerNode": 6 VMs' in error.detail
         assert error.subject is not None
 
-    def test_the_largest_scale_is_looked_at_too(self) -> None:
-        result = require_success(planned(SPECIFICATION_HOT))
-        assert "base_hot:9" in texts([d for d in list_warnings(result) if "at the largest scale" in d.summary])
-        assert "10 VMs at the largest scale, and the site has 8 machines" in texts(list_warnings(result))
-        quiet = require_success(planned(SPECIFICATION_HOT, machines=5))
+    def test_largest_scale_is_checked_too(self) -> None:
+        result = require_success(plan_vnf(SPECIFICATION_HOT))
+        assert "base_hot:9" in join_diagnostics(
+            [d for d in list_warnings(result) if "at the largest scale" in d.summary]
+        )
+        assert "10 VMs at the largest scale, and the site has 8 machines" in join_diagnostics(list_warnings(result))
+        quiet = require_success(plan_vnf(SPECIFICATION_HOT, machines=5))
         assert not [d for d in list_warnings(quiet) if "scale" in d.summary]
 
 
 class TestArguments:
-    def test_labels_are_for_workers_and_derived(self) -> None:
-        result = require_success(planned(SPECIFICATION_HOT))
+    def test_labels_are_derived_for_workers_only(self) -> None:
+        result = require_success(plan_vnf(SPECIFICATION_HOT))
         state = build_state_after(result)
         labels = state.outputs["labels"].value
-        worker = vnfcs(state)["v-workerNode-0"]
+        worker = read_vnfcs(state)["v-workerNode-0"]
         assert labels["v-masterNode-0"] == {}
         assert labels["v-workerNode-0"] == {
             "CIS-node": worker["machine"],
@@ -140,17 +144,19 @@ class TestArguments:
         }
         assert "labels" not in worker
 
-    def test_a_role_that_is_given(self) -> None:
+    def test_configured_role(self) -> None:
         vdus = {"masterNode": {**SMALL, "role": "Worker"}, "workerNode": {**SMALL, "role": "ControlPlane"}}
-        labels = build_state_after(require_success(planned({**SPECIFICATION_HOT, "vdu": vdus}))).outputs["labels"].value
+        labels = (
+            build_state_after(require_success(plan_vnf({**SPECIFICATION_HOT, "vdu": vdus}))).outputs["labels"].value
+        )
         assert labels["v-masterNode-0"]
         assert labels["v-workerNode-0"] == {}
 
-    def test_sizes_come_from_the_documents_or_the_blocks(self) -> None:
-        result = require_success(planned(PODAFFINITY))
+    def test_sizes_come_from_documents_or_blocks(self) -> None:
+        result = require_success(plan_vnf(PODAFFINITY))
         assert {r.sku for r in result.plan.placements} == {"2 vCPU / 4 GiB", "8 vCPU / 16 GiB"}
         block = {"workerNode": {"vcpus": 12, "memory_gib": 24}}
-        result = require_success(planned({**PODAFFINITY, "vdu": block}))
+        result = require_success(plan_vnf({**PODAFFINITY, "vdu": block}))
         assert {r.sku for r in result.plan.placements} == {"2 vCPU / 4 GiB", "12 vCPU / 24 GiB"}
 
     @pytest.mark.parametrize(
@@ -170,25 +176,25 @@ class TestArguments:
             ({"site_id": "nowhere"}, "Unknown site", "nowhere"),
         ],
     )
-    def test_mistakes(self, change: dict[str, Any], summary: str, word: str) -> None:
+    def test_invalid_arguments(self, change: dict[str, Any], summary: str, word: str) -> None:
         given = {k: v for k, v in {**SPECIFICATION_HOT, **change}.items() if v is not None}
-        found = list_errors(planned(given))
+        found = list_errors(plan_vnf(given))
         assert summary in {d.summary for d in found}
-        assert word in texts(found)
+        assert word in join_diagnostics(found)
 
-    def test_parameters_reach_the_documents(self) -> None:
+    def test_parameters_are_passed_to_documents(self) -> None:
         given = {
-            "vnfd": document("zones-and-sizes", "vnfd.yaml").replace("zone_group", "zone"),
+            "vnfd": read_document("zones-and-sizes", "vnfd.yaml").replace("zone_group", "zone"),
             "parameters": {"memory": "2 GiB", "workers": 1},
             "vdu": {"upf": {"vcpus": 16, "memory_gib": 64}},
         }
-        result = require_success(planned(given))
+        result = require_success(plan_vnf(given))
         sizes = {row.object: row.sku for row in result.plan.placements}
         assert sizes == {"v-amf-0": "4 vCPU / 8 GiB", "v-smf-0": "2 vCPU / 2 GiB", "v-upf-0": "16 vCPU / 64 GiB"}
-        found = vnfcs(build_state_after(result))
+        found = read_vnfcs(build_state_after(result))
         assert found["v-amf-0"]["rack"] != found["v-smf-0"]["rack"]
 
-    def test_unknown_arguments_are_let_pass(self) -> None:
+    def test_unknown_arguments_are_accepted(self) -> None:
         assert TYPE.check is not None
         assert TYPE.check({"base_hot": UNKNOWN, "vdu": UNKNOWN, "scale_levels": UNKNOWN}) == []
         known = {**SPECIFICATION_HOT, "scale_levels": UNKNOWN, "instantiation_level": UNKNOWN}
@@ -197,77 +203,77 @@ class TestArguments:
 
     def test_contradictory_documents(self) -> None:
         given = {
-            "vnfd": document("soft-against-hard", "vnfd.yaml").replace("- dbs_apart", "- dbs"),
-            "base_hot": document("soft-against-hard", "base_hot.yaml"),
+            "vnfd": read_document("soft-against-hard", "vnfd.yaml").replace("- dbs_apart", "- dbs"),
+            "base_hot": read_document("soft-against-hard", "base_hot.yaml"),
             "vdu": dict.fromkeys(("worker", "db", "cache", "extra"), SMALL),
         }
-        result = planned(given)
+        result = plan_vnf(given)
         (error,) = list_errors(result)
         assert error.summary == "Unsatisfiable anti-affinity"
         assert 'vnfd:21: "dbs"' in error.detail
         assert '"together" (base_hot:7) keeps 2 of them together' in error.detail
-        assert "Both can be met for at most 1 of these VMs" in texts(list_warnings(result))
+        assert "Both can be met for at most 1 of these VMs" in join_diagnostics(list_warnings(result))
 
     def test_opposite_groups_of_one_vm_do_not_contradict(self) -> None:
         given = {
-            "vnfd": document("one-vm-in-both", "vnfd.yaml"),
-            "base_hot": document("one-vm-in-both", "base_hot.yaml"),
-            "nested": {name: document("one-vm-in-both", f"nested.{name}") for name in ("front.yaml", "back.yaml")},
+            "vnfd": read_document("one-vm-in-both", "vnfd.yaml"),
+            "base_hot": read_document("one-vm-in-both", "base_hot.yaml"),
+            "nested": {name: read_document("one-vm-in-both", f"nested.{name}") for name in ("front.yaml", "back.yaml")},
             "vdu": dict.fromkeys(("front", "back"), SMALL),
         }
-        result = require_success(planned(given))
-        assert len(set(machines_of(build_state_after(result)).values())) == 3
+        result = require_success(plan_vnf(given))
+        assert len(set(read_machines(build_state_after(result)).values())) == 3
         assert not [found for found in list_warnings(result) if found.summary.startswith("Contradictory")]
 
 
 class TestLifecycle:
     def test_scale_out_and_in(self) -> None:
-        small = build_state_after(require_success(planned(PODAFFINITY)))
-        larger = require_success(planned({**PODAFFINITY, "scale_levels": {"worker_instance": 2}}, small))
+        small = build_state_after(require_success(plan_vnf(PODAFFINITY)))
+        larger = require_success(plan_vnf({**PODAFFINITY, "scale_levels": {"worker_instance": 2}}, small))
         assert list_triggers(larger) == {f"v-workerNode-{n}": ("place", "scale_out") for n in (2, 3)}
         state = build_state_after(larger, small)
-        assert machines_of(small).items() <= machines_of(state).items()
-        smaller = require_success(planned({**PODAFFINITY, "scale_levels": {"worker_instance": 1}}, state))
+        assert read_machines(small).items() <= read_machines(state).items()
+        smaller = require_success(plan_vnf({**PODAFFINITY, "scale_levels": {"worker_instance": 1}}, state))
         assert list_triggers(smaller) == {"v-workerNode-3": ("remove", "scale_in")}
 
     def test_instantiation_level(self) -> None:
         state = build_state_after(
-            require_success(planned({**PODAFFINITY, "instantiation_level": "largest"}, machines=5))
+            require_success(plan_vnf({**PODAFFINITY, "instantiation_level": "largest"}, machines=5))
         )
-        assert Counter(vm["vdu"] for vm in vnfcs(state).values()) == {"masterNode": 5, "workerNode": 4}
+        assert Counter(vm["vdu"] for vm in read_vnfcs(state).values()) == {"masterNode": 5, "workerNode": 4}
 
-    def test_another_size_re_places_that_vdu_only(self) -> None:
-        state = build_state_after(require_success(planned(PODAFFINITY)))
+    def test_size_change_re_creates_only_its_vdu(self) -> None:
+        state = build_state_after(require_success(plan_vnf(PODAFFINITY)))
         changed = {**PODAFFINITY, "vdu": {"workerNode": {"vcpus": 4, "memory_gib": 8}}}
-        found = list_triggers(require_success(planned(changed, state)))
+        found = list_triggers(require_success(plan_vnf(changed, state)))
         assert found == {f"v-workerNode-{n}": ("move", "sku_changed") for n in range(2)}
 
     def test_changed_role_moves_no_vm(self) -> None:
-        state = build_state_after(require_success(planned(PODAFFINITY)))
+        state = build_state_after(require_success(plan_vnf(PODAFFINITY)))
         changed = {**PODAFFINITY, "vdu": {"workerNode": {"role": "ControlPlane"}}}
-        assert list_triggers(require_success(planned(changed, state))) == {}
+        assert list_triggers(require_success(plan_vnf(changed, state))) == {}
 
-    def test_heal_moves_one_and_keeps_it_apart(self) -> None:
-        state = build_state_after(require_success(planned(PODAFFINITY)))
-        before = machines_of(state)
-        result = require_success(planned(PODAFFINITY, state, replaces=(f"{VNF}:v-masterNode-1",)))
+    def test_heal_moves_one_vm_and_keeps_it_separate(self) -> None:
+        state = build_state_after(require_success(plan_vnf(PODAFFINITY)))
+        before = read_machines(state)
+        result = require_success(plan_vnf(PODAFFINITY, state, replaces=(f"{VNF}:v-masterNode-1",)))
         assert list_triggers(result) == {"v-masterNode-1": ("move", "heal")}
-        after = machines_of(build_state_after(result, state))
+        after = read_machines(build_state_after(result, state))
         assert after["v-masterNode-1"] not in {before[f"v-masterNode-{n}"] for n in range(3)}
         assert {n: m for n, m in after.items() if n != "v-masterNode-1"}.items() <= before.items()
 
     def test_healed_vm_returns_without_other_capacity(self) -> None:
-        state = build_state_after(require_success(planned(PODAFFINITY, racks=1, machines=3)), EMPTY)
-        result = require_success(planned(PODAFFINITY, state, racks=1, machines=3, replaces=(f"{VNF}:v-masterNode-1",)))
-        assert machines_of(build_state_after(result, state)) == machines_of(state)
+        state = build_state_after(require_success(plan_vnf(PODAFFINITY, racks=1, machines=3)), EMPTY)
+        result = require_success(plan_vnf(PODAFFINITY, state, racks=1, machines=3, replaces=(f"{VNF}:v-masterNode-1",)))
+        assert read_machines(build_state_after(result, state)) == read_machines(state)
 
-    def test_another_name_replaces_the_vnf(self) -> None:
-        state = build_state_after(require_success(planned(PODAFFINITY)))
-        result = require_success(planned({**PODAFFINITY, "name": "w"}, state))
-        assert min(vnfcs(build_state_after(result, state))) == "w-masterNode-0"
+    def test_name_change_replaces_vnf(self) -> None:
+        state = build_state_after(require_success(plan_vnf(PODAFFINITY)))
+        result = require_success(plan_vnf({**PODAFFINITY, "name": "w"}, state))
+        assert min(read_vnfcs(build_state_after(result, state))) == "w-masterNode-0"
 
 
-# The group of workers hands its hints on under the name that Tacker's driver looks for.
+# The group of workers passes its hints under the name expected by Tacker's driver.
 DRIVER = {
     **PODAFFINITY,
     "label_source": "mgmt_driver",
@@ -282,59 +288,59 @@ DRIVER = {
 SOFT_DRIVER = {**DRIVER, "base_hot": DRIVER["base_hot"].replace("'anti-affinity'", "'soft-anti-affinity'")}
 
 
-def worker_labels(state: State) -> list[dict[str, str]]:
+def read_worker_labels(state: State) -> list[dict[str, str]]:
     labels = state.outputs["labels"].value
-    return [labels[name] for name, vm in vnfcs(state).items() if vm["vdu"] == "workerNode"]
+    return [labels[name] for name, vm in read_vnfcs(state).items() if vm["vdu"] == "workerNode"]
 
 
 class TestLabelSource:
-    def test_the_driver_labels_those_that_a_group_keeps_apart_with_their_machine_alone(self) -> None:
-        state = build_state_after(require_success(planned(DRIVER)))
-        workers = [vm for vm in vnfcs(state).values() if vm["vdu"] == "workerNode"]
-        assert worker_labels(state) == [{"CIS-node": vm["machine"]} for vm in workers]
+    def test_driver_labels_separated_workers_with_machine_only(self) -> None:
+        state = build_state_after(require_success(plan_vnf(DRIVER)))
+        workers = [vm for vm in read_vnfcs(state).values() if vm["vdu"] == "workerNode"]
+        assert read_worker_labels(state) == [{"CIS-node": vm["machine"]} for vm in workers]
 
-    def test_the_zone_is_the_one_of_the_grant(self) -> None:
-        state = build_state_after(require_success(planned({**DRIVER, "grant_zone": "az-1", "labels": {"a": "b"}})))
-        assert [labels["kubernetes.io/zone"] for labels in worker_labels(state)] == ["az-1", "az-1"]
-        assert {labels["a"] for labels in worker_labels(state)} == {"b"}
+    def test_zone_is_taken_from_grant(self) -> None:
+        state = build_state_after(require_success(plan_vnf({**DRIVER, "grant_zone": "az-1", "labels": {"a": "b"}})))
+        assert [labels["kubernetes.io/zone"] for labels in read_worker_labels(state)] == ["az-1", "az-1"]
+        assert {labels["a"] for labels in read_worker_labels(state)} == {"b"}
 
-    def test_soft_groups_are_labelled_when_scaled_and_healed_and_that_is_remembered(self) -> None:
-        state = build_state_after(require_success(planned(SOFT_DRIVER)))
-        assert worker_labels(state) == [{}, {}]
-        assert all("came" not in vm for vm in vnfcs(state).values())
+    def test_soft_group_members_are_labelled_after_scale_or_heal(self) -> None:
+        state = build_state_after(require_success(plan_vnf(SOFT_DRIVER)))
+        assert read_worker_labels(state) == [{}, {}]
+        assert all("came" not in vm for vm in read_vnfcs(state).values())
         larger = {**SOFT_DRIVER, "scale_levels": {"worker_instance": 1}}
-        state = build_state_after(require_success(planned(larger, state)), state)
-        assert [bool(labels) for labels in worker_labels(state)] == [False, False, True]
-        result = require_success(planned(larger, state, replaces=(f"{VNF}:v-workerNode-0",)))
+        state = build_state_after(require_success(plan_vnf(larger, state)), state)
+        assert [bool(labels) for labels in read_worker_labels(state)] == [False, False, True]
+        result = require_success(plan_vnf(larger, state, replaces=(f"{VNF}:v-workerNode-0",)))
         state = build_state_after(result, state)
-        assert [bool(labels) for labels in worker_labels(state)] == [True, False, True]
-        assert vnfcs(state)["v-workerNode-0"]["came"] == "healed"
-        assert vnfcs(state)["v-workerNode-2"]["came"] == "scaled"
-        assert is_empty(planned(larger, state))
+        assert [bool(labels) for labels in read_worker_labels(state)] == [True, False, True]
+        assert read_vnfcs(state)["v-workerNode-0"]["came"] == "healed"
+        assert read_vnfcs(state)["v-workerNode-2"]["came"] == "scaled"
+        assert is_empty(plan_vnf(larger, state))
 
-    def test_hints_under_another_name_are_labelled_at_instantiation_alone(self) -> None:
+    def test_hints_under_another_name_are_labelled_only_at_instantiation(self) -> None:
         hidden = {**PODAFFINITY, "label_source": "mgmt_driver"}
-        state = build_state_after(require_success(planned(hidden)))
+        state = build_state_after(require_success(plan_vnf(hidden)))
         state = build_state_after(
-            require_success(planned({**hidden, "scale_levels": {"worker_instance": 1}}, state)), state
+            require_success(plan_vnf({**hidden, "scale_levels": {"worker_instance": 1}}, state)), state
         )
-        assert [bool(labels) for labels in worker_labels(state)] == [True, True, False]
+        assert [bool(labels) for labels in read_worker_labels(state)] == [True, True, False]
 
-    def test_rules_of_a_vnfd_alone_count_as_their_translation(self) -> None:
-        state = build_state_after(require_success(planned({**SPECIFICATION_VNFD, "label_source": "mgmt_driver"})))
-        assert all(set(labels) == {"CIS-node"} for labels in worker_labels(state))
+    def test_vnfd_rules_alone_are_labelled_like_their_translation(self) -> None:
+        state = build_state_after(require_success(plan_vnf({**SPECIFICATION_VNFD, "label_source": "mgmt_driver"})))
+        assert all(set(labels) == {"CIS-node"} for labels in read_worker_labels(state))
 
-    def test_mistakes(self) -> None:
-        found = list_errors(planned({**PODAFFINITY, "grant_zone": "az-1"}))
-        assert 'label_source = "mgmt_driver"' in texts(found)
-        assert list_errors(planned({**PODAFFINITY, "label_source": "driver"}))
+    def test_invalid_label_source(self) -> None:
+        found = list_errors(plan_vnf({**PODAFFINITY, "grant_zone": "az-1"}))
+        assert 'label_source = "mgmt_driver"' in join_diagnostics(found)
+        assert list_errors(plan_vnf({**PODAFFINITY, "label_source": "driver"}))
 
 
 class TestFlavors:
-    def test_a_vm_sku_called_like_the_flavor_says_the_size(self) -> None:
+    def test_vm_sku_named_like_flavor_sets_size(self) -> None:
         server = {"type": "OS::Nova::Server", "properties": {"flavor": {"get_param": "flavor"}}}
         hot = {"heat_template_version": "2018-08-31", "resources": {"w": server}}
-        files = configuration({"base_hot": yaml.safe_dump(hot), "parameters": {"flavor": "m1.tiny"}})
+        files = build_configuration({"base_hot": yaml.safe_dump(hot), "parameters": {"flavor": "m1.tiny"}})
         (error,) = list_errors(plan(files))
         assert error.summary == "VDU without size"
         assert 'nexus_vm_sku called "m1.tiny"' in error.detail
@@ -355,13 +361,15 @@ REQUEST = """{
 
 class TestRequest:
     def test_request_replaces_the_arguments(self) -> None:
-        state = build_state_after(require_success(planned({**PODAFFINITY, "instantiate_request": REQUEST}, machines=5)))
-        assert Counter(vm["vdu"] for vm in vnfcs(state).values()) == {"masterNode": 5, "workerNode": 4}
+        state = build_state_after(
+            require_success(plan_vnf({**PODAFFINITY, "instantiate_request": REQUEST}, machines=5))
+        )
+        assert Counter(vm["vdu"] for vm in read_vnfcs(state).values()) == {"masterNode": 5, "workerNode": 4}
         values = attributes(state, VNF)
         assert values["flavour_id"] == "podaffinity"
         assert values["parameters"] == {"nfv": {}, "worker_group_name": "w"}
         own = {"instantiate_request": REQUEST, "parameters": {"worker_group_name": "x"}}
-        state = build_state_after(require_success(planned({**PODAFFINITY, **own}, machines=5)))
+        state = build_state_after(require_success(plan_vnf({**PODAFFINITY, **own}, machines=5)))
         assert attributes(state, VNF)["parameters"] == {"nfv": {}, "worker_group_name": "x"}
 
     @pytest.mark.parametrize(
@@ -375,8 +383,8 @@ class TestRequest:
             ({"instantiate_request": REQUEST, "flavour_id": "x"}, 'flavourId of the request is "podaffinity"'),
         ],
     )
-    def test_mistakes(self, change: dict[str, Any], words: str) -> None:
-        assert words in texts(list_errors(planned({**PODAFFINITY, **change})))
+    def test_invalid_requests(self, change: dict[str, Any], words: str) -> None:
+        assert words in join_diagnostics(list_errors(plan_vnf({**PODAFFINITY, **change})))
 
 
 class TestPackage:
@@ -388,24 +396,26 @@ class TestPackage:
         for name, text in PODAFFINITY["nested"].items():
             (package / "BaseHOT" / "podaffinity" / "nested" / name).write_text(text)
         packaged = {"csar": str(package), "instantiate_request": REQUEST}
-        state = build_state_after(require_success(planned(packaged, machines=5, files_there=ConfinedFileAccess())))
+        state = build_state_after(require_success(plan_vnf(packaged, machines=5, files_there=ConfinedFileAccess())))
         assert attributes(state, VNF)["nested"] == PODAFFINITY["nested"]
-        assert is_empty(planned(packaged, state, machines=5, files_there=ConfinedFileAccess()))
-        told = texts(list_errors(planned({**packaged, "vnfd": "x"}, files_there=ConfinedFileAccess())))
+        assert is_empty(plan_vnf(packaged, state, machines=5, files_there=ConfinedFileAccess()))
+        told = join_diagnostics(list_errors(plan_vnf({**packaged, "vnfd": "x"}, files_there=ConfinedFileAccess())))
         assert "csar already contains vnfd" in told
-        told = texts(list_errors(planned({"csar": str(package / "absent")}, files_there=ConfinedFileAccess())))
+        told = join_diagnostics(
+            list_errors(plan_vnf({"csar": str(package / "absent")}, files_there=ConfinedFileAccess()))
+        )
         assert 'There is no directory "' in told
 
 
-def rule(kind: str, scope: str, vdus: list[str]) -> dict[str, Any]:
+def build_rule(kind: str, scope: str, vdus: list[str]) -> dict[str, Any]:
     return {"type": f"tosca.policies.nfv.{kind}Rule", "properties": {"scope": scope}, "targets": vdus}
 
 
-def descriptor(numbers: list[int], rules: list[tuple[str, str, list[int]]]) -> str:
-    """A VNFD with VDUs d0, d1, ... that scale together, and rules (kind, scope, VDUs)."""
+def build_descriptor(numbers: list[int], rules: list[tuple[str, str, list[int]]]) -> str:
+    """Return a VNFD with VDUs d0, d1, ... scaled together, and rules (kind, scope, VDUs)."""
     names = [f"d{n}" for n in range(len(numbers))]
     policies: list[dict[str, Any]] = [
-        {f"rule{n}": rule(kind, scope, [names[v] for v in vdus])} for n, (kind, scope, vdus) in enumerate(rules)
+        {f"rule{n}": build_rule(kind, scope, [names[v] for v in vdus])} for n, (kind, scope, vdus) in enumerate(rules)
     ]
     aspects = {name: {"max_scale_level": 1, "step_deltas": ["one"]} for name in names}
     policies.append({"aspects": {"type": "tosca.policies.nfv.ScalingAspects", "properties": {"aspects": aspects}}})
@@ -423,7 +433,7 @@ def descriptor(numbers: list[int], rules: list[tuple[str, str, list[int]]]) -> s
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[list[int], list[tuple[str, str, list[int]]], int, int]:
+def vnf_cases(draw: st.DrawFn) -> tuple[list[int], list[tuple[str, str, list[int]]], int, int]:
     numbers = draw(st.lists(st.integers(0, 3), min_size=1, max_size=3))
     some = st.lists(st.integers(0, len(numbers) - 1), min_size=1, max_size=3, unique=True)
     kinds = st.tuples(
@@ -432,8 +442,8 @@ def worlds(draw: st.DrawFn) -> tuple[list[int], list[tuple[str, str, list[int]]]
     return numbers, draw(st.lists(kinds, max_size=3)), draw(st.integers(1, 3)), draw(st.integers(1, 3))
 
 
-def holds(found: Mapping[str, Mapping[str, Any]], rules: list[tuple[str, str, list[int]]]) -> bool:
-    """Whether the places meet every rule."""
+def meets_rules(found: Mapping[str, Mapping[str, Any]], rules: list[tuple[str, str, list[int]]]) -> bool:
+    """Return whether the placement meets every rule."""
     for kind, scope, vdus in rules:
         key = "machine" if scope == "nfvi_node" else "rack"
         used = Counter(vm[key] for vm in found.values() if vm["vdu"] in {f"d{v}" for v in vdus})
@@ -443,42 +453,42 @@ def holds(found: Mapping[str, Mapping[str, Any]], rules: list[tuple[str, str, li
 
 
 @settings(max_examples=scale_count(120), deadline=None)
-@given(worlds(), st.data())
-def test_rules_hold_through_the_life_of_a_vnf(
+@given(vnf_cases(), st.data())
+def test_rules_hold_through_lifecycle_of_vnf(
     world: tuple[list[int], list[tuple[str, str, list[int]]], int, int], data: st.DataObject
 ) -> None:
     numbers, rules, racks, machines = world
     vdus = {f"d{n}": SMALL for n in range(len(numbers))}
-    vnf: dict[str, Any] = {"vnfd": descriptor(numbers, rules), "vdu": vdus}
-    result = planned(vnf, racks=racks, machines=machines)
+    vnf: dict[str, Any] = {"vnfd": build_descriptor(numbers, rules), "vdu": vdus}
+    result = plan_vnf(vnf, racks=racks, machines=machines)
     if result.plan.errored:
-        assert {d.summary for d in list_errors(result)} <= {"Unsatisfiable anti-affinity"} or "do not fit" in texts(
-            list_errors(result)
-        )
+        assert {d.summary for d in list_errors(result)} <= {
+            "Unsatisfiable anti-affinity"
+        } or "do not fit" in join_diagnostics(list_errors(result))
         assert rules
         return
     state = build_state_after(result)
-    assert Counter(vm["vdu"] for vm in vnfcs(state).values()) == {f"d{n}": c for n, c in enumerate(numbers) if c}
-    assert holds(vnfcs(state), rules)
+    assert Counter(vm["vdu"] for vm in read_vnfcs(state).values()) == {f"d{n}": c for n, c in enumerate(numbers) if c}
+    assert meets_rules(read_vnfcs(state), rules)
     which = data.draw(st.sampled_from(sorted(vdus)))
-    out = planned({**vnf, "scale_levels": {which: 1}}, state, racks=racks, machines=machines)
+    out = plan_vnf({**vnf, "scale_levels": {which: 1}}, state, racks=racks, machines=machines)
     newest = f"v-{which}-{numbers[int(which[1:])]}"
     if not out.plan.errored:
         assert list_triggers(out) == {newest: ("place", "scale_out")}
         grown = build_state_after(out, state)
-        assert holds(vnfcs(grown), rules)
-        back = require_success(planned(vnf, grown, racks=racks, machines=machines))
+        assert meets_rules(read_vnfcs(grown), rules)
+        back = require_success(plan_vnf(vnf, grown, racks=racks, machines=machines))
         assert list_triggers(back) == {newest: ("remove", "scale_in")}
-        assert machines_of(build_state_after(back, grown)) == machines_of(state)
-    if vnfcs(state):
-        healed = data.draw(st.sampled_from(sorted(vnfcs(state))))
-        result = require_success(planned(vnf, state, racks=racks, machines=machines, replaces=(f"{VNF}:{healed}",)))
+        assert read_machines(build_state_after(back, grown)) == read_machines(state)
+    if read_vnfcs(state):
+        healed = data.draw(st.sampled_from(sorted(read_vnfcs(state))))
+        result = require_success(plan_vnf(vnf, state, racks=racks, machines=machines, replaces=(f"{VNF}:{healed}",)))
         assert list_triggers(result) == {healed: ("move", "heal")}
-        assert holds(vnfcs(build_state_after(result, state)), rules)
+        assert meets_rules(read_vnfcs(build_state_after(result, state)), rules)
 
 
 @pytest.mark.of_domains("fleet")
-def test_what_needs_a_vnf_in_error_is_not_called_unknown_too() -> None:
+def test_dependents_of_invalid_vnf_have_no_second_error() -> None:
     hot = {
         "heat_template_version": "2018-08-31",
         "resources": {
@@ -495,7 +505,7 @@ def test_what_needs_a_vnf_in_error_is_not_called_unknown_too() -> None:
             },
         },
     }
-    files = configuration({"base_hot": yaml.safe_dump(hot), "vdu": {"w": SMALL}}, racks=1, machines=2)
+    files = build_configuration({"base_hot": yaml.safe_dump(hot), "vdu": {"w": SMALL}}, racks=1, machines=2)
     body = {"cluster_id": "${tacker_vnf.v.id}", "yaml_body": "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}"}
     files["main.nf.json"]["resource"]["fleet_hub_manifest"] = {"m": body}
     assert [d.summary for d in list_errors(plan(files))] == ["Unsatisfiable anti-affinity"]
@@ -504,8 +514,8 @@ def test_what_needs_a_vnf_in_error_is_not_called_unknown_too() -> None:
     assert found == {"Unsatisfiable anti-affinity", "Placement argument unknown"}
 
 
-def test_a_group_given_to_vms_that_share_a_machine_names_those_to_heal() -> None:
-    def hot(*, apart: bool) -> str:
+def test_new_group_for_vms_on_one_machine_names_vms_to_heal() -> None:
+    def build_hot(*, apart: bool) -> str:
         hints = {"scheduler_hints": {"group": {"get_resource": "g"}}} if apart else {}
         group = {"type": "OS::Nova::ServerGroup", "properties": {"policies": ["anti-affinity"]}}
         server = {"type": "OS::Nova::Server", "properties": hints}
@@ -513,11 +523,11 @@ def test_a_group_given_to_vms_that_share_a_machine_names_those_to_heal() -> None
         template = {"heat_template_version": "2018-08-31", "resources": {"g": group, "w": workers}}
         return str(yaml.safe_dump(template))
 
-    def vnf(*, apart: bool) -> dict[str, Any]:
-        return {"base_hot": hot(apart=apart), "vdu": {"w": SMALL}}
+    def build_vnf(*, apart: bool) -> dict[str, Any]:
+        return {"base_hot": build_hot(apart=apart), "vdu": {"w": SMALL}}
 
-    state = build_state_after(require_success(planned(vnf(apart=False), racks=1, machines=1)))
-    result = require_success(planned(vnf(apart=True), state, racks=1, machines=3))
+    state = build_state_after(require_success(plan_vnf(build_vnf(apart=False), racks=1, machines=1)))
+    result = require_success(plan_vnf(build_vnf(apart=True), state, racks=1, machines=3))
     assert not list_triggers(result)
     (told,) = [w for w in list_warnings(result) if w.summary == "Placement group violation"]
     assert "g (base_hot:3)" in told.detail
@@ -525,9 +535,9 @@ def test_a_group_given_to_vms_that_share_a_machine_names_those_to_heal() -> None
         assert f"-replace='{VNF}:{name}'" in told.detail
     assert "v-w-0" not in told.detail
     asked = (f"{VNF}:v-w-1", f"{VNF}:v-w-2")
-    healed = require_success(planned(vnf(apart=True), state, racks=1, machines=3, replaces=asked))
+    healed = require_success(plan_vnf(build_vnf(apart=True), state, racks=1, machines=3, replaces=asked))
     assert not [w for w in list_warnings(healed) if w.summary == told.summary]
-    assert len(set(machines_of(build_state_after(healed, state)).values())) == 3
+    assert len(set(read_machines(build_state_after(healed, state)).values())) == 3
 
 
 def test_smaller_vnf_reports_no_lost_preference() -> None:
@@ -546,14 +556,14 @@ def test_smaller_vnf_reports_no_lost_preference() -> None:
         },
     }
     vnf = {"base_hot": yaml.safe_dump(hot), "vdu": {"w": SMALL}}
-    state = build_state_after(require_success(planned({**vnf, "scale_levels": {"w": 2}})))
-    smaller = require_success(planned({**vnf, "scale_levels": {"w": 0}}, state))
+    state = build_state_after(require_success(plan_vnf({**vnf, "scale_levels": {"w": 2}})))
+    smaller = require_success(plan_vnf({**vnf, "scale_levels": {"w": 0}}, state))
     assert {found[0] for found in list_triggers(smaller).values()} == {"remove"}
     assert [table.minimum_remaining_on_rack for table in smaller.plan.placement_tables] == [None]
 
 
 def test_memory_is_counted_in_mib() -> None:
-    """512 MB of a flavor are half a GiB, not a whole one; whole figures stay whole numbers."""
+    """A flavor with 512 MB counts as half a GiB, not as one GiB; whole figures stay integers."""
     for written, gib, label in (("512 MB", 0.5, "0.5"), ("4 GB", 4, "4"), ("1500 MiB", 1500 / 1024, "1.46484")):
         text = (
             "tosca_definitions_version: tosca_simple_yaml_1_2\ntopology_template:\n  node_templates:\n"
@@ -569,8 +579,8 @@ def test_memory_is_counted_in_mib() -> None:
     assert problem.detail == '"memory_gib" must be above 0.'
 
 
-def test_a_vnf_has_its_control_plane_by_role() -> None:
-    site = get_site(build_state_after(planned(SPECIFICATION_HOT)))
+def test_control_plane_of_vnf_is_found_by_role() -> None:
+    site = get_site(build_state_after(plan_vnf(SPECIFICATION_HOT)))
     [vnf] = site.clusters
     assert (vnf.kind, [(p.name, p.is_control_plane, len(p.vms)) for p in vnf.pools]) == (
         VmOwnerKind.GROUP,
@@ -578,8 +588,8 @@ def test_a_vnf_has_its_control_plane_by_role() -> None:
     )
 
 
-def rules_of(*policies: tuple[str, list[str]]) -> str:
-    """A VNFD with two VDUs and anti-affinity rules over them."""
+def build_rules_vnfd(*policies: tuple[str, list[str]]) -> str:
+    """Return a VNFD with two VDUs and anti-affinity rules for them."""
     compute = {"capabilities": {"virtual_compute": {"properties": {"virtual_memory": {"virtual_mem_size": "4 GB"}}}}}
     nodes = {
         name: {
@@ -602,22 +612,26 @@ def rules_of(*policies: tuple[str, list[str]]) -> str:
     return yaml.safe_dump({"topology_template": {"node_templates": nodes, "policies": listed}}, sort_keys=False)
 
 
-def of_rules(*policies: tuple[str, list[str]]) -> dict[str, Any]:
+def build_vnf_with_rules(*policies: tuple[str, list[str]]) -> dict[str, Any]:
     blocks = dict.fromkeys(("one", "three"), SMALL)
-    return {"vnfd": rules_of(*policies), "vdu": blocks}
+    return {"vnfd": build_rules_vnfd(*policies), "vdu": blocks}
 
 
-def test_a_rule_with_one_vm_ends_the_rules_of_tacker() -> None:
-    result = planned(of_rules(("alone", ["one"]), ("apart", ["three"])))
+def test_rule_with_one_vm_makes_tacker_skip_later_rules() -> None:
+    result = plan_vnf(build_vnf_with_rules(("alone", ["one"]), ("apart", ["three"])))
     [warning] = [found for found in list_warnings(result) if found.id == "rules-left-out-by-tacker"]
     assert '"alone" has fewer than 2 VMs' in warning.detail
     assert '"apart"' in warning.detail
-    last = planned(of_rules(("apart", ["three"]), ("alone", ["one"])))
+    last = plan_vnf(build_vnf_with_rules(("apart", ["three"]), ("alone", ["one"])))
     assert "rules-left-out-by-tacker" not in {found.id for found in list_warnings(last)}
 
 
-def test_a_separated_vdu_with_a_minimum_below_two_is_a_warning() -> None:
-    found = [each for each in list_warnings(planned(of_rules(("apart", ["one", "three"])))) if "below-two" in each.id]
+def test_separated_vdu_with_minimum_below_two_is_a_warning() -> None:
+    found = [
+        each
+        for each in list_warnings(plan_vnf(build_vnf_with_rules(("apart", ["one", "three"]))))
+        if "below-two" in each.id
+    ]
     assert ["its min_number_of_instances is 1" in each.detail for each in found] == [True]
 
 
@@ -631,17 +645,19 @@ resources:
 """
 
 
-def test_scale_in_after_heal_removes_the_healed_vm() -> None:
+def test_scale_in_after_heal_removes_healed_vm() -> None:
     """Tacker removes the VNFCs created last."""
 
-    def sized(count: int) -> dict[str, Any]:
+    def build_sized_vnf(count: int) -> dict[str, Any]:
         return {"base_hot": HOT.replace("count: 3", f"count: {count}"), "vdu": {"worker": SMALL}}
 
-    state = build_state_after(require_success(planned(sized(3))))
-    healed = build_state_after(require_success(planned(sized(3), state, replaces=("tacker_vnf.v:v-worker-1",))), state)
-    smaller = build_state_after(require_success(planned(sized(2), healed)), healed)
-    assert set(vnfcs(smaller)) == {"v-worker-0", "v-worker-2"}
-    assert is_empty(planned(sized(2), smaller))
-    larger = build_state_after(require_success(planned(sized(3), smaller)), smaller)
-    assert set(vnfcs(larger)) == {"v-worker-0", "v-worker-1", "v-worker-2"}
-    assert {name: each.get("came") for name, each in vnfcs(larger).items()}["v-worker-1"] == "scaled"
+    state = build_state_after(require_success(plan_vnf(build_sized_vnf(3))))
+    healed = build_state_after(
+        require_success(plan_vnf(build_sized_vnf(3), state, replaces=("tacker_vnf.v:v-worker-1",))), state
+    )
+    smaller = build_state_after(require_success(plan_vnf(build_sized_vnf(2), healed)), healed)
+    assert set(read_vnfcs(smaller)) == {"v-worker-0", "v-worker-2"}
+    assert is_empty(plan_vnf(build_sized_vnf(2), smaller))
+    larger = build_state_after(require_success(plan_vnf(build_sized_vnf(3), smaller)), smaller)
+    assert set(read_vnfcs(larger)) == {"v-worker-0", "v-worker-1", "v-worker-2"}
+    assert {name: each.get("came") for name, each in read_vnfcs(larger).items()}["v-worker-1"] == "scaled"

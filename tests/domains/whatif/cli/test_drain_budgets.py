@@ -1,4 +1,4 @@
-"""Drains under PodDisruptionBudgets: what the eviction API of Kubernetes 1.34.4 answered in each of these cases."""
+"""Tests of drains under PodDisruptionBudgets, compared with answers of the eviction API of Kubernetes 1.34.4."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def build_replica(name: str, node: str, *, is_ready: bool = True, phase: str = "
 
 @pytest.fixture
 def find_awaited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Drain n0, and return the budgets awaited by the drain."""
+    """Return a function that drains n0 and returns the budgets blocking the drain."""
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(KUBECTL_CLUSTER)
 
-    def find(*objects: dict[str, Any]) -> list[str]:
+    def drain_and_list_budgets(*objects: dict[str, Any]) -> list[str]:
         Path("cluster.json").write_bytes(cluster_objects.printed(*NODES, *objects))
         code = run_command_line(["simulate", "failure", "-node=n0", "-format=json"])
         budgets: list[str] = json.loads(capsys.readouterr().out)["budgets"]
         assert code == (2 if budgets else 0)
         return budgets
 
-    return find
+    return drain_and_list_budgets
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def find_awaited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
         ([{"minAvailable": 1}, {"minAvailable": 1}], "the eviction API rejects pods with several"),
     ],
 )
-def test_the_report_says_why_a_drain_waits(
+def test_report_explains_blocked_drain(
     budgets: list[dict[str, Any]],
     reason: str,
     tmp_path: Path,
@@ -80,22 +80,22 @@ SICK_HERE = (build_replica("a", "n0", is_ready=False), build_replica("b", "n1"))
 SICK_ELSEWHERE = (build_replica("a", "n0"), build_replica("b", "n1", is_ready=False))
 
 
-def test_a_budget_without_disruptions_holds_the_drain(find_awaited: Any) -> None:
+def test_budget_without_allowed_disruptions_blocks_drain(find_awaited: Any) -> None:
     assert find_awaited(*HEALTHY, build_budget(minAvailable=2, status=BOTH_READY)) == ["default/web"]
     assert find_awaited(*HEALTHY, build_budget(minAvailable=2)) == ["default/web"]
     assert find_awaited(*HEALTHY, build_budget(maxUnavailable=0)) == ["default/web"]
     assert find_awaited(*HEALTHY, build_budget(maxUnavailable="0%")) == ["default/web"]
 
 
-def test_an_allowed_disruption_does_not_hold_it(find_awaited: Any) -> None:
+def test_allowed_disruption_does_not_block_drain(find_awaited: Any) -> None:
     assert find_awaited(*HEALTHY, build_budget(minAvailable=1, status=ONE_ALLOWED)) == []
     assert find_awaited(*HEALTHY, build_budget(maxUnavailable="50%")) == []
-    # One after the other: the second waits for the replacement of the first, not forever.
+    # One after the other: the second eviction waits only for the replacement of the first pod.
     pair = (build_replica("a", "n0"), build_replica("b", "n0"))
     assert find_awaited(*pair, build_budget(minAvailable=1, status=ONE_ALLOWED)) == []
 
 
-def test_a_pod_that_is_not_ready_may_go_while_enough_others_are_ready(find_awaited: Any) -> None:
+def test_unready_pod_is_evicted_while_enough_pods_are_ready(find_awaited: Any) -> None:
     assert find_awaited(*SICK_HERE, build_budget(minAvailable=1, status=ENOUGH_READY)) == []
     assert find_awaited(*SICK_HERE, build_budget(minAvailable=1)) == []
     assert find_awaited(*SICK_HERE, build_budget(minAvailable=2, status=TOO_FEW_READY)) == ["default/web"]
@@ -104,24 +104,24 @@ def test_a_pod_that_is_not_ready_may_go_while_enough_others_are_ready(find_await
     assert find_awaited(*SICK_HERE, always) == []
 
 
-def test_a_ready_pod_stays_while_another_one_is_not_ready(find_awaited: Any) -> None:
+def test_ready_pod_is_kept_while_another_pod_is_unready(find_awaited: Any) -> None:
     assert find_awaited(*SICK_ELSEWHERE, build_budget(minAvailable=1, status=ENOUGH_READY)) == ["default/web"]
     assert find_awaited(*SICK_ELSEWHERE, build_budget(minAvailable=1)) == ["default/web"]
     always = build_budget(minAvailable=1, unhealthyPodEvictionPolicy="AlwaysAllow")
     assert find_awaited(*SICK_ELSEWHERE, always) == ["default/web"]
 
 
-def test_a_pending_pod_goes_at_once(find_awaited: Any) -> None:
+def test_pending_pod_is_evicted_at_once(find_awaited: Any) -> None:
     pulling = (build_replica("a", "n0", is_ready=False, phase="Pending"), build_replica("b", "n1"))
     assert find_awaited(*pulling, build_budget(minAvailable=2, status=TOO_FEW_READY)) == []
 
 
-def test_the_eviction_api_rejects_a_pod_under_two_budgets(find_awaited: Any) -> None:
+def test_eviction_api_rejects_pod_under_two_budgets(find_awaited: Any) -> None:
     budgets = [build_budget(name, minAvailable=1, status=ONE_ALLOWED) for name in ("web", "web-again")]
     assert find_awaited(*HEALTHY, *budgets) == ["default/web", "default/web-again"]
 
 
-def test_budgets_of_others_and_of_daemons_do_not_hold_it(find_awaited: Any) -> None:
+def test_budgets_of_other_pods_and_daemons_do_not_block_drain(find_awaited: Any) -> None:
     other = build_budget(minAvailable=9)
     other["spec"]["selector"] = {"matchLabels": {"app": "db"}}
     assert find_awaited(*HEALTHY, other) == []

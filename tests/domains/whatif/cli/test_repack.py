@@ -1,4 +1,4 @@
-"""`simulate repack` as it is typed: what it prints, and that following it leads where it says."""
+"""Tests of the command `simulate repack`: its output, and the result of its steps."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def answer(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any]]:
+def run_repack(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any]]:
     capsys.readouterr()
     code = run_command_line([*ASK, *more, "-format=json"])
     return code, json.loads(capsys.readouterr().out)
 
 
-def places(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+def read_machines(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     capsys.readouterr()
     assert run_command_line(["show", "-json"]) == 0
     values = json.loads(capsys.readouterr().out)["values"]["root_module"]["resources"]
@@ -85,11 +85,9 @@ def places(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
 
 @pytest.mark.usefixtures("lab")
 @pytest.mark.parametrize(("sku", "want"), [("NC_P46_224_v1", 6), ("NC_E94_448_v1", 2)])
-def test_what_it_prints_leads_to_the_room_when_it_is_carried_out(
-    capsys: pytest.CaptureFixture[str], sku: str, want: int
-) -> None:
-    before = places(capsys)
-    code, repack = answer(capsys, f"-sku={sku}", f"-want={want}")
+def test_applied_steps_free_the_predicted_capacity(capsys: pytest.CaptureFixture[str], sku: str, want: int) -> None:
+    before = read_machines(capsys)
+    code, repack = run_repack(capsys, f"-sku={sku}", f"-want={want}")
     assert (code, repack["status"], repack["recreations"]) == (0, "optimal", repack["bound"])
     for window in range(1, repack["windows"] + 1):
         steps = [step for step in repack["steps"] if step["window"] == window]
@@ -97,24 +95,24 @@ def test_what_it_prints_leads_to_the_room_when_it_is_carried_out(
         flags = [f"-replace={step['address']}:{step['object']}" for step in steps]
         cordoned = json.dumps(cordons[0] if cordons else [])
         assert run_command_line(["apply", "-auto-approve", f"-var=cordoned={cordoned}", *flags]) == 0
-        now = places(capsys)
+        now = read_machines(capsys)
         assert {step["object"]: now[step["object"]] for step in steps} == {
             step["object"]: step["to"]["machine"] for step in steps
         }
     assert run_command_line(["apply", "-auto-approve"]) == 0
-    after = places(capsys)
+    after = read_machines(capsys)
     moved = {step["object"] for step in repack["steps"]}
     assert {name for name in before if before[name] != after[name]} == moved
-    code, repack = answer(capsys, f"-sku={sku}", f"-want={want}")
+    code, repack = run_repack(capsys, f"-sku={sku}", f"-want={want}")
     assert (code, repack["status"], repack["fits_now"]) == (0, "nothing_to_do", want)
 
 
 @pytest.mark.usefixtures("lab")
-def test_a_demand_that_cannot_be_met(capsys: pytest.CaptureFixture[str]) -> None:
-    code, repack = answer(capsys, "-want=7")
+def test_unsatisfiable_demand_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    code, repack = run_repack(capsys, "-want=7")
     assert (code, repack["status"], repack["finding"]) == (2, "impossible", True)
     assert (repack["recreations"], repack["most"], repack["fits_now"]) == (None, 6, 5)
-    code, repack = answer(capsys, "-want=6", "-moves=1")
+    code, repack = run_repack(capsys, "-want=6", "-moves=1")
     assert (code, repack["bound"]) == (2, 2)
     [moves] = [one for one in repack["blocking"] if one["constraint"] == "moves"]
     assert moves["recreations"] == 2
@@ -132,7 +130,7 @@ def test_a_demand_that_cannot_be_met(capsys: pytest.CaptureFixture[str]) -> None
         (("-sku=NC_P46_224_v1", "-want=0"), "0"),
     ],
 )
-def test_mistakes_are_named(capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], said: str) -> None:
+def test_errors_are_named(capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], said: str) -> None:
     capsys.readouterr()
     assert run_command_line(["simulate", "repack", *flags]) == 1
     captured = capsys.readouterr()
@@ -164,8 +162,8 @@ resource "fleet_hub_manifest" "pods" {
 ASKED = {"hugepages": "hugepages-1Gi: 12Gi", "devices": "intel.com/sriov: 3"}
 
 
-def with_pods(lab: Path, resource: str, replicas: int) -> None:
-    """One pool whose nodes have room for one such pod each."""
+def write_pods(lab: Path, resource: str, replicas: int) -> None:
+    """Write one pool with capacity for one such pod per node."""
     pods = PODS.replace("NAME", "upf").replace("REPLICAS", str(replicas)).replace("RESOURCE", resource)
     kubelet = 'kubelet {\n extended_resources = { "hugepages-1Gi" = "16Gi", "intel.com/sriov" = 4 }\n }\n'
     main = MAIN.replace('vm_sku_name = "NC_P22_112_v1"\n', f'vm_sku_name = "NC_P22_112_v1"\n{kubelet}')
@@ -177,18 +175,18 @@ STAYING = [f"-not=nexus_kubernetes_cluster.a:a-control-plane-{number}" for numbe
 
 
 @pytest.mark.parametrize("constraint", ASKED)
-def test_pods_that_find_no_hugepages_or_devices_elsewhere_hold_their_node(
+def test_pods_without_hugepages_or_devices_elsewhere_block_their_node(
     lab: Path, capsys: pytest.CaptureFixture[str], constraint: str
 ) -> None:
     asked = ["-sku=NC_E94_448_v1", "-want=1", *STAYING]
-    with_pods(lab, ASKED[constraint], 10)
-    code, repack = answer(capsys, *asked)
+    write_pods(lab, ASKED[constraint], 10)
+    code, repack = run_repack(capsys, *asked)
     blocking = {one["constraint"]: one["recreations"] for one in repack["blocking"]}
     assert (code, repack["status"]) == (2, "impossible")
     assert blocking[constraint] == 2
-    # One node more than pods: one at a time, each pod going to the node that is free.
-    with_pods(lab, ASKED[constraint], 9)
-    code, repack = answer(capsys, *asked)
+    # With one more node than pods, the pods move one at a time to the free node.
+    write_pods(lab, ASKED[constraint], 9)
+    code, repack = run_repack(capsys, *asked)
     assert (code, repack["recreations"], repack["windows"]) == (0, 2, 2)
     assert len(repack["pods"]) == repack["pods_restarted"]
     for window in (1, 2):
@@ -198,8 +196,8 @@ def test_pods_that_find_no_hugepages_or_devices_elsewhere_hold_their_node(
         assert all(pod["then"] == pod["meanwhile"] for pod in followed)
 
 
-def test_rules_over_workloads_hold_for_whoever_is_re_created(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two workloads on two nodes: a rule keeps these from coming to one machine, whatever else may."""
+def test_separation_rules_hold_for_re_created_nodes(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two workloads on two nodes: a rule keeps these nodes off one machine."""
     selectors = [
         f'group {{\n workload_selector {{\n match_labels = {{ app = "{app}" }}\n }}\n }}' for app in ("upf", "web")
     ]
@@ -215,9 +213,9 @@ def test_rules_over_workloads_hold_for_whoever_is_re_created(lab: Path, capsys: 
     )
     (lab / "main.nf.hcl").write_text(MAIN + pods + rule)
     assert run_command_line(["apply", "-auto-approve"]) == 0
-    code, repack = answer(capsys, "-want=6")
+    code, repack = run_repack(capsys, "-want=6")
     assert (code, repack["status"]) == (0, "optimal")
-    places_now = places(capsys)
+    places_now = read_machines(capsys)
     places_then = places_now | {step["object"]: step["to"]["machine"] for step in repack["steps"]}
     state = json.loads((lab / "state" / "nexusform.nfstate").read_text())
     nodes = {}
@@ -236,7 +234,7 @@ def test_rules_over_workloads_hold_for_whoever_is_re_created(lab: Path, capsys: 
 def test_every_format_is_written(lab: Path) -> None:
     reports = [f"-report={kind}:answer.{kind}" for kind in ("markdown", "html", "json", "text")]
     assert run_command_line([*ASK, "-want=6", *reports]) == 0
-    # Which of several equal optima is chosen depends on the version of the solver.
+    # The choice among equal optima depends on the version of the solver.
     recreated = [step["object"] for step in json.loads((lab / "answer.json").read_text())["steps"]]
     text = (lab / "answer.text").read_text()
     assert len(recreated) == 2
@@ -245,7 +243,7 @@ def test_every_format_is_written(lab: Path) -> None:
     assert "Window 1 of 1: 2 VMs re-created" in (lab / "answer.html").read_text()
 
 
-def test_the_solver_prints_nothing_of_its_own(lab: Path) -> None:
+def test_solver_output_is_suppressed(lab: Path) -> None:
     """HiGHS 1.16 writes a banner to the standard output of its process."""
     command = [sys.executable, "-m", "nexusform", *ASK, "-want=6", "-format=json"]
     done = subprocess.run(command, cwd=lab, capture_output=True, text=True, check=True)
@@ -253,14 +251,14 @@ def test_the_solver_prints_nothing_of_its_own(lab: Path) -> None:
 
 
 @pytest.mark.of_domains("azure")
-def test_a_site_of_which_azure_tells_no_cells(
+def test_site_with_unknown_cells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The brownfield example: machines are emptied as a whole, and cordoned by az."""
+    """The brownfield example: machines are emptied completely, and cordoned by az."""
     shutil.copytree(BROWNFIELD / "export", tmp_path / "export")
     monkeypatch.chdir(tmp_path)
     assert run_command_line(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
-    code, repack = answer(capsys, "-want=2")
+    code, repack = run_repack(capsys, "-want=2")
     assert (code, repack["status"], repack["recreations"]) == (0, "optimal", repack["bound"])
     assert repack["recreations_if_cells_were_known"] <= repack["recreations"]
     assert all(step["lands"] == step["of"] == 100 for step in repack["steps"])

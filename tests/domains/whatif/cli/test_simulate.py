@@ -39,7 +39,7 @@ QUESTIONS = [["capacity"], ["runtime-upgrade"], ["kubernetes-upgrade", "a"], ["f
 
 
 @pytest.fixture(scope="module")
-def applied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def applied_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("lab")
     (directory / "main.nf.hcl").write_text(MAIN)
     with pytest.MonkeyPatch.context() as patch:
@@ -49,8 +49,10 @@ def applied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def lab(applied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
-    shutil.copytree(applied, tmp_path / "lab")
+def lab(
+    applied_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Path:
+    shutil.copytree(applied_directory, tmp_path / "lab")
     monkeypatch.chdir(tmp_path / "lab")
     monkeypatch.setenv("NO_COLOR", "1")
     capsys.readouterr()
@@ -58,108 +60,108 @@ def lab(applied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
 
 
 @pytest.fixture
-def ask(lab: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+def run_simulate(lab: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     assert lab.is_dir()
 
-    def asked(*words: str, code: int = 0) -> str:
+    def run_simulate_command(*words: str, code: int = 0) -> str:
         assert run_command_line(["simulate", *words]) == code, capsys.readouterr()
         return capsys.readouterr().out
 
-    return asked
+    return run_simulate_command
 
 
-def document(text: str) -> dict[str, Any]:
+def parse_document(text: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(text)
     return found
 
 
-def test_capacity_says_how_many_more_fit(ask: Any) -> None:
-    text = ask("capacity", "-sku=NC_P46_224_v1")
-    # Twelve cells: six P46, and three that a G6 of the control plane broke.
+def test_capacity_reports_additional_vms(run_simulate: Any) -> None:
+    text = run_simulate("capacity", "-sku=NC_P46_224_v1")
+    # Twelve cells: six P46, and three split by a G6 of the control plane.
     assert "3 more NC_P46_224_v1 fit" in text
     assert "3 contain only smaller VMs and no longer fit it" in text
-    [site] = document(ask("capacity", "-sku=NC_P46_224_v1", "-format=json"))["sites"]
+    [site] = parse_document(run_simulate("capacity", "-sku=NC_P46_224_v1", "-format=json"))["sites"]
     [sku] = site["vm_skus"]
     assert (sku["more"], sum(zone["more"] for zone in sku["zones"])) == (3, 3)
     assert sku["more_with_any_one_rack_lost"] == min(sku["rack_lost"].values())
 
 
-def test_variables_can_be_given(ask: Any) -> None:
-    assert "more NC_P46_224_v1 fit" in ask("capacity", "-sku=NC_P46_224_v1", "-var=region=north")
+def test_variables_are_accepted(run_simulate: Any) -> None:
+    assert "more NC_P46_224_v1 fit" in run_simulate("capacity", "-sku=NC_P46_224_v1", "-var=region=north")
 
 
-def test_capacity_of_some_zones(ask: Any) -> None:
-    [site] = document(ask("capacity", "-zones=r1,r10", "-sku=NC_P46_224_v1", "-format=json"))["sites"]
+def test_capacity_of_some_zones(run_simulate: Any) -> None:
+    [site] = parse_document(run_simulate("capacity", "-zones=r1,r10", "-sku=NC_P46_224_v1", "-format=json"))["sites"]
     assert [zone["availability_zone"] for zone in site["vm_skus"][0]["zones"]] == ["r1", "r10"]
 
 
-def test_what_does_not_fit_is_a_finding(ask: Any) -> None:
-    text = ask("capacity", "-mix=4xNC_P46_224_v1", code=2)
+def test_missing_capacity_is_a_finding(run_simulate: Any) -> None:
+    text = run_simulate("capacity", "-mix=4xNC_P46_224_v1", code=2)
     assert "0 sets of 4 x NC_P46_224_v1 fit" in text
     assert "One more set does not fit: 1 x NC_P46_224_v1 finds no capacity." in text
 
 
-def test_the_order_of_racks_is_explained(ask: Any) -> None:
-    text = ask("runtime-upgrade")
+def test_order_of_racks_is_explained(run_simulate: Any) -> None:
+    text = run_simulate("runtime-upgrade")
     assert [line.split()[2] for line in text.splitlines() if line.startswith("Wave ")] == ["r1,", "r10,", "r2,"]
     assert "r10 is before r2" in text
     assert "every control plane keeps its quorum" in text
     assert "at most 10 minutes each" in re.sub(r"\s+", " ", text)
 
 
-def test_power_loss_and_pauses_in_words(ask: Any) -> None:
-    text = re.sub(r"\s+", " ", ask("runtime-upgrade", "-drain=false", "-strategy=PauseAfterRack"))
+def test_power_loss_and_pauses_in_text(run_simulate: Any) -> None:
+    text = re.sub(r"\s+", " ", run_simulate("runtime-upgrade", "-drain=false", "-strategy=PauseAfterRack"))
     assert "After 1 minute without contact" in text
     assert "before wave 1 (r1), wave 2 (r10) and wave 3 (r2), and after the last rack. Continue it each time" in text
     assert "continue-update-version --name CLUSTER --resource-group GROUP" in text
     assert "drained" not in text
 
 
-def test_two_racks_lose_the_quorum_and_say_so(ask: Any, lab: Path) -> None:
+def test_loss_of_two_racks_reports_lost_quorum(run_simulate: Any, lab: Path) -> None:
     (lab / "main.nf.hcl").write_text(MAIN.replace('"r1", "r2", "r10"', '"r1", "r2"').replace("= 6", "= 3"))
     assert run_command_line(["plan", "-out=smaller"]) == 0
-    text = ask("runtime-upgrade", "-plan=smaller", code=2)
+    text = run_simulate("runtime-upgrade", "-plan=smaller", code=2)
     assert "(after plan smaller)" in text
     assert "a loses its control-plane quorum in wave" in text
     assert "quorum lost (needs 2)" in text
-    assert not document(ask("runtime-upgrade", "-format=json"))["finding"]  # the state is as it was
+    assert not parse_document(run_simulate("runtime-upgrade", "-format=json"))["finding"]  # The state is unchanged.
 
 
-def test_an_upgrade_in_batches(ask: Any) -> None:
-    [site] = document(ask("runtime-upgrade", "-max-unavailable=1", "-format=json"))["sites"]
+def test_upgrade_in_batches(run_simulate: Any) -> None:
+    [site] = parse_document(run_simulate("runtime-upgrade", "-max-unavailable=1", "-format=json"))["sites"]
     assert [len(wave["machines"]) for wave in site["waves"]] == [1] * 6
 
 
-def test_a_kubernetes_upgrade_that_fits(ask: Any) -> None:
-    assert "every batch has surge capacity" in ask("kubernetes-upgrade", "lab/a")
-    found = document(ask("kubernetes-upgrade", "nexus_kubernetes_cluster.a", "-format=json"))
+def test_kubernetes_upgrade_with_sufficient_capacity(run_simulate: Any) -> None:
+    assert "every batch has surge capacity" in run_simulate("kubernetes-upgrade", "lab/a")
+    found = parse_document(run_simulate("kubernetes-upgrade", "nexus_kubernetes_cluster.a", "-format=json"))
     assert (found["cluster_id"], found["fits"]) == ("lab/a", True)
 
 
-def test_a_failure_names_nodes_commands_and_where_they_go(ask: Any) -> None:
-    text = " ".join(ask("failure", "-machine=r1-bm01").split())
+def test_failure_names_nodes_commands_and_targets(run_simulate: Any) -> None:
+    text = " ".join(run_simulate("failure", "-machine=r1-bm01").split())
     assert "delete node -l topology.kubernetes.io/baremetalmachine=r1-bm01" in text
     assert "every node fits elsewhere" in text
-    found = document(ask("failure", "-machine=lab/r1/r1-bm01", "-format=json"))
+    found = parse_document(run_simulate("failure", "-machine=lab/r1/r1-bm01", "-format=json"))
     nodes = [node for pool in found["comebacks"] for node in pool["nodes"]]
     assert {node["from"]["machine"] for node in nodes} == {"r1-bm01"}
     assert all(node["to"]["machine"] != "r1-bm01" for node in nodes)
 
 
-def test_a_lost_site_is_a_finding(ask: Any) -> None:
-    assert "9 VMs are down" in ask("failure", "-site=lab", code=2)
+def test_lost_site_is_a_finding(run_simulate: Any) -> None:
+    assert "9 VMs are down" in run_simulate("failure", "-site=lab", code=2)
 
 
-# --- forms ---------------------------------------------------------------------------------------
+# --- formats -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("words", QUESTIONS, ids=lambda words: words[0])
-def test_every_answer_has_every_form(words: list[str], lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_answer_has_every_format(words: list[str], lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reports = [f"-report={name}:out.{name}" for name in ("text", "markdown", "json", "html")]
     code = run_command_line(["simulate", *words, *reports])
     assert code in {0, 2}
     verdict = capsys.readouterr().out.splitlines()[1]
-    data = document((lab / "out.json").read_text())
+    data = parse_document((lab / "out.json").read_text())
     assert data["question"] == words[0]
     assert data["finding"] == (code == 2)
     markdown = (lab / "out.markdown").read_text()
@@ -167,16 +169,16 @@ def test_every_answer_has_every_form(words: list[str], lab: Path, capsys: pytest
     assert data["verdict"].startswith(verdict[:40])
     assert (lab / "out.text").read_text().splitlines()[1].startswith(verdict[:40])
     page = (lab / "out.html").read_text()
-    assert well_formed(page)
+    assert is_well_formed(page)
     assert not re.search(r'(?:src|href)="(?!#)', page), "nothing is fetched"
     for row in re.findall(r"^\|.*$", markdown, re.MULTILINE):
         assert row.endswith("|")
 
 
-def well_formed(page: str) -> bool:
+def is_well_formed(page: str) -> bool:
     open_tags: list[str] = []
 
-    class Checker(HTMLParser):
+    class TagChecker(HTMLParser):
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
             if tag not in {"meta", "input"}:
                 open_tags.append(tag)
@@ -184,22 +186,24 @@ def well_formed(page: str) -> bool:
         def handle_endtag(self, tag: str) -> None:
             assert open_tags.pop() == tag
 
-    Checker().feed(page)
+    TagChecker().feed(page)
     return not open_tags
 
 
-def test_a_report_may_take_the_place_of_the_text(ask: Any) -> None:
-    assert ask("capacity", "-report=markdown:-") == ask("capacity", "-format=markdown")
-    assert document(ask("capacity", "-report=json:-")) == document(ask("capacity", "-format=json"))
+def test_report_on_stdout_replaces_text(run_simulate: Any) -> None:
+    assert run_simulate("capacity", "-report=markdown:-") == run_simulate("capacity", "-format=markdown")
+    assert parse_document(run_simulate("capacity", "-report=json:-")) == parse_document(
+        run_simulate("capacity", "-format=json")
+    )
 
 
-def test_answers_do_not_depend_on_the_configuration(ask: Any, lab: Path) -> None:
-    before = ask("capacity")
+def test_answers_do_not_depend_on_configuration(run_simulate: Any, lab: Path) -> None:
+    before = run_simulate("capacity")
     (lab / "main.nf.hcl").write_text(MAIN.replace("machine_count = 2", "machine_count = 4"))
-    assert ask("capacity") == before
+    assert run_simulate("capacity") == before
 
 
-# --- what is wrong -------------------------------------------------------------------------------
+# --- errors --------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("lab")
@@ -222,12 +226,12 @@ def test_answers_do_not_depend_on_the_configuration(ask: Any, lab: Path) -> None
         (["runtime-upgrade", "-strategy=Row"], "is not one of"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_questions_are_rejected(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["simulate", *words]) == 1
     assert told in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
-def test_without_a_site_there_is_nothing_to_ask(
+def test_missing_site_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -271,21 +275,21 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     return tmp_path
 
 
-def test_a_fleet_without_any_site_is_simulated(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fleet_without_sites_is_simulated(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert fleet.is_dir()
     assert run_command_line(["simulate", "fleet", "-leave=west"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("Fleet: west leaves (state serial 1)\n1 of 1 placement changes.\n")
     assert "web        PickN   2 -> 2    east      west" in text
     assert run_command_line(["simulate", "fleet", "-leave=west", "-drain=east", "-format=json"]) == 2
-    answer = document(capsys.readouterr().out)
+    answer = parse_document(capsys.readouterr().out)
     assert (answer["question"], answer["finding"]) == ("fleet", True)
     [web] = answer["placements"]
     assert (web["before"], web["after"], web["fulfilled"]) == (["north", "west"], ["north"], False)
     assert web["unselected"][0]["cluster"] == "east"
 
 
-def test_a_fleet_is_simulated_after_a_plan(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fleet_is_simulated_after_a_plan(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (fleet / "main.nf.hcl").write_text(FLEET.replace('north = "1"', 'north = "1", up = "2"'))
     assert run_command_line(["plan", "-out=more"]) == 0
     capsys.readouterr()
@@ -293,7 +297,7 @@ def test_a_fleet_is_simulated_after_a_plan(fleet: Path, capsys: pytest.CaptureFi
     assert "| web | PickN | 2 -> 2 | up | west |" in capsys.readouterr().out
 
 
-def test_what_a_staged_run_has_to_do_is_said(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_required_staged_update_run_is_reported(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     external = '    number_of_clusters = 2\n  }\n\n  strategy {\n    type = "External"\n  }\n'
     (fleet / "main.nf.hcl").write_text(FLEET.replace("    number_of_clusters = 2\n  }\n", external))
     assert run_command_line(["apply", "-auto-approve"]) == 0
@@ -304,7 +308,7 @@ def test_what_a_staged_run_has_to_do_is_said(fleet: Path, capsys: pytest.Capture
     assert "staged run" not in capsys.readouterr().out
 
 
-def test_a_simulation_of_a_fleet_needs_one(
+def test_fleet_simulation_requires_a_fleet(
     lab: Path, fleet: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert fleet.is_dir()
@@ -331,22 +335,22 @@ data "kubernetes_nodes" "a" {
 
 @pytest.fixture
 def drain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Drains a node of a cluster with these objects, without a site."""
+    """Return a function that drains a node of a cluster with these objects, without a site."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")
     (tmp_path / "main.nf.hcl").write_text(KUBECTL_CLUSTER)
 
-    def drained(name: str, *objects: dict[str, Any], code: int = 0, flags: tuple[str, ...] = ()) -> str:
+    def run_drain(name: str, *objects: dict[str, Any], code: int = 0, flags: tuple[str, ...] = ()) -> str:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
         (tmp_path / "cluster.json").write_bytes(cluster_objects.printed(namespace, *objects))
         assert run_command_line(["simulate", "failure", f"-node={name}", *flags]) == code, capsys.readouterr()
         captured = capsys.readouterr()
         return captured.out if "-format=json" in flags else re.sub(r"\s+", " ", captured.out + captured.err)
 
-    return drained
+    return run_drain
 
 
-def replica(name: str, on: str, cpu: str = "2") -> dict[str, Any]:
+def build_replica(name: str, on: str, cpu: str = "2") -> dict[str, Any]:
     labels = {"app": "web", "pod-template-hash": "5d"}
     return cluster_objects.pod(name, on, cpu, owner=("ReplicaSet", "web-5d"), labels=labels)
 
@@ -354,39 +358,39 @@ def replica(name: str, on: str, cpu: str = "2") -> dict[str, Any]:
 TWO_NODES = (cluster_objects.node("n0", "4"), cluster_objects.node("n1", "4"))
 
 
-def test_a_drain_places_the_pods_of_a_kubectl_cluster_again(drain: Any) -> None:
+def test_drain_places_pods_of_kubectl_cluster_again(drain: Any) -> None:
     daemon = cluster_objects.pod("agent-x", "n0", "1", owner=("DaemonSet", "agent"))
-    objects = (*TWO_NODES, replica("web-5d-a", "n0"), replica("web-5d-b", "n1"), daemon)
+    objects = (*TWO_NODES, build_replica("web-5d-a", "n0"), build_replica("web-5d-b", "n1"), daemon)
     text = drain("n0", *objects)
     assert "1 pod to evict; 1 of them get another node; no workload loses capacity." in text
     assert "agent" not in text
-    answer = document(drain("m1/n0", *objects, flags=("-format=json",)))
+    answer = parse_document(drain("m1/n0", *objects, flags=("-format=json",)))
     [workload] = answer["workloads"]
     assert (workload["workload"], workload["outcome"]) == ("default/Deployment/web", "kept")
     assert [(move["from"], move["to"]) for move in workload["pods"]] == [("n0", "n1")]
 
 
-def test_a_drain_without_capacity_elsewhere_is_a_finding(drain: Any) -> None:
-    objects = (*TWO_NODES, replica("web-5d-a", "n0", "3"), replica("web-5d-b", "n1", "3"))
+def test_drain_without_capacity_elsewhere_is_a_finding(drain: Any) -> None:
+    objects = (*TWO_NODES, build_replica("web-5d-a", "n0", "3"), build_replica("web-5d-b", "n1", "3"))
     text = drain("n0", *objects, code=2)
     assert "capacity drops for default/Deployment/web" in text
     assert "Insufficient cpu" in text
 
 
-def test_a_drain_waits_for_a_budget(drain: Any) -> None:
+def test_drain_waits_for_a_budget(drain: Any) -> None:
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"name": "web", "namespace": "default"},
         "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}},
     }
-    text = drain("n0", *TWO_NODES, replica("web-5d-a", "n0"), replica("web-5d-b", "n1"), budget, code=2)
+    text = drain("n0", *TWO_NODES, build_replica("web-5d-a", "n0"), build_replica("web-5d-b", "n1"), budget, code=2)
     assert "the drain waits for default/web" in text
 
 
-def test_an_unknown_node_is_named_with_the_known_ones(drain: Any) -> None:
+def test_unknown_node_is_reported_with_known_ones(drain: Any) -> None:
     assert "Known: m1/n0 and m1/n1" in drain("n7", *TWO_NODES, code=1)
 
 
-def test_an_empty_node_has_no_pod_to_evict(drain: Any) -> None:
+def test_empty_node_has_no_pod_to_evict(drain: Any) -> None:
     assert "No pod to evict runs there." in drain("n0", *TWO_NODES)

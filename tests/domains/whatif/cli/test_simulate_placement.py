@@ -1,4 +1,4 @@
-"""`simulate placement`: the answer is that of a plan with the placement written down."""
+"""Tests of `simulate placement`: the answer equals a plan with the placement in the configuration."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(MEMBERS)
     return tmp_path
 
 
-def simulate(capsys: Capture, *flags: str, replicas: int, cpu: int = 4) -> tuple[int, dict[str, Any]]:
+def run_placement(capsys: Capture, *flags: str, replicas: int, cpu: int = 4) -> tuple[int, dict[str, Any]]:
     Path("pods.yaml").write_text(build_deployment("payments", replicas, cpu))
     capsys.readouterr()
     code = run_command_line(["simulate", "placement", "-f=pods.yaml", "-format=json", *flags])
@@ -32,8 +32,8 @@ def simulate(capsys: Capture, *flags: str, replicas: int, cpu: int = 4) -> tuple
 
 
 @pytest.mark.parametrize("replicas", [2, 9])
-def test_it_answers_as_the_written_placement(replicas: int, capsys: Capture) -> None:
-    code, answer = simulate(capsys, "-clusters=west", replicas=replicas)
+def test_answer_equals_plan_of_configured_placement(replicas: int, capsys: Capture) -> None:
+    code, answer = run_placement(capsys, "-clusters=west", replicas=replicas)
     (simulated,) = answer["feasibility"]
     written = SITE.replace("MACHINES", "3").replace("CLUSTERS", '"west"')
     Path("main.nf.hcl").write_text(written)
@@ -45,23 +45,23 @@ def test_it_answers_as_the_written_placement(replicas: int, capsys: Capture) -> 
     assert code == (0 if planned["result"] == "runs" else 2)
 
 
-def test_it_picks_clusters_and_names_the_rejected(capsys: Capture) -> None:
-    _, answer = simulate(capsys, "-pick=1", replicas=2)
+def test_answer_names_selected_and_rejected_clusters(capsys: Capture) -> None:
+    _, answer = run_placement(capsys, "-pick=1", replicas=2)
     assert [row["cluster"] for row in answer["feasibility"]] == ["west"]
     assert [row["cluster"] for row in answer["rejected"]] == ["south"]
 
 
 def test_missing_clusters_are_counted(capsys: Capture) -> None:
-    code, answer = simulate(capsys, "-pick=9", replicas=1)
+    code, answer = run_placement(capsys, "-pick=9", replicas=1)
     assert (code, answer["missing"]) == (2, "7 of 9 requested clusters are missing")
     assert run_command_line(["simulate", "placement", "-f=pods.yaml", "-pick=9"]) == 2
     assert "7 of 9 requested clusters are missing; runs on " in " ".join(capsys.readouterr().out.split())
-    code, answer = simulate(capsys, "-clusters=west,nowhere", replicas=1)
+    code, answer = run_placement(capsys, "-clusters=west,nowhere", replicas=1)
     assert (code, answer["missing"]) == (2, "not selected: nowhere")
 
 
-def test_pods_of_written_placements_count(capsys: Capture) -> None:
-    _, alone = simulate(capsys, "-clusters=west", replicas=4)
+def test_pods_of_configured_placements_count(capsys: Capture) -> None:
+    _, alone = run_placement(capsys, "-clusters=west", replicas=4)
     assert alone["feasibility"][0]["result"] == "runs"
     Path("main.nf.hcl").write_text(SITE.replace("MACHINES", "3").replace("CLUSTERS", '"west"'))
     Path("payments.yaml").write_text(build_deployment("payments", 4, 4))
@@ -74,8 +74,8 @@ def test_pods_of_written_placements_count(capsys: Capture) -> None:
     assert "runs_after" in results
 
 
-def test_it_suggests_the_tested_count(capsys: Capture) -> None:
-    _, answer = simulate(capsys, "-clusters=west", replicas=9)
+def test_tested_cluster_count_is_suggested(capsys: Capture) -> None:
+    _, answer = run_placement(capsys, "-clusters=west", replicas=9)
     (row,) = answer["feasibility"]
     (fix,) = row["suggested_fixes"]
     assert fix["counts"][0]["count"] == 2 + row["missing_nodes"]
@@ -83,7 +83,7 @@ def test_it_suggests_the_tested_count(capsys: Capture) -> None:
     printed = " ".join(capsys.readouterr().out.split())
     assert f"Suggested fix (tested) for simulated-placement on west: {fix['text']}" in printed
     count = f"-var=workers={fix['counts'][0]['count']}"
-    assert simulate(capsys, "-clusters=west", count, replicas=9)[1]["feasibility"][0]["result"] == "runs"
+    assert run_placement(capsys, "-clusters=west", count, replicas=9)[1]["feasibility"][0]["result"] == "runs"
 
 
 def test_files_without_pods_are_named(capsys: Capture) -> None:
@@ -91,21 +91,21 @@ def test_files_without_pods_are_named(capsys: Capture) -> None:
     data = 'data "kubernetes_nodes" "dumped" {\n  files      = ["nodes.json"]\n  cluster_id = "dumped"\n}\n'
     Path("dumped.nf.hcl").write_text(member + data)
     Path("nodes.json").write_bytes(cluster_objects.printed(cluster_objects.node("n0")))
-    _, answer = simulate(capsys, "-clusters=dumped", replicas=1)
+    _, answer = run_placement(capsys, "-clusters=dumped", replicas=1)
     assert answer["feasibility"][0]["result"] == "runs"
     assert any("list no pods" in warning for warning in answer["warnings"])
     run_command_line(["simulate", "placement", "-f=pods.yaml", "-clusters=dumped"])
     assert "list no pods" in " ".join(capsys.readouterr().out.split())
 
 
-def test_without_replicas_a_placement_runs_anywhere(capsys: Capture) -> None:
-    code, answer = simulate(capsys, "-clusters=south", replicas=0)
+def test_placement_without_replicas_runs_anywhere(capsys: Capture) -> None:
+    code, answer = run_placement(capsys, "-clusters=south", replicas=0)
     assert (code, answer["feasibility"][0]["result"]) == (0, "runs")
-    assert simulate(capsys, "-clusters=south", replicas=1)[1]["feasibility"][0]["result"] == "unknown"
+    assert run_placement(capsys, "-clusters=south", replicas=1)[1]["feasibility"][0]["result"] == "unknown"
 
 
-def test_it_changes_nothing(capsys: Capture) -> None:
-    simulate(capsys, "-clusters=west", replicas=9)
+def test_simulation_changes_nothing(capsys: Capture) -> None:
+    run_placement(capsys, "-clusters=west", replicas=9)
     assert sorted(path.name for path in Path().iterdir()) == ["main.nf.hcl", "pods.yaml"]
 
 
@@ -128,7 +128,7 @@ def test_unusable_manifests_are_rejected(text: str, reason: str, capsys: Capture
     assert reason in " ".join((printed.out + printed.err).replace("│", " ").split())
 
 
-def test_expressions_in_a_manifest_are_text(capsys: Capture) -> None:
+def test_expressions_in_manifest_are_text(capsys: Capture) -> None:
     pods = build_deployment("payments", 2, 4)
     pods = pods.replace("registry.example.com/api:1", "'registry.example.com/${api}:%{1}'")
     Path("pods.yaml").write_text(pods)

@@ -1,4 +1,4 @@
-"""`simulate rebalance`: the fewest evictions so that all pods run; plan and apply carry them out."""
+"""Tests of `simulate rebalance`: the fewest evictions to schedule all pods; plan and apply execute them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def build_member(name: str) -> str:
     return MEMBER.replace("NAME", name).replace("COUNT", "1").replace("MORE", "")
 
 
-def write(members: tuple[str, ...] = ("west", "east"), **policies: str) -> None:
+def write_configuration(members: tuple[str, ...] = ("west", "east"), **policies: str) -> None:
     parts = [SITE, *(build_member(name) for name in members)]
     parts += [(MANIFEST + PLACEMENT).replace("NAME", name).replace("POLICY", text) for name, text in policies.items()]
     Path("main.nf.hcl").write_text("".join(parts))
@@ -54,30 +54,30 @@ def write(members: tuple[str, ...] = ("west", "east"), **policies: str) -> None:
 
 
 @pytest.fixture(autouse=True)
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")
 
 
-def run(capsys: Capture, *words: str) -> tuple[int, str]:
+def run_and_join_output(capsys: Capture, *words: str) -> tuple[int, str]:
     capsys.readouterr()
     code = run_command_line(list(words))
     printed = capsys.readouterr()
     return code, " ".join((printed.out + printed.err).replace("│", " ").split())
 
 
-def ask(capsys: Capture, *flags: str) -> tuple[int, dict[str, Any]]:
+def run_rebalance(capsys: Capture, *flags: str) -> tuple[int, dict[str, Any]]:
     capsys.readouterr()
     code = run_command_line(["simulate", "rebalance", "-format=json", *flags])
     return code, json.loads(capsys.readouterr().out)
 
 
-def apply(capsys: Capture, *flags: str) -> None:
-    code, text = run(capsys, "apply", "-auto-approve", *flags)
+def run_apply(capsys: Capture, *flags: str) -> None:
+    code, text = run_and_join_output(capsys, "apply", "-auto-approve", *flags)
     assert code == 0, text
 
 
-def grow(name: str, replicas: int) -> None:
+def set_replicas(name: str, replicas: int) -> None:
     """Write more replicas into the configuration."""
     path = Path("main.nf.hcl")
     old = f'variable "{name}" {{\n  type    = number\n  default = 1'
@@ -85,12 +85,12 @@ def grow(name: str, replicas: int) -> None:
     path.write_text(path.read_text().replace(old, old[:-1] + str(replicas)))
 
 
-def test_one_eviction_and_its_taint_end_in_the_predicted_fleet(capsys: Capture) -> None:
-    write(orders=ONE, payments=FIXED)
-    apply(capsys, "-var=orders=2")
-    grow("orders", 2)
-    grow("payments", 3)
-    code, answer = ask(capsys, "-generate-config-out=moves.nf.hcl")
+def test_eviction_and_its_taint_lead_to_predicted_fleet(capsys: Capture) -> None:
+    write_configuration(orders=ONE, payments=FIXED)
+    run_apply(capsys, "-var=orders=2")
+    set_replicas("orders", 2)
+    set_replicas("payments", 3)
+    code, answer = run_rebalance(capsys, "-generate-config-out=moves.nf.hcl")
     assert code == 0
     (eviction,) = answer["evictions"]
     source = eviction["cluster"]
@@ -98,29 +98,29 @@ def test_one_eviction_and_its_taint_end_in_the_predicted_fleet(capsys: Capture) 
     assert (eviction["targets"], answer["tainted_clusters"], answer["is_proven"]) == (["east"], ["west"], True)
     assert "depends_on     = [fleet_member_cluster.west]" in Path("moves.nf.hcl").read_text()
     assert "taint {" in Path("moves_override.nf.hcl").read_text()
-    apply(capsys)
-    code, text = run(capsys, "plan", "-detailed-exitcode")
+    run_apply(capsys)
+    code, text = run_and_join_output(capsys, "plan", "-detailed-exitcode")
     assert (code, "run on all 2 selected clusters" in text) == (0, True), text
-    assert ask(capsys)[1]["evictions"] == []
+    assert run_rebalance(capsys)[1]["evictions"] == []
 
 
-def test_the_evictions_are_the_fewest_and_depend_on_each_other(capsys: Capture) -> None:
-    write(("west", "east", "south"), orders=ONE, audit=ONE, payments=FIXED)
-    apply(capsys)
-    grow("payments", 4)
-    code, answer = ask(capsys, "-generate-config-out=moves.nf.hcl")
+def test_evictions_are_minimal_and_depend_on_each_other(capsys: Capture) -> None:
+    write_configuration(("west", "east", "south"), orders=ONE, audit=ONE, payments=FIXED)
+    run_apply(capsys)
+    set_replicas("payments", 4)
+    code, answer = run_rebalance(capsys, "-generate-config-out=moves.nf.hcl")
     assert (code, len(answer["evictions"])) == (0, 2)
     assert "Fewer do not suffice" in answer["proof"]
     text = Path("moves.nf.hcl").read_text()
     first, second = (row["name"] for row in answer["evictions"])
     assert f"depends_on     = [fleet_placement_eviction.{first}]" in text
-    for name in (first, second):  # either alone leaves pods waiting
+    for name in (first, second):  # Each eviction alone leaves pods pending.
         parts = text.split("\n\n")
         alone = next(part for part in parts if f'name           = "{name}"' in part)
         Path("moves.nf.hcl").write_text(alone[: alone.index("  depends_on")] + "}\n")
-        assert "payments: runs on 0 of 1" in run(capsys, "plan")[1]
+        assert "payments: runs on 0 of 1" in run_and_join_output(capsys, "plan")[1]
     Path("moves.nf.hcl").write_text(text)
-    assert "run on all 3 selected clusters" in run(capsys, "plan")[1]
+    assert "run on all 3 selected clusters" in run_and_join_output(capsys, "plan")[1]
 
 
 CHOICE = """placement_type     = "PickN"
@@ -146,7 +146,7 @@ CHOICE = """placement_type     = "PickN"
     }"""
 
 
-def label(**labels: str) -> None:
+def set_labels(**labels: str) -> None:
     """Write labels of members into the configuration."""
     path = Path("main.nf.hcl")
     text = path.read_text()
@@ -157,118 +157,118 @@ def label(**labels: str) -> None:
     path.write_text(text)
 
 
-def test_no_pod_waits_between_two_evictions(capsys: Capture) -> None:
-    write(
+def test_no_pod_is_pending_between_two_evictions(capsys: Capture) -> None:
+    write_configuration(
         ("west", "near", "far"),
         orders=CHOICE.replace("GROUP", "a"),
         records=CHOICE.replace("GROUP", "b"),
         payments=FIXED,
     )
-    label(west="a", near="a b", far="b")
-    grow("orders", 3)
-    grow("records", 3)
-    apply(capsys)
-    label(far="b preferred")
-    grow("payments", 4)
-    code, answer = ask(capsys)
+    set_labels(west="a", near="a b", far="b")
+    set_replicas("orders", 3)
+    set_replicas("records", 3)
+    run_apply(capsys)
+    set_labels(far="b preferred")
+    set_replicas("payments", 4)
+    code, answer = run_rebalance(capsys)
     assert code == 0, answer
     moves = [(row["name"], row["targets"]) for row in answer["evictions"]]
     assert moves == [("rebalance-records-near", ["far"]), ("rebalance-orders-west", ["near"])]
-    label(far="b")  # the records return, unless a taint keeps the orders away, too
-    code, answer = ask(capsys)
+    set_labels(far="b")  # The records return unless a taint keeps the orders away as well.
+    code, answer = run_rebalance(capsys)
     assert (code, answer["is_possible"]) == (2, False)
 
 
-def test_a_placement_on_all_clusters_leaves_for_good(capsys: Capture) -> None:
-    write(everywhere=ALL, payments=FIXED)
-    apply(capsys)
-    grow("payments", 4)
-    code, text = run(capsys, "simulate", "rebalance")
+def test_pick_all_placement_leaves_cluster_permanently(capsys: Capture) -> None:
+    write_configuration(everywhere=ALL, payments=FIXED)
+    run_apply(capsys)
+    set_replicas("payments", 4)
+    code, text = run_and_join_output(capsys, "simulate", "rebalance")
     assert (code, "everywhere runs on one cluster less" in text) == (0, True), text
     assert "Without the taint, a PickAll placement returns." in text
     assert "no cluster PickAll" in text
 
 
-def test_fixed_clusters_cannot_be_left(capsys: Capture) -> None:
-    write(orders=FIXED, payments=FIXED)
-    apply(capsys)
-    grow("payments", 5)
-    code, answer = ask(capsys)
+def test_pick_fixed_clusters_cannot_be_left(capsys: Capture) -> None:
+    write_configuration(orders=FIXED, payments=FIXED)
+    run_apply(capsys)
+    set_replicas("payments", 5)
+    code, answer = run_rebalance(capsys)
     assert (code, answer["is_possible"], answer["evictions"]) == (2, False, [])
     assert "orders on west cannot be evicted: its policy is PickFixed." in answer["reasons"]
-    assert ask(capsys, "-generate-config-out=moves.nf.hcl")[0] == 2
+    assert run_rebalance(capsys, "-generate-config-out=moves.nf.hcl")[0] == 2
     assert not Path("moves.nf.hcl").exists()
 
 
-def test_a_budget_that_blocks_is_the_reason(capsys: Capture) -> None:
-    write(orders=ONE, payments=FIXED)
+def test_blocking_budget_is_the_reason(capsys: Capture) -> None:
+    write_configuration(orders=ONE, payments=FIXED)
     with Path("main.nf.hcl").open("a") as file:
         file.write(BUDGET)
-    apply(capsys)
-    grow("payments", 4)
-    code, answer = ask(capsys)
+    run_apply(capsys)
+    set_replicas("payments", 4)
+    code, answer = run_rebalance(capsys)
     assert code == 2
     assert any("Eviction is blocked by specified" in reason for reason in answer["reasons"])
 
 
-def test_a_member_without_a_block_of_its_own_gets_no_taint(capsys: Capture) -> None:
-    write(orders=ONE, payments=FIXED)
+def test_member_without_its_own_block_gets_no_taint(capsys: Capture) -> None:
+    write_configuration(orders=ONE, payments=FIXED)
     path = Path("main.nf.hcl")
     old = '"fleet_member_cluster" "west" {\n  name                  = "west"'
     new = '"fleet_member_cluster" "west" {\n  for_each = toset(["west"])\n  name = each.key'
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
-    apply(capsys)
-    grow("payments", 4)
-    code, answer = ask(capsys)
+    run_apply(capsys)
+    set_replicas("payments", 4)
+    code, answer = run_rebalance(capsys)
     assert code == 2
     assert any("needs a fleet_member_cluster block of west" in reason for reason in answer["reasons"])
 
 
 def test_existing_taints_are_kept(capsys: Capture) -> None:
-    write(orders=ONE + TOLERATION, payments=FIXED)
-    apply(capsys)
+    write_configuration(orders=ONE + TOLERATION, payments=FIXED)
+    run_apply(capsys)
     path = Path("main.nf.hcl")
     old = "  kubernetes_cluster_id = nexus_kubernetes_cluster.west.id\n"
     path.write_text(path.read_text().replace(old, f'{old}  taint {{\n    key = "old"\n  }}\n'))
-    grow("payments", 4)
-    assert ask(capsys, "-generate-config-out=moves.nf.hcl")[1]["evictions"]
+    set_replicas("payments", 4)
+    assert run_rebalance(capsys, "-generate-config-out=moves.nf.hcl")[1]["evictions"]
     assert 'key = "old"' in Path("moves_override.nf.hcl").read_text()
 
 
-def test_nothing_waits(capsys: Capture) -> None:
-    write(orders=ONE, payments=FIXED)
-    apply(capsys)
-    code, text = run(capsys, "simulate", "rebalance", "-generate-config-out=moves.nf.hcl")
+def test_no_pending_pods(capsys: Capture) -> None:
+    write_configuration(orders=ONE, payments=FIXED)
+    run_apply(capsys)
+    code, text = run_and_join_output(capsys, "simulate", "rebalance", "-generate-config-out=moves.nf.hcl")
     assert (code, "No eviction is needed" in text) == (0, True)
     assert not Path("moves.nf.hcl").exists()
 
 
-def test_only_the_given_cluster_and_placement_count(capsys: Capture) -> None:
-    write(orders=ONE, payments=FIXED)
-    apply(capsys)
-    grow("payments", 4)
-    assert len(ask(capsys, "-from=west", "-for=payments")[1]["evictions"]) == 1
-    assert ask(capsys, "-for=orders")[1]["evictions"] == []
-    code, text = run(capsys, "simulate", "rebalance", "-from=wets", "-for=pay")
+def test_only_selected_cluster_and_placement_count(capsys: Capture) -> None:
+    write_configuration(orders=ONE, payments=FIXED)
+    run_apply(capsys)
+    set_replicas("payments", 4)
+    assert len(run_rebalance(capsys, "-from=west", "-for=payments")[1]["evictions"]) == 1
+    assert run_rebalance(capsys, "-for=orders")[1]["evictions"] == []
+    code, text = run_and_join_output(capsys, "simulate", "rebalance", "-from=wets", "-for=pay")
     assert (code, 'no cluster with a placement "wets"' in text, 'no applied placement "pay"' in text) == (1, True, True)
 
 
 @pytest.mark.parametrize("name", ["moves.nf.hcl", "moves_override.nf.hcl"])
 def test_existing_files_are_not_overwritten(name: str, capsys: Capture) -> None:
     Path(name).write_text("# kept\n")
-    code, text = run(capsys, "simulate", "rebalance", "-generate-config-out=moves.nf.hcl")
+    code, text = run_and_join_output(capsys, "simulate", "rebalance", "-generate-config-out=moves.nf.hcl")
     assert (code, "already exists" in text) == (1, True)
     assert Path(name).read_text() == "# kept\n"
 
 
-def test_unknown_nodes_are_no_proof_that_nothing_waits(capsys: Capture) -> None:
-    write(orders=ONE)
+def test_pending_pods_are_unknown_if_nodes_are_unknown(capsys: Capture) -> None:
+    write_configuration(orders=ONE)
     path = Path("main.nf.hcl")
     text = path.read_text().replace("  kubernetes_cluster_id = nexus_kubernetes_cluster.west.id\n", "")
     path.write_text(text.replace("  kubernetes_cluster_id = nexus_kubernetes_cluster.east.id\n", ""))
-    apply(capsys)
-    code, text = run(capsys, "simulate", "rebalance")
+    run_apply(capsys)
+    code, text = run_and_join_output(capsys, "simulate", "rebalance")
     assert (code, "Not known whether pods wait: the nodes of 1 binding are not known." in text) == (2, True), text
-    code, answer = ask(capsys)
+    code, answer = run_rebalance(capsys)
     assert (code, answer["is_possible"], len(answer["unknown"])) == (2, None, 1)

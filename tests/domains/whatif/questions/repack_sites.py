@@ -1,4 +1,4 @@
-"""Sites with a history, made from a number: clusters come and go until machines are as full as asked for."""
+"""Random sites with a history: clusters are created and deleted until machines are as full as requested."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SMALL = ("NC_G6_28_v1", "NC_P10_56_v1", "NC_G12_56_v1", "NC_G18_74_v1", "NC_G24_
 LARGE = "NC_G48_224_v1"
 
 
-def machines(racks: int, in_rack: int, disk: int = 3500) -> list[Machine]:
+def build_machines(racks: int, in_rack: int, disk: int = 3500) -> list[Machine]:
     return [
         Machine(f"r{r:03d}-bm{m:02d}", f"r{r:03d}", str(r), m, "bom-1.7.3", 2, 48, 224, disk)
         for r in range(1, racks + 1)
@@ -25,7 +25,7 @@ def machines(racks: int, in_rack: int, disk: int = 3500) -> list[Machine]:
     ]
 
 
-def site_with_history(
+def build_site_with_history(
     seed: int,
     racks: int = 2,
     in_rack: int = 3,
@@ -37,9 +37,9 @@ def site_with_history(
     known: bool = True,
     disk: int = 3500,
 ) -> SiteSnapshot:
-    """Pools come, and every third leaves again, until so much of the memory is taken."""
+    """Create pools and delete every third one, until the requested fraction of memory is in use."""
     draw = random.Random(seed)
-    scheduler = RackScheduler(machines(racks, in_rack, disk))
+    scheduler = RackScheduler(build_machines(racks, in_rack, disk))
     whole = sum(machine.cells * machine.memory_gib_per_cell for machine in scheduler.machines)
     pools: dict[int, tuple[VmSku, PlacementConstraints, list[int]]] = {}
     number = taken = 0
@@ -50,7 +50,7 @@ def site_with_history(
         if draw.random() < zoned:
             zones = frozenset(str(zone) for zone in draw.sample(range(1, racks + 1), max(1, racks // 2)))
         terms = PlacementConstraints(zones=zones)
-        handles = _place(scheduler, number, sku, terms, draw.choice(pool_sizes))
+        handles = _place_vms(scheduler, number, sku, terms, draw.choice(pool_sizes))
         if not handles:
             refused += 1
             continue
@@ -64,10 +64,10 @@ def site_with_history(
             for handle in handles:
                 scheduler.release(handle)
             taken -= sum(sku.memory_gib for _ in handles)
-    return view(scheduler, pools, known=known)
+    return build_snapshot_of_pools(scheduler, pools, known=known)
 
 
-def _place(scheduler: RackScheduler, number: int, sku: VmSku, terms: PlacementConstraints, count: int) -> list[int]:
+def _place_vms(scheduler: RackScheduler, number: int, sku: VmSku, terms: PlacementConstraints, count: int) -> list[int]:
     from nexusform.scheduling.racks.vms import Demand
 
     handles = []
@@ -79,14 +79,14 @@ def _place(scheduler: RackScheduler, number: int, sku: VmSku, terms: PlacementCo
     return handles
 
 
-def view(
+def build_snapshot_of_pools(
     scheduler: RackScheduler, pools: Mapping[int, tuple[VmSku, PlacementConstraints, list[int]]], *, known: bool = True
 ) -> SiteSnapshot:
-    """The site as questions see it, every pool a cluster of its own."""
+    """Return the site as a snapshot, each pool in its own cluster."""
     standing = {vm.handle: vm for vm in scheduler.list_vms()}
     fresh = RackScheduler(scheduler.machines)
     clusters = tuple(
-        _cluster(fresh, number, sku, terms, [standing[handle] for handle in handles], known=known)
+        _build_cluster(fresh, number, sku, terms, [standing[handle] for handle in handles], known=known)
         for number, (sku, terms, handles) in sorted(pools.items())
     )
     return SiteSnapshot(
@@ -101,7 +101,7 @@ def view(
     )
 
 
-def _cluster(
+def _build_cluster(
     scheduler: RackScheduler,
     number: int,
     sku: VmSku,

@@ -25,25 +25,25 @@ P46, G24, G12, G6, E94 = (
 SLOW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def room(site: SiteSnapshot, sku: VmSku, *zones: str) -> int:
+def compute_capacity(site: SiteSnapshot, sku: VmSku, *zones: str) -> int:
     [found] = compute_site_capacity(site, [sku], frozenset(zones) or None).sku_capacities
     assert found.current.is_exact
     return found.current.maximum
 
 
-def exactly(count: int) -> Interval:
+def build_exact_interval(count: int) -> Interval:
     return Interval(count, count)
 
 
-# --- it agrees with applying -------------------------------------------------------------------
+# --- agreement with apply ----------------------------------------------------------------------
 
 SOME = st.sampled_from([P46.name, G24.name, G12.name, G6.name, "NC_P22_112_v1", E94.name])
 POOLS = st.lists(st.tuples(SOME, st.integers(0, 4)), max_size=4)
 SITES = st.lists(st.integers(1, 3), min_size=1, max_size=3)
 
 
-def crowded(machines: list[int], pools: list[tuple[str, int]]) -> str | None:
-    """A site with one cluster on it; None when it does not fit."""
+def build_crowded_site(machines: list[int], pools: list[tuple[str, int]]) -> str | None:
+    """Return a site with one cluster on it; None if it does not fit."""
     blocks = "".join(pool(f"p{k}", count, sku) for k, (sku, count) in enumerate(pools))
     files = build_racks(*machines) + cluster("a", pools=blocks)
     return None if plan(files).plan.errored else files
@@ -51,32 +51,32 @@ def crowded(machines: list[int], pools: list[tuple[str, int]]) -> str | None:
 
 @SLOW
 @given(SITES, POOLS, SOME, st.data())
-def test_that_many_fit_and_one_more_does_not(
+def test_computed_capacity_fits_and_one_more_does_not(
     machines: list[int], pools: list[tuple[str, int]], sku: str, data: st.DataObject
 ) -> None:
-    files = crowded(machines, pools)
+    files = build_crowded_site(machines, pools)
     if files is None:
         return
     state = build_applied_state(files)
     numbers = st.sets(st.integers(1, len(machines)), max_size=len(machines))
     zones = sorted(str(number) for number in data.draw(numbers))
-    count = room(get_site(state), SKUS[sku], *zones)
+    count = compute_capacity(get_site(state), SKUS[sku], *zones)
     pin = f"availability_zones = {zones}".replace("'", '"') if zones else ""
 
-    def grown(by: int) -> bool:
+    def can_grow(by: int) -> bool:
         more = agent_pool("x", "nexus_kubernetes_cluster.a.id", by, sku, pin)
         return not plan(files + more, state).plan.errored
 
-    assert grown(count)
-    assert not grown(count + 1)
+    assert can_grow(count)
+    assert not can_grow(count + 1)
 
 
 @SLOW
 @given(SITES, POOLS, SOME)
-def test_a_lost_rack_leaves_what_the_other_racks_hold(
+def test_capacity_after_rack_loss_is_capacity_of_other_racks(
     machines: list[int], pools: list[tuple[str, int]], sku: str
 ) -> None:
-    files = crowded(machines, pools)
+    files = build_crowded_site(machines, pools)
     if files is None:
         return
     site = get_site(build_applied_state(files))
@@ -84,55 +84,56 @@ def test_a_lost_rack_leaves_what_the_other_racks_hold(
     assert set(found.without_rack) == set(site.active_racks)
     for rack, left in found.without_rack.items():
         others = [name.removeprefix("r") for name in site.active_racks if name != rack]
-        assert left == exactly(room(site, SKUS[sku], *others) if others else 0)
+        assert left == build_exact_interval(compute_capacity(site, SKUS[sku], *others) if others else 0)
     assert found.with_one_rack_down == found.without_rack[found.worst_rack]
     assert sum_count_intervals(zone.current for zone in found.zones) == found.current
 
 
-def test_a_mix_fits_as_often_as_it_can_be_applied() -> None:
+def test_computed_number_of_mixes_can_be_applied() -> None:
     files = build_racks(2, 2) + cluster("a", pools=pool("p", 2, G24.name))
     state = build_applied_state(files)
     parts = [SkuCount(2, G12), SkuCount(1, P46)]
     mix = compute_site_capacity(get_site(state), mix=parts).mix
     assert mix is not None
 
-    def applied_sets(sets: int) -> bool:
+    def can_apply_sets(sets: int) -> bool:
         agent = "nexus_kubernetes_cluster.a.id"
         more = agent_pool("large", agent, sets, P46.name) + agent_pool("small", agent, 2 * sets, G12.name)
         return not plan(files + more, state).plan.errored
 
-    # Five of eight cells are whole. Beside five P46 the other three have room for 2 + 2 + 3 G12, not for ten.
-    assert mix.sets == exactly(4)
-    assert applied_sets(4)
-    assert not applied_sets(5)
+    # Five of eight cells are empty. Next to five P46 the other three have capacity for 2 + 2 + 3 G12, not for ten.
+    assert mix.sets == build_exact_interval(4)
+    assert can_apply_sets(4)
+    assert not can_apply_sets(5)
     assert (mix.short, mix.missing) == (G12, 3)
-    assert dict(mix.remaining)[G12] == exactly(3)
+    assert dict(mix.remaining)[G12] == build_exact_interval(3)
 
 
 # --- figures ------------------------------------------------------------------------------------
 
 
-def test_the_empty_environment_of_the_document_is_full_of_free_cells() -> None:
+def test_empty_environment_of_document_has_only_free_cells() -> None:
     site = get_site(build_applied_state(build_racks(*[16] * 8)))
     answer = compute_site_capacity(site, [P46])
     [found] = answer.sku_capacities
-    assert (found.current, found.with_one_rack_down) == (exactly(256), exactly(224))
+    assert (found.current, found.with_one_rack_down) == (build_exact_interval(256), build_exact_interval(224))
     assert (answer.totals.vcpus, answer.totals.memory_gib) == (12_288, 57_344)
-    assert (found.unusable_vcpus, found.unusable_memory_gib) == (exactly(0), exactly(0))
-    assert room(site, E94) == 128
+    assert (found.unusable_vcpus, found.unusable_memory_gib) == (build_exact_interval(0), build_exact_interval(0))
+    assert compute_capacity(site, E94) == 128
 
 
-def test_the_nearly_full_document_has_no_extra_large_cell_left_in_racks_7_and_8() -> None:
+def test_nearly_full_document_has_no_xlarge_cell_in_racks_7_and_8() -> None:
     site = get_site(build_document_state("nearly-full"), "lab")
     answer = compute_site_capacity(site, [P46])
     by_zone = {zone.zone: zone.current for zone in answer.sku_capacities[0].zones}
-    assert (by_zone["7"], by_zone["8"]) == (exactly(0), exactly(0))
+    assert (by_zone["7"], by_zone["8"]) == (build_exact_interval(0), build_exact_interval(0))
     cells = answer.fragmentation
-    assert (exactly(cells.open), cells.taken) == (answer.sku_capacities[0].current, 140)  # 140 extra-large VMs stand
+    # 140 extra-large VMs exist.
+    assert (build_exact_interval(cells.open), cells.taken) == (answer.sku_capacities[0].current, 140)
     assert cells.open + cells.taken + cells.broken == cells.cells == 256
 
 
-def test_planned_racks_count_apart() -> None:
+def test_planned_racks_count_separately() -> None:
     planned = """
 resource "nexus_rack" "later" {
   site_id       = nexus_site.s.id
@@ -144,11 +145,11 @@ resource "nexus_rack" "later" {
     files = build_racks(2) + planned
     answer = compute_site_capacity(get_site(build_applied_state(files)), [P46])
     [found] = answer.sku_capacities
-    assert (found.current, found.planned, found.with_planned) == (exactly(4), 6, exactly(10))
+    assert (found.current, found.planned, found.with_planned) == (build_exact_interval(4), 6, build_exact_interval(10))
     assert answer.planned_racks == ("later",)
     active = get_site(build_applied_state(files.replace('"planned"', '"active"')))
-    assert exactly(room(active, P46)) == found.with_planned
-    assert room(get_site(build_applied_state(files)), P46, "later") == 0
+    assert build_exact_interval(compute_capacity(active, P46)) == found.with_planned
+    assert compute_capacity(get_site(build_applied_state(files)), P46, "later") == 0
 
 
 def test_three_g14_and_a_g6_strand_28_gib_of_a_cell() -> None:
@@ -163,7 +164,7 @@ def test_three_g14_and_a_g6_strand_28_gib_of_a_cell() -> None:
     assert (cells.stranded_cells, cells.stranded_vcpus, cells.stranded_memory_gib) == (1, 0, 28)
 
 
-def test_a_small_vm_breaks_a_cell_for_the_largest_sku() -> None:
+def test_small_vm_splits_a_cell_for_largest_sku() -> None:
     cells = compute_site_capacity(get_site(build_applied_state(build_racks(1) + cluster("a")))).fragmentation
     assert (cells.open, cells.broken, cells.taken) == (1, 1, 0)
     [culprit] = cells.broken_by
@@ -171,18 +172,18 @@ def test_a_small_vm_breaks_a_cell_for_the_largest_sku() -> None:
     assert (cells.broken_vcpus, cells.broken_memory_gib) == (42, 196)
 
 
-def test_machines_that_take_no_vm_are_left_out() -> None:
+def test_unschedulable_machines_are_excluded() -> None:
     files = build_racks(2, more='machine_override "r1-bm02" {\n cordoned = true\n }')
     answer = compute_site_capacity(get_site(build_applied_state(files)), [P46])
-    assert answer.sku_capacities[0].current == exactly(2)
+    assert answer.sku_capacities[0].current == build_exact_interval(2)
     assert dict(answer.closed) == {"cordoned": 1}
     assert (answer.fragmentation.closed, answer.totals.machines) == (2, 1)
 
 
 @SLOW
 @given(SITES, POOLS)
-def test_every_cell_is_of_one_kind_and_what_is_free_adds_up(machines: list[int], pools: list[tuple[str, int]]) -> None:
-    files = crowded(machines, pools)
+def test_every_cell_has_one_kind_and_free_capacity_adds_up(machines: list[int], pools: list[tuple[str, int]]) -> None:
+    files = build_crowded_site(machines, pools)
     if files is None:
         return
     site = get_site(build_applied_state(files))
@@ -192,55 +193,59 @@ def test_every_cell_is_of_one_kind_and_what_is_free_adds_up(machines: list[int],
     taken = sum(vm.sku.memory_gib for vm in site.scheduler.list_vms())
     assert cells.free_memory_gib == 448 * sum(machines) - taken
     assert cells.broken_memory_gib <= cells.free_memory_gib
-    # One-cell SKUs as a yardstick: what is open is what fits, as long as disk is no bound.
-    assert cells.open == room(site, cells.yardstick or P46)
+    # Measured in one-cell SKUs: as long as disk is no limit, the number of open cells equals the capacity.
+    assert cells.open == compute_capacity(site, cells.yardstick or P46)
 
 
-def test_nothing_is_a_finding_unless_it_was_asked_for() -> None:
+def test_missing_capacity_is_a_finding_only_if_requested() -> None:
     full = get_site(build_applied_state(build_racks(1) + cluster("a", plane=G24.name, pools=pool("p", 1, G24.name))))
-    assert room(full, E94) == 0
+    assert compute_capacity(full, E94) == 0
     assert compute_site_capacity(full, [E94]).has_findings
     assert not compute_site_capacity(full).has_findings
     assert compute_site_capacity(full, mix=[SkuCount(3, P46)]).has_findings
 
 
-# --- an argument that somebody adds ---------------------------------------------------------------
+# --- a new argument -------------------------------------------------------------------------------
 
 
-class _AtMost(PlacementConstraints, frozen=True):
-    """Terms of a pool with an argument more: the most of its VMs that one rack may have."""
+class _MaximumPerRack(PlacementConstraints, frozen=True):
+    """Constraints of a pool with a new argument: the maximum of its VMs per rack."""
 
     most_on_rack: int = 0
 
 
-def _opens(usage: Usage, demand: Demand) -> RejectionCheck | None:
+def _build_rack_check(usage: Usage, demand: Demand) -> RejectionCheck | None:
     most = getattr(demand.constraints, "most_on_rack", 0)
     return (lambda rack: "full" if usage.pool.racks[rack] >= most else None) if most else None
 
 
-def test_a_mix_obeys_what_all_pools_of_a_sku_ask_as_single_skus_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mix_respects_pool_constraints_like_single_skus(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = CountFilter(
-        name="at_most", item=RankedItem.RACK, build_check=_opens, describe_shortage=lambda _: "full", is_monotonic=True
+        name="at_most",
+        item=RankedItem.RACK,
+        build_check=_build_rack_check,
+        describe_shortage=lambda _: "full",
+        is_monotonic=True,
     )
     change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, rule))
     monkeypatch.setattr(
-        nks_pools, "build_placement_constraints", lambda values: _AtMost(get_zones(values), most_on_rack=2)
+        nks_pools, "build_placement_constraints", lambda values: _MaximumPerRack(get_zones(values), most_on_rack=2)
     )
     site = get_site(build_applied_state(build_racks(4, 4) + cluster("a", plane=G12.name, pools=pool("p", 4, P46.name))))
-    assert room(site, P46) == 4
+    assert compute_capacity(site, P46) == 4
     mix = compute_site_capacity(site, mix=[SkuCount(1, P46)]).mix
     assert mix is not None
-    assert (mix.sets, mix.sequential_sets) == (exactly(4), exactly(4))
-    # A SKU of which no pool asks for anything is bound by nothing.
+    assert (mix.sets, mix.sequential_sets) == (build_exact_interval(4), build_exact_interval(4))
+    # A SKU without constraints in any pool is unrestricted.
     free = compute_site_capacity(site, mix=[SkuCount(1, G6)]).mix
     assert free is not None
     assert free.sets.minimum > 4
 
 
-# --- words for what is asked --------------------------------------------------------------------
+# --- text form of a mix --------------------------------------------------------------------------
 
 
-def mix_of(text: str) -> list[tuple[int, str]] | str:
+def parse_mix(text: str) -> list[tuple[int, str]] | str:
     found = parse_sku_mix({**SKUS, "2xlarge": replace(G6, name="2xlarge")}, text)
     return found.summary if isinstance(found, Diagnostic) else [(p.count, p.sku.name) for p in found]
 
@@ -261,11 +266,11 @@ def mix_of(text: str) -> list[tuple[int, str]] | str:
         ("9" * 6000 + "xNC_G6_28_v1", "Invalid mix"),
     ],
 )
-def test_a_mix_in_words(text: str, parts: object) -> None:
-    assert mix_of(text) == parts
+def test_mix_is_parsed(text: str, parts: object) -> None:
+    assert parse_mix(text) == parts
 
 
-def test_a_mix_written_the_wrong_way_round_or_too_long_is_answered_briefly() -> None:
+def test_reversed_or_long_mix_has_short_error() -> None:
     turned = parse_sku_mix(SKUS, "NC_P46_224_v1x3")
     assert isinstance(turned, Diagnostic)
     assert turned.detail == "Write the number before the SKU: 3xNC_P46_224_v1."
@@ -276,10 +281,10 @@ def test_a_mix_written_the_wrong_way_round_or_too_long_is_answered_briefly() -> 
     assert "1 to 1,000,000 VMs" in refused.detail
 
 
-def test_an_answer_is_the_same_every_time() -> None:
+def test_answer_is_reproducible() -> None:
     state = build_applied_state(build_racks(2, 2) + cluster("a", pools=pool("p", 3, G24.name)))
 
-    def ask() -> CapacityAnswer:
+    def compute_answer() -> CapacityAnswer:
         return compute_site_capacity(get_site(state), mix=[SkuCount(1, G12)])
 
-    assert ask() == ask()
+    assert compute_answer() == compute_answer()

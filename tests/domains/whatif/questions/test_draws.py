@@ -1,4 +1,4 @@
-"""What-ifs where nobody told the NUMA cells of VMs: in how many draws of them everything finds room."""
+"""Tests of simulations with unknown NUMA cells of VMs: the number of samples with sufficient capacity."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ resource "nexus_rack" "others" {
 SPARE = RACK.replace("others", "spare").replace("= 0", "= 1").replace('"2"', '"3"')
 
 
-def machine(number: int, first: str, second: str) -> str:
-    """A machine with two VMs of others: side by side in a cell they leave the other one whole."""
+def render_machine(number: int, first: str, second: str) -> str:
+    """Return a machine with two unmanaged VMs: in the same cell they leave the other one empty."""
     vms = "".join(
         f'occupied {{\n name = "x{number}-{at}"\n cpu_cores = 20\n memory_gib = 90\n {cells}\n}}\n'
         for at, cells in enumerate((first, second))
@@ -47,9 +47,9 @@ resource "nexus_bare_metal_machine" "m{number}" {{
 """
 
 
-def world(workers: int, *cells: tuple[str, str], more: str = "") -> str:
-    """Workers of a cell each on rack r1, and machines of others beside it."""
-    others = "".join(machine(number, *each) for number, each in enumerate(cells, 1))
+def render_site(workers: int, *cells: tuple[str, str], more: str = "") -> str:
+    """Return workers with one cell each on rack r1, and next to it machines of other owners."""
+    others = "".join(render_machine(number, *each) for number, each in enumerate(cells, 1))
     pools = pool("p", workers, "NC_P46_224_v1", more)
     return build_racks((workers + 2) // 2) + RACK + others + cluster("a", pools=pools)
 
@@ -58,23 +58,23 @@ UNKNOWN = ("", "")
 KNOWN = (("cells = [0]", "cells = [0]"), ("cells = [0]", "cells = [1]"))
 
 
-def lost(text: str) -> Failure:
+def simulate_rack_loss(text: str) -> Failure:
     site = get_site(build_applied_state(text))
     names = [each.name for each in site.machines_by_rack["r1"]]
     return simulate_machine_loss(site, FailureScope.RACK, "r1", names)
 
 
-def upgraded(text: str) -> KubernetesUpgrade:
+def simulate_upgrade(text: str) -> KubernetesUpgrade:
     site = get_site(build_applied_state(text))
     [a] = site.clusters
     return simulate_kubernetes_upgrade(site, a)
 
 
 @pytest.mark.parametrize(("workers", "machines"), [(1, 1), (2, 2), (3, 2)])
-def test_every_way_in_which_others_may_lie_is_inside(workers: int, machines: int) -> None:
-    failure = lost(world(workers, *[UNKNOWN] * machines))
+def test_bounds_include_every_split_of_other_vms(workers: int, machines: int) -> None:
+    failure = simulate_rack_loss(render_site(workers, *[UNKNOWN] * machines))
     assert failure.samples is not None
-    truths = [lost(world(workers, *cells)) for cells in product(KNOWN, repeat=machines)]
+    truths = [simulate_rack_loss(render_site(workers, *cells)) for cells in product(KNOWN, repeat=machines)]
     assert all(truth.samples is None for truth in truths)
     missing = [truth.missing for truth in truths]
     assert failure.samples.missing_count == Interval(min(missing), max(missing))
@@ -84,8 +84,8 @@ def test_every_way_in_which_others_may_lie_is_inside(workers: int, machines: int
     assert failure.has_findings
 
 
-def test_where_one_pool_comes_back_the_bounds_hold_for_every_way() -> None:
-    site = get_site(build_applied_state(world(3, UNKNOWN, UNKNOWN)))
+def test_bounds_of_single_re_created_pool_hold_for_every_split() -> None:
+    site = get_site(build_applied_state(render_site(3, UNKNOWN, UNKNOWN)))
     [plane] = site.clusters[0].pools[0].vms
     [machine_] = [each.name for each in site.machines_by_rack["r1"] if each.name != plane.placement.machine]
     failure = simulate_machine_loss(site, FailureScope.MACHINE, machine_, [machine_])
@@ -95,8 +95,8 @@ def test_where_one_pool_comes_back_the_bounds_hold_for_every_way() -> None:
     assert document["vms_without_room"] == {"min": 0, "max": 2, "certain_bounds": True}
 
 
-def test_a_failure_says_in_how_many_draws_everything_fits() -> None:
-    failure = lost(world(2, UNKNOWN, UNKNOWN))
+def test_failure_reports_number_of_fitting_samples() -> None:
+    failure = simulate_rack_loss(render_site(2, UNKNOWN, UNKNOWN))
     assert failure.samples is not None
     fitting = failure.samples.numa_sampling.fitting_count
     assert 0 < fitting < 100
@@ -113,17 +113,17 @@ def test_a_failure_says_in_how_many_draws_everything_fits() -> None:
     assert draws["pools"][1] == {"min": 0, "max": 2, "fitting": fitting}
 
 
-def test_what_fits_in_every_draw_is_no_finding() -> None:
-    failure = lost(world(1, UNKNOWN) + SPARE)
+def test_fit_in_every_sample_is_no_finding() -> None:
+    failure = simulate_rack_loss(render_site(1, UNKNOWN) + SPARE)
     assert failure.samples is not None
     assert (failure.samples.numa_sampling.fitting_count, failure.samples.is_certain) == (100, True)
     assert "every node fits elsewhere" in build_failure_report(failure, "state").verdict
 
 
-def test_nothing_is_drawn_where_nothing_comes_back_or_all_cells_are_known() -> None:
-    site = get_site(build_applied_state(world(1, UNKNOWN)))
+def test_no_sampling_without_re_creations_or_unknown_cells() -> None:
+    site = get_site(build_applied_state(render_site(1, UNKNOWN)))
     assert simulate_machine_loss(site, FailureScope.MACHINE, "o1", ["o1"]).samples is None
-    failure = lost(world(1, KNOWN[0]))
+    failure = simulate_rack_loss(render_site(1, KNOWN[0]))
     assert failure.samples is None
     assert FAILURE(failure)["samples"] is None
 
@@ -131,17 +131,17 @@ def test_nothing_is_drawn_where_nothing_comes_back_or_all_cells_are_known() -> N
 TWO = 'upgrade_settings {\n max_surge = "2"\n }'
 
 
-def test_an_upgrade_says_in_how_many_draws_it_goes_through() -> None:
-    upgrade = upgraded(world(3, UNKNOWN, more=TWO))
+def test_upgrade_reports_number_of_fitting_samples() -> None:
+    upgrade = simulate_upgrade(render_site(3, UNKNOWN, more=TWO))
     assert upgrade.samples is not None
     fitting = upgrade.samples.numa_sampling.fitting_count
     assert 0 < fitting < 100
     assert upgrade.has_findings
-    assert [bool(upgraded(world(3, each, more=TWO)).blocked_pools) for each in KNOWN] == [False, True]
+    assert [bool(simulate_upgrade(render_site(3, each, more=TWO)).blocked_pools) for each in KNOWN] == [False, True]
     outline = build_kubernetes_upgrade_report(upgrade, "state")
     for text in (render_report_text(outline, colour=False, width=100), render_report_markdown(outline)):
         words = " ".join(text.split())
         assert f"The upgrade fits in {fitting} of 100 samples (NUMA use unknown)" in words
         assert "no surge capacity for p." in words
     assert KUBERNETES_UPGRADE(upgrade)["samples"]["fitting"] == fitting
-    assert KUBERNETES_UPGRADE(upgraded(world(3, KNOWN[0], more=TWO)))["samples"] is None
+    assert KUBERNETES_UPGRADE(simulate_upgrade(render_site(3, KNOWN[0], more=TWO)))["samples"] is None

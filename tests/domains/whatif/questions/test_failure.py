@@ -13,16 +13,16 @@ from tests.planning.harness import cluster, list_rows, plan, pool
 from tests.worlds.small_worlds import build_applied_state, build_document_state, build_racks, get_site
 
 
-def lose_rack(state: State, rack: str, site_id: str = "s") -> Failure:
+def simulate_rack_failure(state: State, rack: str, site_id: str = "s") -> Failure:
     site = get_site(state, site_id)
     return simulate_machine_loss(site, FailureScope.RACK, rack, [m.name for m in site.machines_by_rack[rack]])
 
 
-def lose_machine(state: State, machine: str) -> Failure:
+def simulate_machine_failure(state: State, machine: str) -> Failure:
     return simulate_machine_loss(get_site(state), FailureScope.MACHINE, machine, [machine])
 
 
-def goes(found: Failure) -> dict[str, str | None]:
+def read_targets(found: Failure) -> dict[str, str | None]:
     return {
         each.vm.name: each.placement.machine if each.placement else None for p in found.recreations for each in p.vms
     }
@@ -37,57 +37,57 @@ def goes(found: Failure) -> dict[str, str | None]:
         max_size=3,
     ),
 )
-def test_nodes_come_back_where_a_plan_that_evacuates_the_machine_puts_them(
-    machines: list[int], pools: list[tuple[str, int]]
-) -> None:
+def test_nodes_return_to_same_machines_as_in_evacuation_plan(machines: list[int], pools: list[tuple[str, int]]) -> None:
     blocks = "".join(pool(f"p{k}", count, sku) for k, (sku, count) in enumerate(pools))
     files = build_racks(*machines) + cluster("a", pools=blocks) + cluster("b", count=2)
     if plan(files).plan.errored:
         return
     state = build_applied_state(files)
-    found = lose_machine(state, "r1-bm01")
+    found = simulate_machine_failure(state, "r1-bm01")
     evacuating = f'machine_count     = {machines[0]}\n  machine_override "r1-bm01" {{\n evacuate = true\n }}'
     result = plan(files.replace(f"machine_count     = {machines[0]}", evacuating, 1), state)
     assert bool(found.missing) == result.plan.errored
     if not found.missing:
-        assert goes(found) == {n: row.target.machine for n, row in list_rows(result).items() if row.target}
+        assert read_targets(found) == {n: row.target.machine for n, row in list_rows(result).items() if row.target}
 
 
-def test_the_loss_of_rack_7_of_the_document() -> None:
-    found = lose_rack(build_document_state("nearly-full"), "rack7", "lab")
+def test_loss_of_rack_7_of_the_document() -> None:
+    found = simulate_rack_failure(build_document_state("nearly-full"), "rack7", "lab")
     left = {f"{p.cluster}/{p.pool}": (p.remaining_count, p.total) for p in found.pools}
     assert left["cluster-a/pool1"] == (21, 24)
     assert left["cluster-d/pool1"] == (12, 24)
     assert not any(p.is_lost for p in found.pools)
-    # D's extra-large pool is pinned to racks 7 and 8, and rack 8 has no cell left.
+    # D's extra-large pool is pinned to racks 7 and 8, and rack 8 has no free cell.
     missing = {f"{p.cluster}/{p.pool}": p.missing for p in found.recreations if p.missing}
     assert missing == {"cluster-d/pool1": 12}
     assert found.has_findings
 
 
-def test_the_command_names_the_machines_of_each_cluster() -> None:
+def test_command_names_machines_of_each_cluster() -> None:
     state = build_applied_state(build_racks(2, 2, 2) + cluster("a", count=3) + cluster("b", count=3))
-    one = lose_machine(state, get_site(state).clusters[0].pools[0].vms[0].placement.machine)
+    one = simulate_machine_failure(state, get_site(state).clusters[0].pools[0].vms[0].placement.machine)
     [first, *_] = one.deletions
     assert (
         first.command
         == f"kubectl --context={first.cluster} delete node -l topology.kubernetes.io/baremetalmachine={one.machines[0]}"
     )
-    rack = lose_rack(build_applied_state(build_racks(2, 2) + cluster("a", count=3, pools=pool("p", 4))), "r1")
+    rack = simulate_rack_failure(
+        build_applied_state(build_racks(2, 2) + cluster("a", count=3, pools=pool("p", 4))), "r1"
+    )
     [deletion] = rack.deletions
     assert deletion.command.endswith("-l 'topology.kubernetes.io/baremetalmachine in (r1-bm01,r1-bm02)'")
 
 
-def test_without_quorum_the_control_plane_cannot_be_asked() -> None:
+def test_control_plane_without_quorum_is_unreachable() -> None:
     state = build_applied_state(build_racks(2) + cluster("a", count=1, pools=pool("p", 2)))
     [plane] = [p for p in get_site(state).clusters[0].pools if p.is_control_plane]
-    found = lose_machine(state, plane.vms[0].placement.machine)
+    found = simulate_machine_failure(state, plane.vms[0].placement.machine)
     [deletion] = found.deletions
     assert not deletion.is_reachable
     assert found.has_findings
 
 
-def test_a_plain_vm_waits_and_is_no_finding() -> None:
+def test_lost_plain_vm_is_no_finding() -> None:
     vm = """
 resource "nexus_virtual_machine" "v" {
   site_id    = nexus_site.s.id
@@ -97,14 +97,14 @@ resource "nexus_virtual_machine" "v" {
   disk_gib   = 40
 }
 """
-    found = lose_machine(build_applied_state(build_racks(1, 1) + vm), "r1-bm01")
-    other = lose_machine(build_applied_state(build_racks(1, 1) + vm), "r2-bm01")
+    found = simulate_machine_failure(build_applied_state(build_racks(1, 1) + vm), "r1-bm01")
+    other = simulate_machine_failure(build_applied_state(build_racks(1, 1) + vm), "r2-bm01")
     [hit] = [f for f in (found, other) if f.pools]
     assert [p.address for p in hit.stay_down] == ["nexus_virtual_machine.v"]
     assert (hit.recreations, hit.deletions, hit.has_findings) == ((), (), False)
 
 
-def test_a_lost_cluster_or_site_takes_all_of_it() -> None:
+def test_lost_cluster_or_site_loses_all_its_vms() -> None:
     state = build_applied_state(build_racks(3) + cluster("a", pools=pool("p", 2)) + cluster("b"))
     site = get_site(state)
     assert simulate_cluster_loss(site, site.clusters[0]).vm_count == 3

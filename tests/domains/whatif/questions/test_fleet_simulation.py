@@ -28,7 +28,7 @@ from tests.domains.fleet.planning.fleet_harness import (
 from tests.planning.harness import all_types, build_state_after, plan
 
 
-def simulated(state: State, **flags: str | Sequence[str]) -> FleetSimulation:
+def simulate_edits(state: State, **flags: str | Sequence[str]) -> FleetSimulation:
     texts = {
         verb: [value] if isinstance(value, str) else list(value)
         for verb in MemberEditKind
@@ -43,7 +43,7 @@ def simulated(state: State, **flags: str | Sequence[str]) -> FleetSimulation:
     return simulation
 
 
-def refused(state: State, flags: Mapping[MemberEditKind, Sequence[str]]) -> list[str]:
+def list_errors(state: State, flags: Mapping[MemberEditKind, Sequence[str]]) -> list[str]:
     edits, problems = parse_member_edits(flags)
     if not problems:
         answer = simulate_member_edits(
@@ -55,7 +55,7 @@ def refused(state: State, flags: Mapping[MemberEditKind, Sequence[str]]) -> list
     return [problem.detail for problem in problems]
 
 
-def outcome(simulation: FleetSimulation, key: str = "p") -> PlacementOutcome:
+def find_outcome(simulation: FleetSimulation, key: str = "p") -> PlacementOutcome:
     return next(each for each in simulation.placements if each.after.key == key)
 
 
@@ -70,9 +70,9 @@ def two_of_four() -> State:
     return build_state_after(plan(FLEET + TWO))
 
 
-def test_a_placement_goes_elsewhere_when_a_member_leaves(two_of_four: State) -> None:
-    simulation = simulated(two_of_four, leave="c4")
-    moved = outcome(simulation)
+def test_placement_moves_if_member_leaves(two_of_four: State) -> None:
+    simulation = simulate_edits(two_of_four, leave="c4")
+    moved = find_outcome(simulation)
     assert (moved.before.clusters, moved.after.clusters) == (("c3", "c4"), ("c2", "c3"))
     assert {row.object: row.trigger for row in moved.rows if row.action != "keep"} == {
         "c4": "cluster_left",
@@ -81,16 +81,16 @@ def test_a_placement_goes_elsewhere_when_a_member_leaves(two_of_four: State) -> 
     assert not simulation.has_findings
 
 
-def test_it_falls_short_when_too_many_leave(two_of_four: State) -> None:
-    simulation = simulated(two_of_four, leave=("c4", "c3", "c2"))
-    assert outcome(simulation).after.clusters == ("c1",)
-    assert outcome(simulation).has_findings
+def test_placement_falls_short_if_too_many_members_leave(two_of_four: State) -> None:
+    simulation = simulate_edits(two_of_four, leave=("c4", "c3", "c2"))
+    assert find_outcome(simulation).after.clusters == ("c1",)
+    assert find_outcome(simulation).has_findings
     assert simulation.has_findings
 
 
-def test_what_changes_without_moving_anything_is_said(two_of_four: State) -> None:
-    simulation = simulated(two_of_four, taint="c4:gone=soon:NoSchedule")
-    kept = outcome(simulation)
+def test_change_without_moves_is_reported(two_of_four: State) -> None:
+    simulation = simulate_edits(two_of_four, taint="c4:gone=soon:NoSchedule")
+    kept = find_outcome(simulation)
     assert not kept.gained
     assert not kept.lost
     assert [(row.object, row.trigger) for row in kept.unchanged] == [("c4", "taint_added")]
@@ -102,12 +102,12 @@ def test_what_changes_without_moving_anything_is_said(two_of_four: State) -> Non
     [
         ({"taint": "c4:gone"}, ("c4",)),
         ({"health": "c4:Unhealthy"}, ("c4",)),
-        # It would go elsewhere before that, too, and says nothing of it.
+        # Even before the change a fresh selection would differ, so this is not reported.
         ({"taint": "c1:gone"}, ()),
         ({"label": "c4:a=b"}, ()),
     ],
 )
-def test_what_bars_a_cluster_is_said_where_a_fresh_pick_went_elsewhere_anyway(
+def test_exclusion_is_reported_even_if_fresh_selection_differs_anyway(
     flags: dict[str, str], lost: tuple[str, ...]
 ) -> None:
     by_ring = """
@@ -127,33 +127,33 @@ affinity {
     first = build_state_after(plan(FLEET + build_placement(by_ring.replace("RING", "4"))))
     ring = FLEET.replace('"4"', '"9"').replace('"3"', '"4"')
     state = build_state_after(plan(ring + build_placement(by_ring.replace("RING", "4")), first))
-    before = outcome(simulated(state, join="c5"))
+    before = find_outcome(simulate_edits(state, join="c5"))
     assert before.after.clusters == ("c4",)
-    kept = outcome(simulated(state, **flags))
+    kept = find_outcome(simulate_edits(state, **flags))
     assert kept.after.clusters == ("c4",)
     assert kept.fresh.lost_clusters == lost
 
 
-def test_draining_evicts_cordons_and_says_what_stays() -> None:
+def test_drain_evicts_cordons_and_names_kept_placements() -> None:
     fixed = 'placement_type = "PickFixed"\ncluster_names = ["c4"]'
     state = build_state_after(plan(FLEET + TWO + build_placement(fixed, name="fixed") + build_placement(name="all")))
-    simulation = simulated(state, drain="c4")
-    assert outcome(simulation).after.clusters == ("c2", "c3")
-    assert outcome(simulation, "all").after.clusters == ("c1", "c2", "c3")
+    simulation = simulate_edits(state, drain="c4")
+    assert find_outcome(simulation).after.clusters == ("c2", "c3")
+    assert find_outcome(simulation, "all").after.clusters == ("c1", "c2", "c3")
     assert simulation.remaining == (("fixed", "c4"),)
     assert simulation.has_findings
     assert "invalid-eviction" in {warning.id for warning in simulation.warnings}
 
 
-def test_a_budget_may_refuse_the_eviction() -> None:
+def test_budget_may_reject_eviction() -> None:
     budget = 'resource "fleet_placement_disruption_budget" "p" {\n  max_unavailable = "0"\n}\n'
     state = build_state_after(plan(FLEET + TWO + budget))
-    simulation = simulated(state, drain="c4")
+    simulation = simulate_edits(state, drain="c4")
     assert simulation.remaining == (("p", "c4"),)
     assert [warning.id for warning in simulation.warnings] == ["eviction-not-executed"]
 
 
-def test_members_join_as_strangers_like_others_and_by_recovering() -> None:
+def test_members_join_as_new_copied_or_recovered() -> None:
     all_of_ring = """
       placement_type = "PickAll"
       affinity {
@@ -170,21 +170,21 @@ def test_members_join_as_strangers_like_others_and_by_recovering() -> None:
     """
     sick = build_member("c9", {"ring": "4"}, 'health = "NotJoined"')
     state = build_state_after(plan(FLEET + sick + build_placement(all_of_ring)))
-    assert outcome(simulated(state, join="c5")).gained == ()
-    assert outcome(simulated(state, join="c5", label="c5:ring=4")).gained == ("c5",)
-    assert outcome(simulated(state, join="c5=c4")).gained == ("c5",)
-    assert outcome(simulated(state, join="c9")).gained == ("c9",)
-    assert outcome(simulated(state, label=("c4:ring-", "c1:ring=4"))).gained == ("c1",)
+    assert find_outcome(simulate_edits(state, join="c5")).gained == ()
+    assert find_outcome(simulate_edits(state, join="c5", label="c5:ring=4")).gained == ("c5",)
+    assert find_outcome(simulate_edits(state, join="c5=c4")).gained == ("c5",)
+    assert find_outcome(simulate_edits(state, join="c9")).gained == ("c9",)
+    assert find_outcome(simulate_edits(state, label=("c4:ring-", "c1:ring=4"))).gained == ("c1",)
 
 
-def test_an_external_placement_waits_for_its_run() -> None:
+def test_external_placement_waits_for_its_staged_run() -> None:
     external = 'strategy {\n  type = "External"\n}'
     state = build_state_after(plan(FLEET + build_placement(build_pick_n(2), external)))
-    simulation = simulated(state, leave="c4")
-    assert outcome(simulation).gained == ("c2",)
-    (new,) = [row for row in outcome(simulation).rows if row.object == "c2"]
+    simulation = simulate_edits(state, leave="c4")
+    assert find_outcome(simulation).gained == ("c2",)
+    (new,) = [row for row in find_outcome(simulation).rows if row.object == "c2"]
     assert getattr(new.target, "state", None) is BindingState.SCHEDULED
-    drained = simulated(state, drain="c4")
+    drained = simulate_edits(state, drain="c4")
     assert drained.remaining == (("p", "c4"),)
     (warning,) = [each for each in drained.warnings if each.id == "eviction-not-executed"]
     assert "Eviction is blocked, placement has not propagated resources" in warning.detail
@@ -207,29 +207,29 @@ def test_an_external_placement_waits_for_its_run() -> None:
         (MemberEditKind.PROPERTY, "c4:resources.kubernetes-fleet.io/total-cpu=1GB", "is not a valid quantity"),
     ],
 )
-def test_mistakes_are_told(two_of_four: State, flag: MemberEditKind, text: str, says: str) -> None:
-    (detail,) = refused(two_of_four, {flag: [text]})
+def test_errors_are_reported(two_of_four: State, flag: MemberEditKind, text: str, says: str) -> None:
+    (detail,) = list_errors(two_of_four, {flag: [text]})
     assert says in detail
 
 
-def test_all_mistakes_are_told_at_once(two_of_four: State) -> None:
-    first, second = refused(two_of_four, {MemberEditKind.LEAVE: ["c44"], MemberEditKind.DRAIN: ["c33"]})
+def test_all_errors_are_reported_at_once(two_of_four: State) -> None:
+    first, second = list_errors(two_of_four, {MemberEditKind.LEAVE: ["c44"], MemberEditKind.DRAIN: ["c33"]})
     assert first.startswith('There is no member "c44".')
     assert second.startswith('There is no member "c33".')
-    assert len(refused(two_of_four, {MemberEditKind.LEAVE: ["c4:x"], MemberEditKind.HEALTH: ["c3"]})) == 2
+    assert len(list_errors(two_of_four, {MemberEditKind.LEAVE: ["c4:x"], MemberEditKind.HEALTH: ["c3"]})) == 2
 
 
 @pytest.mark.parametrize(
     "flags", [{MemberEditKind.LEAVE: ["c4", "c4"]}, {MemberEditKind.LEAVE: ["c4"], MemberEditKind.DRAIN: ["c4"]}]
 )
-def test_nothing_more_happens_to_one_that_leaves(
+def test_further_edits_of_leaving_member_are_rejected(
     two_of_four: State, flags: Mapping[MemberEditKind, Sequence[str]]
 ) -> None:
-    (detail,) = refused(two_of_four, flags)
+    (detail,) = list_errors(two_of_four, flags)
     assert "c4 already leaves the fleet" in detail
 
 
-def test_a_value_at_which_the_scheduler_stops_is_a_finding() -> None:
+def test_value_blocking_the_scheduler_is_a_finding() -> None:
     policy = """
 affinity {
   cluster_affinity {
@@ -248,12 +248,12 @@ affinity {
 }
 """
     state = build_state_after(plan(FLEET + build_placement(policy)))
-    simulation = simulated(state, property="c4:kubernetes-fleet.io/node-count=many")
+    simulation = simulate_edits(state, property="c4:kubernetes-fleet.io/node-count=many")
     assert simulation.has_findings
-    stopped = outcome(simulation).abort
+    stopped = find_outcome(simulation).abort
     assert stopped is not None
     assert stopped.cluster == "c4"
-    assert outcome(simulation).fresh.lost_clusters == ()
+    assert find_outcome(simulation).fresh.lost_clusters == ()
     assert "the scheduler stops at c4 for p" in build_fleet_report(simulation, "state").verdict
 
 
@@ -330,7 +330,7 @@ SORTED = build_pick_n(
 )
 
 
-def with_nodes(*names: str) -> str:
+def build_members_with_nodes(*names: str) -> str:
     members = [
         build_member(name, more=f'kubernetes_cluster_id = nexus_kubernetes_cluster.all["{name}"].id') for name in names
     ]
@@ -338,13 +338,13 @@ def with_nodes(*names: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def with_pods() -> State:
-    return build_state_after(plan(with_nodes("a", "c")))
+def state_with_pods() -> State:
+    return build_state_after(plan(build_members_with_nodes("a", "c")))
 
 
-def test_pods_follow_and_say_where_there_is_no_room(with_pods: State) -> None:
-    simulation = simulated(with_pods, leave="c")
-    follows = outcome(simulation)
+def test_pods_follow_and_missing_capacity_is_reported(state_with_pods: State) -> None:
+    simulation = simulate_edits(state_with_pods, leave="c")
+    follows = find_outcome(simulation)
     assert follows.gained == ("a",)
     went = [(row.pool, str(row.action)) for row in follows.pods]
     assert went.count(("c/web/Deployment/web", "remove")) == 2
@@ -353,38 +353,38 @@ def test_pods_follow_and_say_where_there_is_no_room(with_pods: State) -> None:
     assert simulation.has_findings
 
 
-def test_a_derived_property_cannot_be_taken_away(with_pods: State) -> None:
-    (detail,) = refused(with_pods, {MemberEditKind.PROPERTY: ["c:kubernetes-fleet.io/node-count-"]})
+def test_derived_property_cannot_be_removed(state_with_pods: State) -> None:
+    (detail,) = list_errors(state_with_pods, {MemberEditKind.PROPERTY: ["c:kubernetes-fleet.io/node-count-"]})
     assert "comes from the nodes of c" in detail
 
 
-def test_the_room_is_what_a_plan_leaves(with_pods: State) -> None:
-    simulation = simulated(with_pods, join="b=b")
+def test_capacity_equals_capacity_after_plan(state_with_pods: State) -> None:
+    simulation = simulate_edits(state_with_pods, join="b=b")
     rooms = {room.name: room for room in simulation.members}
     assert rooms["b"].before is None
     assert rooms["b"].after is not None
-    after = build_state_after(plan(with_nodes("a", "b", "c"), with_pods), with_pods)
-    again = {room.name: room for room in simulated(after, label="a:x=y").members}
+    after = build_state_after(plan(build_members_with_nodes("a", "b", "c"), state_with_pods), state_with_pods)
+    again = {room.name: room for room in simulate_edits(after, label="a:x=y").members}
     assert {name: room.after for name, room in rooms.items()} == {n: r.before for n, r in again.items()}
 
 
-# --- beside plans ------------------------------------------------------------------------------
+# --- comparison with plans ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_it_says_what_a_plan_of_such_members_does(seed: int) -> None:
-    """Placements, members and what happens to them are drawn; a plan with the changed blocks is the truth."""
+def test_simulation_equals_plan_of_such_members(seed: int) -> None:
+    """Placements, members and edits are random; a plan with the changed blocks is the reference."""
     draw = random.Random(seed)
     labels = {f"c{n}": {"zone": draw.choice("ab"), "ring": draw.choice("12")} for n in range(6)}
     counts = {name: draw.randint(1, 9) for name in labels}
-    placements = "".join(_placement(draw, f"p{n}") for n in range(4))
+    placements = "".join(_build_placement(draw, f"p{n}") for n in range(4))
 
-    def fleet() -> str:
+    def build_fleet() -> str:
         return (
             build_hub() + "".join(build_member(n, labels[n], build_node_count(counts[n])) for n in labels) + placements
         )
 
-    state = build_state_after(plan(fleet()))
+    state = build_state_after(plan(build_fleet()))
     flags: dict[str, list[str]] = {verb.value: [] for verb in MemberEditKind}
     left, relabelled, resized = draw.sample(sorted(labels), 3)
     del labels[left]
@@ -396,15 +396,15 @@ def test_it_says_what_a_plan_of_such_members_does(seed: int) -> None:
     flags["property"] = [f"{resized}:kubernetes-fleet.io/node-count=20"]
     flags["property"].append("c9:kubernetes-fleet.io/node-count=4")
     flags["join"] = ["c9"]
-    after = build_state_after(plan(fleet(), state), state)
-    simulation = simulated(state, **flags)
+    after = build_state_after(plan(build_fleet(), state), state)
+    simulation = simulate_edits(state, **flags)
     for number in range(4):
         truth = get_bindings(after, f"fleet_cluster_resource_placement.p{number}")
         holds = sorted(name for name, binding in truth.items() if binding["state"] != "Unscheduled")
-        assert list(outcome(simulation, f"p{number}").after.clusters) == holds, json.dumps(flags)
+        assert list(find_outcome(simulation, f"p{number}").after.clusters) == holds, json.dumps(flags)
 
 
-def _placement(draw: random.Random, name: str) -> str:
+def _build_placement(draw: random.Random, name: str) -> str:
     required = f"""
       affinity {{
         cluster_affinity {{
@@ -429,24 +429,27 @@ def _placement(draw: random.Random, name: str) -> str:
     return build_placement(build_pick_n(draw.randint(1, 5), more), name=name)
 
 
-def test_what_happens_without_the_edits_too_is_said(two_of_four: State) -> None:
+def test_changes_without_the_edits_are_reported_as_such(two_of_four: State) -> None:
     gone = next(each for each in two_of_four.instances if each.name == "c4")
-    simulation = simulated(two_of_four.replace_instance(gone, None), label="c1:ring=9")
-    assert [(row.object, row.action) for row in outcome(simulation).unrelated] == [("c4", "remove"), ("c2", "place")]
+    simulation = simulate_edits(two_of_four.replace_instance(gone, None), label="c1:ring=9")
+    assert [(row.object, row.action) for row in find_outcome(simulation).unrelated] == [
+        ("c4", "remove"),
+        ("c2", "place"),
+    ]
     why = next(part for part in build_fleet_report(simulation, "").sections if part.title == "Why")
     assert why.lines[0].startswith("p removed from c4, with and without this change: ")
 
 
-def test_a_member_of_which_no_figures_are_known_has_no_row_of_room(two_of_four: State) -> None:
-    outlined = build_fleet_report(simulated(two_of_four, leave="c4"), "")
+def test_member_without_figures_has_no_capacity_row(two_of_four: State) -> None:
+    outlined = build_fleet_report(simulate_edits(two_of_four, leave="c4"), "")
     room = next(part for part in outlined.sections if part.title.startswith("Capacity"))
     assert room.table is not None
     assert [row.cells for row in room.table.rows] == [("c4", "gone", "gone")]
     assert "CPU and memory are unknown on c2." in room.lines
 
 
-def test_the_verdict_counts_in_words_that_fit(two_of_four: State) -> None:
-    assert build_fleet_report(simulated(two_of_four, leave="c4"), "").verdict == "1 of 1 placement changes."
+def test_verdict_uses_singular_and_plural(two_of_four: State) -> None:
+    assert build_fleet_report(simulate_edits(two_of_four, leave="c4"), "").verdict == "1 of 1 placement changes."
     second = build_placement(build_pick_n(2)).replace('"p"', '"q"')
     both = build_state_after(plan(FLEET + TWO + second))
-    assert build_fleet_report(simulated(both, leave="c4"), "").verdict == "2 of 2 placements change."
+    assert build_fleet_report(simulate_edits(both, leave="c4"), "").verdict == "2 of 2 placements change."

@@ -10,16 +10,16 @@ from tests.worlds.small_worlds import build_applied_state, build_document_state,
 OLD, NEW = 'kubernetes_version = "1.29"', 'kubernetes_version = "1.30"'
 
 
-def upgrade(state: State, name: str = "a", site_id: str = "s") -> KubernetesUpgrade:
+def simulate_upgrade(state: State, name: str = "a", site_id: str = "s") -> KubernetesUpgrade:
     site = get_site(state, site_id)
     return simulate_kubernetes_upgrade(site, next(c for c in site.clusters if c.name == name))
 
 
-def settings_block(surge: str, unavailable: str = "0") -> str:
+def build_settings_block(surge: str, unavailable: str = "0") -> str:
     return f'upgrade_settings {{\n max_surge = "{surge}"\n max_unavailable = "{unavailable}"\n }}'
 
 
-def moves(found: KubernetesUpgrade) -> dict[str, str | None]:
+def read_moves(found: KubernetesUpgrade) -> dict[str, str | None]:
     return {
         m.vm.name: m.placement.machine if m.placement is not None else None
         for p in found.pools
@@ -42,56 +42,56 @@ def moves(found: KubernetesUpgrade) -> dict[str, str | None]:
     ),
     st.integers(0, 2),
 )
-def test_it_goes_as_a_plan_with_a_new_version_goes(
+def test_upgrade_equals_plan_with_new_version(
     machines: list[int], pools: list[tuple[str, int, str]], more: int
 ) -> None:
-    blocks = "".join(pool(f"p{k}", n, sku, settings_block(s, "1")) for k, (sku, n, s) in enumerate(pools))
+    blocks = "".join(pool(f"p{k}", n, sku, build_settings_block(s, "1")) for k, (sku, n, s) in enumerate(pools))
     separate = agent_pool("x", "nexus_kubernetes_cluster.a.id", more)
     files = build_racks(*machines) + cluster("a", arguments=OLD, pools=blocks, count=2) + separate
     if plan(files).plan.errored:
         return
     state = build_applied_state(files)
-    found = upgrade(state)
+    found = simulate_upgrade(state)
     result = plan(files.replace(OLD, NEW), state)
     assert bool(found.blocked_pools) == result.plan.errored
     if not found.blocked_pools:
-        assert moves(found) == {name: row.target.machine for name, row in list_rows(result).items() if row.target}
+        assert read_moves(found) == {name: row.target.machine for name, row in list_rows(result).items() if row.target}
 
 
-def test_the_pinned_pool_of_cluster_d_blocks_and_goes_in_place() -> None:
+def test_pinned_pool_of_cluster_d_blocks_and_upgrades_in_place() -> None:
     state = build_document_state("nearly-full")
-    found = upgrade(state, "cluster-d", "lab")
+    found = simulate_upgrade(state, "cluster-d", "lab")
     [blocked] = found.blocked_pools
     assert (blocked.pool, blocked.batches[-1].number, blocked.fitting_surge) == ("pool1", 1, 0)
     assert blocked.fits_in_place
     assert "(zones: 7, 8)" in blocked.reason
     assert found.has_findings
-    assert not upgrade(state, "cluster-b", "lab").has_findings
+    assert not simulate_upgrade(state, "cluster-b", "lab").has_findings
 
 
-def test_a_smaller_surge_that_fits_is_found() -> None:
-    files = build_racks(3) + cluster("a", pools=pool("p", 3, "NC_P46_224_v1", settings_block("3")))
-    [_, p] = upgrade(build_applied_state(files)).pools
+def test_smaller_fitting_surge_is_found() -> None:
+    files = build_racks(3) + cluster("a", pools=pool("p", 3, "NC_P46_224_v1", build_settings_block("3")))
+    [_, p] = simulate_upgrade(build_applied_state(files)).pools
     assert (p.is_blocked, p.fitting_surge, p.fits_in_place) == (True, 2, True)
     assert p.batches[-1].moves[-1].placement is None
 
 
-def test_without_surge_the_batch_is_down() -> None:
-    files = build_racks(3) + cluster("a", pools=pool("p", 5, more=settings_block("0", "40%")))
-    [_, p] = upgrade(build_applied_state(files)).pools
+def test_batch_is_down_without_surge() -> None:
+    files = build_racks(3) + cluster("a", pools=pool("p", 5, more=build_settings_block("0", "40%")))
+    [_, p] = simulate_upgrade(build_applied_state(files)).pools
     assert (p.surge, p.unavailable, p.course.minimum_up, p.course.batches) == (0, 2, 3, 3)
 
 
 @pytest.mark.parametrize(("count", "lost"), [(1, True), (2, False)])
-def test_a_pool_that_goes_down_as_a_whole_is_lost(count: int, lost: bool) -> None:
-    files = build_racks(3) + cluster("a", pools=pool("p", count, more=settings_block("0", "1")))
-    found = upgrade(build_applied_state(files))
+def test_pool_down_completely_is_lost(count: int, lost: bool) -> None:
+    files = build_racks(3) + cluster("a", pools=pool("p", count, more=build_settings_block("0", "1")))
+    found = simulate_upgrade(build_applied_state(files))
     assert found.has_findings is lost
     assert not found.blocked_pools
 
 
-def test_a_control_plane_needs_one_free_place() -> None:
+def test_control_plane_needs_one_free_machine() -> None:
     files = build_racks(1) + cluster("a", plane="NC_G48_224_v1", count=2)
-    found = upgrade(build_applied_state(files))
+    found = simulate_upgrade(build_applied_state(files))
     [plane] = found.blocked_pools
     assert (plane.is_control_plane, plane.fitting_surge, plane.fits_in_place) == (True, 0, False)

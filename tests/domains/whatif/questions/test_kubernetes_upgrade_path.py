@@ -1,4 +1,4 @@
-"""Upgrades hop by hop, and clusters in an order that fits."""
+"""Tests of upgrades hop by hop, and of clusters in a feasible order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.worlds.small_worlds import build_applied_state, build_racks, get_site
 OLD = 'kubernetes_version = "1.29"'
 
 
-def path_of(state: State, names: str, to: str) -> SiteUpgradePath:
+def find_path(state: State, names: str, to: str) -> SiteUpgradePath:
     site = get_site(state)
     clusters = [next(one for one in site.clusters if one.name == name) for name in names.split()]
     return find_upgrade_path(site, clusters, to, {})
@@ -46,7 +46,7 @@ def path_of(state: State, names: str, to: str) -> SiteUpgradePath:
         ("1.33", []),
     ],
 )
-def test_what_a_site_offers(asked: str, offered: list[str]) -> None:
+def test_versions_offered_by_site(asked: str, offered: list[str]) -> None:
     version = parse_version(asked)
     assert version is not None
     catalog = ("v1.31.4-4.5.0", "1.31.6-4.6.0", "1.32", "what?")
@@ -54,14 +54,14 @@ def test_what_a_site_offers(asked: str, offered: list[str]) -> None:
     assert select_available_versions(version, None) is None
 
 
-def test_hops_lead_to_versions_that_the_site_offers() -> None:
+def test_hops_use_versions_offered_by_site() -> None:
     state = build_applied_state(build_racks(4) + cluster("a", arguments=OLD))
     site = replace(get_site(state), versions=("1.30.2-4.1.0", "1.30.9-4.1.0", "1.31.4-4.5.0"))
     path = find_upgrade_path(site, site.clusters, "1.31", {})
     assert [str(hop.end) for hop in path.clusters[0].hops] == ["1.30.9-4.1.0", "1.31"]
     with pytest.raises(DiagnosticsError, match=r"1\.30\.9-4\.1\.0 -> 1\.31\.7: Azure offers"):
         find_upgrade_path(site, site.clusters, "1.31.7", {})
-    # The list of the cluster wins over the catalogue of the site for the next hop.
+    # For the next hop, the list of the cluster takes precedence over the catalogue of the site.
     narrowed = replace(site, upgrades={"a": ("1.30.2-4.1.0",)})
     path = find_upgrade_path(narrowed, narrowed.clusters, "1.31", {})
     assert [str(hop.end) for hop in path.clusters[0].hops] == ["1.30.2-4.1.0", "1.31"]
@@ -92,17 +92,17 @@ def test_no_minor_version_is_skipped(start: str, end: str, hops: list[str]) -> N
         ("1.27.3", "1.28.9-4.6.0", False),
     ],
 )
-def test_bundles_between_which_etcd_fails(start: str, end: str, stands: bool) -> None:
+def test_bundles_with_etcd_gap(start: str, end: str, stands: bool) -> None:
     first, last = parse_version(start), parse_version(end)
     assert first is not None
     assert last is not None
     assert has_etcd_gap(first, last) is stands
 
 
-def test_each_hop_starts_where_plans_leave_the_vms() -> None:
+def test_each_hop_starts_from_result_of_previous_plan() -> None:
     files = build_racks(3, 3) + cluster("a", arguments=OLD, pools=pool("p", 4, "NC_P22_112_v1"))
     state = build_applied_state(files)
-    path = path_of(state, "a", "1.31")
+    path = find_path(state, "a", "1.31")
     [way] = path.clusters
     assert [(hop.start, str(hop.end)) for hop in way.hops] == [("1.29", "1.30"), ("1.30", "1.31")]
     for version in ("1.30", "1.31"):
@@ -118,17 +118,17 @@ def test_each_hop_starts_where_plans_leave_the_vms() -> None:
         planned = {name: row.target.machine for name, row in list_rows(plan(files, state)).items() if row.target}
         assert planned == expected
         state = build_applied_state(files, state)
-    # Four workers, one at a time, half an hour each; the control plane is not counted.
+    # Four workers, one at a time, half an hour each; the control plane does not count.
     assert [hop.course.drain_hours for hop in way.hops] == [2.0, 2.0]
     assert [hop.end.end_of_support for hop in way.hops] == ["2026-07", "2026-11"]
 
 
-def test_a_hop_that_does_not_fit_is_bad_and_moves_nobody() -> None:
+def test_infeasible_hop_is_a_finding_and_moves_no_vm() -> None:
     state = build_applied_state(
         build_racks(2) + cluster("a", arguments=OLD, count=1, pools=pool("p", 3, "NC_P46_224_v1"))
     )
     site = get_site(state)
-    path = path_of(state, "a", "1.30")
+    path = find_path(state, "a", "1.30")
     assert path.has_findings
     [hop] = path.clusters[0].hops
     assert not hop.has_surge_capacity
@@ -139,15 +139,15 @@ def test_a_hop_that_does_not_fit_is_bad_and_moves_nobody() -> None:
 @pytest.mark.parametrize(
     ("to", "said"), [("x", "is not a version"), ("1.28", "is a downgrade"), ("2.0", "changes the major version")]
 )
-def test_versions_that_no_upgrade_leads_to(to: str, said: str) -> None:
+def test_unreachable_versions_are_reported(to: str, said: str) -> None:
     state = build_applied_state(build_racks(2, 2) + cluster("a", arguments=OLD, count=1))
     with pytest.raises(DiagnosticsError) as refused:
-        path_of(state, "a", to)
+        find_path(state, "a", to)
     [found] = refused.value.diagnostics
     assert said in found.detail
 
 
-def test_every_cluster_without_a_version_is_named_with_its_line(
+def test_clusters_without_version_are_named_with_their_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bare = (cluster(name, count=1) for name in "ab")
@@ -164,35 +164,35 @@ def test_every_cluster_without_a_version_is_named_with_its_line(
         assert f"s/{name} has no kubernetes_version" in said
 
 
-def test_there_is_nothing_to_do_at_the_version() -> None:
-    found = path_of(build_applied_state(build_racks(2, 2) + cluster("a", arguments=OLD, count=1)), "a", "1.29")
+def test_no_hops_at_target_version() -> None:
+    found = find_path(build_applied_state(build_racks(2, 2) + cluster("a", arguments=OLD, count=1)), "a", "1.29")
     assert (found.clusters[0].hops, found.has_findings) == ((), False)
 
 
-def test_several_clusters_go_in_an_order_that_fits() -> None:
+def test_several_clusters_are_upgraded_in_feasible_order() -> None:
     state = build_applied_state(
         build_racks(3, 3) + cluster("a", arguments=OLD, count=1) + cluster("b", arguments=OLD, count=1)
     )
-    found = path_of(state, "b a", "1.30")
+    found = find_path(state, "b a", "1.30")
     assert [one.cluster for one in found.clusters] == ["b", "a"]
     assert all(hop.has_surge_capacity for one in found.clusters for hop in one.hops)
 
 
-def test_an_order_is_found_where_the_one_asked_for_does_not_fit() -> None:
-    """Where `a` stands anew takes the room of the surge of `b`; the other way round both fit."""
+def test_feasible_order_is_found_if_requested_order_does_not_fit() -> None:
+    """The re-created VMs of `a` take the surge capacity of `b`; in reverse order both fit."""
     large = pool("p", 5, "NC_P46_224_v1", more='upgrade_settings {\n max_surge = "2"\n}')
     a = cluster("a", arguments=OLD, pools=pool("p", 2, "NC_G24_112_v1"), count=1)
     state = build_applied_state(build_racks(2, 3) + a + cluster("b", arguments=OLD, pools=large, count=1))
-    found = path_of(state, "a b", "1.30")
+    found = find_path(state, "a b", "1.30")
     assert [one.cluster for one in found.clusters] == ["b", "a"]
     assert all(one.fits for one in found.clusters)
     assert (found.tried_orders, found.is_exhaustive) == (2, True)
 
 
-def test_where_no_order_fits_the_one_asked_for_is_shown() -> None:
+def test_requested_order_is_shown_if_no_order_fits() -> None:
     blocked = cluster("b", arguments=OLD, count=1, pools=pool("p", 3, "NC_P46_224_v1"))
     state = build_applied_state(build_racks(2) + blocked + cluster("a", arguments=OLD, count=1))
-    found = path_of(state, "a b", "1.30")
+    found = find_path(state, "a b", "1.30")
     assert [one.cluster for one in found.clusters] == ["a", "b"]
     assert found.has_findings
     assert found.is_exhaustive
@@ -200,7 +200,7 @@ def test_where_no_order_fits_the_one_asked_for_is_shown() -> None:
     assert "No tested order fits every surge (each order tested)" in facts
 
 
-def test_the_site_tells_the_end_of_support_before_any_list() -> None:
+def test_end_of_support_of_site_precedes_built_in_list() -> None:
     state = build_applied_state(build_racks(4) + cluster("a", arguments=OLD))
     days = {"1.30.2-4.1.0": "2026-09-30", "1.30.9-4.4.0": "2026-10-31"}
     site = replace(get_site(state), versions=(*days, "1.31"), supported_until=days)

@@ -1,4 +1,4 @@
-"""What-ifs over clusters as kubectl printed them: what runs there besides holds its room."""
+"""Tests of simulations of clusters from kubectl output: unmanaged pods hold their capacity."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ resource "fleet_member_cluster" "core" {
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The example with one replica that asks for a CPU, and for no VFs."""
+    """Return the example with one replica with a CPU request and no VFs."""
     for name in ("main.nf.hcl", "upf.yaml"):
         shutil.copy(EXAMPLE / name, tmp_path)
     yaml = (tmp_path / "upf.yaml").read_text()
@@ -36,8 +36,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-class Asked:
-    """Runs commands, and gives what they say."""
+class CommandRunner:
+    """Run commands and return their output."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self.capsys = capsys
@@ -50,7 +50,7 @@ class Asked:
         return out
 
     def workload(self, *words: str, code: int = 0) -> dict[str, Any]:
-        """The one workload that loses pods, and where its only pod goes."""
+        """Return the only workload with lost pods, and the target of its only pod."""
         answer = json.loads(self("simulate", *words, "-format=json", code=code))
         answer = answer.get("failure", answer)
         [left] = answer["workloads"]
@@ -59,12 +59,12 @@ class Asked:
 
 
 @pytest.fixture
-def ask(capsys: pytest.CaptureFixture[str]) -> Asked:
-    return Asked(capsys)
+def ask(capsys: pytest.CaptureFixture[str]) -> CommandRunner:
+    return CommandRunner(capsys)
 
 
-def upf_on(name: str) -> dict[str, Any]:
-    """A pod of the example's Deployment."""
+def build_upf_pod(name: str) -> dict[str, Any]:
+    """Return a pod of the Deployment in the example."""
     found = pod(f"upf-1-{name}", f"core-workers-{name[-1]}", owner=("ReplicaSet", "upf-1"))
     found["metadata"] |= {"namespace": "core", "labels": {"app": "upf", "pod-template-hash": "1"}}
     asked = {"requests": {"cpu": "1", "memory": "1Gi"}}
@@ -72,39 +72,39 @@ def upf_on(name: str) -> dict[str, Any]:
     return found
 
 
-def see(lab: Path, *objects: dict[str, Any]) -> None:
+def write_objects(lab: Path, *objects: dict[str, Any]) -> None:
     (lab / "nodes.json").write_bytes(printed(*WORKERS, *objects))
 
 
-def places(left: dict[str, Any]) -> list[tuple[str, str | None]]:
+def read_places(left: dict[str, Any]) -> list[tuple[str, str | None]]:
     return [(move["from"], move["to"]) for move in left["pods"]]
 
 
-LOSS = ("failure", "-rack=rack1")  # on which core-workers-1 stands
+LOSS = ("failure", "-rack=rack1")  # The machine of core-workers-1.
 
 
-def test_what_runs_there_takes_room(lab: Path, ask: Asked) -> None:
-    see(lab, FULL)
+def test_unmanaged_pods_use_capacity(lab: Path, ask: CommandRunner) -> None:
+    write_objects(lab, FULL)
     ask("plan", "-out=p")
     for words in (LOSS, (*LOSS, "-plan=p")):
         if "-plan=p" not in words:
             ask("apply", "-auto-approve")
         left = ask.workload(*words, code=2)
-        assert places(left) == [("core-workers-1", None)]
+        assert read_places(left) == [("core-workers-1", None)]
         assert "1 Insufficient cpu" in left["pods"][0]["reason"]
     assert "1 Insufficient cpu" in ask("simulate", "runtime-upgrade", code=2)
-    see(lab)
-    assert places(ask.workload(*LOSS, code=2)) == [("core-workers-1", "core-workers-0")]
+    write_objects(lab)
+    assert read_places(ask.workload(*LOSS, code=2)) == [("core-workers-1", "core-workers-0")]
 
 
-def test_pods_are_where_they_were_seen_until_a_plan_says_otherwise(lab: Path, ask: Asked) -> None:
-    see(lab)
+def test_observed_nodes_of_pods_hold_until_a_plan_changes_them(lab: Path, ask: CommandRunner) -> None:
+    write_objects(lab)
     ask("apply", "-auto-approve")
-    # Since then it came to the other node: no pod is on rack1.
-    see(lab, upf_on("a0"))
+    # It has moved to the other node since then: no pod is on rack1.
+    write_objects(lab, build_upf_pod("a0"))
     assert json.loads(ask("simulate", *LOSS, "-format=json", code=2))["workloads"] == []
-    # Of three that were seen, a plan leaves one.
-    see(lab, upf_on("a1"), upf_on("b1"), upf_on("c1"))
+    # A plan keeps one of three observed pods.
+    write_objects(lab, build_upf_pod("a1"), build_upf_pod("b1"), build_upf_pod("c1"))
     ask("plan", "-out=p")
     assert ask.workload(*LOSS, code=2)["before"] == 3
     assert ask.workload(*LOSS, "-plan=p", code=2)["before"] == 1
@@ -112,10 +112,12 @@ def test_pods_are_where_they_were_seen_until_a_plan_says_otherwise(lab: Path, as
 
 @pytest.mark.parametrize(
     ("stated", "held"),
-    # Two pods of which one has to stay let one go, unless their controller says that one is not ready.
+    # With two pods and minAvailable 1, one may be evicted unless the controller reports one as not ready.
     [({}, False), ({"disruptionsAllowed": 1, "expectedPods": 2}, False), ({"disruptionsAllowed": 0}, True)],
 )
-def test_a_drain_asks_a_budget_what_it_lets_go(lab: Path, ask: Asked, stated: dict[str, Any], held: bool) -> None:
+def test_drain_respects_disruptions_allowed_by_budget(
+    lab: Path, ask: CommandRunner, stated: dict[str, Any], held: bool
+) -> None:
     main = (lab / "main.nf.hcl").read_text()
     (lab / "main.nf.hcl").write_text(main.replace("default     = 1", "default     = 2"))
     budget = {
@@ -125,60 +127,62 @@ def test_a_drain_asks_a_budget_what_it_lets_go(lab: Path, ask: Asked, stated: di
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "upf"}}},
         "status": stated,
     }
-    see(lab, upf_on("a0"), upf_on("b1"), budget)
+    write_objects(lab, build_upf_pod("a0"), build_upf_pod("b1"), budget)
     ask("plan", "-out=p")
     ask("apply", "-auto-approve")
     for words in ((), ("-plan=p",)):
         answer = json.loads(ask("simulate", "runtime-upgrade", *words, "-format=json", code=2))
         [workload] = answer["sites"][0]["workloads"]
         assert workload["budgets"] == (["core/upf"] if held else []), words
-    # Whoever loses a machine asks nobody.
+    # Budgets do not apply to pods of a lost machine.
     assert ask.workload(*LOSS, code=2)["budgets"] == []
 
 
-def test_a_node_that_a_plan_makes_anew_is_empty(lab: Path, ask: Asked) -> None:
-    see(lab, FULL)
+def test_node_re_created_by_plan_is_empty(lab: Path, ask: CommandRunner) -> None:
+    write_objects(lab, FULL)
     ask("apply", "-auto-approve")
     ask("plan", "-replace=nexus_kubernetes_cluster.core:core-workers-0", "-out=p")
-    assert places(ask.workload(*LOSS, "-plan=p", code=2)) == [("core-workers-1", "core-workers-0")]
+    assert read_places(ask.workload(*LOSS, "-plan=p", code=2)) == [("core-workers-1", "core-workers-0")]
 
 
-def test_nodes_that_cannot_be_read_are_told(lab: Path, ask: Asked) -> None:
-    see(lab, FULL)
+def test_unreadable_nodes_are_reported(lab: Path, ask: CommandRunner) -> None:
+    write_objects(lab, FULL)
     ask("apply", "-auto-approve")
     (lab / "nodes.json").unlink()
-    assert places(ask.workload(*LOSS, code=2)) == [("core-workers-1", "core-workers-0")]
+    assert read_places(ask.workload(*LOSS, code=2)) == [("core-workers-1", "core-workers-0")]
     assert "Nodes not counted" in ask.told
     assert "are not counted" in " ".join(ask.told.replace("│", " ").split())
-    # A question about machines alone goes without them.
+    # A question about machines alone does not need them.
     ask("simulate", "capacity")
     assert ask.told == ""
 
 
-def test_a_plan_is_asked_elsewhere(lab: Path, ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    see(lab, FULL)
+def test_plan_can_be_queried_from_another_directory(
+    lab: Path, ask: CommandRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_objects(lab, FULL)
     ask("plan", "-out=p")
     (lab / "elsewhere").mkdir()
     monkeypatch.chdir(lab / "elsewhere")
-    assert places(ask.workload(*LOSS, "-plan=../p", code=2)) == [("core-workers-1", "core-workers-0")]
+    assert read_places(ask.workload(*LOSS, "-plan=../p", code=2)) == [("core-workers-1", "core-workers-0")]
     assert "with data.kubernetes_nodes.core" in ask.told
     assert "nexusform-plan-" not in ask.told
 
 
-def test_a_fleet_counts_what_runs_on_its_members(lab: Path, ask: Asked) -> None:
+def test_fleet_counts_existing_pods_on_its_members(lab: Path, ask: CommandRunner) -> None:
     with (lab / "main.nf.hcl").open("a") as file:
         file.write(MEMBER)
-    see(lab, FULL)
+    write_objects(lab, FULL)
     ask("apply", "-auto-approve")
     for objects, cpu in (((FULL,), "11500m"), ((), "19")):
-        see(lab, *objects)
+        write_objects(lab, *objects)
         answer = json.loads(ask("simulate", "fleet", "-label=core:a=b", "-format=json"))
         [member] = answer["members"]
         assert member["before"]["available"]["cpu"] == cpu
 
 
-def test_capacity_names_nodes_whose_room_it_cannot_count(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ask = Asked(capsys)
+def test_capacity_names_nodes_with_unknown_capacity(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ask = CommandRunner(capsys)
     (lab / "nodes.json").write_bytes(printed(*WORKERS, node("other-1"), node("other-2")))
     ask("apply", "-auto-approve")
     ask("plan", "-out=p.nfplan")

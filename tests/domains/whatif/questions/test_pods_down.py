@@ -1,4 +1,4 @@
-"""The document's story of a runtime upgrade with pods, and what a failure does to workloads."""
+"""Tests of the document's runtime upgrade with pods, and of failures with their effect on workloads."""
 
 from __future__ import annotations
 
@@ -82,47 +82,47 @@ spec:
 """
 
 
-def web(replicas: int, cpu: str = "1", more: str = "") -> str:
+def render_web(replicas: int, cpu: str = "1", more: str = "") -> str:
     return WEB.replace("REPLICAS", str(replicas)).replace("CPU", cpu) + more
 
 
-def manifest(text: str, cluster_id: str, workloads: Mapping[str, Any] | None = None) -> SiteObject:
+def build_manifest(text: str, cluster_id: str, workloads: Mapping[str, Any] | None = None) -> SiteObject:
     attributes = {"yaml_body": text, "cluster_id": cluster_id, "workloads": workloads}
     return SiteObject(parse_address("fleet_hub_manifest.m"), attributes, 1000)
 
 
-def seen(
+def build_site_and_pods(
     state: State, text: str, cluster_id: str = "s/a", **more: Any
 ) -> tuple[SiteSnapshot, Mapping[str, ClusterPods]]:
-    things = (*list_state_objects(state), manifest(text, cluster_id, **more))
+    things = (*list_state_objects(state), build_manifest(text, cluster_id, **more))
     world = build_snapshot(things, all_types())
     [site] = world.sites.values()
     return site, build_pods(things, world, all_types())
 
 
-def upgrade(state: State, text: str, cluster_id: str = "s/a", *, drain: bool = True) -> RuntimeUpgrade:
-    site, pods = seen(state, text, cluster_id)
+def simulate_upgrade(state: State, text: str, cluster_id: str = "s/a", *, drain: bool = True) -> RuntimeUpgrade:
+    site, pods = build_site_and_pods(state, text, cluster_id)
     return simulate_runtime_upgrade(site, UpgradeOptions(drain=drain), pods)
 
 
-def only(verdicts: Sequence[WorkloadVerdict]) -> WorkloadVerdict:
+def get_only_verdict(verdicts: Sequence[WorkloadVerdict]) -> WorkloadVerdict:
     [verdict] = verdicts
     return verdict
 
 
-def small(*machines: int, workers: int = 3) -> State:
+def build_small_site(*machines: int, workers: int = 3) -> State:
     return build_applied_state(build_racks(*machines) + cluster("a", count=3, pools=pool("p", workers, "NC_G12_56_v1")))
 
 
-# --- the document's story ------------------------------------------------------------------------
+# --- example of the document -----------------------------------------------------------------------
 
 
-def test_a_deployment_on_cluster_a_rack_by_rack() -> None:
-    """24 replicas, one to a worker of pool1, each on a rack with two others: three fall over a wave."""
-    text = web(24, "40", ALONE)
-    found = upgrade(build_document_state("nearly-full"), text, "lab/cluster-a")
-    verdict = only(found.workloads)
-    # A worker has 44 CPUs for pods: no other one takes a second replica, so three stay Pending.
+def test_deployment_on_cluster_a_rack_by_rack() -> None:
+    """24 replicas, one per worker of pool1, three workers per rack: three replicas are down per wave."""
+    text = render_web(24, "40", ALONE)
+    found = simulate_upgrade(build_document_state("nearly-full"), text, "lab/cluster-a")
+    verdict = get_only_verdict(found.workloads)
+    # A worker has 44 CPUs for pods: no other worker has capacity for a second replica, so three stay Pending.
     assert [(w.workloads[0].before, w.workloads[0].running, w.workloads[0].pending) for w in found.waves] == [
         (24, 21, 3)
     ] * 8
@@ -131,54 +131,54 @@ def test_a_deployment_on_cluster_a_rack_by_rack() -> None:
     assert not found.has_findings
 
 
-def test_replicas_that_fit_elsewhere_move_and_stay_there() -> None:
-    found = upgrade(build_document_state("nearly-full"), web(8, "4", SPREAD), "lab/cluster-a")
-    verdict = only(found.workloads)
+def test_replicas_with_capacity_elsewhere_move_and_stay_there() -> None:
+    found = simulate_upgrade(build_document_state("nearly-full"), render_web(8, "4", SPREAD), "lab/cluster-a")
+    verdict = get_only_verdict(found.workloads)
     assert (verdict.outcome, verdict.maximum_pending, verdict.minimum_running) == (PodsOutcome.KEPT, 0, 8)
     first = found.waves[0].workloads[0]
     assert (len(first.moves), first.at_once) == (1, 7)
     assert first.moves[0].node
 
 
-def test_pods_that_waited_before_are_pending_meanwhile_too() -> None:
-    # Three workers take one replica each; of four, one waits before and two do while a worker is down.
-    found = upgrade(small(4, 4, 4), web(4, "1", ALONE))
+def test_previously_pending_pods_stay_pending_during_upgrade() -> None:
+    # Three workers run one replica each. Of four replicas, one is pending before and two while a worker is down.
+    found = simulate_upgrade(build_small_site(4, 4, 4), render_web(4, "1", ALONE))
     left = found.waves[0].workloads[0]
     assert (left.before, left.running, left.pending) == (3, 2, 2)
 
 
-def test_new_vms_are_not_created_meanwhile() -> None:
-    # One worker to a rack, one replica to a worker: nowhere else to go although machines stand empty.
-    found = upgrade(small(4, 4, 4), web(3, "1", ALONE))
-    assert only(found.workloads).outcome is PodsOutcome.REDUCED
+def test_no_vms_are_created_during_upgrade() -> None:
+    # One worker per rack, one replica per worker: no other worker is free although machines are empty.
+    found = simulate_upgrade(build_small_site(4, 4, 4), render_web(3, "1", ALONE))
+    assert get_only_verdict(found.workloads).outcome is PodsOutcome.REDUCED
     left = found.waves[0].workloads[0]
     assert (left.running, left.pending) == (2, 1)
     assert "didn't match pod anti-affinity rules" in left.moves[0].reason
-    # The control plane's nodes take no ordinary pods.
+    # The control plane nodes accept no ordinary pods.
     assert "had untolerated taint" in left.moves[0].reason
 
 
-def test_a_single_replica_that_fits_elsewhere_restarts_when_drained_and_is_lost_when_not() -> None:
-    state = small(2, 2, 2)
-    assert only(upgrade(state, web(1)).workloads).outcome is PodsOutcome.RESTARTED
-    cut = upgrade(state, web(1), drain=False)
-    assert only(cut.workloads).outcome is PodsOutcome.LOST
+def test_single_movable_replica_restarts_if_drained_and_is_lost_otherwise() -> None:
+    state = build_small_site(2, 2, 2)
+    assert get_only_verdict(simulate_upgrade(state, render_web(1)).workloads).outcome is PodsOutcome.RESTARTED
+    cut = simulate_upgrade(state, render_web(1), drain=False)
+    assert get_only_verdict(cut.workloads).outcome is PodsOutcome.LOST
     assert cut.has_findings
 
 
-def test_a_workload_without_room_elsewhere_is_lost() -> None:
-    text = web(1).replace(
+def test_workload_without_capacity_elsewhere_is_lost() -> None:
+    text = render_web(1).replace(
         "    spec:\n      containers",
         "    spec:\n      nodeSelector: {kubernetes.io/hostname: a-p-0}\n      containers",
     )
-    found = upgrade(small(2, 2, 2), text)
-    assert only(found.workloads).outcome is PodsOutcome.LOST
-    assert len(only(found.workloads).waves) == 1
+    found = simulate_upgrade(build_small_site(2, 2, 2), text)
+    assert get_only_verdict(found.workloads).outcome is PodsOutcome.LOST
+    assert len(get_only_verdict(found.workloads).waves) == 1
     assert found.has_findings
 
 
-def test_replacements_evict_less_important_pods_and_both_are_told() -> None:
-    """Two workers of ten CPUs: when one goes, its important pod takes the place of a small one beside it."""
+def test_preemption_by_replacements_is_reported_for_both_workloads() -> None:
+    """Two workers of ten CPUs: if one is lost, its important pod evicts a small one on the other."""
     urgent = """
 ---
 apiVersion: scheduling.k8s.io/v1
@@ -203,7 +203,7 @@ kind: Pod
 metadata: {name: lonely, namespace: shop, labels: {app: lonely}}
 spec: {containers: [{name: lonely, image: lonely, resources: {requests: {cpu: 4}}}]}
 """
-    found = upgrade(small(2, 2, 2, workers=2), web(1, "4", urgent))
+    found = simulate_upgrade(build_small_site(2, 2, 2, workers=2), render_web(1, "4", urgent))
     by_wave = [{left.workload: left for left in wave.workloads} for wave in found.waves]
     lost = [left for wave in by_wave for left in wave.values()]
     assert all(left.running == 2 for left in lost if left.workload == "shop/Deployment/urgent")
@@ -214,12 +214,12 @@ spec: {containers: [{name: lonely, image: lonely, resources: {requests: {cpu: 4}
 
 
 def test_daemons_and_bare_pods_wait_for_their_node() -> None:
-    site, pods = seen(small(2, 2, 2), web(3) + AGENT)
+    site, pods = build_site_and_pods(build_small_site(2, 2, 2), render_web(3) + AGENT)
     found = simulate_runtime_upgrade(site, UpgradeOptions(), pods)
     by_name = {v.workload.rpartition("/")[2]: v for v in found.workloads}
     assert (by_name["agent"].outcome, by_name["agent"].minimum_running) == (PodsOutcome.KEPT, 2)
     assert by_name["lonely"].outcome is PodsOutcome.LOST
-    assert len(by_name["lonely"].waves) == 1  # it came back to its node
+    assert len(by_name["lonely"].waves) == 1  # It returned to its node.
 
 
 # --- budgets -------------------------------------------------------------------------------------
@@ -242,12 +242,12 @@ def test_allowed_disruptions(least: str, most: str, pods: int, healthy: int, all
 
 
 @pytest.mark.parametrize(("least", "held"), [("2", ()), ("3", ("shop/web",))])
-def test_a_budget_that_allows_nothing_holds_the_drain_up(least: str, held: tuple[str, ...]) -> None:
-    text = web(3, "1", SPREAD) + BUDGET.replace("MIN", least)
-    state = small(2, 2, 2)
-    assert only(upgrade(state, text).workloads).blocking_budgets == held
-    assert only(upgrade(state, text, drain=False).workloads).blocking_budgets == ()
-    site, pods = seen(state, text)
+def test_budget_without_allowed_disruptions_blocks_drain(least: str, held: tuple[str, ...]) -> None:
+    text = render_web(3, "1", SPREAD) + BUDGET.replace("MIN", least)
+    state = build_small_site(2, 2, 2)
+    assert get_only_verdict(simulate_upgrade(state, text).workloads).blocking_budgets == held
+    assert get_only_verdict(simulate_upgrade(state, text, drain=False).workloads).blocking_budgets == ()
+    site, pods = build_site_and_pods(state, text)
     found = simulate_kubernetes_upgrade(site, site.clusters[0], pods["s/a"])
     assert (found.disruptions.budgets, found.has_findings) == (held, bool(held))
 
@@ -255,8 +255,8 @@ def test_a_budget_that_allows_nothing_holds_the_drain_up(least: str, held: tuple
 # --- failures ------------------------------------------------------------------------------------
 
 
-def test_a_failure_names_what_falls_over_and_where_it_goes() -> None:
-    site, pods = seen(small(2, 2, 2), web(3, "1", SPREAD))
+def test_failure_names_lost_pods_and_their_targets() -> None:
+    site, pods = build_site_and_pods(build_small_site(2, 2, 2), render_web(3, "1", SPREAD))
     [before] = [p for p in pods["s/a"].existing if p.number == 0]
     node = next(vm for p in site.clusters[0].pools for vm in p.vms if vm.name == before.node)
     found = simulate_machine_loss(site, FailureScope.MACHINE, "m", [node.placement.machine], pods)
@@ -267,19 +267,19 @@ def test_a_failure_names_what_falls_over_and_where_it_goes() -> None:
     assert [(w.running, w.pending) for w in gone.lost_workloads] == [(0, 3)]
 
 
-# --- what is read --------------------------------------------------------------------------------
+# --- input ---------------------------------------------------------------------------------------
 
 
-def test_places_that_were_planned_are_taken_as_they_are() -> None:
-    state = small(2, 2, 2)
+def test_planned_pod_nodes_are_used_unchanged() -> None:
+    state = build_small_site(2, 2, 2)
     pods_of = {"shop/Deployment/web": {"web-0": {"node": "a-p-2"}, "web-1": {"node": "a-p-2"}}}
-    _, pods = seen(state, web(2), workloads=pods_of)
+    _, pods = build_site_and_pods(state, render_web(2), workloads=pods_of)
     assert [(p.number, p.node) for p in pods["s/a"].existing] == [(0, "a-p-2"), (1, "a-p-2")]
 
 
-def test_a_placement_puts_hub_objects_on_its_members() -> None:
-    state = small(2, 2, 2)
-    hub = SiteObject(parse_address("fleet_hub_manifest.m"), {"yaml_body": web(1) + AGENT}, 1000)
+def test_placement_adds_hub_objects_to_its_members() -> None:
+    state = build_small_site(2, 2, 2)
+    hub = SiteObject(parse_address("fleet_hub_manifest.m"), {"yaml_body": render_web(1) + AGENT}, 1000)
     member = SiteObject(
         parse_address("fleet_member_cluster.m"), {"name": "member-a", "kubernetes_cluster_id": "s/a"}, 1001
     )
@@ -291,18 +291,18 @@ def test_a_placement_puts_hub_objects_on_its_members() -> None:
     assert [p.node for p in pods["s/a"].existing] == ["a-p-1"]
 
 
-def test_nodes_have_what_their_sku_leaves_to_pods() -> None:
-    _, pods = seen(small(2, 2, 2), web(1))
+def test_nodes_have_allocatable_capacity_of_their_sku() -> None:
+    _, pods = build_site_and_pods(build_small_site(2, 2, 2), render_web(1))
     nodes = {node.name: node for node in pods["s/a"].cluster.nodes}
     worker = nodes["a-p-0"]
-    # The kernel's 1/64 and 128 MiB, and what kubelet evicts for.
+    # The kernel's 1/64 and 128 MiB, and the eviction threshold of kubelet.
     kept = (896 + 128 + 100) * 2**20
     assert (worker.cpu, worker.memory) == (10_000, 56 * 2**30 - kept)
     assert worker.labels["topology.kubernetes.io/baremetalmachine"] == worker.machine
     assert [t.key for t in nodes["a-control-plane-0"].taints] == ["node-role.kubernetes.io/control-plane"]
 
 
-def test_without_manifests_no_pods_are_known() -> None:
-    state = small(2, 2, 2)
+def test_no_pods_are_known_without_manifests() -> None:
+    state = build_small_site(2, 2, 2)
     things = list_state_objects(state)
     assert build_pods(things, build_snapshot(things, all_types()), all_types()) == {}

@@ -1,4 +1,4 @@
-"""Orders of re-creations: what the program alone cannot order is found, and ends as predicted."""
+"""Tests of orders of re-creations: if the program alone finds none, a search does, and the result is as predicted."""
 
 from __future__ import annotations
 
@@ -14,16 +14,22 @@ from nexusform.domains.whatif.rendering.repack_report import build_repack_docume
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Placement, PlacementConstraints, VmName, VmSku
 from nexusform.snapshots.snapshot import SiteSnapshot
-from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, machines, site_with_history, view
+from tests.domains.whatif.questions.repack_sites import (
+    LARGE,
+    SKUS,
+    build_machines,
+    build_site_with_history,
+    build_snapshot_of_pools,
+)
 
 pytest.importorskip("highspy")
 
-# Seeds of sites on which the steps of the program's choice have only few valid orders.
+# Seeds of sites with only few valid orders of the chosen steps.
 NARROW = (131, 324, 352, 355, 388, 479, 495)
 
 
 def build_site(seed: int) -> tuple[SiteSnapshot, RepackRequest]:
-    site = site_with_history(seed, 2 + seed % 2, 1 + seed % 3, filled=0.65 + 0.03 * (seed % 9), zoned=0.3)
+    site = build_site_with_history(seed, 2 + seed % 2, 1 + seed % 3, filled=0.65 + 0.03 * (seed % 9), zoned=0.3)
     return site, RepackRequest(sku=SKUS[LARGE], want=1 + seed % 3)
 
 
@@ -44,7 +50,7 @@ def replay(site: SiteSnapshot, result: RepackResult) -> int:
 
 
 @pytest.mark.parametrize("seed", NARROW)
-def test_an_order_is_found_and_ends_as_predicted(seed: int) -> None:
+def test_order_is_found_and_ends_as_predicted(seed: int) -> None:
     site, request = build_site(seed)
     result = plan_repack(site, request)
     assert result.status is RepackStatus.OPTIMAL
@@ -62,25 +68,26 @@ def test_no_order_with_fewer_steps_exists(seed: int) -> None:
 
 
 def build_ring_site() -> tuple[SiteSnapshot, frozenset[str]]:
-    """Build three full racks: only a ring of their first VMs frees 12 vCPUs in the first. Their second VMs stay."""
-    scheduler = RackScheduler(machines(4, 1))
+    """Build three full racks: only a cyclic exchange of their first VMs frees 12 vCPUs in the first. Their second
+    VMs stay."""
+    scheduler = RackScheduler(build_machines(4, 1))
     pools: dict[int, tuple[VmSku, PlacementConstraints, list[int]]] = {}
     g6, g12, g18, g24 = (SKUS[f"NC_{size}_v1"] for size in ("G6_28", "G12_56", "G18_74", "G24_112"))
 
-    def add(number: int, sku: VmSku, machine: int, cell: int) -> None:
+    def add_vm(number: int, sku: VmSku, machine: int, cell: int) -> None:
         _, _, handles = pools.setdefault(number, (sku, PlacementConstraints(), []))
         place = Placement(f"r00{machine}-bm01", f"r00{machine}", str(machine), (cell,))
         handles.append(scheduler.add_existing(VmName(f"c{number}", f"c{number}", "p", len(handles)), sku, place))
 
     for number, sku in enumerate((g24, g18, g12)):
-        add(number, sku, number + 1, 0)
-        add(number, sku, 4, number // 2)
+        add_vm(number, sku, number + 1, 0)
+        add_vm(number, sku, 4, number // 2)
     stationary = [(g24, 1, 0), (g24, 2, 0), (g18, 3, 0), (g12, 3, 0), (g6, 4, 0), (g24, 4, 1), (g12, 4, 1)]
     stationary += [(SKUS[LARGE], machine, 1) for machine in (1, 2, 3)]
     for number, (sku, machine, cell) in enumerate(stationary, start=3):
-        add(number, sku, machine, cell)
+        add_vm(number, sku, machine, cell)
     seconds = frozenset(f"nexus_kubernetes_cluster.c{number}:c{number}-p-1" for number in range(3))
-    return view(scheduler, pools), seconds
+    return build_snapshot_of_pools(scheduler, pools), seconds
 
 
 def test_three_vms_exchange_machines_in_a_ring() -> None:
@@ -95,7 +102,7 @@ def test_three_vms_exchange_machines_in_a_ring() -> None:
     assert one_by_one.windows == ()
 
 
-def test_a_search_that_was_cut_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncated_search_reports_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repack_orders, "_MAX_SITES", 20)
     site, request = build_site(409)
     result = plan_repack(site, request)
@@ -105,7 +112,7 @@ def test_a_search_that_was_cut_says_where(monkeypatch: pytest.MonkeyPatch) -> No
     assert build_repack_document(result)["orders_cut_at"] == 9
 
 
-def test_a_large_site_says_that_orders_were_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_site_reports_unsearched_orders(monkeypatch: pytest.MonkeyPatch) -> None:
     site, request = build_site(409)
     monkeypatch.setattr(repack_orders, "MAX_VMS", 5)
     result = plan_repack(site, request)

@@ -1,4 +1,4 @@
-"""Repacking against exhaustive search: no choice of fewer VMs makes the room, and the steps lead to it."""
+"""Tests of repacking against exhaustive search: no smaller choice of VMs frees the capacity, and the steps free it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Machine, Placement, ScheduledVm, VmName
 from nexusform.snapshots.snapshot import SiteSnapshot, list_state_objects
-from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, site_with_history, view
+from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, build_site_with_history, build_snapshot_of_pools
 from tests.kill_points import select_cases
 from tests.planning.harness import cluster
 from tests.scheduling.racks.samples import change_profile
@@ -49,23 +49,23 @@ from tests.worlds.small_worlds import build_racks, get_site
 pytest.importorskip("highspy")
 
 
-def request(want: int, sku: str = LARGE, **options: object) -> RepackRequest:
+def build_request(want: int, sku: str = LARGE, **options: object) -> RepackRequest:
     return RepackRequest(sku=SKUS[sku], want=want, **options)  # type: ignore[arg-type]
 
 
 # --- exhaustive search -------------------------------------------------------------------------
 
 
-def fewest_by_trying_all(ground: RepackContext, asked: RepackRequest, most: int) -> int | None:
-    """The fewest VMs whose going makes room, by trying every choice of up to `most` of them."""
+def find_minimum_by_exhaustive_search(ground: RepackContext, asked: RepackRequest, most: int) -> int | None:
+    """Return the minimum number of moved VMs to free the capacity, by trying every choice of up to `most` VMs."""
     for count in range(most + 1):
-        if any(_goes(ground, asked, chosen) for chosen in combinations(ground.sources, count)):
+        if any(_can_move(ground, asked, chosen) for chosen in combinations(ground.sources, count)):
             return count
     return None
 
 
-def _goes(ground: RepackContext, asked: RepackRequest, chosen: Sequence[MovableVm]) -> bool:  # noqa: C901
-    """Whether these VMs find other places that leave the demand its room, by trying all."""
+def _can_move(ground: RepackContext, asked: RepackRequest, chosen: Sequence[MovableVm]) -> bool:  # noqa: C901
+    """Return whether these VMs have other places with capacity left for the demand, by trying all."""
     cells: dict[tuple[str, int], FreeCell] = {}
     admits: Mapping[str, frozenset[int]] = {host.machine.name: host.admitted for host in ground.hosts}
     for host in ground.hosts:
@@ -80,15 +80,15 @@ def _goes(ground: RepackContext, asked: RepackRequest, chosen: Sequence[MovableV
             cells[at] = cells[at].subtract(ground.kinds[source.vm_class].sku, -1)
     demanded = {host.machine.name for host in ground.hosts if host.admits_demand}
 
-    def room() -> int:
+    def count_fitting_vms() -> int:
         fits = 0
         for (machine, _), free in cells.items():
             if machine in demanded:
                 fits += next(n for n in range(99) if not free.subtract(asked.sku, n + 1).is_non_negative)
         return fits
 
-    def put(left: Sequence[MovableVm]) -> bool:
-        if room() < asked.want:
+    def try_placing(left: Sequence[MovableVm]) -> bool:
+        if count_fitting_vms() < asked.want:
             return False
         if not left:
             return True
@@ -112,23 +112,23 @@ def _goes(ground: RepackContext, asked: RepackRequest, chosen: Sequence[MovableV
             tried.add((free, rack))
             cells[at] = free.subtract(sku)
             standing[source.pool, rack] += 1
-            done = put(others)
+            done = try_placing(others)
             cells[at] = free
             standing[source.pool, rack] -= 1
             if done:
                 return True
         return False
 
-    return put(sorted(chosen, key=lambda source: -ground.kinds[source.vm_class].sku.memory_gib))
+    return try_placing(sorted(chosen, key=lambda source: -ground.kinds[source.vm_class].sku.memory_gib))
 
 
 @pytest.mark.parametrize("seed", select_cases(range(24)))
-def test_nothing_less_makes_room_on_small_sites(seed: int) -> None:
-    site = site_with_history(seed, 2, 2, filled=0.6 + 0.03 * (seed % 8), zoned=0.3)
+def test_no_smaller_choice_frees_capacity_on_small_sites(seed: int) -> None:
+    site = build_site_with_history(seed, 2, 2, filled=0.6 + 0.03 * (seed % 8), zoned=0.3)
     want = 1 + seed % 3
-    made = plan_repack(site, request(want))
-    ground = build_repack_context(site, request(want))
-    found = fewest_by_trying_all(ground, request(want), most=4)
+    made = plan_repack(site, build_request(want))
+    ground = build_repack_context(site, build_request(want))
+    found = find_minimum_by_exhaustive_search(ground, build_request(want), most=4)
     if made.status is RepackStatus.IMPOSSIBLE:
         assert found is None
     elif made.recreations is not None:
@@ -139,13 +139,13 @@ def test_nothing_less_makes_room_on_small_sites(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", select_cases(range(16)))
-def test_nothing_less_makes_room_where_no_cells_are_known(seed: int) -> None:
-    """Which VMs may leave is tried in every choice; whether the demand and those fit then, in every split."""
-    site = site_with_history(seed, 2, 2, filled=0.35 + 0.04 * (seed % 8), zoned=0.3, known=False)
-    want = site.scheduler.count_free_slots(request(1).demand).minimum + 1 + seed % 2
-    made = plan_repack(site, request(want))
-    ground = build_repack_context(site, request(want))
-    found = fewest_of_whole_machines(site, ground, request(want), most=4)
+def test_no_smaller_choice_frees_capacity_with_unknown_cells(seed: int) -> None:
+    """Every choice of VMs is tried, and for each choice the fit of the demand and of these VMs in every split."""
+    site = build_site_with_history(seed, 2, 2, filled=0.35 + 0.04 * (seed % 8), zoned=0.3, known=False)
+    want = site.scheduler.count_free_slots(build_request(1).demand).minimum + 1 + seed % 2
+    made = plan_repack(site, build_request(want))
+    ground = build_repack_context(site, build_request(want))
+    found = find_minimum_of_whole_machines(site, ground, build_request(want), most=4)
     if made.status is RepackStatus.IMPOSSIBLE:
         assert found is None
         return
@@ -155,26 +155,26 @@ def test_nothing_less_makes_room_where_no_cells_are_known(seed: int) -> None:
         assert found == made.recreations or (found is None and made.recreations > 4)
 
 
-def small_unknown(seed: int) -> tuple[SiteSnapshot, RepackRequest]:
-    site = site_with_history(seed, 2, 2, filled=0.35 + 0.04 * (seed % 8), zoned=0.3, known=False)
-    return site, request(site.scheduler.count_free_slots(request(1).demand).minimum + 1 + seed % 2)
+def build_small_site_with_unknown_cells(seed: int) -> tuple[SiteSnapshot, RepackRequest]:
+    site = build_site_with_history(seed, 2, 2, filled=0.35 + 0.04 * (seed % 8), zoned=0.3, known=False)
+    return site, build_request(site.scheduler.count_free_slots(build_request(1).demand).minimum + 1 + seed % 2)
 
 
 @pytest.mark.parametrize(("seed", "recreations"), [(6, 3), (10, 2), (38, 4), (40, 2)])
-def test_machines_that_are_emptied_are_empty_before_anybody_comes(seed: int, recreations: int) -> None:
-    """Whoever goes elsewhere goes first, then whoever comes back: only then their cells are known."""
-    site, asked = small_unknown(seed)
+def test_emptied_machines_are_empty_before_vms_arrive(seed: int, recreations: int) -> None:
+    """VMs with other targets move first, then VMs return to their machine, because only then the cells are known."""
+    site, asked = build_small_site_with_unknown_cells(seed)
     made = plan_repack(site, asked)
     assert (made.status, made.recreations) == (RepackStatus.OPTIMAL, recreations)
-    assert carried_out(site, made, seed=5).count_free_slots(asked.demand).minimum >= asked.want
+    assert execute_windows(site, made, seed=5).count_free_slots(asked.demand).minimum >= asked.want
 
 
-def test_what_keeps_a_choice_from_an_order_is_named() -> None:
-    """Two VMs of one pool stand in each other's way, and the pool lets one go at a time.
+def test_constraint_without_valid_order_is_named() -> None:
+    """Two VMs of one pool block each other, and the pool allows one unavailable VM at a time.
 
-    Which of several equal optima the solver returns depends on its version, and so does whether one has an order.
+    The choice among equal optima depends on the version of the solver, and so does the existence of an order.
     """
-    plans = [plan_repack(*small_unknown(seed)) for seed in (33, 59, 62, 85)]
+    plans = [plan_repack(*build_small_site_with_unknown_cells(seed)) for seed in (33, 59, 62, 85)]
     without_order = [made for made in plans if made.has_no_order]
     assert without_order
     for made in without_order:
@@ -184,22 +184,24 @@ def test_what_keeps_a_choice_from_an_order_is_named() -> None:
     assert all(made.recreations == made.bound for made in plans if not made.has_no_order)
 
 
-def fewest_of_whole_machines(site: SiteSnapshot, ground: RepackContext, asked: RepackRequest, most: int) -> int | None:
-    """The fewest VMs whose going makes room where machines are emptied as a whole, by trying every choice."""
+def find_minimum_of_whole_machines(
+    site: SiteSnapshot, ground: RepackContext, asked: RepackRequest, most: int
+) -> int | None:
+    """Return the minimum number of moved VMs if machines are emptied completely, by trying every choice."""
     crews = [host.loose for host in ground.hosts if host.loose]
     choices = [
         [source for crew in chosen for source in crew]
         for count in range(1, len(crews) + 1)
         for chosen in combinations(crews, count)
     ]
-    counts = [len(chosen) for chosen in choices if len(chosen) <= most and _settles(site, ground, asked, chosen)]
+    counts = [len(chosen) for chosen in choices if len(chosen) <= most and _can_settle(site, ground, asked, chosen)]
     return min(counts, default=None)
 
 
-def _settles(site: SiteSnapshot, ground: RepackContext, asked: RepackRequest, chosen: Sequence[MovableVm]) -> bool:
-    """Whether these VMs find machines, the demand fitting in every split: every machine is tried for each.
+def _can_settle(site: SiteSnapshot, ground: RepackContext, asked: RepackRequest, chosen: Sequence[MovableVm]) -> bool:
+    """Return whether these VMs find machines and the demand fits in every split, by trying every machine for each.
 
-    A machine that was emptied has known cells: VMs may come back to it, to either cell.
+    An emptied machine has known cells: VMs may return to it, to either cell.
     """
     scheduler = site.scheduler.copy()
     for source in chosen:
@@ -208,10 +210,10 @@ def _settles(site: SiteSnapshot, ground: RepackContext, asked: RepackRequest, ch
     for source in chosen:
         standing[source.pool, source.vm.placement.rack] -= 1
     order = sorted(chosen, key=lambda source: -ground.kinds[source.vm_class].sku.memory_gib)
-    return _put(scheduler, ground, asked, order, standing)
+    return _try_placing(scheduler, ground, asked, order, standing)
 
 
-def _put(
+def _try_placing(
     scheduler: RackScheduler,
     ground: RepackContext,
     asked: RepackRequest,
@@ -232,18 +234,18 @@ def _put(
         if crowded or source.vm_class not in host.admitted:
             continue
         standing[rack] += 1
-        for cells in _cells_for(scheduler, machine, Demand(vm, kind.sku, kind.constraints)):
+        for cells in _list_cells(scheduler, machine, Demand(vm, kind.sku, kind.constraints)):
             after = scheduler.copy()
             place = Placement(machine.name, machine.rack, machine.availability_zone, cells)
             after.add_existing(vm, kind.sku, place)
-            if _put(after, ground, asked, others, standing):
+            if _try_placing(after, ground, asked, others, standing):
                 return True
         standing[rack] -= 1
     return False
 
 
-def _cells_for(scheduler: RackScheduler, machine: Machine, demand: Demand) -> list[tuple[int, ...]]:
-    """The cells that take a VM; () where it fits whichever split it is."""
+def _list_cells(scheduler: RackScheduler, machine: Machine, demand: Demand) -> list[tuple[int, ...]]:
+    """Return the cells with capacity for a VM; () if it fits in any split."""
     if machine.name in scheduler.list_machines_with_unknown_cells():
         here = Hint(True, True, HintScope.MACHINE, frozenset({machine.name}), frozenset(), "here")
         there = replace(demand, constraints=replace(demand.constraints, hints=(*demand.constraints.hints, here)))
@@ -258,8 +260,8 @@ def _cells_for(scheduler: RackScheduler, machine: Machine, demand: Demand) -> li
 # --- the steps ---------------------------------------------------------------------------------
 
 
-def carried_out(site: SiteSnapshot, made: RepackResult, seed: int) -> RackScheduler:
-    """The site after all windows, placed by the rule with machines cordoned, under this tie-break."""
+def execute_windows(site: SiteSnapshot, made: RepackResult, seed: int) -> RackScheduler:
+    """Return the site after all windows, placed by the scheduler with cordoned machines and this tie-break seed."""
     scheduler = site.scheduler.copy()
     standing: dict[int, ScheduledVm] = {vm.handle: vm for vm in scheduler.list_vms()}
     for window in made.windows:
@@ -287,69 +289,66 @@ def carried_out(site: SiteSnapshot, made: RepackResult, seed: int) -> RackSchedu
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("seed", select_cases(range(10)))
-def test_the_steps_lead_to_the_room_that_was_promised(seed: int, known: bool) -> None:
+def test_steps_free_the_predicted_capacity(seed: int, known: bool) -> None:
     filled = 0.6 + 0.03 * seed if known else 0.45
-    site = site_with_history(seed, 4, 4, filled=filled, known=known)
-    now = site.scheduler.count_free_slots(request(1).demand).minimum
-    made = plan_repack(site, request(now + 2))
+    site = build_site_with_history(seed, 4, 4, filled=filled, known=known)
+    now = site.scheduler.count_free_slots(build_request(1).demand).minimum
+    made = plan_repack(site, build_request(now + 2))
     if made.recreations is None:
         return
     for window in made.windows:
         assert all(step.hits == step.runs for step in window.steps)
-    after = carried_out(site, made, seed=17)
-    assert after.count_free_slots(request(1).demand).minimum >= now + 2
+    after = execute_windows(site, made, seed=17)
+    assert after.count_free_slots(build_request(1).demand).minimum >= now + 2
     moved = {step.source.handle for window in made.windows for step in window.steps}
     assert len(moved) == made.recreations
-    spread(site, made)
+    check_spread(site, made)
 
 
 @pytest.mark.parametrize("seed", select_cases(range(8)))
-def test_what_tie_breaks_do_not_decide_is_said_of_all_without_playing_them(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site = site_with_history(seed, 4, 4, filled=0.6 + 0.03 * seed)
-    asked = request(site.scheduler.count_free_slots(request(1).demand).minimum + 2)
+def test_deterministic_steps_are_predicted_without_sampling(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = build_site_with_history(seed, 4, 4, filled=0.6 + 0.03 * seed)
+    asked = build_request(site.scheduler.count_free_slots(build_request(1).demand).minimum + 2)
     made = plan_repack(site, asked)
     monkeypatch.setattr(repack_windows, "_is_deterministic", lambda *_: False)
     assert plan_repack(site, asked) == made
 
 
-def test_of_several_orders_one_is_taken_in_which_nobody_may_land_elsewhere() -> None:
-    """Who comes to a machine that is not empty yet finds room there in half of the splits alone; another
-    order empties it first.
-    """
-    site = site_with_history(711, 2, 3, filled=0.765, zoned=0.3, known=False)
-    asked = request(site.scheduler.count_free_slots(request(1).demand).minimum + 2)
+def test_order_with_certain_targets_is_preferred() -> None:
+    """A VM moved to a machine not yet empty fits in only half of the splits; another order empties the machine
+    first."""
+    site = build_site_with_history(711, 2, 3, filled=0.765, zoned=0.3, known=False)
+    asked = build_request(site.scheduler.count_free_slots(build_request(1).demand).minimum + 2)
     made = plan_repack(site, asked)
     assert (made.status, made.recreations) == (RepackStatus.OPTIMAL, 7)
     assert {(step.hits, step.runs) for window in made.windows for step in window.steps} == {(100, 100)}
-    assert carried_out(site, made, seed=5).count_free_slots(asked.demand).minimum >= asked.want
+    assert execute_windows(site, made, seed=5).count_free_slots(asked.demand).minimum >= asked.want
 
 
 @pytest.mark.parametrize("seed", [10, 20, 24, 36])
-def test_who_comes_back_is_kept_from_machines_that_take_it_in_some_splits_alone(seed: int) -> None:
-    """Its own machine is tried last: another one that has room in a split nobody drew gets a cordon, too."""
-    site = site_with_history(seed, 2, 3, filled=0.45 + 0.03 * (seed % 14), zoned=0.3, known=False)
-    asked = request(site.scheduler.count_free_slots(request(1).demand).minimum + 1)
+def test_returning_vm_avoids_machines_feasible_only_in_some_splits(seed: int) -> None:
+    """Its own machine is tried last: another machine with capacity in an unsampled split gets a cordon, too."""
+    site = build_site_with_history(seed, 2, 3, filled=0.45 + 0.03 * (seed % 14), zoned=0.3, known=False)
+    asked = build_request(site.scheduler.count_free_slots(build_request(1).demand).minimum + 1)
     made = plan_repack(site, asked)
     assert made.status is RepackStatus.OPTIMAL
     assert {(step.hits, step.runs) for window in made.windows for step in window.steps} == {(100, 100)}
-    assert carried_out(site, made, seed=5).count_free_slots(asked.demand).minimum >= asked.want
+    assert execute_windows(site, made, seed=5).count_free_slots(asked.demand).minimum >= asked.want
 
 
-def test_large_vms_go_first_where_small_ones_would_take_their_cells() -> None:
-    site = site_with_history(907, 2, 3, filled=0.705, zoned=0.3, known=False)
-    asked = request(site.scheduler.count_free_slots(request(1).demand).minimum + 2)
+def test_large_vms_move_before_small_ones_take_their_cells() -> None:
+    site = build_site_with_history(907, 2, 3, filled=0.705, zoned=0.3, known=False)
+    asked = build_request(site.scheduler.count_free_slots(build_request(1).demand).minimum + 2)
     made = plan_repack(site, asked)
     assert (made.status, made.recreations) == (RepackStatus.OPTIMAL, 5)
     assert {(step.hits, step.runs) for window in made.windows for step in window.steps} == {(100, 100)}
-    assert carried_out(site, made, seed=5).count_free_slots(asked.demand).minimum >= asked.want
+    assert execute_windows(site, made, seed=5).count_free_slots(asked.demand).minimum >= asked.want
 
 
-def test_where_no_order_is_sure_the_answer_says_so() -> None:
-    """No order of these VMs finds room for all of them in every split; the surest one is shown."""
-    site = site_with_history(45, 2, 2, filled=0.54, zoned=0.3, known=False)
-    asked = request(site.scheduler.count_free_slots(request(1).demand).minimum + 2)
+def test_answer_reports_if_no_order_is_certain() -> None:
+    """No order has capacity for all of these VMs in every split; the most certain one is shown."""
+    site = build_site_with_history(45, 2, 2, filled=0.54, zoned=0.3, known=False)
+    asked = build_request(site.scheduler.count_free_slots(build_request(1).demand).minimum + 2)
     made = plan_repack(site, asked)
     fewest = min(step.hits for window in made.windows for step in window.steps)
     assert 0 < fewest < repack_windows.SAMPLES
@@ -358,8 +357,8 @@ def test_where_no_order_is_sure_the_answer_says_so() -> None:
     assert "no tested order or cordon prevents it" in fact
 
 
-def spread(site: SiteSnapshot, made: RepackResult) -> None:
-    """No rack has more VMs of a pool than the fullest one had."""
+def check_spread(site: SiteSnapshot, made: RepackResult) -> None:
+    """Check that no rack has more VMs of a pool than the fullest one had."""
     ground = build_repack_context(site, made.request)
     after = Counter(ground.existing)
     for window in made.windows:
@@ -370,27 +369,28 @@ def spread(site: SiteSnapshot, made: RepackResult) -> None:
         assert count <= max(ground.limits[pool], ground.existing.get((pool, rack), 0))
 
 
-def test_most_small_sites_are_solved_and_proved() -> None:
-    """The share that ends with a proof: it says when the search gets worse."""
+def test_most_small_sites_are_solved_with_proof() -> None:
+    """The fraction of proofs: a drop indicates a worse search."""
     ends = Counter(
-        plan_repack(site_with_history(seed, 3, 3, filled=0.55 + 0.01 * seed), request(2)).status for seed in range(20)
+        plan_repack(build_site_with_history(seed, 3, 3, filled=0.55 + 0.01 * seed), build_request(2)).status
+        for seed in range(20)
     )
     assert ends[RepackStatus.GAP] <= 2, ends
 
 
-def after(seconds: int) -> TimeBudget:
-    """A clock that goes on by a second whenever it is looked at."""
+def build_time_budget(seconds: int) -> TimeBudget:
+    """Return a budget with a clock that advances by a second on every read."""
     left = iter(range(seconds, -1_000_000, -1))
     return TimeBudget(lambda: float(next(left)))
 
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("seconds", [0, 3, 20])
-def test_a_search_whose_time_is_over_says_what_it_knows(seconds: int, known: bool) -> None:
-    site = site_with_history(1, 6, 4, filled=0.75, known=known)
-    want = site.scheduler.count_free_slots(request(1).demand).minimum + 2
-    best = plan_repack(site, request(want))
-    made = plan_repack(site, request(want), time_budget=after(seconds))
+def test_search_out_of_time_reports_known_results(seconds: int, known: bool) -> None:
+    site = build_site_with_history(1, 6, 4, filled=0.75, known=known)
+    want = site.scheduler.count_free_slots(build_request(1).demand).minimum + 2
+    best = plan_repack(site, build_request(want))
+    made = plan_repack(site, build_request(want), time_budget=build_time_budget(seconds))
     assert made.bound is not None
     assert best.bound is not None
     assert made.bound <= best.bound
@@ -399,23 +399,23 @@ def test_a_search_whose_time_is_over_says_what_it_knows(seconds: int, known: boo
         assert {step.hits for window in made.windows for step in window.steps} == {
             step.runs for window in made.windows for step in window.steps
         }
-        room = carried_out(site, made, seed=3).count_free_slots(request(1).demand).minimum
+        room = execute_windows(site, made, seed=3).count_free_slots(build_request(1).demand).minimum
         assert room >= want
     assert made.is_machine_dependent or made.status is RepackStatus.OPTIMAL
 
 
-def test_constraints_for_which_no_time_is_left_are_not_called_useless() -> None:
-    site = site_with_history(4, 2, 3, filled=0.6)
+def test_constraints_unchecked_for_lack_of_time_are_undecided() -> None:
+    site = build_site_with_history(4, 2, 3, filled=0.6)
     everything = frozenset(str(pool.address) for pool in site.pools)
-    made = plan_repack(site, request(2, excluded=everything), time_budget=after(3))
+    made = plan_repack(site, build_request(2, excluded=everything), time_budget=build_time_budget(3))
     assert made.blocking
     assert all(one.recreations is not None or one.undecided for one in made.blocking)
 
 
-def test_places_are_given_out_so_that_no_rack_is_crowded_without_need() -> None:
-    """One after the other, the first VM takes the only room where the second may exist."""
-    site = site_with_history(2, 4, 4, filled=0.8)
-    ground = build_repack_context(site, request(1))
+def test_targets_are_assigned_without_unnecessary_crowding() -> None:
+    """Assigned one after the other, the first VM would take the only place allowed for the second."""
+    site = build_site_with_history(2, 4, 4, filled=0.8)
+    ground = build_repack_context(site, build_request(1))
     [one, other, *_] = [source for source in ground.sources if source.vm_class == ground.sources[0].vm_class]
     hosts = {host.machine.rack: host for host in ground.hosts if one.vm_class in host.admitted}
     [here, there] = list(hosts.values())[:2]
@@ -431,10 +431,10 @@ def test_places_are_given_out_so_that_no_rack_is_crowded_without_need() -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("seed", range(6))
-def test_machines_that_stand_for_themselves_forbid_nothing_where_disk_is_plenty(seed: int, known: bool) -> None:
-    """A machine that is emptied gives its disk back, and one that nobody may leave has disk, too."""
-    site = site_with_history(seed, 3, 2, filled=0.6 + 0.03 * seed, known=known, disk=99_000)
-    asked = request(site.scheduler.count_free_slots(request(1).demand).minimum + 1)
+def test_single_machines_exclude_no_solution_with_ample_disk(seed: int, known: bool) -> None:
+    """An emptied machine frees its disk, and a machine with fixed VMs has disk, too."""
+    site = build_site_with_history(seed, 3, 2, filled=0.6 + 0.03 * seed, known=known, disk=99_000)
+    asked = build_request(site.scheduler.count_free_slots(build_request(1).demand).minimum + 1)
     ground = build_repack_context(site, asked)
     names = frozenset(host.machine.name for host in ground.hosts)
     together = RepackProgram(ground, asked, is_fine=True).solve(SolverLimits())
@@ -444,115 +444,120 @@ def test_machines_that_stand_for_themselves_forbid_nothing_where_disk_is_plenty(
         assert apart.recreations == together.recreations
 
 
-def test_disk_that_is_given_back_is_counted_on_machines_that_stand_for_themselves() -> None:
-    """Disks are as good as full: only whoever leaves makes room for whoever comes."""
-    site = site_with_history(2, 3, 2, filled=0.7, known=False, disk=1700)
-    asked = request(site.scheduler.count_free_slots(request(1).demand).minimum + 1)
+def test_freed_disk_is_counted_on_single_machines() -> None:
+    """Disks are almost full: new VMs fit only on the freed disk of leaving VMs."""
+    site = build_site_with_history(2, 3, 2, filled=0.7, known=False, disk=1700)
+    asked = build_request(site.scheduler.count_free_slots(build_request(1).demand).minimum + 1)
     ground = build_repack_context(site, asked)
     names = frozenset(host.machine.name for host in ground.hosts)
     made = RepackProgram(ground, asked, is_fine=True, single_machines=names).solve(SolverLimits())
     assert isinstance(made, RepackSolution)
 
 
-def test_windows_that_are_too_small_are_named() -> None:
-    """Two VMs come back to a machine that must be empty first: one at a time it never is."""
-    site, asked = small_unknown(6)
+def test_insufficient_window_size_is_named() -> None:
+    """Two VMs return to a machine after it is empty: moved one at a time, it never is."""
+    site, asked = build_small_site_with_unknown_cells(6)
     made = plan_repack(site, replace(asked, window=1))
     assert (made.status, made.recreations, made.bound) == (RepackStatus.GAP, None, 3)
     found = {one.constraint: one.recreations for one in made.blocking}
     assert found[Constraint.WINDOW] == plan_repack(site, asked).recreations == 3
 
 
-def test_a_control_plane_of_one_is_held_for_being_alone() -> None:
-    """Lifting that alone lets it go: it is not held a second time for its quorum."""
+def test_single_control_plane_vm_is_blocked_as_single_replica() -> None:
+    """If this constraint alone is lifted, it may move: it is not blocked again because of quorum."""
     state = standing_state(build_racks(2, 2) + cluster("a", count=1))
     site = get_site(state)
     lifted = frozenset({Constraint.SINGLE_REPLICA})
     [control] = [pool for pool in site.pools if pool.is_control_plane and len(pool.vms) == 1]
-    assert build_repack_context(site, request(1)).blocked_by[control.vms[0].name] is Constraint.SINGLE_REPLICA
-    assert control.vms[0].name not in build_repack_context(site, request(1), lifted=lifted).blocked_by
+    assert build_repack_context(site, build_request(1)).blocked_by[control.vms[0].name] is Constraint.SINGLE_REPLICA
+    assert control.vms[0].name not in build_repack_context(site, build_request(1), lifted=lifted).blocked_by
 
 
 FULL_OF_ROOM = Machine("m", "r", "1", 1, "bom-1.7.3", 2, 64, 448, 3500)
 REFUSED = {
-    "schedulable": (replace(FULL_OF_ROOM, unschedulable_reason="cordoned"), request(1)),
-    "hardware": (FULL_OF_ROOM, request(1, "NC_G56_224_v1")),
-    "disk": (replace(FULL_OF_ROOM, disk_gib=100), request(1)),
-    "fits": (replace(FULL_OF_ROOM, cpus_per_cell=40), request(1)),
-    "vfs": (FULL_OF_ROOM, replace(request(1), sku=replace(SKUS[LARGE], vfs=31))),
-    "zones": (FULL_OF_ROOM, request(1, zones=frozenset({"2"}))),
+    "schedulable": (replace(FULL_OF_ROOM, unschedulable_reason="cordoned"), build_request(1)),
+    "hardware": (FULL_OF_ROOM, build_request(1, "NC_G56_224_v1")),
+    "disk": (replace(FULL_OF_ROOM, disk_gib=100), build_request(1)),
+    "fits": (replace(FULL_OF_ROOM, cpus_per_cell=40), build_request(1)),
+    "vfs": (FULL_OF_ROOM, replace(build_request(1), sku=replace(SKUS[LARGE], vfs=31))),
+    "zones": (FULL_OF_ROOM, build_request(1, zones=frozenset({"2"}))),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_each_filter_of_the_profile_decides(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_filter_of_profile_matters(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     machine, asked = REFUSED[name]
-    site = view(RackScheduler([machine]), {})
+    site = build_snapshot_of_pools(RackScheduler([machine]), {})
     assert plan_repack(site, asked).status is RepackStatus.IMPOSSIBLE
     left = tuple(rule for rule in profile.FILTERS if rule.name != name)
     change_profile(monkeypatch, "FILTERS", left)
-    if name == "fits":  # whoever fits everywhere fits without end
+    if name == "fits":  # A VM without restrictions fits without a limit.
         assert not RackScheduler([machine]).find_rejection("m", asked.demand)
         return
-    # Rules that were opened are kept by a site: a new one.
-    assert plan_repack(view(RackScheduler([machine]), {}), asked).status is RepackStatus.NOTHING_TO_DO
+    # A site keeps opened rules, so a new site is used.
+    assert (
+        plan_repack(build_snapshot_of_pools(RackScheduler([machine]), {}), asked).status is RepackStatus.NOTHING_TO_DO
+    )
 
 
-# --- what holds --------------------------------------------------------------------------------
+# --- invariants --------------------------------------------------------------------------------
 
 
 def test_nothing_to_do() -> None:
-    made = plan_repack(site_with_history(1, 2, 3, filled=0.2), request(1))
+    made = plan_repack(build_site_with_history(1, 2, 3, filled=0.2), build_request(1))
     assert made.status is RepackStatus.NOTHING_TO_DO
     assert (made.recreations, made.bound) == (0, 0)
 
 
-def test_a_budget_of_moves_is_a_proof_and_is_named() -> None:
-    site = site_with_history(1, 8, 4, filled=0.8)
-    free = plan_repack(site, request(4))
+def test_maximum_of_moves_is_a_proof_and_is_named() -> None:
+    site = build_site_with_history(1, 8, 4, filled=0.8)
+    free = plan_repack(site, build_request(4))
     assert free.recreations is not None
-    made = plan_repack(site, request(4, moves=free.recreations - 1))
+    made = plan_repack(site, build_request(4, moves=free.recreations - 1))
     assert made.status is RepackStatus.IMPOSSIBLE
     assert made.bound == free.recreations
     [moves] = [each for each in made.blocking if each.constraint is Constraint.MOVES]
     assert moves.recreations == free.recreations
 
 
-def test_windows_are_no_larger_than_asked() -> None:
-    site = site_with_history(1, 8, 4, filled=0.8)
-    made = plan_repack(site, request(4, window=2))
+def test_windows_respect_requested_size() -> None:
+    site = build_site_with_history(1, 8, 4, filled=0.8)
+    made = plan_repack(site, build_request(4, window=2))
     assert made.windows
     assert all(len(window.steps) <= 2 for window in made.windows)
     assert made.recreations is not None
     assert ceil(made.recreations / 2) <= made.minimum_windows <= len(made.windows)
 
 
-def test_what_is_spared_stays_and_is_named() -> None:
-    site = site_with_history(4, 2, 3, filled=0.6)
+def test_excluded_vms_stay_and_are_named() -> None:
+    site = build_site_with_history(4, 2, 3, filled=0.6)
     everything = frozenset(str(pool.address) for pool in site.pools)
-    made = plan_repack(site, request(2, excluded=everything))
+    made = plan_repack(site, build_request(2, excluded=everything))
     assert made.status is RepackStatus.IMPOSSIBLE
     [spared] = [each for each in made.blocking if each.constraint is Constraint.NOT]
-    assert spared.recreations == plan_repack(site, request(2)).recreations
+    assert spared.recreations == plan_repack(site, build_request(2)).recreations
 
 
 def test_rebuilt_schedulers_keep_their_handles() -> None:
-    site = site_with_history(3, 2, 3)
+    site = build_site_with_history(3, 2, 3)
     again = rebuild_scheduler(site.scheduler, site.scheduler.machines)
     assert list(again.list_vms()) == list(site.scheduler.list_vms())
 
 
-def test_separation_rules_hold_for_whoever_is_re_created() -> None:
-    """Some pools are kept off others' machines: whoever goes lands on none of these."""
+def test_separation_rules_hold_for_re_created_vms() -> None:
+    """Some pools are separated from machines of others: no re-created VM is placed on one of these."""
     landed = 0
     for seed in select_cases(range(12)):
-        site = site_with_history(seed, 4, 4, filled=0.5)
+        site = build_site_with_history(seed, 4, 4, filled=0.5)
         keys = [(pool.owner.owner, pool.name) for pool in site.pools]
         rule = SeparationRule(
             "machine", (SeparationRuleGroup(frozenset(keys[::4])), SeparationRuleGroup(frozenset(keys[1::4])))
         )
-        want = site.scheduler.count_free_slots(request(1).demand).minimum + 2
-        free, bound = (plan_repack(site, request(want)), plan_repack(site, request(want, separation_rules=(rule,))))
+        want = site.scheduler.count_free_slots(build_request(1).demand).minimum + 2
+        free, bound = (
+            plan_repack(site, build_request(want)),
+            plan_repack(site, build_request(want, separation_rules=(rule,))),
+        )
         assert bound.recreations is None or bound.recreations >= (free.bound or 0)
         standing = {vm.handle: vm for vm in site.scheduler.list_vms()}
         for window in bound.windows:
@@ -568,7 +573,7 @@ def test_separation_rules_hold_for_whoever_is_re_created() -> None:
     assert landed
 
 
-def test_rules_of_a_state_are_read() -> None:
+def test_rules_are_read_from_state() -> None:
     rule = """
 resource "nexus_separation_rule" "x" {
   scope = "rack"
@@ -590,7 +595,7 @@ resource "nexus_separation_rule" "x" {
     }
 
 
-def test_a_planned_rack_and_closed_machines_are_tried() -> None:
+def test_planned_racks_and_unschedulable_machines_are_tried() -> None:
     planned = """
 resource "nexus_rack" "later" {
   site_id           = nexus_site.s.id
@@ -602,7 +607,7 @@ resource "nexus_rack" "later" {
 """
     closed = 'machine_override "r1-bm01" {\n cordoned = true\n }'
     state = standing_state(build_racks(2, more=closed) + planned + cluster("a", count=1))
-    made = plan_repack(get_site(state), request(3))
+    made = plan_repack(get_site(state), build_request(3))
     assert made.status is RepackStatus.IMPOSSIBLE
     found = {each.constraint: each.recreations for each in made.blocking}
     assert found[Constraint.PLANNED_RACK] == 0

@@ -15,24 +15,24 @@ from tests.worlds.small_worlds import build_applied_state, build_document_state,
 ALL_AT_ONCE = UpgradeOptions()
 
 
-def upgrade(files: str, options: UpgradeOptions = ALL_AT_ONCE) -> RuntimeUpgrade:
+def simulate_upgrade(files: str, options: UpgradeOptions = ALL_AT_ONCE) -> RuntimeUpgrade:
     return simulate_runtime_upgrade(get_site(build_applied_state(files)), options)
 
 
-def outcomes(found: RuntimeUpgrade) -> dict[str, PoolOutcome]:
+def read_outcomes(found: RuntimeUpgrade) -> dict[str, PoolOutcome]:
     return {f"{v.cluster}/{v.pool}": v.outcome for v in found.verdicts}
 
 
-# --- the document's story -----------------------------------------------------------------------
+# --- example of the document ----------------------------------------------------------------------
 
 
-def test_the_document_goes_rack_by_rack_and_keeps_every_quorum() -> None:
+def test_document_is_upgraded_by_rack_and_keeps_every_quorum() -> None:
     found = simulate_runtime_upgrade(get_site(build_document_state("nearly-full"), "lab"), ALL_AT_ONCE)
     assert [(w.rack, len(w.machines)) for w in found.waves] == [(f"rack{n}", 16) for n in range(1, 9)]
     assert not found.has_findings
     assert found.hours == 20
     fewest = {f"{v.cluster}/{v.pool}": v.minimum_up for v in found.verdicts}
-    # Three of cluster A's 24 workers stand on each rack, six of B's 48, six of C's 12 on racks 1 and 4.
+    # Each rack runs three of cluster A's 24 workers and six of B's 48; racks 1 and 4 run six of C's 12.
     assert fewest["cluster-a/pool1"] == 21
     assert fewest["cluster-b/pool1"] == 42
     assert fewest["cluster-c/pool1"] == 6
@@ -45,15 +45,15 @@ def test_the_document_goes_rack_by_rack_and_keeps_every_quorum() -> None:
 # --- quorum --------------------------------------------------------------------------------------
 
 
-def test_a_control_plane_of_three_on_three_racks_keeps_its_quorum() -> None:
-    found = upgrade(build_racks(2, 2, 2) + cluster("a", count=3))
+def test_control_plane_of_three_on_three_racks_keeps_its_quorum() -> None:
+    found = simulate_upgrade(build_racks(2, 2, 2) + cluster("a", count=3))
     [verdict] = found.verdicts
     assert (verdict.outcome, verdict.minimum_up, verdict.quorum) == (PoolOutcome.KEPT, 2, 2)
     assert not found.has_findings
 
 
-def test_a_control_plane_of_three_on_two_racks_loses_it_once() -> None:
-    found = upgrade(build_racks(2, 2) + cluster("a", count=3))
+def test_control_plane_of_three_on_two_racks_loses_quorum_once() -> None:
+    found = simulate_upgrade(build_racks(2, 2) + cluster("a", count=3))
     [verdict] = found.verdicts
     assert (verdict.outcome, verdict.minimum_up) == (PoolOutcome.LOST, 1)
     assert len(verdict.lost_in_waves) == 1
@@ -62,21 +62,24 @@ def test_a_control_plane_of_three_on_two_racks_loses_it_once() -> None:
     assert found.has_findings
 
 
-def test_fewer_machines_at_once_keep_it() -> None:
+def test_fewer_machines_at_once_keep_quorum() -> None:
     files = build_racks(2, 2) + cluster("a", count=3)
-    found = upgrade(files, UpgradeOptions(max_unavailable=1))
+    found = simulate_upgrade(files, UpgradeOptions(max_unavailable=1))
     assert [(w.rack, w.batch, w.batches) for w in found.waves] == [
         ("r1", 1, 2), ("r1", 2, 2), ("r2", 1, 2), ("r2", 2, 2),
     ]  # fmt: skip
     assert not found.has_findings
 
 
-def test_a_control_plane_of_one_or_two_cannot_keep_it() -> None:
+def test_control_plane_of_one_or_two_cannot_keep_quorum() -> None:
     for count in (1, 2):
-        assert outcomes(upgrade(build_racks(2, 2) + cluster("a", count=count)))["a/control-plane"] is PoolOutcome.LOST
+        assert (
+            read_outcomes(simulate_upgrade(build_racks(2, 2) + cluster("a", count=count)))["a/control-plane"]
+            is PoolOutcome.LOST
+        )
 
 
-def test_a_pool_of_one_node_is_lost_and_a_plain_vm_is_interrupted() -> None:
+def test_pool_of_one_node_is_lost_and_plain_vm_is_interrupted() -> None:
     vm = """
 resource "nexus_virtual_machine" "v" {
   site_id    = nexus_site.s.id
@@ -86,8 +89,8 @@ resource "nexus_virtual_machine" "v" {
   disk_gib   = 40
 }
 """
-    found = upgrade(build_racks(2, 2, 2) + cluster("a", count=3, pools=pool("one", 1) + pool("none", 0)) + vm)
-    assert outcomes(found) == {
+    found = simulate_upgrade(build_racks(2, 2, 2) + cluster("a", count=3, pools=pool("one", 1) + pool("none", 0)) + vm)
+    assert read_outcomes(found) == {
         "a/control-plane": PoolOutcome.KEPT,
         "a/one": PoolOutcome.LOST,
         "a/none": PoolOutcome.UNTOUCHED,
@@ -98,19 +101,19 @@ resource "nexus_virtual_machine" "v" {
 # --- order ---------------------------------------------------------------------------------------
 
 
-def rack_order(*names: str) -> tuple[list[str], tuple[str, ...]]:
+def read_rack_order(*names: str) -> tuple[list[str], tuple[str, ...]]:
     text = 'resource "nexus_site" "s" {}\n' + "".join(
         f'resource "nexus_rack" "{n}" {{\n site_id = nexus_site.s.id\n name = "{n}"\n machine_count = 1\n}}\n'
         for n in names
     )
-    found = upgrade(text)
+    found = simulate_upgrade(text)
     return [w.rack for w in found.waves], found.unexpected_order
 
 
-def test_racks_go_in_byte_order_and_the_surprise_is_named() -> None:
-    assert rack_order("r1", "r2", "r10") == (["r1", "r10", "r2"], ("r10", "r2"))
-    assert rack_order("r01", "r02", "r10") == (["r01", "r02", "r10"], ())
-    assert rack_order("B1", "a1") == (["B1", "a1"], ())
+def test_racks_are_in_byte_order_and_unexpected_order_is_named() -> None:
+    assert read_rack_order("r1", "r2", "r10") == (["r1", "r10", "r2"], ("r10", "r2"))
+    assert read_rack_order("r01", "r02", "r10") == (["r01", "r02", "r10"], ())
+    assert read_rack_order("B1", "a1") == (["B1", "a1"], ())
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -119,7 +122,7 @@ def test_racks_go_in_byte_order_and_the_surprise_is_named() -> None:
     st.lists(st.integers(0, 5), max_size=3),
     st.one_of(st.none(), st.integers(1, 5)),
 )
-def test_every_vm_goes_down_once_and_no_wave_leaves_its_rack(
+def test_every_vm_is_down_once_and_waves_stay_in_their_rack(
     machines: list[int], pools: list[int], at_once: int | None
 ) -> None:
     blocks = "".join(pool(f"p{k}", count) for k, count in enumerate(pools))
@@ -158,7 +161,7 @@ resource "nexus_rack" "r" {
 """
 
 
-def test_flags_win_over_what_the_site_says() -> None:
+def test_flags_override_settings_of_site() -> None:
     site = get_site(build_applied_state(SITE_WITH_STRATEGY))
     own = RequestedUpgradeOptions().resolve_for_site(site)
     assert (own.strategy, own.max_unavailable, own.wait_minutes) == (UpgradeStrategy.PAUSE_AFTER_RACK, 1, 90)

@@ -1,6 +1,6 @@
-"""Sites with a history, exported without NUMA cells: what is true lies in every interval.
+"""Tests of random sites with a history, exported without NUMA cells: every interval contains the true value.
 
-NEXUSFORM_HISTORIES=40 asks forty sites of 128 machines; the suite asks two small ones.
+NEXUSFORM_HISTORIES=40 checks forty sites of 128 machines; the suite checks two small ones.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ MACHINES_OF_A_RACK = 16 if "NEXUSFORM_HISTORIES" in os.environ else 3
 STEPS = 200
 
 
-def racks(of_each: int) -> tuple[InventoryRack, ...]:
-    """Eight racks; their machines have two cells of 48 vCPUs and 224 GiB."""
+def build_racks(of_each: int) -> tuple[InventoryRack, ...]:
+    """Return eight racks of machines with two cells of 48 vCPUs and 224 GiB."""
     return tuple(
-        InventoryRack(f"s/r{number}", "s", f"r{number}", str(number), False, _machines(number, of_each))
+        InventoryRack(f"s/r{number}", "s", f"r{number}", str(number), False, _build_machines(number, of_each))
         for number in range(1, 9)
     )
 
 
-def _machines(rack: int, count: int) -> tuple[Machine, ...]:
+def _build_machines(rack: int, count: int) -> tuple[Machine, ...]:
     return tuple(
         Machine(f"r{rack}-bm{slot:02d}", f"r{rack}", str(rack), slot, "bom-1.7.3", 2, 48, 224, 3500)
         for slot in range(1, count + 1)
     )
 
 
-class Lived(NamedTuple):
-    """A site as it is, and as an export shows it."""
+class SiteHistory(NamedTuple):
+    """A site with all facts, and the same site as exported."""
 
     racks: tuple[InventoryRack, ...]
     truth: RackScheduler
     blind: RackScheduler
 
 
-def lived(seed: int, of_each: int) -> Lived:
-    """Pools come, grow, shrink and go, 200 times; in the end the site is at least 60 % full."""
+def build_site_history(seed: int, of_each: int) -> SiteHistory:
+    """Create, scale and delete pools 200 times; at the end the site is at least 60 % full."""
     draw = random.Random(seed)
-    offers = racks(of_each)
+    offers = build_racks(of_each)
     machines = [machine for rack in offers for machine in rack.machines]
     truth = RackScheduler(machines, seed=seed)
     whole = 2 * 224 * len(machines)
@@ -84,15 +84,15 @@ def lived(seed: int, of_each: int) -> Lived:
     blind = RackScheduler(machines, seed=seed)
     for vm in truth.list_vms():
         blind.add_existing(vm.vm, vm.sku, replace(vm.placement, cells=()))
-    return Lived(offers, truth, blind)
+    return SiteHistory(offers, truth, blind)
 
 
-def view(site: Lived, scheduler: RackScheduler) -> SiteSnapshot:
+def build_site_snapshot(site: SiteHistory, scheduler: RackScheduler) -> SiteSnapshot:
     machines = {machine.name: machine for machine in scheduler.machines}
     return SiteSnapshot("s", "s", machines, site.racks, (), (), scheduler, SKUS)
 
 
-def occupied(site: Lived, scheduler: RackScheduler, sku: VmSku, surge: int) -> SiteWithVms:
+def add_surge_pool(site: SiteHistory, scheduler: RackScheduler, sku: VmSku, surge: int) -> SiteWithVms:
     machines = {machine.name: machine for machine in scheduler.machines}
     numbers = tuple(range(surge))
     pool = PoolDemand("x", numbers, tuple(map(str, numbers)), sku, max_surge=str(surge), count_path=("count",))
@@ -101,12 +101,12 @@ def occupied(site: Lived, scheduler: RackScheduler, sku: VmSku, surge: int) -> S
     return SiteWithVms(plan, pools=[(owner, pool)])
 
 
-def questions(site: Lived, draw: random.Random) -> Iterator[tuple[str, Interval, Interval]]:
-    """What is asked, the answer on the export, and the answer on the site as it is."""
+def compare_answers(site: SiteHistory, draw: random.Random) -> Iterator[tuple[str, Interval, Interval]]:
+    """Yield the question, the answer on the export, and the answer with all facts."""
     sku = draw.choice(MENU)
     zones = frozenset(draw.sample("12345678", draw.randint(1, 8)))
-    [seen] = compute_site_capacity(view(site, site.blind), [sku], zones).sku_capacities
-    [true] = compute_site_capacity(view(site, site.truth), [sku], zones).sku_capacities
+    [seen] = compute_site_capacity(build_site_snapshot(site, site.blind), [sku], zones).sku_capacities
+    [true] = compute_site_capacity(build_site_snapshot(site, site.truth), [sku], zones).sku_capacities
     yield "capacity", seen.current, true.current
     yield "any rack lost", seen.with_one_rack_down, true.with_one_rack_down
     for rack, left in seen.without_rack.items():
@@ -115,23 +115,27 @@ def questions(site: Lived, draw: random.Random) -> Iterator[tuple[str, Interval,
         yield f"zone {here.zone}", here.current, there.current
     yield "left over", seen.unusable_vcpus, true.unusable_vcpus
     yield "left over GiB", seen.unusable_memory_gib, true.unusable_memory_gib
-    yield from _headroom(site, sku, draw.randint(1, 30))
-    for before, after in zip(site.blind.explain(_new(sku)).filters, site.truth.explain(_new(sku)).filters, strict=True):
+    yield from _compare_headroom(site, sku, draw.randint(1, 30))
+    for before, after in zip(
+        site.blind.explain(_build_demand(sku)).filters, site.truth.explain(_build_demand(sku)).filters, strict=True
+    ):
         yield f"explain {before.rule}", before.interval, after.interval
     parts = [SkuCount(draw.randint(1, 3), one) for one in draw.sample(MENU, 2)]
-    mix, exact = (compute_site_capacity(view(site, one), [sku], mix=parts).mix for one in (site.blind, site.truth))
+    mix, exact = (
+        compute_site_capacity(build_site_snapshot(site, one), [sku], mix=parts).mix for one in (site.blind, site.truth)
+    )
     assert mix is not None
     assert exact is not None
     yield "mix", mix.sets, exact.sets
     yield "mix, one by one", mix.sequential_sets, exact.sequential_sets
 
 
-def _new(sku: VmSku) -> Demand:
+def _build_demand(sku: VmSku) -> Demand:
     return Demand(VmName("new", "new", "x", 0), sku, PlacementConstraints())
 
 
-def _headroom(site: Lived, sku: VmSku, surge: int) -> Iterator[tuple[str, Interval, Interval]]:
-    pair = [occupied(site, scheduler, sku, surge) for scheduler in (site.blind, site.truth)]
+def _compare_headroom(site: SiteHistory, sku: VmSku, surge: int) -> Iterator[tuple[str, Interval, Interval]]:
+    pair = [add_surge_pool(site, scheduler, sku, surge) for scheduler in (site.blind, site.truth)]
     [seen], [true] = (compute_headroom({"s": one}, {"s": one}) for one in pair)
     assert seen.after is not None
     assert true.after is not None
@@ -141,7 +145,7 @@ def _headroom(site: Lived, sku: VmSku, surge: int) -> Iterator[tuple[str, Interv
         seen.after.free_interval_after_rack_loss,
         true.after.free_interval_after_rack_loss,
     )
-    # No surge room: 1, room: 0, perhaps: 0 to 1.
+    # No surge capacity: 1, sufficient capacity: 0, uncertain: 0 to 1.
     verdict = Interval(
         bool(seen.after.no_surge_clusters), bool(seen.after.no_surge_clusters or seen.after.uncertain_surge_clusters)
     )
@@ -150,24 +154,24 @@ def _headroom(site: Lived, sku: VmSku, surge: int) -> Iterator[tuple[str, Interv
     yield "surge count", site.blind.count_free_slots(demand), site.truth.count_free_slots(demand)
 
 
-def test_what_is_true_lies_inside() -> None:
+def test_true_value_is_inside_interval() -> None:
     asked = narrow = 0
     for seed in range(SITES):
-        site = lived(seed, MACHINES_OF_A_RACK)
+        site = build_site_history(seed, MACHINES_OF_A_RACK)
         draw = random.Random(seed)
-        for what, seen, true in [*questions(site, draw), *questions(site, draw)]:
+        for what, seen, true in [*compare_answers(site, draw), *compare_answers(site, draw)]:
             asked += 1
             narrow += seen.is_exact
             assert true.is_exact, what
             assert seen.minimum <= true.minimum <= seen.maximum, (seed, what, seen, true)
     assert asked >= 30 * SITES
-    assert 0 < narrow < asked  # intervals that say nothing, or that are never needed, would prove little
+    assert 0 < narrow < asked  # Unbounded or always exact intervals would prove little.
 
 
-def test_a_drawn_split_is_inside_too_and_placing_goes_by_it() -> None:
-    site = lived(1, 2)
+def test_sampled_split_is_inside_interval_and_used_for_placement() -> None:
+    site = build_site_history(1, 2)
     sku = SKUS["NC_G24_112_v1"]
-    bounds = site.blind.count_free_slots(_new(sku))
+    bounds = site.blind.count_free_slots(_build_demand(sku))
     for seed in range(5):
         twin = site.blind.copy(split_choice=seed)
         placed = 0

@@ -1,4 +1,4 @@
-"""The page of `simulate fleet`: the fleet's matrix before and after."""
+"""Tests of the page of `simulate fleet`: the matrix of the fleet before and after."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tests.domains.fleet.planning.fleet_harness import (
     build_pick_n,
     build_placement,
 )
-from tests.domains.whatif.questions.test_fleet_simulation import with_nodes
+from tests.domains.whatif.questions.test_fleet_simulation import build_members_with_nodes
 from tests.planning.harness import all_types, build_state_after, plan
 
 NONE = "\N{EN DASH}"
 MEMBERS = ("c1", "c2", "c3", "c4")
 
 
-class _Tables(HTMLParser):
-    """The matrices of a page: by caption, rows of texts."""
+class _MatrixParser(HTMLParser):
+    """Parser of the matrices of a page: by caption, rows of texts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ def two_of_four() -> State:
     return build_state_after(plan(build_hub() + members + build_placement(build_pick_n(2))))
 
 
-def page_of(state: State, **flags: str) -> str:
+def render_page(state: State, **flags: str) -> str:
     edits, problems = parse_member_edits({verb: [flags[verb.value]] for verb in MemberEditKind if verb.value in flags})
     assert not problems
     simulation = simulate_member_edits(
@@ -77,9 +77,9 @@ def page_of(state: State, **flags: str) -> str:
     return render_fleet_page(simulation, build_fleet_report(simulation, "state serial 1"))
 
 
-def test_the_fleet_is_drawn_before_and_after(two_of_four: State) -> None:
-    page = page_of(two_of_four, leave="c4", join="c5", label="c1:ring=9")
-    tables = _Tables()
+def test_fleet_is_drawn_before_and_after(two_of_four: State) -> None:
+    page = render_page(two_of_four, leave="c4", join="c5", label="c1:ring=9")
+    tables = _MatrixParser()
     tables.feed(page)
     assert tables.by_caption == {
         "Before": [["Placement", *MEMBERS], ["p", NONE, NONE, "Bound", "Bound"]],
@@ -97,35 +97,35 @@ def test_the_fleet_is_drawn_before_and_after(two_of_four: State) -> None:
     }
 
 
-def test_every_cell_says_why(two_of_four: State) -> None:
-    page = page_of(two_of_four, leave="c4", taint="c1:gone=soon:NoSchedule")
-    # What leaves goes once its successor is ready.
+def test_every_cell_has_a_reason(two_of_four: State) -> None:
+    page = render_page(two_of_four, leave="c4", taint="c1:gone=soon:NoSchedule")
+    # A removed binding is deleted once its successor is ready.
     assert 'data-tip="cluster_left: a cluster left the fleet; wave 2" data-head="c4 (leaves)"' in page
     assert "taint &amp;{Key:gone Value:soon Effect:NoSchedule} cannot be tolerated" in page
     assert "Why each cluster is picked or not (3 reasons)" in page
 
 
-def test_of_a_large_fleet_only_what_moves_is_drawn() -> None:
+def test_only_changes_of_large_fleet_are_drawn() -> None:
     names = [f"c{number:02}" for number in range(60)]
     members = "".join(build_member(name, {}, build_node_count("1")) for name in names)
     state = build_state_after(plan(build_hub() + members + build_placement(build_pick_n(2))))
-    page = page_of(state, leave="c59")
-    tables = _Tables()
+    page = render_page(state, leave="c59")
+    tables = _MatrixParser()
     tables.feed(page)
     assert tables.by_caption["Before"] == [["Placement", "c57", "c59"], ["p", NONE, "Bound"]]
     assert "58 other members: unchanged." in page
 
 
 def test_pods_are_counted_first_and_listed_last() -> None:
-    state = build_state_after(plan(with_nodes("a", "c")))
-    page = page_of(state, leave="c")
+    state = build_state_after(plan(build_members_with_nodes("a", "c")))
+    page = render_page(state, leave="c")
     titles = re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
     assert [title for title in titles if "Pods" in title] == ["Pods (finding)", "Pods one by one"]
     assert titles[-1] == "Pods one by one"
     assert "web-0" in page[page.index("Pods one by one") :]
 
 
-def test_of_many_placements_those_that_change_are_told() -> None:
+def test_only_changed_placements_are_listed() -> None:
     members = "".join(build_member(name, {"ring": name[-1]}, build_node_count(name[-1])) for name in MEMBERS)
     many = "".join(build_placement(build_pick_n(1), name=f"p{number}") for number in range(30))
     state = build_state_after(plan(build_hub() + members + many))

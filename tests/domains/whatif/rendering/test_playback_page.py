@@ -9,7 +9,7 @@ from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
 
-def test_words_stand_below_the_map_and_nothing_becomes_markup() -> None:
+def test_texts_are_below_the_map_and_escaped() -> None:
     table = Table((NASTY, ""), (Row((NASTY, "1"), is_finding=True),), frozenset({1}))
     sections = (Section(NASTY, table=table), Section("Detail", commands=(NASTY,), is_folded=True))
     report = Report(NASTY, "All of `x` is down", is_finding=True, facts=(NASTY,), sections=sections)
