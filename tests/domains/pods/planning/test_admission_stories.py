@@ -13,7 +13,7 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from tests.domains.pods.importers.cluster_objects import node
 from tests.domains.pods.planning.test_cluster_observation import OF_A, add_images, add_standard_objects, plan_observed
 from tests.domains.pods.planning.test_dump_doubts import build_webhook, list_certainties, list_warning_ids
-from tests.domains.pods.planning.test_pods import build_manifest, read_pod_changes, build_workers
+from tests.domains.pods.planning.test_pods import build_manifest, build_workers, read_pod_changes
 from tests.planning.harness import RACKS, build_state_after, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.domains.pods.importers.cluster_objects import node, pod
 from tests.domains.pods.planning.test_cluster_observation import DATA, plan_observed
-from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, read_pod_changes, read_current_pods
+from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, read_current_pods, read_pod_changes
 from tests.planning.harness import build_state_after, list_warnings, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")

@@ -14,9 +14,9 @@ from tests.domains.pods.importers.cluster_objects import node, pod, printed
 from tests.domains.pods.planning.test_pods import (
     build_deployment,
     build_manifest,
-    read_pod_changes,
-    read_current_pods,
     build_workers,
+    read_current_pods,
+    read_pod_changes,
 )
 from tests.planning.harness import RACKS, build_state_after, is_empty, list_errors, list_warnings, plan, require_success
 

@@ -14,9 +14,9 @@ from tests.domains.pods.planning.test_pods import (
     MACHINE,
     build_deployment,
     build_manifest,
-    read_pod_changes,
-    read_current_pods,
     build_workers,
+    read_current_pods,
+    read_pod_changes,
 )
 from tests.kill_points import select_cases
 from tests.planning.harness import RACKS, build_state_after, cluster, is_empty, plan, pool, require_success

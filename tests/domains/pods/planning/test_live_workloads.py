@@ -9,7 +9,7 @@ import pytest
 
 from tests.domains.pods.importers.cluster_objects import pod
 from tests.domains.pods.planning.test_cluster_observation import NODES, OF_A, WEB, list_places, plan_observed
-from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, read_pod_changes, build_workers
+from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, build_workers, read_pod_changes
 from tests.planning.harness import RACKS, build_state_after, is_empty, plan, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")

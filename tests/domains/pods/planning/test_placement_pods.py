@@ -7,7 +7,7 @@ import json
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import build_pick_n, build_placement
-from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, read_pod_changes, read_current_pods
+from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, read_current_pods, read_pod_changes
 from tests.planning.harness import (
     RACKS,
     attributes,

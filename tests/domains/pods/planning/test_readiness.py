@@ -10,7 +10,7 @@ import pytest
 from nexusform.planning.conclusion.plan_result import PlanResult
 from tests.domains.pods.importers.cluster_objects import node, pod
 from tests.domains.pods.planning.test_cluster_observation import OF_A, WEB, plan_observed
-from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, read_pod_changes, build_workers
+from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, build_workers, read_pod_changes
 from tests.planning.harness import RACKS, list_warnings, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")

@@ -13,9 +13,9 @@ from tests.domains.pods.planning.test_pods import (
     HOSTNAME,
     build_deployment,
     build_manifest,
-    read_pod_changes,
-    read_current_pods,
     build_workers,
+    read_current_pods,
+    read_pod_changes,
 )
 from tests.planning.harness import RACKS, build_state_after, is_empty, plan, require_success
 

@@ -26,7 +26,7 @@ from nexusform.domains.pods.scheduling.workloads import (
 )
 from nexusform.kubernetes.matching import NodeSelectorTerm, Requirement, Taint, Toleration, build_label_selector
 from tests.domains.pods.scheduling import brute_force
-from tests.domains.pods.scheduling.outcomes import list_pending_pods, count_running_pods
+from tests.domains.pods.scheduling.outcomes import count_running_pods, list_pending_pods
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"

@@ -19,7 +19,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     Workload,
 )
 from nexusform.kubernetes.matching import NodeSelectorTerm, Requirement, Taint, Toleration, build_label_selector
-from tests.domains.pods.scheduling.outcomes import list_pending_pods, count_running_pods
+from tests.domains.pods.scheduling.outcomes import count_running_pods, list_pending_pods
 
 HOST = "kubernetes.io/hostname"
 

@@ -25,7 +25,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     Workload,
 )
 from nexusform.kubernetes.matching import Taint
-from tests.domains.pods.scheduling.outcomes import list_pending_pods, count_running_pods
+from tests.domains.pods.scheduling.outcomes import count_running_pods, list_pending_pods
 
 NODES = tuple(Node(f"n{at}", {"kubernetes.io/hostname": f"n{at}"}, cpu=4000, memory=8 << 30) for at in (1, 2))
 

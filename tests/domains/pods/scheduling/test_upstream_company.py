@@ -19,11 +19,11 @@ from nexusform.kubernetes.matching import IN, NOT_IN, Requirement
 from tests.domains.pods.scheduling.upstream_forms import (
     HARD,
     SOFT,
+    build_existing_pods,
     build_node,
     build_pod_spec,
     evaluate_rule,
     parse_selector,
-    build_existing_pods,
 )
 
 TEAMS = {"team1a": {"team": "team1"}, "team1b": {"team": "team1"}, "team2a": {"team": "team2"}}

@@ -17,10 +17,10 @@ from nexusform.domains.pods.scheduling.rules.node_affinity import CONFLICT, EXCL
 from nexusform.domains.pods.scheduling.workloads import Cluster, Node, PodSpec, Workload
 from tests.domains.pods.scheduling.upstream_forms import (
     HARD,
-    parse_labels,
-    build_pod_spec,
-    parse_requirement,
     build_existing_pods,
+    build_pod_spec,
+    parse_labels,
+    parse_requirement,
 )
 
 # --- nodeaffinity ----------------------------------------------------------------------------------

@@ -18,12 +18,12 @@ from nexusform.domains.pods.scheduling.workloads import Cluster, Node, PodSpec
 from nexusform.kubernetes.matching import Taint
 from tests.domains.pods.scheduling.upstream_forms import (
     HARD,
+    build_existing_pods,
     build_node,
     build_pod_spec,
     evaluate_rule,
-    parse_selector,
-    build_existing_pods,
     format_rejections,
+    parse_selector,
 )
 
 FOO, BAR = "foo", "bar"
