@@ -23,7 +23,7 @@ from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_warning
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.placement_kinds.placement_kind import format_location_text
-from nexusform.plans.impact.pool_reason import PoolReason
+from nexusform.plans.impact.pool_reason import PoolPlacement
 from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.answers.domain_answer import DomainAnswer
 from nexusform.rendering.report.report_tree import Report, Section
@@ -98,7 +98,7 @@ def _render_answer(report: Report, document: dict[str, Any], arguments: ExplainA
     return _encode_json(document) if arguments.format == "json" else _render_report(report, arguments, screen)
 
 
-def _render_pools(address: str, pools: tuple[PoolReason, ...], arguments: ExplainArguments, screen: Screen) -> str:
+def _render_pools(address: str, pools: tuple[PoolPlacement, ...], arguments: ExplainArguments, screen: Screen) -> str:
     from nexusform.rendering.answers.pool_report import build_pools_document, build_pools_report
 
     if arguments.format == "json":

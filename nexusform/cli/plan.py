@@ -301,7 +301,7 @@ def _plan_and_report(
     """Make the plan, save it if requested, and report it."""
     with display.reporter.track_planning():
         result = run.plan(replace(options, allows_state_only=True))
-        plan = _check_with_programs(result, arguments.check_with, run) if arguments.check_with else result.plan
+        plan = _add_requested_checks(result, arguments.check_with, run) if arguments.check_with else result.plan
         new_plan = check_plan(plan)
     saved_path = ""
     if arguments.out:
@@ -329,7 +329,7 @@ def _parse_check_with_flags(flags: Sequence[str], context: CommandContext) -> di
     return programs
 
 
-def _check_with_programs(result: PlanResult, flags: Sequence[str], run: Run) -> Plan:
+def _add_requested_checks(result: PlanResult, flags: Sequence[str], run: Run) -> Plan:
     """Return the plan, checked with the programs of -check-with."""
     from nexusform.workflow.program_checks import add_program_checks
 

@@ -64,7 +64,7 @@ def _prepare_new_body(
     template: dict[str, Any] = {
         n: a.default for n, a in schema.attributes.items() if not a.computed or a.default is not None
     }
-    arguments = _collect_configurable_arguments(parts.attributes, schema, location, template, problems)
+    arguments = _prepare_arguments(parts.attributes, schema, location, template, problems)
     varying = []
     for argument in arguments.values():
         if is_constant_value(argument.attribute.expression):
@@ -120,7 +120,7 @@ def build_body_schema(schema: BlockSchema) -> BodySchema:
     return BodySchema(dict.fromkeys(schema.attributes, False), blocks, computed)
 
 
-def _collect_configurable_arguments(
+def _prepare_arguments(
     attributes: Mapping[str, Attribute],
     schema: BlockSchema,
     location: Span,

@@ -164,7 +164,7 @@ def _build_value(plain: Any, target: Type) -> Value:
         if target.__class__ is PrimitiveType:
             return _build_primitive_value(plain, target)
         if target.__class__ is ObjectType:
-            return _build_object(plain, target)
+            return _build_object_value(plain, target)
         if plain.__class__ is dict and target.__class__ is MapType:
             return Value(target, {k: _build_part(k, plain[k], target.element) for k in sorted(plain)})
         if plain.__class__ is list and target.__class__ is ListType:
@@ -212,7 +212,7 @@ def is_fraction(plain: Any) -> bool:
     return bool(plain.__class__.__name__ == "Fraction")
 
 
-def _build_object(plain: Any, target: ObjectType) -> Value:
+def _build_object_value(plain: Any, target: ObjectType) -> Value:
     if plain.__class__ is not dict:
         raise ConversionProblem((), "object required")
     return Value(target, {name: _build_part(name, plain.get(name), t) for name, t in target.attributes})

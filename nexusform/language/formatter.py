@@ -118,7 +118,7 @@ def _unwrap_interpolation_only_strings(tokens: list[_Token], wrapped_offsets: se
     result: list[_Token] = []
     index = 0
     while index < len(tokens):
-        end = _find_wrapper_end(tokens, index) if tokens[index].start in wrapped_offsets else None
+        end = _find_template_end(tokens, index) if tokens[index].start in wrapped_offsets else None
         if end is None:
             result.append(tokens[index])
             index += 1
@@ -154,7 +154,7 @@ def _convert_byte_to_character_offset(text: str, byte: int) -> int:
     return byte if text.isascii() else len(text.encode()[:byte].decode())
 
 
-def _find_wrapper_end(tokens: list[_Token], index: int) -> int | None:
+def _find_template_end(tokens: list[_Token], index: int) -> int | None:
     """Find the closing quotation mark of `"${...}"`, if that is all, on one line."""
     nesting = 0
     for position in range(index + 1, len(tokens)):

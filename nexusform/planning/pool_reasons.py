@@ -9,16 +9,16 @@ from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placements.vm_demands import PoolDemand
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.vm_planning.vm_object import find_placement_origin
-from nexusform.plans.impact.pool_reason import PoolReason, VmCountByTrigger
+from nexusform.plans.impact.pool_reason import PoolPlacement, VmCountByTrigger
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable
 from nexusform.resources.address import Address, AddressPattern
 from nexusform.state.objects import State
 
 
-def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, name: str) -> tuple[PoolReason, ...]:
+def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, name: str) -> tuple[PoolPlacement, ...]:
     """Return the pools at an address, or the one of this name; none without pools."""
     rows = {(row.address, row.object): row for row in planned.plan.placements if row.kind == VM}
-    reasons: list[PoolReason] = []
+    reasons: list[PoolPlacement] = []
     for table in planned.plan.placement_tables:
         is_requested = pattern.is_match(table.address) and name in ("", table.pool)
         pool = _find_pool_of_table_row(planned, table) if is_requested else None
@@ -26,7 +26,7 @@ def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, na
             continue
         zones = None if pool.zones is None else tuple(sorted(pool.zones))
         origins = _collect_placement_origins(table.address, pool, rows, state)
-        reasons.append(PoolReason(table.address, table, zones, origins, pool.names))
+        reasons.append(PoolPlacement(table.address, table, zones, origins, pool.names))
     return tuple(reasons)
 
 

@@ -11,7 +11,7 @@ from nexusform.interfaces.plugins import ObjectKey
 
 
 @runtime_checkable
-class ConfiguredObjectFinder(Protocol):
+class FinderByArguments(Protocol):
     """Provider with imports by the arguments of a block instead of an id."""
 
     def needs_arguments(self, resource_type: str) -> bool:

@@ -22,7 +22,7 @@ from nexusform.planning.planner import make_plan
 from nexusform.planning.pool_reasons import explain_pools
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
 from nexusform.planning.vm_planning.vm_object import find_placement_origin, get_previous_machine
-from nexusform.plans.impact.pool_reason import PoolReason
+from nexusform.plans.impact.pool_reason import PoolPlacement
 from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.domain_answer import DomainAnswer
 from nexusform.resources.address import Address, AddressPattern, AddressProblem, compute_address_order, parse_pattern
@@ -77,7 +77,7 @@ class Explanations(Struct, frozen=True):
 
     reasons: tuple[VmExplanation, ...] = ()
     domain_answer: DomainAnswer | None = None
-    pools: tuple[PoolReason, ...] = ()
+    pools: tuple[PoolPlacement, ...] = ()
     removals: tuple[PlacementChange, ...] = ()
     objects: tuple[str, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()

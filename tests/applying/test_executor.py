@@ -419,7 +419,7 @@ def test_long_steps_are_told_of_every_ten_seconds() -> None:
             return ChangeResult(request.planned or {})
 
     class Counting(Notes):
-        def progressed(self, event: Any) -> None:
+        def report_progress(self, event: Any) -> None:
             super().report_progress(event)
             released.set()
 

@@ -35,7 +35,7 @@ class _FormatVerb(Struct, frozen=True):
     mode: str
 
 
-def _format_string(pattern: Value, *arguments: Value) -> Value:
+def _evaluate_format(pattern: Value, *arguments: Value) -> Value:
     """Evaluate `format`: the text, or its known prefix while arguments are unknown."""
     if not all(a.is_wholly_known for a in arguments):
         return Value(STRING, UNKNOWN, refinement=build_prefix(pattern.raw.partition("%")[0]))
@@ -305,7 +305,7 @@ FUNCTIONS: Final = (
         "Text from a pattern: %s text, %d integer, %f decimals, %x hexadecimal, %q quoted, %v any value.",
         (Parameter("format", STRING, "the pattern"),),
         STRING,
-        _format_string,
+        _evaluate_format,
         (
             Example('format("Hello, %s!", "Ander")', '"Hello, Ander!"'),
             Example('format("%03d|%.2f|%x", 7, 2.5, 255)', '"007|2.50|ff"'),

@@ -43,7 +43,7 @@ def find_renames(instances: Collection[Instance], removed_vms: Mapping[Address, 
             candidate for candidate in created_of_type if candidate.address.config_address not in existing_blocks
         ]
         for old, new in chain(
-            _compare_blocks(deleted_of_type, created_blocks), _compare_instance_keys(deleted_of_type, created_of_type)
+            _compare_blocks(deleted_of_type, created_blocks), _find_changed_keys(deleted_of_type, created_of_type)
         ):
             yield _build_advice(old, new, removed_vms)
 
@@ -55,7 +55,7 @@ def _compare_blocks(deleted: list[Instance], created: list[Instance]) -> Iterato
     yield from _find_similar_pairs(list(old.values()), list(new_groups.values()))
 
 
-def _compare_instance_keys(deleted: list[Instance], created: list[Instance]) -> Iterator[tuple[_Group, _Group]]:
+def _find_changed_keys(deleted: list[Instance], created: list[Instance]) -> Iterator[tuple[_Group, _Group]]:
     """Compare instances of one block with a removed key to those with a new key; yield similar pairs."""
     old: dict[object, list[_Group]] = {}
     for instance in deleted:

@@ -226,7 +226,7 @@ def _build_inconsistency_error(subject: str, difference: str, address: str = "")
 # --- after apply -------------------------------------------------------------------------------
 
 
-class ChangedOutput(Struct, frozen=True):
+class WrongOutput(Struct, frozen=True):
     """Output that differs from the plan because of a wrong prediction."""
 
     name: str
@@ -239,7 +239,7 @@ class FinalResults(Struct, frozen=True):
 
     outputs: Mapping[str, OutputState]
     checks: tuple[CheckResult, ...]
-    changed_outputs: tuple[ChangedOutput, ...] = ()
+    changed_outputs: tuple[WrongOutput, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
@@ -283,7 +283,7 @@ class _FinalOutputs(Struct):
     evaluation: Evaluation
     dependent_names: Collection[str]
     values: dict[str, OutputState] = field(default_factory=dict)
-    changed_outputs: list[ChangedOutput] = field(default_factory=list)
+    changed_outputs: list[WrongOutput] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
     def add_output(self, name: str, before: OutputState | None, *, is_partial: bool) -> None:
@@ -305,7 +305,7 @@ class _FinalOutputs(Struct):
         refined = self.plan.refined_outputs.get(name, ())
         inconsistencies = check_output(name, planned, actual, refined)
         if inconsistencies and name in self.dependent_names:
-            self.changed_outputs.append(ChangedOutput(name, planned, actual))
+            self.changed_outputs.append(WrongOutput(name, planned, actual))
         else:
             self.diagnostics += inconsistencies
 

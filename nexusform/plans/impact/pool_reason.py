@@ -16,7 +16,7 @@ class VmCountByTrigger(Struct, frozen=True):
     count: int
 
 
-class PoolReason(Struct, frozen=True):
+class PoolPlacement(Struct, frozen=True):
     """One pool: its row of the placement table, its zones (None: all), its VMs and their origins."""
 
     address: Address

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_list
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.plans.impact.pool_reason import PoolReason, VmCountByTrigger
+from nexusform.plans.impact.pool_reason import PoolPlacement, VmCountByTrigger
 from nexusform.rendering.json.json_placements import TABLE_FORM
 from nexusform.rendering.report.placement_rows import build_table_row
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
@@ -19,7 +19,7 @@ _RULE = (
 )
 
 
-def build_pools_report(address: str, pools: Sequence[PoolReason]) -> Report:
+def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
     """Build the answer about one or several pools at an address, with the first object of each as an example."""
     has_several = len({pool.address for pool in pools}) > 1
     headers = ("cluster", *_HEADERS) if has_several else _HEADERS
@@ -40,7 +40,7 @@ def build_pools_report(address: str, pools: Sequence[PoolReason]) -> Report:
     return Report(address, f"{vms} on {format_count(len(racks), 'rack')}", has_missing, (_RULE, hint), tuple(sections))
 
 
-def _build_pool_row(pool: PoolReason, has_several: bool) -> Row:
+def _build_pool_row(pool: PoolPlacement, has_several: bool) -> Row:
     """Build the figures of a pool, with its cluster first if there are several."""
     row = build_table_row(pool.table)
     cluster, name, sku, count, racks, actual_racks, vms, actual_vms = row
@@ -48,7 +48,7 @@ def _build_pool_row(pool: PoolReason, has_several: bool) -> Row:
     return Row((cluster, *cells) if has_several else cells, pool.missing_count > 0)
 
 
-def _build_pool_section(pool: PoolReason, has_several: bool) -> Section:
+def _build_pool_section(pool: PoolPlacement, has_several: bool) -> Section:
     """Build racks, zones, causes and objects of one pool."""
     counts = pool.table.actual_vms_per_rack
     racks = ", ".join(f"{rack} {counts[rack]}" for rack in sorted(counts, key=compute_natural_sort_key))
@@ -68,13 +68,13 @@ def _format_placement_cause(cause: VmCountByTrigger) -> str:
 
 
 _POOL_FORM: Final = RecordForm(
-    PoolReason,
+    PoolPlacement,
     "address *table availability_zones=zones came=origins objects",
     table=TABLE_FORM,
     came="trigger serial count",
 )
 
 
-def build_pools_document(address: str, pools: Sequence[PoolReason]) -> dict[str, Any]:
+def build_pools_document(address: str, pools: Sequence[PoolPlacement]) -> dict[str, Any]:
     """Build the pools of an object as JSON data."""
     return {"address": address, "kind": "pools", "pools": [_POOL_FORM(pool) for pool in pools]}

@@ -43,7 +43,7 @@ def find_availability_losses(plan: Plan) -> Iterator[str]:
             if pool.pool != _CONTROL_PLANE and pool.vms and not pool.minimum_up:
                 nodes = select_word_form(pool.vms, "its only node is", f"all {pool.vms:,} nodes are")
                 yield f"{upgrade.cluster}/{pool.pool} has no node for some time: {nodes} re-created at once"
-    yield from _find_lost_workloads(plan)
+    yield from _describe_workload_losses(plan)
 
 
 def _find_lost_quorums(plan: Plan) -> Iterator[str]:
@@ -86,7 +86,7 @@ class _Replicas(Struct):
     effects: Counter[Effect] = field(default_factory=Counter)
 
 
-def _find_lost_workloads(plan: Plan) -> Iterator[str]:
+def _describe_workload_losses(plan: Plan) -> Iterator[str]:
     """Yield workloads without any pod for some time or permanently."""
     removal_times = _compute_removal_times(plan)
     workloads: dict[tuple[str, str], _Replicas] = {}

@@ -363,7 +363,7 @@ class RackScheduler:
         if demand.last_resort is not None or self.profile.weigh is not None:
             return None
         usage = self._ledger.get_live_usage(demand.vm.owner, demand.vm.pool)
-        rules = open_rules.OpenedDemandRules(self._ledger, usage, demand, self.spread)
+        rules = open_rules.DemandRules(self._ledger, usage, demand, self.spread)
         if not rules.may_use_session():
             return None
         tied_machines = self._get_tied_machines(demand)

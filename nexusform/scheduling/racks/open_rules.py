@@ -164,7 +164,7 @@ def _build_rack_check(ledger: Ledger, find_rejection: RejectionCheck) -> Rejecti
     return lambda number: find_rejection(rack_of[number])
 
 
-class OpenedDemandRules:
+class DemandRules:
     """Rules opened for one demand, beyond machine and capacity filters. As live as `usage`."""
 
     __slots__ = ("demand", "filters", "machine_keys", "rack_keys", "usage")

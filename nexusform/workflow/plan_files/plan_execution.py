@@ -32,8 +32,8 @@ from nexusform.interfaces.state_storage import BackendProblem, EncryptingBackend
 from nexusform.placements.prediction_scores import list_wrong_certain
 from nexusform.planning.planner import make_plan
 from nexusform.planning.replanning.known_after_apply import (
-    ChangedOutput,
     FinalResults,
+    WrongOutput,
     evaluate_final_results,
     finalize_plan,
 )
@@ -317,7 +317,7 @@ def _compute_final_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalR
     return evaluate_final_results(plan, request, run.stored.state.outputs, wrong_addresses)
 
 
-def _build_wrong_prediction(output: ChangedOutput) -> WrongPrediction:
+def _build_wrong_prediction(output: WrongOutput) -> WrongPrediction:
     is_hidden = output.planned.sensitive or output.actual.sensitive
     values = (_SENSITIVE_VALUE, _SENSITIVE_VALUE) if is_hidden else (output.planned.value, output.actual.value)
     return WrongPrediction("output", (output.name,), *values)

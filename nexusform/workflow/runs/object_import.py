@@ -45,7 +45,7 @@ from nexusform.planning.preparation.prior_state import (
     normalize_imported_attributes,
 )
 from nexusform.planning.vm_planning.site_plans import SiteObject, build_site_layout
-from nexusform.providers.identified_provider import ConfiguredObjectFinder
+from nexusform.providers.identified_provider import FinderByArguments
 from nexusform.rendering.notation.hcl_text import quote_string
 from nexusform.resources.address import Address, AddressProblem, parse_address
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting, get_order_attribute
@@ -175,7 +175,7 @@ def find_imported_object(
         problems.append(build_error("provider-configuration-not-present", detail, target.span, block="import"))
         return None
     try:
-        if isinstance(provider, ConfiguredObjectFinder) and provider.needs_arguments(target.address.type):
+        if isinstance(provider, FinderByArguments) and provider.needs_arguments(target.address.type):
             arguments = _evaluate_arguments(target, request, kind, problems)
             if arguments is None:
                 return None

@@ -82,7 +82,7 @@ def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared
         direct_owner = shared.direct.get(cluster, {}).get(object_id)
         if direct_owner is not None:
             _record_conflicts_with_direct_owner(contenders, cluster, direct_owner, results)
-        _determine_owner_among_placements(contenders, cluster, results)
+        _record_ownership_conflicts(contenders, cluster, results)
     for placement, _, _ in placement_bindings:
         result = results[placement.address]
         placement.ownership = ObjectOwnership(result.conflicts, result.duplicates)
@@ -111,7 +111,7 @@ def _record_conflicts_with_direct_owner(
             conflicts.setdefault(cluster, {})[contender.object] = OwnershipConflict(owner, reason)
 
 
-def _determine_owner_among_placements(
+def _record_ownership_conflicts(
     contenders: Sequence[_OwnershipCandidate], cluster: str, results: Mapping[str, _OwnershipBuilder]
 ) -> None:
     """Determine the owner of an object among placements; the others get a conflict."""

@@ -110,7 +110,7 @@ def plan_placements(
     diagnostics += plan_rollouts(placements)
     by_address = {placement.spec.instance.address: placement for placement in placements}
     for instance in instances:
-        _set_final_instance_values(instance, by_address.get(instance.address), blocks, evaluation)
+        _finish_instance(instance, by_address.get(instance.address), blocks, evaluation)
     record_processed_members(members.values(), blocks.instances)
     diagnostics += build_placement_warnings(placements, members, iterations, observed)
     diagnostics += warn_abandon_policy(blocks.instances.values())
@@ -236,7 +236,7 @@ def _suggest_remedy(instance: Instance) -> str:
     )
 
 
-def _set_final_instance_values(
+def _finish_instance(
     instance: Instance, placement: PlacementPlan | None, blocks: BlockPlanner, evaluation: Evaluation
 ) -> None:
     """Set the final values of an instance after all iterations."""

@@ -82,7 +82,7 @@ class ContentVerifier:
         if difference is None:
             unread = "; ".join(filter(None, (verification.not_verified, NO_SNAPSHOTS)))
             return replace(verification, not_verified=unread)
-        return verification.add_wrong_content(_list_clusters(final, index) if difference else (), index, difference)
+        return verification.add_wrong_content(_list_clusters_at(final, index) if difference else (), index, difference)
 
     def report_renumbered_snapshots(self, final: PlacementProgress) -> tuple[Path, ...]:
         """Report several snapshots of the changes of a plan, and return the paths of the snapshot numbers of clusters
@@ -98,7 +98,7 @@ class ContentVerifier:
         message = f"the hub has taken {added_count + 1} resource snapshots of the changes; the last one is {index}"
         self._step.report_progress(StepProgress(message=message))
         predicted = self._planned.get("bindings") or {}
-        names = (name for name in _list_clusters(final, index) if name in predicted)
+        names = (name for name in _list_clusters_at(final, index) if name in predicted)
         names = (name for name in names if predicted[name].get("resource_snapshot") == predicted_index)
         return tuple(("bindings", name, "resource_snapshot") for name in names)
 
@@ -171,6 +171,6 @@ class ContentVerifier:
         return verification
 
 
-def _list_clusters(progress: PlacementProgress, index: int) -> list[str]:
+def _list_clusters_at(progress: PlacementProgress, index: int) -> list[str]:
     """Return the clusters at a resource snapshot."""
     return [cluster for cluster, item in progress.bindings.items() if item.get("resource_snapshot") == index]

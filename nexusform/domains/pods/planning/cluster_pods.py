@@ -36,7 +36,7 @@ ObjectKey = tuple[str, str]
 _ManifestKey = tuple[str, str, str, str]
 
 
-class PlannedPods:
+class PodsByCluster:
     """Clusters of one plan with their pods. A name is a cluster's id or, through `members`, a member's."""
 
     def __init__(

@@ -369,10 +369,10 @@ def _merge_summaries(risks: Sequence[_Risk], *, is_named: bool) -> str:
     if not is_named or not text:
         return summary
     _, colon, reason = text.partition(": ")
-    parts = [f"{_extract_summary_count(warning.summary)} on {cluster}" for cluster, warning in risks]
+    parts = [f"{_extract_count_text(warning.summary)} on {cluster}" for cluster, warning in risks]
     return f"{subject}: {'; '.join(parts)}{colon}{reason}"
 
 
-def _extract_summary_count(summary: str) -> str:
+def _extract_count_text(summary: str) -> str:
     """Return `2 Pending` of `web/shop: 2 Pending: reason`."""
     return summary.partition(": ")[2].partition(": ")[0]

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest, unwrap_envelopes
-from nexusform.domains.pods.planning.cluster_pods import ObjectKey, PlannedPods, list_namespaces
+from nexusform.domains.pods.planning.cluster_pods import ObjectKey, PodsByCluster, list_namespaces
 from nexusform.domains.pods.planning.drain_obstacles import find_drain_obstacles
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import (
@@ -62,7 +62,7 @@ class PlannedPod(Struct, frozen=True):
     other_pods: tuple[ExistingPod, ...]
 
 
-class PodPhase(PlannedPods):
+class PodPhase(PodsByCluster):
     """Placement of the pods of one plan. Call `place_pods` for each object applied to a cluster, in order,
     and `remove_pods` for objects no longer applied. A name is a cluster's id or, through `members`, a
     member's name.

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions.cell_fragmentation import (
-    CellFragmentation,
+    FragmentationCounts,
     compute_cell_fragmentation,
     find_largest_sku,
     list_used_skus,
@@ -103,7 +103,7 @@ class CapacityAnswer(Struct, frozen=True):
     closed: Mapping[str, int]
     planned_racks: tuple[str, ...]
     sku_capacities: tuple[SkuCapacity, ...]
-    fragmentation: CellFragmentation
+    fragmentation: FragmentationCounts
     mix: MixAnswer | None = None
     has_requested_skus: bool = False
     machines_with_unknown_cells: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ def compute_site_capacity(
     )
 
 
-def _compute_schedulable_machine_totals(machines: Iterable[Machine], fragmentation: CellFragmentation) -> Totals:
+def _compute_schedulable_machine_totals(machines: Iterable[Machine], fragmentation: FragmentationCounts) -> Totals:
     """Compute the totals of the machines open to new VMs."""
     open_machines = [machine for machine in machines if not machine.unschedulable_reason]
     return Totals(

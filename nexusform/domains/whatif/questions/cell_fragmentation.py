@@ -21,7 +21,7 @@ class FragmentingPool(Struct, frozen=True):
     cells: int
 
 
-class CellFragmentation(Struct, frozen=True):
+class FragmentationCounts(Struct, frozen=True):
     """NUMA cells classified by the `yardstick` SKU. Every cell counts once. `open`: fits its share now.
     `taken`: holds a VM of at least that share. `broken`: holds only smaller VMs and cannot fit it. `spoiled`:
     has capacity but the machine lacks disk. `small`: cannot hold it when empty, or its hardware is not
@@ -101,7 +101,7 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
 
 def compute_cell_fragmentation(
     site: SiteSnapshot, machines: Sequence[Machine], yardstick: VmSku | None = None
-) -> CellFragmentation:
+) -> FragmentationCounts:
     """Compute the number of cells of each kind. `yardstick` None means the largest SKU."""
     sku = yardstick or find_largest_sku(site, machines)
     unknown_machines = frozenset(site.scheduler.list_machines_with_unknown_cells())
@@ -118,7 +118,7 @@ def compute_cell_fragmentation(
     first_vms = [cell.vms[0].vm for cell in broken]
     counts = Counter((vm.cluster, vm.pool) for vm in first_vms)
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return CellFragmentation(
+    return FragmentationCounts(
         yardstick=sku,
         cells=sum(len(kind_cells) for kind_cells in cells.values()),
         open=len(cells[CellUsability.OPEN]),

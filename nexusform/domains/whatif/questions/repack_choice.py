@@ -9,7 +9,7 @@ from msgspec import Struct
 from nexusform.domains.whatif.questions.repack_assignment import assign_machines
 from nexusform.domains.whatif.questions.repack_cells import CellCapacity, CellChange, CellPosition, Group, assign_groups
 from nexusform.domains.whatif.questions.repack_context import MovableVm, RepackContext, RepackMachine
-from nexusform.domains.whatif.questions.repack_program import OptionCount, PatternCount, RepackProgram, RepackSolution
+from nexusform.domains.whatif.questions.repack_program import OptionUse, PatternCount, RepackProgram, RepackSolution
 
 
 class RepackChoice(Struct, frozen=True):
@@ -48,9 +48,9 @@ def choose_vms_to_recreate(
     return RepackChoice(sources, targets, frozenset(choice.reserved), crowded)
 
 
-def _group_options_by_unit(selections: Iterable[OptionCount]) -> Iterable[tuple[OptionCount, list[CellChange]]]:
+def _group_options_by_unit(selections: Iterable[OptionUse]) -> Iterable[tuple[OptionUse, list[CellChange]]]:
     """Group the options by unit, one per cell; shares of multi-cell VMs first."""
-    units: dict[tuple[int, int], tuple[OptionCount, list[CellChange]]] = {}
+    units: dict[tuple[int, int], tuple[OptionUse, list[CellChange]]] = {}
     for choice in selections:
         key = id(choice.cells), choice.machines
         units.setdefault(key, (choice, []))[1].extend([choice.option] * choice.count)
@@ -90,7 +90,7 @@ class _ChoiceBuilder:
             if sink is not None:
                 self._cells_by_sink.setdefault(sink, []).append(CellPosition(host, cell, host.sources[cell]))
 
-    def assign_options(self, unit: OptionCount, options: Sequence[CellChange], cleared: set[str]) -> None:
+    def assign_options(self, unit: OptionUse, options: Sequence[CellChange], cleared: set[str]) -> None:
         """Assign a cell of the unit to each option."""
         cells = list(unit.cells)
         if unit.machines != -1:

@@ -34,7 +34,7 @@ _DEMAND: Final = -1
 WHOLE_MACHINE: Final = -1
 
 
-class OptionCount(Struct, frozen=True):
+class OptionUse(Struct, frozen=True):
     """Selected option for this many cells of a unit. `machines`: machine type if its cells are linked, else -1."""
 
     machines: int
@@ -63,7 +63,7 @@ class RepackSolution(Struct, frozen=True):
 
     recreations: int
     bound: int
-    options: tuple[OptionCount, ...] = ()
+    options: tuple[OptionUse, ...] = ()
     cleared: tuple[ClearedMachineCount, ...] = ()
     patterns: tuple[PatternCount, ...] = ()
     spanning: tuple[MovableVm, ...] = ()
@@ -467,7 +467,7 @@ class RepackProgram:
         return values if answer.values is None else answer.values
 
     def _build_solution(self, recreations: int, bound: int, values: Sequence[int]) -> RepackSolution:
-        options: list[OptionCount] = []
+        options: list[OptionUse] = []
         cleared: list[ClearedMachineCount] = []
         patterns: list[PatternCount] = []
         spanning: list[MovableVm] = []
@@ -476,7 +476,7 @@ class RepackProgram:
                 continue
             match column.subject:
                 case (_Unit() as unit, CellChange() as option):
-                    options.append(OptionCount(unit.machines, unit.cells, option, value))
+                    options.append(OptionUse(unit.machines, unit.cells, option, value))
                 case (CellCapacity() as sink, tuple() as pattern):
                     patterns.append(PatternCount(sink, pattern, value))
                 case (RepackMachine(), *_) as hosts:

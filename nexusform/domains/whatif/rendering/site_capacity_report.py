@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.whatif.questions.capacity import CapacityAnswer, MixAnswer, SkuCapacity, SkuCount, ZoneCapacity
-from nexusform.domains.whatif.questions.cell_fragmentation import CellFragmentation
+from nexusform.domains.whatif.questions.cell_fragmentation import FragmentationCounts
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.site_capacity.other_capacity import LABELS, POD_BLOCK, OtherCapacity
 from nexusform.rendering.json.json_placements import OTHER_CAPACITY_FORM
@@ -210,7 +210,7 @@ def _build_other_capacity_row(row: OtherCapacity) -> Row:
     return Row((LABELS[row.kind], row.name or "-", remaining, upgrade), row.is_insufficient)
 
 
-def _build_fragmentation_lines(cells: CellFragmentation, yardstick: VmSku) -> Iterable[str]:
+def _build_fragmentation_lines(cells: FragmentationCounts, yardstick: VmSku) -> Iterable[str]:
     """Build the lines about NUMA cells by kind, and about fragmenting pools."""
     size = f"{yardstick.cpus_in_cell} vCPUs and {yardstick.memory_in_cell} GiB"
     kinds = (
@@ -234,7 +234,7 @@ def _build_fragmentation_lines(cells: CellFragmentation, yardstick: VmSku) -> It
         )
 
 
-def _build_unusable_capacity_line(cells: CellFragmentation) -> str:
+def _build_unusable_capacity_line(cells: FragmentationCounts) -> str:
     """Build the line about free capacity without a fitting SKU."""
     if not cells.stranded_cells:
         return "None: some SKU fits in every cell with free vCPUs or memory."
@@ -269,7 +269,7 @@ _SKU: Final = RecordForm(
     with_rack_lost=INTERVAL_FORM,
 )
 _FRAGMENTATION: Final = RecordForm(
-    CellFragmentation,
+    FragmentationCounts,
     "yardstick cells open taken broken without_disk=spoiled too_small=small closed unknown broken_by "
     "free_in_broken_cells=. stranded=.",
     yardstick=attrgetter("name"),
