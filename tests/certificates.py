@@ -1,4 +1,4 @@
-"""Certificates for servers of the tests."""
+"""Certificates for test servers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import ipaddress
 from pathlib import Path
 
 
-def certify(folder: Path) -> tuple[Path, Path]:
-    """A certificate of its own for localhost, and its key."""
+def create_certificate(folder: Path) -> tuple[Path, Path]:
+    """Create a self-signed certificate for localhost and its key."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

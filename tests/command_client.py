@@ -1,10 +1,10 @@
-"""`nexusform` for who starts it as a program: hands its words, directory, environment and files to the
-process at the socket of its first argument (commands.py beside it), and ends as the command ends.
+"""Client of `nexusform` as a program: it sends arguments, directory, environment and files to the process at the
+socket of its first argument (commands.py in the same directory), and exits like the command.
 
-    python -I -S tests/command_client.py SOCKET WORD...
+python -I -S tests/command_client.py SOCKET WORD...
 """
 
-import _socket  # a tenth of the start of `socket`
+import _socket  # takes a tenth of the time of an import of `socket`
 import os
 import signal
 import struct
@@ -12,13 +12,13 @@ import sys
 from typing import Any
 
 
-def received(connection: Any) -> int:
-    """The next number that the other side sends."""
+def receive_number(connection: Any) -> int:
+    """Return the next number from the other process."""
     return int(struct.unpack("i", connection.recv(4, _socket.MSG_WAITALL))[0])
 
 
 def main() -> None:
-    """Run the command; never returns."""
+    """Run the command; never return."""
     connection: Any = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     connection.connect(sys.argv[1])
     words = [os.fsencode(word) for word in sys.argv[2:]]
@@ -27,11 +27,11 @@ def main() -> None:
     files = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("3i", 0, 1, 2))]
     connection.sendmsg([struct.pack("i", len(task))], files)
     connection.sendall(task)
-    command = received(connection)
+    command = receive_number(connection)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda heard, _frame: os.kill(command, heard))
-    code = received(connection)
+    code = receive_number(connection)
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)

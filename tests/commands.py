@@ -1,13 +1,12 @@
-"""`nexusform` as a program, for tests that look at what a command prints, writes and ends with.
+"""`nexusform` as a program, for tests of output, files and exit code of a command.
 
-A start of Python with all that a plan loads takes 0.4 s of processor time. Here each command is a process of
-its own, too, but forked from one that has loaded everything, which takes a twentieth of that. Modules that a command
-loads besides are loaded there once it ends, for those that follow. Start it by
+A start of Python with all modules of a plan takes 0.4 s of processor time. Here each command is a separate process,
+too, but forked from a process with all modules loaded, and takes a twentieth of that. Additional modules of a
+command are loaded in the parent process after its end, for later commands. Start it by
 `subprocess.run([*commands.nexusform(), "plan"])`.
 
-What is different: limits of resources and the seed of hashes are those of the process that forks, and three
-files are always open. A test of those, of what a start loads, or of a process that is killed starts
-`python -m nexusform`.
+Differences: resource limits and the hash seed are those of the parent process, and three files are always open. A
+test of these, of imports at the start, or of a killed process starts `python -m nexusform`.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 CLIENT = Path(__file__).with_name("command_client.py")
-MODULE = "--module"  # the word before the name of a module
-PIPE_SIZE = 60_000  # bytes that a pipe takes before somebody reads
+MODULE = "--module"  # precedes the name of a module
+PIPE_SIZE = 60_000  # bytes that fit into a pipe without a reader
 SITE = """
 resource "nexus_site" "lab" {}
 resource "nexus_rack" "r" {
@@ -49,7 +48,8 @@ output "o" {
 
 @cache
 def nexusform() -> tuple[str, ...]:
-    """The words that start a command, but for its own. The process that forks it ends with this one."""
+    """Return the program and its first arguments to start a command. The parent process of the command ends with
+    this process."""
     folder = tempfile.TemporaryDirectory(prefix="nexusform-commands-")
     path = f"{folder.name}/socket"
     variables = {name: value for name, value in os.environ.items() if not name.startswith("NF_")}
@@ -64,31 +64,31 @@ def nexusform() -> tuple[str, ...]:
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
 
-    def end() -> None:
+    def stop_server() -> None:
         assert process.stdin is not None
         process.stdin.close()
         process.wait(30)
         folder.cleanup()
 
-    atexit.register(end)
+    atexit.register(stop_server)
     return sys.executable, "-I", "-S", str(CLIENT), path
 
 
 def module(name: str) -> tuple[str, ...]:
-    """The words that start a module of the product as a program, as `python -m NAME` does."""
+    """Return the program and its first arguments to start a module of the product, as `python -m NAME` does."""
     return *nexusform(), MODULE, name
 
 
 def program() -> str:
-    """The same as a line of a shell script."""
+    """Return the same as a line of a shell script."""
     return f'exec {" ".join(nexusform())} "$@"'
 
 
-# --- the process that forks -----------------------------------------------------------------------
+# --- the process with loaded modules --------------------------------------------------------------
 
 
-class Forks:
-    """Waits at a socket for commands, and for those that run."""
+class CommandServer:
+    """Server at a socket: it accepts commands, and waits for running ones."""
 
     def __init__(self, path: str) -> None:
         self.listening = socket.socket(socket.AF_UNIX)
@@ -99,7 +99,7 @@ class Forks:
         self.waiting.register(self.listening, selectors.EVENT_READ, self.begin)
 
     def serve(self) -> None:
-        """Until the other side of standard input is closed."""
+        """Serve until the other side closes standard input."""
         while True:
             for key, _ in self.waiting.select():
                 if key.data is None:
@@ -117,7 +117,7 @@ class Forks:
             content += part
         task = content.split(b"\0")
         if task[2] == MODULE.encode():
-            importlib.import_module(os.fsdecode(task[3]))  # here, so that it is loaded once
+            importlib.import_module(os.fsdecode(task[3]))  # here, so that it is loaded only once
         reading, writing = os.pipe()
         child = os.fork()
         if not child:
@@ -125,30 +125,30 @@ class Forks:
             self.listening.close()
             connection.close()
             os.close(reading)
-            carry_out(task, files, writing)
+            execute_command(task, files, writing)
         os.close(writing)
         for file in files:
             os.close(file)
         handle = os.pidfd_open(child)
         connection.sendall(struct.pack("i", child))
 
-        def end() -> None:
+        def finish_command() -> None:
             self.waiting.unregister(handle)
             os.close(handle)
             self.waiting.unregister(connection)
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            with suppress(OSError):  # who asked is gone
+            with suppress(OSError):  # the client is gone
                 connection.sendall(struct.pack("i", code))
             connection.close()
             import_modules(read_names(reading))
 
-        def gone() -> None:
-            """Who asked was killed: nobody waits for the command any more."""
+        def kill_command() -> None:
+            """Kill the command: its client was killed, so its result is not needed."""
             os.kill(child, signal.SIGKILL)
-            end()
+            finish_command()
 
-        self.waiting.register(handle, selectors.EVENT_READ, end)
-        self.waiting.register(connection, selectors.EVENT_READ, gone)
+        self.waiting.register(handle, selectors.EVENT_READ, finish_command)
+        self.waiting.register(connection, selectors.EVENT_READ, kill_command)
 
 
 def list_modules() -> set[str]:
@@ -160,14 +160,14 @@ def list_modules() -> set[str]:
 
 
 def send_names(names: set[str], pipe: int) -> None:
-    """Write names of modules to a pipe, as many as it takes before they are read."""
+    """Write names of modules to a pipe, as many as fit without a reader."""
     with suppress(OSError):
         os.write(pipe, " ".join(sorted(names)).encode()[:PIPE_SIZE])
 
 
 def read_names(pipe: int) -> list[str]:
-    """Return the names that a process has sent, which has ended, and close the pipe."""
-    os.set_blocking(pipe, False)  # what that process has forked may still be there
+    """Return the names sent by an ended process, and close the pipe."""
+    os.set_blocking(pipe, False)  # child processes of that process may still run
     try:
         return os.read(pipe, PIPE_SIZE).decode().split()
     except BlockingIOError:
@@ -177,16 +177,16 @@ def read_names(pipe: int) -> list[str]:
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Import the modules that a command has loaded: each that follows would load them again."""
+    """Import the modules loaded by a command: otherwise each later command would load them again."""
     for name in names:
-        with suppress(Exception):  # some depend on the variables of the command
+        with suppress(Exception):  # some depend on environment variables of the command
             importlib.import_module(name)
     if names:
         gc.freeze()
 
 
-def carry_out(task: list[bytes], files: list[int], report: int) -> None:
-    """Be the command; never returns. `report` is the file for the names of the modules that it loads."""
+def execute_command(task: list[bytes], files: list[int], report: int) -> None:
+    """Execute the command in this process; never return. `report` is the file for the names of its loaded modules."""
     code, before = 99, list_modules()
     try:
         for number, file in enumerate(files):
@@ -218,8 +218,8 @@ def carry_out(task: list[bytes], files: list[int], report: int) -> None:
         os._exit(code)
 
 
-def load() -> None:
-    """Let everything be loaded that most commands need."""
+def load_common_modules() -> None:
+    """Load the modules needed by most commands."""
     from nexusform.cli.main import run_command_line
 
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()), redirect_stderr(StringIO()):
@@ -233,8 +233,8 @@ def load() -> None:
 
 
 def main() -> None:
-    load()
-    forks = Forks(sys.argv[1])
+    load_common_modules()
+    forks = CommandServer(sys.argv[1])
     print("ready", flush=True)
     forks.serve()
 

@@ -6,7 +6,7 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 
-# Racks are filled evenly, so the small one takes as many VMs as the large one.
+# Racks are filled evenly, so the small rack gets as many VMs as the large rack.
 UNEVEN = """
 resource "nexus_site" "s" {}
 resource "nexus_rack" "small" {
@@ -32,7 +32,7 @@ resource "nexus_kubernetes_cluster" "c" {
 """
 
 
-def test_that_other_racks_have_machines_left_is_not_denied(
+def test_detail_is_limited_to_selected_racks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -66,7 +66,7 @@ resource "nexus_kubernetes_cluster" "c" {
 
 
 @pytest.mark.parametrize(("zones", "lost"), [('["left"]', True), ('["left", "right"]', False)])
-def test_a_control_plane_that_loses_its_quorum_with_a_machine_is_told(
+def test_quorum_loss_with_one_machine_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], zones: str, *, lost: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)

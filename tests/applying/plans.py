@@ -1,4 +1,4 @@
-"""Small plans, backends and listeners for the tests of applying."""
+"""Small plans, backends and listeners for tests of the apply package."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ def address(name: str, kind: str = "nexus_rack") -> Address:
     return Address((), "managed", kind, name)
 
 
-def attributes(name: str, **more: Any) -> dict[str, Any]:
+def build_attributes(name: str, **more: Any) -> dict[str, Any]:
     return {"id": f"lab/{name}", "name": name, **more}
 
 
 def change(name: str, action: Action, creation: int, prior: int = 0, **more: Any) -> Change:
-    before = None if action is Action.CREATE else attributes(name)
-    after = None if action in (Action.DELETE, Action.FORGET) else attributes(name, size=2)
+    before = None if action is Action.CREATE else build_attributes(name)
+    after = None if action in (Action.DELETE, Action.FORGET) else build_attributes(name, size=2)
     given = {"before": before, "after": after, "provider": "simulated", **more}
     return Change(address=address(name), action=action, creation=creation, prior_creation=prior, **given)
 
 
-def step(number: int, kind: StepKind, of: int, change: Change, waits_for: Sequence[int] = ()) -> Step:
+def build_step(number: int, kind: StepKind, of: int, change: Change, waits_for: Sequence[int] = ()) -> Step:
     prior = None if kind is StepKind.CREATE else change.before
     planned = None if kind in (StepKind.DELETE, StepKind.FORGET) else change.after
     return Step(number, kind, of, tuple(waits_for), prior, planned, main=kind is not StepKind.RELEASE)
 
 
-def creating(waits: Mapping[int, Sequence[int]]) -> Plan:
-    """A plan that creates one object per number, each waiting for others."""
+def build_create_plan(waits: Mapping[int, Sequence[int]]) -> Plan:
+    """Return a plan with one create step per number and its dependencies."""
     changes = tuple(change(f"r{n}", Action.CREATE, n + 1) for n in waits)
-    steps = tuple(step(n, StepKind.CREATE, i, changes[i], waits[n]) for i, n in enumerate(waits))
+    steps = tuple(build_step(n, StepKind.CREATE, i, changes[i], waits[n]) for i, n in enumerate(waits))
     return Plan(changes=changes, steps=steps, nexusform_version="0.1.0")
 
 
-class Lines:
-    """As much of a state backend as the executor sees; `written` are the journal's lines."""
+class JournalLines:
+    """State backend as used by the executor; `written` are the lines of the journal."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
@@ -54,8 +54,8 @@ class Lines:
         self.append_all([record])
 
 
-class Notes:
-    """A listener that keeps what it is told."""
+class RecordingListener:
+    """Listener for events of an apply; it keeps all of them."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, StepEvent]] = []
@@ -73,8 +73,8 @@ class Notes:
         return {e.address: str(e.outcome) for what, e in self.told if what == "ended"}
 
 
-class Ticking:
-    """A clock that goes on by itself, a second at each look."""
+class TickingClock:
+    """Clock advancing by one second at each reading."""
 
     def __init__(self, seconds: float = 1.0) -> None:
         self.at = datetime(2026, 1, 1, tzinfo=UTC)

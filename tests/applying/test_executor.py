@@ -27,17 +27,26 @@ from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, MapType
 from nexusform.state.journal import parse_journal
 from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.state.state_draft import apply_journal_records
-from tests.applying.plans import Lines, Notes, Ticking, address, attributes, change, creating, step
+from tests.applying.plans import (
+    JournalLines,
+    RecordingListener,
+    TickingClock,
+    address,
+    build_attributes,
+    build_create_plan,
+    build_step,
+    change,
+)
 
 
-class Site:
-    """A provider whose objects can be looked at; names in `broken` fail."""
+class FakeSiteProvider:
+    """Provider with readable objects; names in `broken` fail."""
 
     name = "site"
     sends = True
     observes = True
 
-    def __init__(self, journal: Lines, broken: frozenset[str] = frozenset()) -> None:
+    def __init__(self, journal: JournalLines, broken: frozenset[str] = frozenset()) -> None:
         self.journal = journal
         self.broken = broken
         self.order: list[str] = []
@@ -58,19 +67,19 @@ class Site:
         self.create(request)
 
 
-def run(
+def run_plan(
     plan: Plan,
     provider: Any = None,
     state: State | None = None,
-    lines: Lines | None = None,
+    lines: JournalLines | None = None,
     types: dict[str, ResourceType] | None = None,
     **options: Any,
-) -> tuple[ApplyResult, Lines, Notes]:
+) -> tuple[ApplyResult, JournalLines, RecordingListener]:
     from contextlib import ExitStack
 
     state = state or State()
-    lines = lines or Lines()
-    notes = Notes()
+    lines = lines or JournalLines()
+    notes = RecordingListener()
     recorder = ApplyRecorder(lines, state)  # type: ignore[arg-type]
     for record in build_opening_records(plan, state, "lineage-1"):
         recorder.add_record(record)
@@ -80,24 +89,26 @@ def run(
         recorder,
         given_providers,
         types or {},
-        clock=Ticking(),
+        clock=TickingClock(),
         listener=notes,
         options=ExecutionOptions(**options),
     )
     return applied, lines, notes
 
 
-def standing(*names: str) -> State:
+def build_state(*names: str) -> State:
     return State(
         lineage="l",
         serial=3,
-        instances={address(n): InstanceState(ObjectState(attributes(n), creation=i + 1)) for i, n in enumerate(names)},
+        instances={
+            address(n): InstanceState(ObjectState(build_attributes(n), creation=i + 1)) for i, n in enumerate(names)
+        },
         last_creation=len(names),
     )
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> tuple[dict[int, list[int]], frozenset[str]]:
+def generate_graphs(draw: st.DrawFn) -> tuple[dict[int, list[int]], frozenset[str]]:
     size = draw(st.integers(1, 24))
     waits = {n: sorted(draw(st.sets(st.integers(0, n - 1), max_size=3))) if n else [] for n in range(size)}
     broken = draw(st.sets(st.sampled_from([f"r{n}" for n in range(size)]), max_size=3))
@@ -105,14 +116,14 @@ def graphs(draw: st.DrawFn) -> tuple[dict[int, list[int]], frozenset[str]]:
 
 
 @settings(max_examples=120, deadline=None)
-@given(graphs(), st.integers(1, 6))
-def test_order_is_kept_and_failures_skip_exactly_what_waits_for_them(
+@given(generate_graphs(), st.integers(1, 6))
+def test_order_is_kept_and_failures_skip_dependents_only(
     graph: tuple[dict[int, list[int]], frozenset[str]], parallelism: int
 ) -> None:
     waits, broken = graph
-    lines = Lines()
-    site = Site(lines, broken)
-    applied, _, notes = run(creating(waits), site, lines=lines, parallelism=parallelism)
+    lines = JournalLines()
+    site = FakeSiteProvider(lines, broken)
+    applied, _, notes = run_plan(build_create_plan(waits), site, lines=lines, parallelism=parallelism)
 
     doomed: set[int] = set()
     for number, waited in waits.items():
@@ -134,13 +145,13 @@ def test_order_is_kept_and_failures_skip_exactly_what_waits_for_them(
     assert (replayed, opened, problems) == (applied.state, [], [])
 
 
-def test_a_step_that_only_follows_begins_after_a_failed_or_skipped_step() -> None:
-    plan = creating({0: [], 1: [0], 2: [], 3: []})
+def test_follower_starts_after_failed_or_skipped_step() -> None:
+    plan = build_create_plan({0: [], 1: [0], 2: [], 3: []})
     follows = {2: (1,), 3: (2,)}
     plan = replace(plan, steps=tuple(replace(each, follows=follows.get(each.id, ())) for each in plan.steps))
-    lines = Lines()
-    site = Site(lines, frozenset({"r0"}))
-    _, _, notes = run(plan, site, lines=lines, parallelism=4)
+    lines = JournalLines()
+    site = FakeSiteProvider(lines, frozenset({"r0"}))
+    _, _, notes = run_plan(plan, site, lines=lines, parallelism=4)
     assert notes.outcomes() == {
         "nexus_rack.r0": "failed",
         "nexus_rack.r1": "skipped",
@@ -150,30 +161,34 @@ def test_a_step_that_only_follows_begins_after_a_failed_or_skipped_step() -> Non
     assert site.order == ["nexus_rack.r0", "nexus_rack.r2", "nexus_rack.r3"]
 
 
-def test_one_apply_raises_the_serial_once_and_gives_a_lineage() -> None:
-    applied, _, _ = run(creating({0: [], 1: [0], 2: [1]}))
+def test_apply_increments_serial_once_and_sets_lineage() -> None:
+    applied, _, _ = run_plan(build_create_plan({0: [], 1: [0], 2: [1]}))
     assert (applied.state.serial, applied.state.lineage, applied.state.last_creation) == (1, "lineage-1", 3)
     assert (applied.added, applied.changed, applied.destroyed) == (3, 0, 0)
 
 
-def test_fail_fast_starts_nothing_new() -> None:
-    lines = Lines()
-    applied, _, notes = run(
-        creating({0: [], 1: [], 2: []}), Site(lines, frozenset({"r0"})), lines=lines, parallelism=1, fail_fast=True
+def test_fail_fast_starts_no_further_steps() -> None:
+    lines = JournalLines()
+    applied, _, notes = run_plan(
+        build_create_plan({0: [], 1: [], 2: []}),
+        FakeSiteProvider(lines, frozenset({"r0"})),
+        lines=lines,
+        parallelism=1,
+        fail_fast=True,
     )
     assert notes.outcomes() == {"nexus_rack.r0": "failed", "nexus_rack.r1": "skipped", "nexus_rack.r2": "skipped"}
     assert not applied.is_complete
 
 
-class SlowJournal(Lines):
-    """A journal so slow that every step that was handed out has ended when a flush is done."""
+class SlowJournal(JournalLines):
+    """Slow journal: at the end of a flush, every step submitted before it has ended."""
 
     def __init__(self) -> None:
         super().__init__()
         self.flushing = Event()
         self.ended = Semaphore(0)
-        self.handed_out = 0  # steps, until the last flush
-        self.waited_for = 0  # of those
+        self.handed_out = 0  # steps submitted until the last flush
+        self.waited_for = 0  # number of these steps waited for
         self.most_open = 0
 
     def append_all(self, records: Any) -> None:
@@ -182,15 +197,15 @@ class SlowJournal(Lines):
         while self.waited_for < self.handed_out:
             assert self.ended.acquire(timeout=60)
             self.waited_for += 1
-        sleep(0.02)  # for the thread of the last step; were it late, only fewer would go at once
+        sleep(0.02)  # time for the thread of the last step; a late thread only lowers the number of steps in progress
         self.flushing.clear()
         self.handed_out = sum(b'"kind":"intent"' in line for line in self.written)
         outcomes = sum(b'"kind":"done"' in line for line in self.written)
         self.most_open = max(self.most_open, self.handed_out - outcomes)
 
 
-class OneWaits(Site):
-    """A provider of which every second create ends only while the journal is written, or is the last."""
+class SlowEverySecondCreate(FakeSiteProvider):
+    """Provider whose every second create ends only during a journal write, or as the last."""
 
     def __init__(self, journal: SlowJournal) -> None:
         super().__init__(journal)
@@ -204,19 +219,25 @@ class OneWaits(Site):
         return answer
 
 
-def test_quick_steps_are_handed_out_ahead_but_not_with_fail_fast() -> None:
+def test_quick_steps_are_submitted_ahead_except_with_fail_fast() -> None:
     lines = SlowJournal()
-    run(creating({n: [] for n in range(40)}), OneWaits(lines), lines=lines, parallelism=2)
+    run_plan(build_create_plan({n: [] for n in range(40)}), SlowEverySecondCreate(lines), lines=lines, parallelism=2)
     assert lines.most_open > 2
     lines = SlowJournal()
-    run(creating({n: [] for n in range(40)}), OneWaits(lines), lines=lines, parallelism=2, fail_fast=True)
+    run_plan(
+        build_create_plan({n: [] for n in range(40)}),
+        SlowEverySecondCreate(lines),
+        lines=lines,
+        parallelism=2,
+        fail_fast=True,
+    )
     assert lines.most_open == 2
 
 
-class Resting(Site):
-    """A provider of which a create waits until so many creates wait beside it, or for a moment."""
+class WaitingProvider(FakeSiteProvider):
+    """Provider whose creates wait for a number of parallel creates, or for a moment."""
 
-    def __init__(self, journal: Lines, together: int) -> None:
+    def __init__(self, journal: JournalLines, together: int) -> None:
         super().__init__(journal)
         self.together = Barrier(together)
         self.alone = 0
@@ -230,35 +251,35 @@ class Resting(Site):
         return super().create(request)
 
 
-def test_steps_that_only_wait_leave_their_place_to_others() -> None:
-    lines = Lines()
-    site = Resting(lines, together=8)
-    applied, _, _ = run(creating({n: [] for n in range(8)}), site, lines=lines, parallelism=2)
+def test_waiting_steps_release_their_worker() -> None:
+    lines = JournalLines()
+    site = WaitingProvider(lines, together=8)
+    applied, _, _ = run_plan(build_create_plan({n: [] for n in range(8)}), site, lines=lines, parallelism=2)
     assert (applied.is_complete, site.alone) == (True, 0)
 
 
-def test_where_steps_go_one_by_one_those_that_wait_keep_their_place() -> None:
-    lines = Lines()
-    site = Resting(lines, together=30)
-    run(creating({n: [] for n in range(3)}), site, lines=lines, parallelism=1)
+def test_waiting_steps_keep_their_worker_without_parallelism() -> None:
+    lines = JournalLines()
+    site = WaitingProvider(lines, together=30)
+    run_plan(build_create_plan({n: [] for n in range(3)}), site, lines=lines, parallelism=1)
     assert site.order == sorted(site.order)
     assert site.alone == 3
 
 
-def test_a_request_to_stop_lets_running_steps_end() -> None:
+def test_stop_request_lets_running_steps_end() -> None:
     looks = iter([False, True, True, True])
-    applied, _, notes = run(creating({0: [], 1: [0]}), parallelism=1, should_stop=lambda: next(looks))
+    applied, _, notes = run_plan(build_create_plan({0: [], 1: [0]}), parallelism=1, should_stop=lambda: next(looks))
     assert notes.outcomes() == {"nexus_rack.r0": "done", "nexus_rack.r1": "skipped"}
     assert applied.end_events[-1].error == "The apply was interrupted before it."
     assert len(applied.state.instances) == 1
 
 
-def test_a_create_that_failed_after_the_object_existed_is_tainted() -> None:
-    class Halfway(Site):
+def test_create_failed_after_object_creation_is_tainted() -> None:
+    class FailingAfterCreate(FakeSiteProvider):
         def create(self, request: ChangeRequest) -> ChangeResult:  # noqa: ARG002 - the port's signature
             raise ProviderProblem("no answer", object_exists=True, attributes={"id": "lab/r0", "size": 9})
 
-    applied, _, _ = run(creating({0: []}), Halfway(Lines()))
+    applied, _, _ = run_plan(build_create_plan({0: []}), FailingAfterCreate(JournalLines()))
     made = applied.state.instances[address("r0")].current
     assert made is not None
     assert made.tainted
@@ -266,23 +287,24 @@ def test_a_create_that_failed_after_the_object_existed_is_tainted() -> None:
     assert applied.end_events[0].error == "no answer"
 
 
-def test_create_before_destroy_keeps_the_old_object_until_its_delete() -> None:
-    state = standing("r0")
+def test_create_before_destroy_keeps_old_object_until_delete() -> None:
+    state = build_state("r0")
     replaced = change("r0", Action.REPLACE_CREATE_FIRST, 2, 1)
     plan = Plan(
-        changes=(replaced,), steps=(step(0, StepKind.CREATE, 0, replaced), step(1, StepKind.DELETE, 0, replaced, [0]))
+        changes=(replaced,),
+        steps=(build_step(0, StepKind.CREATE, 0, replaced), build_step(1, StepKind.DELETE, 0, replaced, [0])),
     )
-    applied, _, _ = run(plan, state=state)
+    applied, _, _ = run_plan(plan, state=state)
     assert applied.state.instances[address("r0")].deposed == {}
     assert (applied.added, applied.destroyed) == (1, 1)
 
-    class Clinging(Site):
+    class FailingDelete(FakeSiteProvider):
         def delete(self, request: ChangeRequest) -> None:
             assert request.key.creation == 1
             raise ProviderProblem("in use")
 
-    lines = Lines()
-    applied, _, notes = run(plan, Clinging(lines), state=state, lines=lines)
+    lines = JournalLines()
+    applied, _, notes = run_plan(plan, FailingDelete(lines), state=state, lines=lines)
     left = applied.state.instances[address("r0")]
     assert left.current is not None
     assert left.current.creation == 2
@@ -292,45 +314,46 @@ def test_create_before_destroy_keeps_the_old_object_until_its_delete() -> None:
     assert notes.told[-1][1].deposed == key
 
     removal = change("r0", Action.DELETE, 0, 1, deposed=key)
-    plan = Plan(changes=(removal,), steps=(step(0, StepKind.DELETE, 0, removal),))
-    applied, _, _ = run(plan, state=applied.state)
+    plan = Plan(changes=(removal,), steps=(build_step(0, StepKind.DELETE, 0, removal),))
+    applied, _, _ = run_plan(plan, state=applied.state)
     kept = applied.state.instances[address("r0")]
     assert kept.current is not None
     assert kept.deposed == {}
 
 
-def test_a_replaced_object_whose_successor_fails_is_gone() -> None:
+def test_replaced_object_is_removed_even_if_its_create_fails() -> None:
     replaced = change("r0", Action.REPLACE, 2, 1)
     plan = Plan(
-        changes=(replaced,), steps=(step(0, StepKind.DELETE, 0, replaced), step(1, StepKind.CREATE, 0, replaced, [0]))
+        changes=(replaced,),
+        steps=(build_step(0, StepKind.DELETE, 0, replaced), build_step(1, StepKind.CREATE, 0, replaced, [0])),
     )
 
-    class Barren(Site):
+    class FailingCreate(FakeSiteProvider):
         def create(self, request: ChangeRequest) -> ChangeResult:  # noqa: ARG002 - the port's signature
             raise ProviderProblem("no room")
 
         def delete(self, request: ChangeRequest) -> None:  # noqa: ARG002 - the port's signature
             return
 
-    applied, _, _ = run(plan, Barren(Lines()), state=standing("r0"))
+    applied, _, _ = run_plan(plan, FailingCreate(JournalLines()), state=build_state("r0"))
     assert applied.state.instances == {}
     assert (applied.added, applied.destroyed) == (0, 1)
 
 
-def test_release_is_recorded_and_does_not_count() -> None:
+def test_release_is_recorded_but_not_counted() -> None:
     updated = change("r0", Action.UPDATE, 1, 1, dependencies=("nexus_site.s",))
-    release = replace(step(0, StepKind.RELEASE, 0, updated), planned=attributes("r0", size=1))
-    plan = Plan(changes=(updated,), steps=(release, step(1, StepKind.UPDATE, 0, updated, [0])))
-    applied, _, _ = run(plan, state=standing("r0"))
+    release = replace(build_step(0, StepKind.RELEASE, 0, updated), planned=build_attributes("r0", size=1))
+    plan = Plan(changes=(updated,), steps=(release, build_step(1, StepKind.UPDATE, 0, updated, [0])))
+    applied, _, _ = run_plan(plan, state=build_state("r0"))
     made = applied.state.instances[address("r0")].current
     assert made is not None
     assert (made.attributes["size"], made.dependencies, applied.changed) == (2, ("nexus_site.s",), 1)
 
 
-def test_forgetting_asks_no_provider() -> None:
+def test_forget_calls_no_provider() -> None:
     forgotten = change("r0", Action.FORGET, 0, 1)
-    plan = Plan(changes=(forgotten,), steps=(step(0, StepKind.FORGET, 0, forgotten),))
-    applied, _, _ = run(plan, Site(Lines(), frozenset({"r0"})), state=standing("r0", "r1"))
+    plan = Plan(changes=(forgotten,), steps=(build_step(0, StepKind.FORGET, 0, forgotten),))
+    applied, _, _ = run_plan(plan, FakeSiteProvider(JournalLines(), frozenset({"r0"})), state=build_state("r0", "r1"))
     assert list(applied.state.instances) == [address("r1")]
     assert applied.forgotten == 1
 
@@ -346,22 +369,22 @@ SCHEMA = BlockSchema(
 TYPES = {"nexus_rack": ResourceType("nexus_rack", 2, SCHEMA, lambda a: str(a["id"]))}
 
 
-def answering(answer: dict[str, Any]) -> Any:
+def build_answering_provider(answer: dict[str, Any]) -> Any:
     from contextlib import ExitStack
 
     block = {"address": "*", "operation": "create", "answer": answer, "times": 0}
     return make_provider({"fault": [block]}, ".", ExitStack())
 
 
-def planned_nodes() -> Plan:
-    plan = creating({0: [], 1: [0]})
+def build_plan_with_nodes() -> Plan:
+    plan = build_create_plan({0: [], 1: [0]})
     nodes = {"a-0": {"machine": "m1", "provenance": "predicted"}, "a-1": {"machine": "m2", "provenance": "predicted"}}
     first = {**(plan.steps[0].planned or {}), "nodes": nodes}
     return replace(plan, steps=(replace(plan.steps[0], planned=first), plan.steps[1]))
 
 
-def test_an_answer_that_contradicts_a_configured_value_is_saved_and_told() -> None:
-    applied, _, notes = run(planned_nodes(), answering({"size": 7}), types=TYPES)
+def test_result_contradicting_configuration_is_saved_and_reported() -> None:
+    applied, _, notes = run_plan(build_plan_with_nodes(), build_answering_provider({"size": 7}), types=TYPES)
     made = applied.state.instances[address("r0")].current
     assert made is not None
     assert made.attributes["size"] == 7
@@ -370,9 +393,11 @@ def test_an_answer_that_contradicts_a_configured_value_is_saved_and_told() -> No
     assert notes.outcomes() == {"nexus_rack.r0": "failed", "nexus_rack.r1": "skipped"}
 
 
-def test_an_observed_prediction_is_taken_over_and_counted() -> None:
-    applied, _, _ = run(
-        planned_nodes(), answering({'nodes["a-0"].machine': "m1", 'nodes["a-1"].machine': "m9"}), types=TYPES
+def test_observed_prediction_is_recorded_and_counted() -> None:
+    applied, _, _ = run_plan(
+        build_plan_with_nodes(),
+        build_answering_provider({'nodes["a-0"].machine': "m1", 'nodes["a-1"].machine': "m9"}),
+        types=TYPES,
     )
     made = applied.state.instances[address("r0")].current
     assert made is not None
@@ -385,80 +410,82 @@ def test_an_observed_prediction_is_taken_over_and_counted() -> None:
     assert (miss.predicted, miss.observed, applied.hits) == ("m2", "m9", 1)
 
 
-def test_what_is_merely_echoed_stays_predicted_and_is_not_counted() -> None:
-    applied, _, _ = run(planned_nodes(), types=TYPES)
+def test_echoed_values_stay_predicted_and_are_not_counted() -> None:
+    applied, _, _ = run_plan(build_plan_with_nodes(), types=TYPES)
     made = applied.state.instances[address("r0")].current
     assert made is not None
     assert made.attributes["nodes"]["a-0"]["provenance"] == "predicted"
     assert (applied.hits, applied.wrong_predictions) == (0, ())
 
 
-def test_a_journal_that_cannot_be_written_stops_before_the_next_step() -> None:
-    class Full(Lines):
+def test_unwritable_journal_stops_before_next_step() -> None:
+    class FullDisk(JournalLines):
         def append_all(self, records: Any) -> None:
             if self.flushes:
                 raise BackendProblem("no space left")
             super().append_all(records)
 
-    lines = Full()
-    site = Site(lines)
-    applied, _, _ = run(creating({0: [], 1: [0]}), site, lines=lines)
+    lines = FullDisk()
+    site = FakeSiteProvider(lines)
+    applied, _, _ = run_plan(build_create_plan({0: [], 1: [0]}), site, lines=lines)
     assert site.order == ["nexus_rack.r0"]
     assert applied.problem == "no space left"
     assert not applied.is_complete
 
 
-def test_long_steps_are_told_of_every_ten_seconds() -> None:
+def test_progress_of_long_steps_is_reported_every_ten_seconds() -> None:
     from threading import Event
 
     released = Event()
 
-    class Slow(Site):
+    class Slow(FakeSiteProvider):
         def create(self, request: ChangeRequest) -> ChangeResult:
             released.wait(5)
             return ChangeResult(request.planned or {})
 
-    class Counting(Notes):
+    class Counting(RecordingListener):
         def report_progress(self, event: Any) -> None:
             super().report_progress(event)
             released.set()
 
-    lines = Lines()
+    lines = JournalLines()
     recorder = ApplyRecorder(lines, State())  # type: ignore[arg-type]
     notes = Counting()
-    execute_plan(creating({0: []}), recorder, {"simulated": Slow(lines)}, {}, clock=Ticking(8), listener=notes)
+    execute_plan(
+        build_create_plan({0: []}), recorder, {"simulated": Slow(lines)}, {}, clock=TickingClock(8), listener=notes
+    )
     assert notes.told[0][0] == "started"
     assert "progressed" in [what for what, _ in notes.told]
 
 
-def test_a_missing_provider_fails_the_step() -> None:
-    plan = creating({0: []})
+def test_missing_provider_fails_the_step() -> None:
+    plan = build_create_plan({0: []})
     plan = replace(plan, changes=(replace(plan.changes[0], provider="simulated.other"),))
-    applied, _, _ = run(plan)
+    applied, _, _ = run_plan(plan)
     assert 'There is no provider "simulated.other"' in applied.end_events[0].error
 
 
-def test_what_names_no_provider_is_served_by_the_default_one() -> None:
-    plan = creating({0: []})
+def test_step_without_provider_uses_default_provider() -> None:
+    plan = build_create_plan({0: []})
     plan = replace(plan, changes=(replace(plan.changes[0], provider=""),))
-    applied, _, _ = run(plan)
+    applied, _, _ = run_plan(plan)
     made = applied.state.instances[address("r0")].current
     assert made is not None
     assert made.provider == "simulated"
 
 
-def test_what_a_provider_tells_is_in_the_journal_before_it_goes_on() -> None:
-    lines = Lines()
+def test_provider_progress_is_journaled_before_step_continues() -> None:
+    lines = JournalLines()
     seen: list[bool] = []
 
-    class Slow(Site):
+    class Slow(FakeSiteProvider):
         def create(self, request: ChangeRequest) -> ChangeResult:
             request.report_progress(StepProgress(operation="PUT /r0", message="on its way"))
             seen.append(any(b"PUT /r0" in line for line in self.journal.written))
             raise StepPending("It goes on over there.")
 
-    plan = creating({0: []})
-    applied, lines, notes = run(plan, Slow(lines), lines=lines)
+    plan = build_create_plan({0: []})
+    applied, lines, notes = run_plan(plan, Slow(lines), lines=lines)
     assert seen == [True]
     assert [end.outcome for end in applied.end_events] == [StepOutcome.WAITING]
     assert "on its way" in [event.message for _, event in notes.told]

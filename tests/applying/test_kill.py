@@ -1,6 +1,6 @@
-"""Applies that are killed at random moments, run as users run them.
+"""Tests of applies killed at random moments, as separate processes.
 
-NEXUSFORM_KILL_OBJECTS and NEXUSFORM_KILL_ROUNDS make it larger.
+NEXUSFORM_KILL_OBJECTS and NEXUSFORM_KILL_ROUNDS increase their size.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ resource "nexus_rack" "r" {
 """
 
 
-def start(directory: Path, *arguments: str) -> subprocess.Popen[bytes]:
+def start_command(directory: Path, *arguments: str) -> subprocess.Popen[bytes]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("NF_")}
-    # A run of the tests under nohup ignores SIGHUP, and so would what it starts.
+    # Under nohup the test run ignores SIGHUP, and child processes would inherit this.
     heard = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
         return subprocess.Popen(
@@ -53,19 +53,19 @@ def start(directory: Path, *arguments: str) -> subprocess.Popen[bytes]:
         signal.signal(signal.SIGHUP, heard)
 
 
-def finish(directory: Path, *arguments: str) -> tuple[int, str]:
-    process = start(directory, *arguments)
+def run_to_end(directory: Path, *arguments: str) -> tuple[int, str]:
+    process = start_command(directory, *arguments)
     told, _ = process.communicate(timeout=120)
     return process.returncode, told.decode()
 
 
-def project(directory: Path, objects: int = OBJECTS, delay: int = 15) -> Path:
+def write_project(directory: Path, objects: int = OBJECTS, delay: int = 15) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "main.nf.hcl").write_text(CONFIGURATION % (delay, objects))
     return directory
 
 
-def objects_of_state(directory: Path) -> set[tuple[str, str, int]]:
+def list_state_objects(directory: Path) -> set[tuple[str, str, int]]:
     state: dict[str, Any] = json.loads((directory / "state" / "nexusform.nfstate").read_text())
     return {
         (resource["type"], instance["attributes"]["id"], instance["creation"])
@@ -74,45 +74,45 @@ def objects_of_state(directory: Path) -> set[tuple[str, str, int]]:
     }
 
 
-def objects_of_reality(directory: Path) -> list[tuple[str, str, int]]:
+def list_real_objects(directory: Path) -> list[tuple[str, str, int]]:
     rows = json.loads((directory / "site.json").read_text())
     return [(row["type"], row["id"], row["creation"]) for row in rows]
 
 
-def test_a_killed_apply_loses_and_repeats_nothing(tmp_path: Path) -> None:
+def test_killed_apply_loses_and_repeats_nothing(tmp_path: Path) -> None:
     for number in range(ROUNDS):
         chance = random.Random(number)
-        directory = project(tmp_path / str(number))
+        directory = write_project(tmp_path / str(number))
         for _ in range(4):
-            process = start(directory, "apply", "-auto-approve", "-parallelism=3")
+            process = start_command(directory, "apply", "-auto-approve", "-parallelism=3")
             assert process.stdout is not None
             for _ in range(chance.randint(3, OBJECTS)):
                 process.stdout.readline()
             process.send_signal(signal.SIGKILL)
             process.communicate()
-        code, told = finish(directory, "apply", "-auto-approve")
+        code, told = run_to_end(directory, "apply", "-auto-approve")
         assert code == 0, told
-        reality = objects_of_reality(directory)
+        reality = list_real_objects(directory)
         names = [(kind, name) for kind, name, _ in reality]
         assert len(names) == len(set(names)) == OBJECTS + 1
-        assert objects_of_state(directory) == set(reality)
-        code, told = finish(directory, "plan", "-detailed-exitcode")
+        assert list_state_objects(directory) == set(reality)
+        code, told = run_to_end(directory, "plan", "-detailed-exitcode")
         assert code == 0, told
         assert not list((directory / "state").glob("*.journal"))
 
 
-def test_of_two_applies_at_once_one_waits_or_is_refused(tmp_path: Path) -> None:
-    directory = project(tmp_path, 10, delay=300)
-    first = start(directory, "apply", "-auto-approve", "-parallelism=1")
+def test_second_parallel_apply_waits_or_is_rejected(tmp_path: Path) -> None:
+    directory = write_project(tmp_path, 10, delay=300)
+    first = start_command(directory, "apply", "-auto-approve", "-parallelism=1")
     assert first.stdout is not None
     while b"Creating" not in first.stdout.readline():
         continue
-    first.send_signal(signal.SIGSTOP)  # it holds the lock for as long as this test wants
-    code, told = finish(directory, "apply", "-auto-approve")
+    first.send_signal(signal.SIGSTOP)  # it holds the lock for the rest of this step of the test
+    code, told = run_to_end(directory, "apply", "-auto-approve")
     assert code == 1
     assert "State lock error" in told
     assert f"Pid:       {first.pid}" in told
-    second = start(directory, "apply", "-auto-approve", "-lock-timeout=600s")
+    second = start_command(directory, "apply", "-auto-approve", "-lock-timeout=600s")
     assert second.stdout is not None
     while b"Acquiring state lock. This may take a few moments..." not in second.stdout.readline():
         assert second.poll() is None
@@ -122,12 +122,12 @@ def test_of_two_applies_at_once_one_waits_or_is_refused(tmp_path: Path) -> None:
     assert "0 added, 0 changed, 0 destroyed" in told
     first.communicate(timeout=60)
     assert first.returncode == 0
-    assert len(objects_of_reality(directory)) == 11
+    assert len(list_real_objects(directory)) == 11
 
 
-def test_an_interrupt_lets_running_steps_end(tmp_path: Path) -> None:
-    directory = project(tmp_path, 30)
-    process = start(directory, "apply", "-auto-approve", "-parallelism=2")
+def test_interrupt_lets_running_steps_end(tmp_path: Path) -> None:
+    directory = write_project(tmp_path, 30)
+    process = start_command(directory, "apply", "-auto-approve", "-parallelism=2")
     assert process.stdout is not None
     while b"r[1]: Creation complete" not in process.stdout.readline():
         continue
@@ -136,21 +136,21 @@ def test_an_interrupt_lets_running_steps_end(tmp_path: Path) -> None:
     assert process.returncode == 1
     assert "Interrupt received" in told
     assert "skipped" in told
-    reality = objects_of_reality(directory)
+    reality = list_real_objects(directory)
     assert 2 < len(reality) < 31
-    assert objects_of_state(directory) == set(reality)
+    assert list_state_objects(directory) == set(reality)
     assert not list((directory / "state").glob("*.lock.info"))
-    # What it left to do is kept, and done when it is asked for.
-    code, told = finish(directory, "apply", "-resume")
+    # The remaining steps are kept, and applied on request.
+    code, told = run_to_end(directory, "apply", "-resume")
     assert code == 0, told
     assert f"{31 - len(reality)} added" in told
-    assert len(objects_of_reality(directory)) == 31
+    assert len(list_real_objects(directory)) == 31
     assert not list((directory / "state").glob("*.journal"))
 
 
-def test_a_second_interrupt_ends_at_once_and_the_next_run_looks_it_up(tmp_path: Path) -> None:
-    directory = project(tmp_path, 2, delay=60_000)
-    process = start(directory, "apply", "-auto-approve")
+def test_second_interrupt_ends_apply_and_next_plan_reports_it(tmp_path: Path) -> None:
+    directory = write_project(tmp_path, 2, delay=60_000)
+    process = start_command(directory, "apply", "-auto-approve")
     assert process.stdout is not None
     while b"r[1]: Creating" not in process.stdout.readline():
         continue
@@ -161,15 +161,15 @@ def test_a_second_interrupt_ends_at_once_and_the_next_run_looks_it_up(tmp_path: 
     told = process.communicate(timeout=120)[0].decode()
     assert process.returncode == 1
     assert "Two interrupts received" in told
-    code, told = finish(directory, "plan")
+    code, told = run_to_end(directory, "plan")
     assert code == 0
     assert "Apply interrupted" in told
     assert "nexus_rack.r[0]" in told
     assert "Plan: 2 to add" in told
 
 
-def test_a_terminal_sees_a_bar_and_every_line(tmp_path: Path) -> None:
-    directory = project(tmp_path, 2, delay=1)
+def test_terminal_shows_progress_bar_and_every_line(tmp_path: Path) -> None:
+    directory = write_project(tmp_path, 2, delay=1)
     ours, theirs = os.openpty()
     environment = {**os.environ, "TERM": "xterm"}
     environment.pop("NF_IN_AUTOMATION", None)
@@ -185,7 +185,7 @@ def test_a_terminal_sees_a_bar_and_every_line(tmp_path: Path) -> None:
         while True:
             try:
                 part = os.read(ours, 65536)
-            except OSError:  # the other end was closed
+            except OSError:  # the process has closed its end
                 break
             if not part:
                 break
@@ -197,22 +197,22 @@ def test_a_terminal_sees_a_bar_and_every_line(tmp_path: Path) -> None:
     assert told.count(b"Creation complete") == 3
 
 
-def test_a_reader_that_is_gone_lets_running_steps_end(tmp_path: Path) -> None:
-    directory = project(tmp_path, 30)
-    process = start(directory, "apply", "-auto-approve", "-parallelism=1")
+def test_closed_output_lets_running_steps_end(tmp_path: Path) -> None:
+    directory = write_project(tmp_path, 30)
+    process = start_command(directory, "apply", "-auto-approve", "-parallelism=1")
     assert process.stdout is not None
     while b"r[1]: Creation complete" not in process.stdout.readline():
         continue
     process.stdout.close()
     assert process.wait(timeout=60) != 0
-    reality = objects_of_reality(directory)
+    reality = list_real_objects(directory)
     assert 2 < len(reality) < 31
-    assert objects_of_state(directory) == set(reality)
+    assert list_state_objects(directory) == set(reality)
 
 
-def test_a_terminal_that_goes_away_lets_running_steps_end(tmp_path: Path) -> None:
-    directory = project(tmp_path, 30)
-    process = start(directory, "apply", "-auto-approve", "-parallelism=1")
+def test_hangup_of_terminal_lets_running_steps_end(tmp_path: Path) -> None:
+    directory = write_project(tmp_path, 30)
+    process = start_command(directory, "apply", "-auto-approve", "-parallelism=1")
     assert process.stdout is not None
     while b"r[1]: Creation complete" not in process.stdout.readline():
         continue
@@ -220,4 +220,4 @@ def test_a_terminal_that_goes_away_lets_running_steps_end(tmp_path: Path) -> Non
     told = process.communicate(timeout=60)[0].decode()
     assert process.returncode == 1
     assert "Unfinished apply" in told
-    assert 2 < len(objects_of_reality(directory)) < 31
+    assert 2 < len(list_real_objects(directory)) < 31

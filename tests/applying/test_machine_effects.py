@@ -1,4 +1,4 @@
-"""Machine actions under provider simulated change the machine: the next plan shows it."""
+"""Tests of machine actions with the simulated provider: the next plan shows the changed machine."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Shell = Callable[..., str]
 def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
     monkeypatch.chdir(tmp_path)
 
-    def shell(*words: str) -> str:
+    def run_and_join_output(*words: str) -> str:
         code = run_command_line(list(words))
         captured = capsys.readouterr()
         said = " ".join((captured.out + captured.err).split())
@@ -62,8 +62,8 @@ def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         return said
 
     Path("main.nf.hcl").write_text(SITE)
-    shell("apply", "-auto-approve")
-    return shell
+    run_and_join_output("apply", "-auto-approve")
+    return run_and_join_output
 
 
 def run_action(nf: Shell, machine: str, action: str, run: str = "1") -> str:
@@ -74,7 +74,7 @@ def run_action(nf: Shell, machine: str, action: str, run: str = "1") -> str:
 
 
 @pytest.mark.parametrize("machine", ["lab/r1/r1-bm01", "lab/r2/own"])
-def test_a_machine_is_off_until_an_action_turns_it_on(machine: str, nf: Shell) -> None:
+def test_machine_is_off_until_an_action_starts_it(machine: str, nf: Shell) -> None:
     shown = run_action(nf, machine, "PowerOff")
     assert "No changes." in shown
     assert "Out of service: 1 of 8 machines (1 Off)" in shown
@@ -89,14 +89,14 @@ def test_a_machine_is_off_until_an_action_turns_it_on(machine: str, nf: Shell) -
 
 
 @pytest.mark.parametrize("machine", ["lab/r1/r1-bm01", "lab/r2/own"])
-def test_a_cordon_is_ours_and_stays_until_the_machine_is_changed(machine: str, nf: Shell) -> None:
+def test_cordon_by_action_lasts_until_machine_is_changed(machine: str, nf: Shell) -> None:
     assert "Out of service: 1 of 8 machines (1 cordoned by nexusform)" in run_action(nf, machine, "Cordon")
     assert "1 cordoned by nexusform" in run_action(nf, machine, "Restart")
     Path("action.nf.hcl").unlink()
     assert "1 cordoned by nexusform" in nf("apply", "-auto-approve")
 
 
-def test_an_argument_ends_the_cordon_of_an_action(nf: Shell) -> None:
+def test_argument_ends_cordon_by_action(nf: Shell) -> None:
     run_action(nf, "lab/r2/own", "Cordon")
     cordoned = SITE.replace("  slot        = 4\n", "  slot        = 4\n  cordoned    = true\n")
     for text, is_cordoned in ((cordoned, True), (SITE, False)):
@@ -105,7 +105,7 @@ def test_an_argument_ends_the_cordon_of_an_action(nf: Shell) -> None:
         assert ("1 cordoned by nexusform" in nf("plan", "-detailed-exitcode")) == is_cordoned
 
 
-def test_new_vms_avoid_a_machine_after_its_action(nf: Shell) -> None:
+def test_new_vms_avoid_machine_after_action(nf: Shell) -> None:
     run_action(nf, "lab/r2/own", "PowerOff")
     Path("main.nf.hcl").write_text(SITE.replace("count       = 2", "count       = 7"))
     nf("apply", "-auto-approve")

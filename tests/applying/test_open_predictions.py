@@ -1,4 +1,4 @@
-"""What stays open is noted as it was, in few bytes a VM."""
+"""Tests of open predictions: they are recorded without loss, in few bytes per VM."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _LANDINGS = st.lists(
 
 
 @given(st.dictionaries(_NAME, _LANDINGS, max_size=3))
-def test_a_note_reads_back_as_it_was(opened: dict[str, tuple[PredictedVm, ...]]) -> None:
+def test_recorded_prediction_is_read_back_unchanged(opened: dict[str, tuple[PredictedVm, ...]]) -> None:
     noted = set_open_predictions({"other": 1}, opened)
     read = read_unverified_predictions(json.loads(json.dumps(noted)))
     assert {pool: set(landings) for pool, landings in read.items()} == {
@@ -54,7 +54,7 @@ def test_a_note_reads_back_as_it_was(opened: dict[str, tuple[PredictedVm, ...]])
     assert set_open_predictions(noted, {}) == {"other": 1}
 
 
-def test_a_hundred_vms_of_which_no_two_are_alike_take_less_than_3_kib() -> None:
+def test_hundred_different_vms_take_less_than_3_kib() -> None:
     landings = tuple(
         PredictedVm(
             number,
@@ -84,24 +84,24 @@ def test_a_hundred_vms_of_which_no_two_are_alike_take_less_than_3_kib() -> None:
         '[["r1",[false,false],1.0,1,[0,1],"m","1,2",1.0,1.0,1,1,[1.0,1.0,[1.0]]]]',
     ],
 )
-def test_a_note_that_says_something_else_is_none(text: str) -> None:
+def test_other_record_is_no_prediction(text: str) -> None:
     assert read_unverified_predictions({OPEN_PREDICTIONS_KEY: {"np": text}}) == {}
 
 
 @given(st.lists(st.from_regex(r"[a-c]{0,1}-?[0-9]{0,2}", fullmatch=True), min_size=1, max_size=12, unique=True))
-def test_tied_machines_read_back_in_their_order(names: list[str]) -> None:
+def test_tied_machines_are_read_back_in_order(names: list[str]) -> None:
     landing = PredictedVm(0, "r1", "m", PlacementCertainty(1.0, 1.0), False, False, tied_machines=tuple(names))
     read = read_unverified_predictions(set_open_predictions(None, {"p": (landing,)}))
     assert read["p"][0].tied_machines == tuple(names)
 
 
-def test_a_thousand_tied_machines_take_few_bytes() -> None:
+def test_thousand_tied_machines_take_few_bytes() -> None:
     names = tuple(f"rack{rack}-bm{number:02}" for rack in range(1, 17) for number in range(1, 65))
     landing = PredictedVm(0, "r1", "m", PlacementCertainty(1.0, 1.0), False, False, tied_machines=names)
     assert len(json.dumps(set_open_predictions(None, {"p": (landing,)}))) < 600
 
 
-def test_a_damaged_run_of_machines_is_no_prediction() -> None:
+def test_damaged_range_of_machines_is_no_prediction() -> None:
     landing = PredictedVm(0, "r1", "m", PlacementCertainty(1.0, 1.0), False, False, tied_machines=("m1", "m2"))
     noted = json.loads(json.dumps(set_open_predictions(None, {"p": (landing,)})))
     noted[OPEN_PREDICTIONS_KEY]["p"] = noted[OPEN_PREDICTIONS_KEY]["p"].replace("m1..2", "m1..999999999999")

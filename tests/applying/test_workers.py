@@ -1,4 +1,4 @@
-"""Calls at work, and calls that only wait for the other side and leave their place to others."""
+"""Tests of provider workers: a call in a wait releases its worker to other calls."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from threading import Event
 from nexusform.applying.provider_workers import CompletedCall, ProviderWorkerPool
 
 
-def test_a_call_that_was_handed_out_earlier_takes_the_place_of_one_that_only_waits() -> None:
+def test_waiting_call_releases_worker_to_submitted_call() -> None:
     second_is_done = Event()
 
-    def call(task: str, tell: Callable[[str], None]) -> bool:
+    def execute_task(task: str, tell: Callable[[str], None]) -> bool:
         if task == "second":
             second_is_done.set()
             return True
-        tell("waits")  # for what the second brings about, which was handed out already
+        tell("waits")  # for the effect of the second task, submitted already
         return second_is_done.wait(120)
 
-    workers: ProviderWorkerPool[str, bool, str] = ProviderWorkerPool(1, call, lambda news: news == "waits")
+    workers: ProviderWorkerPool[str, bool, str] = ProviderWorkerPool(1, execute_task, lambda news: news == "waits")
     workers.submit("first")
     workers.submit("second")
     ended: dict[str, bool | None] = {}

@@ -1,6 +1,7 @@
-"""The import-linter contract "network_imports": only one package speaks to servers.
+"""The import-linter contract "network_imports": only one package accesses servers.
 
-Standard modules such as `http.client` are submodules, which import-linter squashes: the files are read instead.
+Standard modules such as `http.client` are submodules, and import-linter squashes them: so this contract reads the
+files.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ PACKAGE: Final = "nexusform/network/"
 
 
 class NetworkImportsContract(Contract):
-    """Allow clients of servers in one package; `exempt` modules use sockets for other purposes."""
+    """Allow network clients in one package; `exempt` modules use sockets for other purposes."""
 
     exempt = fields.ListField(subfield=fields.StringField())
 
@@ -34,7 +35,7 @@ class NetworkImportsContract(Contract):
 
 
 def find_network_imports(root: Path, exempt: frozenset[str]) -> list[str]:
-    """Return the imports of clients outside of the package."""
+    """Return the imports of network clients outside of the package."""
     problems = []
     for path in sorted((root / "nexusform").rglob("*.py")):
         name = path.relative_to(root).as_posix()

@@ -22,7 +22,7 @@ from importlinter import Contract, ContractCheck, fields, output
 ROOT = "nexusform"
 _BESIDE = f"{ROOT}.domains"
 
-# By folder and module, the names that are used, each with a module that uses it.
+# names in use by folder and module, each with a module as an example
 Uses: TypeAlias = dict[str, dict[str, dict[str, str]]]
 PublicNames: TypeAlias = Mapping[str, Mapping[str, frozenset[str]]]
 
@@ -45,13 +45,13 @@ class PublicApiContract(Contract):
 
 def find_api_problems(root: Path, maximum: int) -> list[str]:
     """Return names used but not listed, names listed but not used, and lists above the limit."""
-    files = _modules(root)
+    files = _find_modules(root)
     folders = {name for name, path in files.items() if path.name == "__init__.py"}
     trees = {name: ast.parse(path.read_text()) for name, path in files.items()}
     public_names = {folder: _read_public_names(trees[folder]) for folder in sorted(folders)}
-    uses = _uses(trees, folders)
-    problems = list(_unlisted(uses, public_names))
-    problems += _unused(uses, public_names)
+    uses = _find_uses(trees, folders)
+    problems = list(_find_unlisted_names(uses, public_names))
+    problems += _find_unused_names(uses, public_names)
     for folder, listed in public_names.items():
         count = sum(map(len, listed.values()))
         if count > maximum:
@@ -59,7 +59,7 @@ def find_api_problems(root: Path, maximum: int) -> list[str]:
     return problems
 
 
-def _unlisted(uses: Uses, public_names: PublicNames) -> Iterator[str]:
+def _find_unlisted_names(uses: Uses, public_names: PublicNames) -> Iterator[str]:
     for folder, modules in sorted(uses.items()):
         for module, names in sorted(modules.items()):
             for name in sorted(names.keys() - public_names[folder].get(module, frozenset())):
@@ -69,14 +69,14 @@ def _unlisted(uses: Uses, public_names: PublicNames) -> Iterator[str]:
                 )
 
 
-def _unused(uses: Uses, public_names: PublicNames) -> Iterator[str]:
+def _find_unused_names(uses: Uses, public_names: PublicNames) -> Iterator[str]:
     for folder, listed in public_names.items():
         for module, names in listed.items():
             for name in sorted(names - uses.get(folder, {}).get(module, {}).keys()):
                 yield f'No other package uses {folder}.{module}.{name}: remove it from PUBLIC["{module}"].'
 
 
-def _modules(root: Path) -> dict[str, Path]:
+def _find_modules(root: Path) -> dict[str, Path]:
     """Return the files of the package by module name."""
     files: dict[str, Path] = {}
     for path in sorted((root / ROOT).rglob("*.py")):
@@ -85,14 +85,14 @@ def _modules(root: Path) -> dict[str, Path]:
     return files
 
 
-def _package(module: str) -> str:
+def _find_package(module: str) -> str:
     """Return the package of a module."""
     parts = module.split(".")
     return ".".join(parts[:3] if module.startswith(f"{_BESIDE}.") else parts[:2])
 
 
 def _read_public_names(tree: ast.Module) -> Mapping[str, frozenset[str]]:
-    """Return the names that an `__init__` lists, by module."""
+    """Return the names listed in an `__init__`, by module."""
     for statement in tree.body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "PUBLIC":
             listed: dict[str, Any] = ast.literal_eval(statement.value)
@@ -100,35 +100,35 @@ def _read_public_names(tree: ast.Module) -> Mapping[str, frozenset[str]]:
     return {}
 
 
-def _uses(trees: Mapping[str, ast.Module], folders: set[str]) -> Uses:
-    """Return the names that modules use of other packages; single files below nexusform are public."""
+def _find_uses(trees: Mapping[str, ast.Module], folders: set[str]) -> Uses:
+    """Return the names used by modules of other packages; single files below nexusform are public."""
     uses: Uses = defaultdict(lambda: defaultdict(dict))
     for user, tree in trees.items():
-        for module, name in _imported(tree, trees.keys()):
+        for module, name in _iterate_imports(tree, trees.keys()):
             folder, _, own_name = module.rpartition(".")
             if module in folders:
                 folder, own_name = module, "__init__"
-            if folder != ROOT and _package(module) != _package(user):
+            if folder != ROOT and _find_package(module) != _find_package(user):
                 uses[folder][own_name].setdefault(name, user)
     return uses
 
 
-def _imported(tree: ast.Module, modules: Any) -> Iterator[tuple[str, str]]:
-    """Yield module and name of everything of the package that a module uses."""
+def _iterate_imports(tree: ast.Module, modules: Any) -> Iterator[tuple[str, str]]:
+    """Yield module and name of each use of the package in a module."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith(ROOT):
             continue
         for alias in node.names:
             whole = f"{node.module}.{alias.name}"
             if whole in modules:
-                for name in _attributes(tree, alias.asname or alias.name):
+                for name in _find_attributes(tree, alias.asname or alias.name):
                     yield whole, name
             else:
                 yield str(node.module), alias.name
 
 
-def _attributes(tree: ast.Module, name: str) -> set[str]:
-    """Return the attributes used of a module that was imported whole."""
+def _find_attributes(tree: ast.Module, name: str) -> set[str]:
+    """Return the attributes used of a module imported as a whole."""
     return {
         node.attr
         for node in ast.walk(tree)

@@ -1,4 +1,4 @@
-"""No two modules need each other, however late they import one another."""
+"""Test of import cycles: no two modules import each other, late imports included."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import networkx as nx
 PACKAGE = Path(__file__).parents[2] / "nexusform"
 
 
-def _module_name(path: Path) -> str:
+def _get_module_name(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
 STATEMENT = re.compile(r"^ *(from [\w.]+ import (?:\([^)]*\)|[^(\n]+)|import [\w.]+)", re.MULTILINE)
-MODULES = {_module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+MODULES = {_get_module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
-def _imported_modules(path: Path) -> Iterator[str]:
+def _iterate_imported_modules(path: Path) -> Iterator[str]:
     statements = "\n".join(STATEMENT.findall(path.read_text(encoding="utf-8")))
-    for node in ast.parse(statements).body:  # the whole file takes a hundred times as long
+    for node in ast.parse(statements).body:  # parsing the whole file takes a hundred times as long
         if isinstance(node, ast.ImportFrom) and node.module:
             submodules = [f"{node.module}.{alias.name}" for alias in node.names]
             yield from (each if each in MODULES else node.module for each in submodules)
@@ -33,6 +33,6 @@ def _imported_modules(path: Path) -> Iterator[str]:
 def test_no_modules_import_each_other() -> None:
     graph = nx.DiGraph()
     for name, path in MODULES.items():
-        graph.add_edges_from((name, imported) for imported in _imported_modules(path) if imported in MODULES)
+        graph.add_edges_from((name, imported) for imported in _iterate_imported_modules(path) if imported in MODULES)
     cycles = [sorted(part) for part in nx.strongly_connected_components(graph) if len(part) > 1]
     assert cycles == []

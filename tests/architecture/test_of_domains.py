@@ -1,7 +1,7 @@
-"""A domain can be deleted whole: a test elsewhere that writes something of it says so.
+"""Test of domain marks: a domain can be deleted as a whole, so tests elsewhere declare their use of it.
 
-Whoever writes a block of a type, a provider or a backend of a domain imports that domain, so that the file
-goes with it, or marks what needs it with `of_domains`.
+A test with a block of a type, a provider or a backend of a domain imports the domain, so that the file is deleted
+with it, or is marked with `of_domains`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ IMPORT = re.compile(r"^from (?:nexusform|tests)\.domains\.(\w+)", re.MULTILINE)
 MARK = re.compile(r"of_domains\(([^)]*)\)|\bdomain=(\"\w+\")")
 
 
-def words_of_domains() -> dict[tuple[str, str], str]:
-    """Keyword and name of each block that a domain brings, and that domain."""
+def map_blocks_to_domains() -> dict[tuple[str, str], str]:
+    """Return the domain of each block by keyword and name."""
     words: dict[tuple[str, str], str] = {}
     for name, domain in find_domains().items():
         brought = {
@@ -33,30 +33,30 @@ def words_of_domains() -> dict[tuple[str, str], str]:
     return words
 
 
-WORDS = words_of_domains()
+WORDS = map_blocks_to_domains()
 
 
-def with_used(name: str) -> Iterator[str]:
-    """A domain, and those that it may import: they are there where it is."""
+def iterate_dependencies(name: str) -> Iterator[str]:
+    """Yield a domain and its dependencies: they are installed with it."""
     yield name
     for used in find_domains()[name].dependencies:
-        yield from with_used(used)
+        yield from iterate_dependencies(used)
 
 
-def said(path: Path, text: str) -> set[str]:
-    """The domains without which a file is not run, or not in full."""
+def find_declared_domains(path: Path, text: str) -> set[str]:
+    """Return the domains required to run a file in full."""
     folder, *below = path.relative_to(ROOT / "tests").parts
     named = {*IMPORT.findall(text), *([below[0]] if folder == "domains" else [])}
     for marks in MARK.findall(text):
         named |= set(re.findall(r'"(\w+)"', "".join(marks)))
-    return {domain for name in named & find_domains().keys() for domain in with_used(name)}
+    return {domain for name in named & find_domains().keys() for domain in iterate_dependencies(name)}
 
 
-def test_what_a_test_writes_of_a_domain_it_says() -> None:
+def test_blocks_of_domains_are_declared() -> None:
     unsaid: dict[str, set[str]] = {}
     for path in TESTS:
         text = path.read_text(encoding="utf-8")
         written = {WORDS[block] for block in BLOCK.findall(text) if block in WORDS}
-        if written - said(path, text):
-            unsaid[str(path.relative_to(ROOT))] = written - said(path, text)
+        if written - find_declared_domains(path, text):
+            unsaid[str(path.relative_to(ROOT))] = written - find_declared_domains(path, text)
     assert unsaid == {}, "mark what needs it: @pytest.mark.of_domains(...)"

@@ -1,7 +1,6 @@
-"""Names and docstrings are plain English: a table holds the violations that are left in each package.
+"""Tests of plain English: a table holds the violations left in each package.
 
-A count may only fall, so new code has none: `NEXUSFORM_REWRITE_GOLDEN=1` writes lower counts, never higher
-ones.
+A count may only fall, so new code has none: `NEXUSFORM_REWRITE_GOLDEN=1` writes lower counts, never higher ones.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from tests.architecture.plain_english import MEASURES, count_violations
-from tests.architecture.test_size import ROOT, package_of
+from tests.architecture.test_size import ROOT, get_package
 
 TABLE = Path(__file__).with_name("plain_english.json")
 
@@ -21,7 +20,7 @@ def count_by_package() -> dict[str, Counter[str]]:
     """Return the violations by package and measure."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for path in (ROOT / "nexusform").rglob("*.py"):
-        counts[package_of(path)].update(count_violations(path))
+        counts[get_package(path)].update(count_violations(path))
     return counts
 
 
@@ -45,7 +44,7 @@ def test_no_package_gets_less_plain() -> None:
     assert not worse, "\n".join(worse)
 
 
-def test_a_name_without_a_verb_is_counted(tmp_path: Path) -> None:
+def test_name_without_verb_is_counted(tmp_path: Path) -> None:
     source = tmp_path / "module.py"
     source.write_text('def told():\n    """What was told."""\n\ndef read_text():\n    """Return the text."""\n')
     assert dict(count_violations(source)) == {

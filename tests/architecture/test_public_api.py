@@ -1,4 +1,4 @@
-"""The public API contract finds names used but not listed, and names listed but not used."""
+"""Tests of the public API contract: it finds names used but not listed, and names listed but not used."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from tests.architecture.public_api import find_api_problems
 PUBLIC = 'PUBLIC = {{\n    "plan": "{names}",\n}}\n'
 
 
-def tree(root: Path, names: str, user: str) -> Path:
+def write_packages(root: Path, names: str, user: str) -> Path:
     """Write a tree of two packages; a file of the second uses the first."""
     files = {
         "__init__.py": "",
@@ -26,20 +26,20 @@ def tree(root: Path, names: str, user: str) -> Path:
 
 
 def test_other_packages_use_listed_names_only(tmp_path: Path) -> None:
-    good = tree(tmp_path / "good", "Plan", "from nexusform.domain_table import anything\n")
+    good = write_packages(tmp_path / "good", "Plan", "from nexusform.domain_table import anything\n")
     assert find_api_problems(good, 40) == []
-    unlisted = tree(tmp_path / "unlisted", "Plan", "from nexusform.plans.plan import Change, Plan\n")
+    unlisted = write_packages(tmp_path / "unlisted", "Plan", "from nexusform.plans.plan import Change, Plan\n")
     (problem,) = find_api_problems(unlisted, 40)
     assert problem.startswith("nexusform.workflow.run uses nexusform.plans.plan.Change: add it to PUBLIC")
-    whole = tree(tmp_path / "whole", "Plan", "from nexusform.plans import plan\nx = plan.Change\n")
+    whole = write_packages(tmp_path / "whole", "Plan", "from nexusform.plans import plan\nx = plan.Change\n")
     (problem,) = find_api_problems(whole, 40)
     assert "uses nexusform.plans.plan.Change" in problem
 
 
-def test_a_public_api_lists_used_names_and_does_not_grow(tmp_path: Path) -> None:
-    idle = tree(tmp_path, "Plan Step", "")
+def test_public_api_lists_used_names_and_does_not_grow(tmp_path: Path) -> None:
+    idle = write_packages(tmp_path, "Plan Step", "")
     assert find_api_problems(idle, 40) == [
         'No other package uses nexusform.plans.plan.Step: remove it from PUBLIC["plan"].'
     ]
-    used = tree(tmp_path, "Plan Step", "from nexusform.plans.plan import Step\n")
+    used = write_packages(tmp_path, "Plan Step", "from nexusform.plans.plan import Step\n")
     assert find_api_problems(used, 1) == ["The public API of nexusform.plans has 2 names; at most 1 are allowed."]

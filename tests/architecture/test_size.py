@@ -1,7 +1,7 @@
-"""Product code does not grow by default: a table holds the lines of each package.
+"""Tests of the size of product code: a table holds the lines of each package, to limit growth.
 
-A figure may only fall: `NEXUSFORM_REWRITE_GOLDEN=1` writes lower figures, never higher ones. A feature adds
-its lines to `growth` in the same file, with the decision record that names the feature and its lines.
+A figure may only fall: `NEXUSFORM_REWRITE_GOLDEN=1` writes lower figures, never higher ones. A feature adds its
+lines to `growth` in the same file, with the decision record that names the feature and its lines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 TABLE = Path(__file__).with_name("product_lines.json")
 
 
-def package_of(path: Path) -> str:
+def get_package(path: Path) -> str:
     """Return the package of a product file: `planning`, `domains/fleet`, or `` for a file at the root."""
     parts = path.relative_to(ROOT / "nexusform").parts[:-1]
     return "/".join(parts[: 2 if parts[:1] == ("domains",) else 1])
@@ -26,7 +26,7 @@ def count_lines() -> dict[str, int]:
     """Return the product lines by package."""
     lines: Counter[str] = Counter()
     for path in (ROOT / "nexusform").rglob("*.py"):
-        lines[package_of(path)] += len(path.read_text().splitlines())
+        lines[get_package(path)] += len(path.read_text().splitlines())
     return dict(sorted(lines.items()))
 
 
@@ -35,8 +35,8 @@ def read_table() -> dict[str, dict[str, int]]:
     return json.loads(TABLE.read_text())
 
 
-def allowed_lines() -> Counter[str]:
-    """Return the lines that each package may have."""
+def compute_allowed_lines() -> Counter[str]:
+    """Return the allowed lines of each package."""
     table = read_table()
     allowed: Counter[str] = Counter(table["lines"])
     for growth in table["growth"].values():
@@ -45,9 +45,9 @@ def allowed_lines() -> Counter[str]:
 
 
 def lower_figures(lines: dict[str, int]) -> None:
-    """Write the figures that have fallen."""
+    """Write the lower figures."""
     table = read_table()
-    allowed = allowed_lines()
+    allowed = compute_allowed_lines()
     for package, figure in list(table["lines"].items()):
         surplus = allowed[package] - lines.get(package, 0)
         table["lines"][package] = figure - max(surplus, 0)
@@ -60,7 +60,7 @@ def test_no_package_grows_without_a_decision_record() -> None:
     lines = count_lines()
     if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
         lower_figures(lines)
-    allowed = allowed_lines()
+    allowed = compute_allowed_lines()
     grown = {
         package: f"{count} lines, {allowed[package]} allowed"
         for package, count in lines.items()
@@ -69,8 +69,8 @@ def test_no_package_grows_without_a_decision_record() -> None:
     assert not grown, "remove lines, or add them to `growth` of product_lines.json with a decision record"
 
 
-def test_the_figures_follow_the_code() -> None:
-    lines, allowed = count_lines(), allowed_lines()
+def test_figures_follow_the_code() -> None:
+    lines, allowed = count_lines(), compute_allowed_lines()
     stale = {
         package: f"{lines.get(package, 0)} lines, {figure} allowed"
         for package, figure in allowed.items()
@@ -90,6 +90,6 @@ def test_growth_is_in_its_decision_record() -> None:
 IMPORTED = re.compile(r"^ *(?:import|from) (\w+)", re.MULTILINE)
 
 
-def test_the_product_uses_the_requested_packages() -> None:
+def test_product_uses_requested_packages() -> None:
     imports = {name for path in (ROOT / "nexusform").rglob("*.py") for name in re.findall(IMPORTED, path.read_text())}
     assert {"hcl2", "click", "deepdiff", "networkx", "yaml"} - imports == set()

@@ -1,4 +1,4 @@
-"""A state server that answers wrongly at one of the calls of a command: nothing of a state is lost."""
+"""Tests of wrong answers of a state server at one of the requests of a command: no state is lost."""
 
 import re
 import time
@@ -42,25 +42,25 @@ WRONG: dict[str, Answer] = {
 
 
 @pytest.fixture(autouse=True)
-def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def skip_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     # Only of this module: threads of other tests would not pause, either, and keep a processor busy.
     monkeypatch.setattr(http, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _seconds: None))
 
 
-def write(directory: Path, count: int, address: str = "") -> None:
+def write_configuration(directory: Path, count: int, address: str = "") -> None:
     directory.mkdir(exist_ok=True)
     backend = BACKEND.format(address=address) if address else ""
     (directory / "main.nf.hcl").write_text(CONFIGURATION.format(backend=backend, count=count))
 
 
-def wrong_at(address: str, number: int, wrong: Answer) -> Callable[..., None]:
-    """A server in front of the real one, whose answers from that request on are wrong."""
+def build_failing_proxy(address: str, number: int, wrong: Answer) -> Callable[..., None]:
+    """Return a proxy of the real server with wrong answers from request `number` on."""
     import socket
 
     port = int(address.rpartition(":")[2])
     seen = [0]
 
-    def answer(connection: socket.socket, head: bytes) -> None:
+    def answer_request(connection: socket.socket, head: bytes) -> None:
         seen[0] += 1
         if seen[0] >= number:
             wrong(connection, head)
@@ -76,12 +76,12 @@ def wrong_at(address: str, number: int, wrong: Answer) -> Callable[..., None]:
             while part := behind.recv(65536):
                 connection.sendall(part)
 
-    return answer
+    return answer_request
 
 
-def team_state(store: Store, address: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
-    """What a team has: a site and two racks, in the server."""
-    write(directory, 2, address)
+def apply_team_state(store: Store, address: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """Apply the state of a team, a site and two racks, to the server, and return it."""
+    write_configuration(directory, 2, address)
     monkeypatch.chdir(directory)
     assert run_command_line(["apply", "-auto-approve"]) == 0
     return store.places["/lon1"].document or b""
@@ -89,14 +89,14 @@ def team_state(store: Store, address: str, directory: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("number", range(1, 8))
 @pytest.mark.parametrize("wrong", WRONG)
-def test_no_state_is_written_over_that_was_not_read(
+def test_unread_state_is_not_overwritten(
     wrong: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with state_server() as (address, store):
-        before = team_state(store, address, tmp_path / "team", monkeypatch)
+        before = apply_team_state(store, address, tmp_path / "team", monkeypatch)
         lineage = re.findall(rb'"lineage": ?"([^"]+)"', before)
-        with bad_server(wrong_at(address, number, WRONG[wrong])) as server:
-            write(tmp_path / "mine", 3, server.address)
+        with bad_server(build_failing_proxy(address, number, WRONG[wrong])) as server:
+            write_configuration(tmp_path / "mine", 3, server.address)
             monkeypatch.chdir(tmp_path / "mine")
             capsys.readouterr()
             code = run_command_line(["apply", "-auto-approve", "-no-color"])
@@ -109,19 +109,19 @@ def test_no_state_is_written_over_that_was_not_read(
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_migration_takes_all_or_says_why(
+def test_migration_is_complete_or_reports_the_error(
     wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with state_server() as (address, store):
-        before = team_state(store, address, tmp_path / "team", monkeypatch)
+        before = apply_team_state(store, address, tmp_path / "team", monkeypatch)
         for number in range(1, 5):
-            with bad_server(wrong_at(address, 10_000, WRONG[wrong])) as server:
+            with bad_server(build_failing_proxy(address, 10_000, WRONG[wrong])) as server:
                 mine = tmp_path / f"mine{number}"
-                write(mine, 2, server.address)
+                write_configuration(mine, 2, server.address)
                 monkeypatch.chdir(mine)
                 assert run_command_line(["init"]) == 0
-                write(mine, 2)
-                server.answer = wrong_at(address, number, WRONG[wrong])
+                write_configuration(mine, 2)
+                server.answer = build_failing_proxy(address, number, WRONG[wrong])
                 capsys.readouterr()
                 code = run_command_line(["init", "-migrate-state", "-input=false", "-no-color"])
             said = capsys.readouterr()
@@ -133,5 +133,5 @@ def test_a_migration_takes_all_or_says_why(
                 assert "127.0.0.1" in said.err
             assert store.places["/lon1"].document == before
             if code:
-                # What says so lets the next command not go on as if there were nothing.
+                # After a reported error, the next command does not start from an empty state.
                 assert run_command_line(["plan", "-input=false"]) == 1

@@ -6,25 +6,25 @@ from nexusform.backends import journal_lines
 from nexusform.backends.journal_lines import LineBatcher, build_compaction_mark, build_seal_record, list_pending_records
 
 
-def test_lines_before_the_mark_of_the_document_are_in_it() -> None:
+def test_lines_before_document_mark_are_part_of_it() -> None:
     lines = [b"{a}", build_compaction_mark(b"doc"), b"{b}", build_seal_record("x"), b"{c}"]
     assert list_pending_records(lines, b"doc") == [b"{b}", b"{c}"]
     assert list_pending_records(lines, b"older") == [b"{a}", b"{b}", b"{c}"]
     assert list_pending_records(lines, None) == [b"{a}", b"{b}", b"{c}"]
 
 
-def test_of_several_marks_of_one_document_the_last_counts() -> None:
+def test_last_mark_of_a_document_counts() -> None:
     lines = [build_compaction_mark(b"doc"), b"{a}", build_compaction_mark(b"doc"), b"{b}"]
     assert list_pending_records(lines, b"doc") == [b"{b}"]
 
 
 @pytest.mark.parametrize("record", [b"a\nb", b"#compacted x"])
-def test_what_could_be_taken_for_something_else_is_refused(record: bytes) -> None:
+def test_ambiguous_record_is_rejected(record: bytes) -> None:
     with pytest.raises(ValueError, match="one line that does not start with #"):
         journal_lines.check_journal_records([record])
 
 
-def test_what_comes_while_a_write_is_under_way_goes_out_together() -> None:
+def test_lines_added_during_a_write_are_written_together() -> None:
     batches: list[list[bytes]] = []
     under_way, go_on = threading.Event(), threading.Event()
 
@@ -51,7 +51,7 @@ def test_what_comes_while_a_write_is_under_way_goes_out_together() -> None:
     assert len(batches) == 2
 
 
-def test_after_a_failed_write_nothing_is_written_any_more() -> None:
+def test_no_writes_after_a_failed_write() -> None:
     def write(_lines: list[bytes]) -> None:
         raise OSError("disk")
 

@@ -1,4 +1,4 @@
-"""What the local backend does with files beyond what every backend promises."""
+"""Tests of files of the local backend, in addition to the tests of all backends."""
 
 import json
 import os
@@ -26,15 +26,15 @@ def backend(path: Path) -> LocalBackend:
     return LocalBackend(str(path))
 
 
-def info(lock_id: str = "mine", pid: int | None = None, host: str = HERE) -> LockInfo:
+def build_lock_info(lock_id: str = "mine", pid: int | None = None, host: str = HERE) -> LockInfo:
     return LockInfo(lock_id, "apply", "me", "0", "now", "p", host, os.getpid() if pid is None else pid)
 
 
-def names(path: Path) -> list[str]:
+def list_names(path: Path) -> list[str]:
     return sorted(entry.name for entry in path.parent.iterdir())
 
 
-def test_nothing_is_made_by_reading(backend: LocalBackend, path: Path) -> None:
+def test_reading_creates_no_files(backend: LocalBackend, path: Path) -> None:
     backend.read()
     backend.read_journal()
     backend.read_lock()
@@ -42,56 +42,54 @@ def test_nothing_is_made_by_reading(backend: LocalBackend, path: Path) -> None:
     assert not path.parent.exists()
 
 
-def test_the_previous_version_is_the_backup(backend: LocalBackend, path: Path) -> None:
+def test_previous_version_is_kept_as_backup(backend: LocalBackend, path: Path) -> None:
     backend.write(b"one")
-    assert names(path) == ["s.nfstate"]
+    assert list_names(path) == ["s.nfstate"]
     backend.write(b"two")
     backend.write(b"two")
-    assert names(path) == ["s.nfstate", "s.nfstate.backup"]
+    assert list_names(path) == ["s.nfstate", "s.nfstate.backup"]
     assert path.with_name("s.nfstate.backup").read_bytes() == b"one"
 
 
 @pytest.mark.parametrize("renamed", [0, 1])
-def test_a_write_that_broke_off_leaves_document_and_backup(
+def test_failed_write_keeps_document_and_backup(
     backend: LocalBackend, path: Path, monkeypatch: pytest.MonkeyPatch, renamed: int
 ) -> None:
-    """Going back is writing the backup again: it must not be gone before it stands there."""
+    """A rollback writes the backup again: it must not be deleted before it is written."""
     backend.write(b"one")
     backend.write(b"two")
     calls: list[object] = []
     rename = os.replace
 
-    def full(*names: Any) -> None:
+    def fail_with_full_disk(*names: Any) -> None:
         calls.append(names)
         if len(calls) == renamed + 1:
             raise OSError(28, "No space left on device")
         rename(*names)
 
-    monkeypatch.setattr(os, "replace", full)
+    monkeypatch.setattr(os, "replace", fail_with_full_disk)
     with pytest.raises(BackendProblem, match="No space left"):
         backend.write(b"one")
     assert (path.read_bytes(), path.with_name("s.nfstate.backup").read_bytes()) == (b"two", b"one")
-    assert names(path) == ["s.nfstate", "s.nfstate.backup"]
+    assert list_names(path) == ["s.nfstate", "s.nfstate.backup"]
 
 
-def test_the_backup_is_kept_where_hard_links_are_not(
-    backend: LocalBackend, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: Any) -> None:
+def test_backup_is_kept_without_hard_links(backend: LocalBackend, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reject_link(*_: Any) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(regular_files.Path, "hardlink_to", refuse)
-    backend.lock(info())
+    monkeypatch.setattr(regular_files.Path, "hardlink_to", reject_link)
+    backend.lock(build_lock_info())
     with pytest.raises(StateLocked):
-        LocalBackend(str(path)).lock(info("other"))
+        LocalBackend(str(path)).lock(build_lock_info("other"))
     backend.write(b"one")
     backend.write(b"two")
     backend.unlock("mine")
     assert path.with_name("s.nfstate.backup").read_bytes() == b"one"
-    assert names(path) == ["s.nfstate", "s.nfstate.backup"]
+    assert list_names(path) == ["s.nfstate", "s.nfstate.backup"]
 
 
-def test_state_is_for_its_owner_and_a_wider_mode_is_kept(backend: LocalBackend, path: Path) -> None:
+def test_state_file_is_private_and_wider_mode_is_kept(backend: LocalBackend, path: Path) -> None:
     backend.write(b"one")
     assert path.stat().st_mode & 0o777 == 0o600
     path.chmod(0o640)
@@ -99,22 +97,20 @@ def test_state_is_for_its_owner_and_a_wider_mode_is_kept(backend: LocalBackend, 
     assert path.stat().st_mode & 0o777 == 0o640
 
 
-def test_a_failed_write_leaves_the_file_as_it_was(
-    backend: LocalBackend, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_write_keeps_the_file(backend: LocalBackend, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     backend.write(b"one")
 
-    def full(*_: Any) -> None:
+    def reject_write(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(regular_files, "write_all_bytes", full)
+    monkeypatch.setattr(regular_files, "write_all_bytes", reject_write)
     with pytest.raises(BackendProblem, match="No space left"):
         backend.write(b"two")
     assert path.read_bytes() == b"one"
-    assert names(path) == ["s.nfstate"]
+    assert list_names(path) == ["s.nfstate"]
 
 
-def test_a_link_to_the_state_stays_a_link(tmp_path: Path) -> None:
+def test_symbolic_link_to_state_is_kept(tmp_path: Path) -> None:
     real = tmp_path / "real.nfstate"
     link = tmp_path / "link.nfstate"
     real.write_bytes(b"one")
@@ -125,30 +121,30 @@ def test_a_link_to_the_state_stays_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-def test_what_is_no_regular_file_is_refused(path: Path, make: Any) -> None:
+def test_irregular_file_is_rejected(path: Path, make: Any) -> None:
     path.parent.mkdir()
     make(path)
     with pytest.raises(BackendProblem, match="regular file"):
         LocalBackend(str(path)).read()
 
 
-def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
+def test_file_in_place_of_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
     backend = LocalBackend(str(tmp_path / "state" / "s.nfstate"))
     with pytest.raises(BackendProblem, match="A parent in the path is a file"):
         backend.write(b"one")
     with pytest.raises(BackendProblem, match="Cannot create the lock file"):
-        backend.lock(info())
+        backend.lock(build_lock_info())
 
 
 @as_root
-def test_missing_rights_are_told(backend: LocalBackend, path: Path) -> None:
+def test_missing_permissions_are_reported(backend: LocalBackend, path: Path) -> None:
     path.parent.mkdir(mode=0o500)
     with pytest.raises(BackendProblem, match="Permission denied"):
         backend.write(b"one")
 
 
-def test_a_torn_record_is_passed_over_and_cut_off_by_the_next(backend: LocalBackend, path: Path) -> None:
+def test_torn_record_is_skipped_and_then_truncated(backend: LocalBackend, path: Path) -> None:
     backend.append(b"{a}")
     journal = path.with_name("s.nfstate.journal")
     journal.write_bytes(journal.read_bytes() + b"{torn" * 30000)
@@ -159,7 +155,7 @@ def test_a_torn_record_is_passed_over_and_cut_off_by_the_next(backend: LocalBack
     assert journal.read_bytes() == b"{a}\n{b}\n"
 
 
-def test_a_crash_before_the_document_is_written_keeps_the_records(backend: LocalBackend, path: Path) -> None:
+def test_crash_before_document_write_keeps_records(backend: LocalBackend, path: Path) -> None:
     backend.write(b"one")
     backend.append(b"{a}")
     backend._journal.mark_compacted(b"two")
@@ -168,7 +164,7 @@ def test_a_crash_before_the_document_is_written_keeps_the_records(backend: Local
     assert LocalBackend(str(path)).read_journal() == [b"{a}", b"{b}"]
 
 
-def test_a_crash_after_the_document_is_written_counts_nothing_twice(backend: LocalBackend, path: Path) -> None:
+def test_crash_after_document_write_counts_no_record_twice(backend: LocalBackend, path: Path) -> None:
     backend.write(b"one")
     backend.append(b"{a}")
     backend._journal.mark_compacted(b"two")
@@ -178,17 +174,17 @@ def test_a_crash_after_the_document_is_written_counts_nothing_twice(backend: Loc
     assert LocalBackend(str(path)).read_journal() == [b"{b}"]
 
 
-def test_the_lock_leaves_nothing_behind(backend: LocalBackend, path: Path) -> None:
-    backend.lock(info())
-    assert names(path) == ["s.nfstate.lock.info"]
+def test_unlock_leaves_no_files(backend: LocalBackend, path: Path) -> None:
+    backend.lock(build_lock_info())
+    assert list_names(path) == ["s.nfstate.lock.info"]
     backend.unlock("mine")
     assert not path.parent.exists()
 
 
-def dead_lock(path: Path, **changes: Any) -> Path:
-    """A lock file as a holder that no longer runs left it."""
+def write_stale_lock(path: Path, **changes: Any) -> Path:
+    """Write the lock file of a terminated process."""
     backend = LocalBackend(str(path))
-    backend.lock(info("theirs"))
+    backend.lock(build_lock_info("theirs"))
     file = path.with_name("s.nfstate.lock.info")
     document = json.loads(file.read_text()) | changes
     backend.unlock("theirs")
@@ -197,77 +193,77 @@ def dead_lock(path: Path, **changes: Any) -> Path:
     return file
 
 
-def test_a_number_that_another_process_has_by_now_is_no_living_holder(backend: LocalBackend, path: Path) -> None:
-    dead_lock(path, Start="an earlier boot/123")
-    (warning,) = backend.lock(info())
+def test_lock_of_reused_process_id_is_stale(backend: LocalBackend, path: Path) -> None:
+    write_stale_lock(path, Start="an earlier boot/123")
+    (warning,) = backend.lock(build_lock_info())
     assert "ID theirs" in warning
 
 
-def test_a_holder_that_still_runs_keeps_its_lock(backend: LocalBackend, path: Path) -> None:
-    dead_lock(path)
+def test_running_process_keeps_its_lock(backend: LocalBackend, path: Path) -> None:
+    write_stale_lock(path)
     with pytest.raises(StateLocked):
-        backend.lock(info())
+        backend.lock(build_lock_info())
 
 
-def test_a_holder_elsewhere_keeps_its_lock(backend: LocalBackend, path: Path) -> None:
-    dead_lock(path, Host="elsewhere", Start="x/1", Pid=999_999_999)
+def test_process_on_other_host_keeps_its_lock(backend: LocalBackend, path: Path) -> None:
+    write_stale_lock(path, Host="elsewhere", Start="x/1", Pid=999_999_999)
     with pytest.raises(StateLocked) as held:
-        backend.lock(info())
+        backend.lock(build_lock_info())
     assert held.value.holder is not None
     assert held.value.holder.host == "elsewhere"
     backend.force_unlock("theirs")
-    assert backend.lock(info()) == []
+    assert backend.lock(build_lock_info()) == []
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"ID": 3}', "{}"])
-def test_a_lock_file_of_nonsense_is_never_taken_for_a_dead_holder(backend: LocalBackend, path: Path, text: str) -> None:
+def test_unreadable_lock_file_is_never_stale(backend: LocalBackend, path: Path, text: str) -> None:
     path.parent.mkdir()
     path.with_name("s.nfstate.lock.info").write_text(text)
     with pytest.raises(StateLocked):
-        backend.lock(info())
+        backend.lock(build_lock_info())
     holder = LocalBackend(str(path)).read_lock()
     assert holder is not None
     with pytest.raises(BackendProblem, match=f"ID {holder.id}"):
         backend.force_unlock("x")
     backend.force_unlock(holder.id)
-    backend.lock(info())
+    backend.lock(build_lock_info())
     backend.unlock("mine")
 
 
-def test_who_lost_the_lock_writes_no_more(backend: LocalBackend, path: Path) -> None:
-    backend.lock(info())
+def test_no_writes_after_loss_of_lock(backend: LocalBackend, path: Path) -> None:
+    backend.lock(build_lock_info())
     backend.write(b"one")
     other = LocalBackend(str(path))
     other.force_unlock("mine")
-    other.lock(info("other"))
+    other.lock(build_lock_info("other"))
     for work in (backend.write, backend.append, backend.write_merged_state):
         with pytest.raises(BackendProblem, match="Another process broke the lock"):
             work(b"two")
     assert path.read_bytes() == b"one"
     with pytest.raises(BackendProblem, match="ID other"):
         backend.unlock("mine")
-    assert other.read_lock() == info("other")
+    assert other.read_lock() == build_lock_info("other")
 
 
-def test_who_opened_the_file_of_a_dead_holder_too_late_gets_nothing(backend: LocalBackend, path: Path) -> None:
-    dead_lock(path, Start="an earlier boot/123")
+def test_late_takeover_of_stale_lock_fails(backend: LocalBackend, path: Path) -> None:
+    write_stale_lock(path, Start="an earlier boot/123")
     faster, opened = LocalBackend(str(path)), backend._lock._open_existing
 
     def open_then_pause() -> int:
         descriptor = opened()
         backend._lock._open_existing = opened  # type: ignore[method-assign]
-        assert len(faster.lock(info("faster"))) == 1
+        assert len(faster.lock(build_lock_info("faster"))) == 1
         return descriptor
 
     backend._lock._open_existing = open_then_pause  # type: ignore[method-assign]
     with pytest.raises(StateLocked) as held:
-        backend.lock(info())
-    assert held.value.holder == info("faster")
+        backend.lock(build_lock_info())
+    assert held.value.holder == build_lock_info("faster")
     faster.unlock("faster")
 
 
 @pytest.mark.parametrize(("dies_in", "document", "records"), [("write", b"one", [b"{a}"]), ("remove", b"two", [])])
-def test_a_compaction_that_dies_halfway_leaves_one_truth(
+def test_interrupted_compaction_keeps_state_consistent(
     backend: LocalBackend,
     path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -278,17 +274,17 @@ def test_a_compaction_that_dies_halfway_leaves_one_truth(
     backend.write(b"one")
     backend.append(b"{a}")
 
-    def die(*_: Any) -> None:
+    def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(backend if dies_in == "write" else backend._journal, dies_in, die)
+    monkeypatch.setattr(backend if dies_in == "write" else backend._journal, dies_in, interrupt)
     with pytest.raises(KeyboardInterrupt):
         backend.write_merged_state(b"two")
     again = LocalBackend(str(path))
     assert (again.read(), again.read_journal()) == (document, records)
 
 
-def test_what_a_kill_left_is_in_no_workspaces_way(backend: LocalBackend, path: Path) -> None:
+def test_temporary_files_of_killed_run_do_not_block_deletion(backend: LocalBackend, path: Path) -> None:
     workspace = backend.select_workspace("w")
     workspace.write(b"one")
     folder = path.parent / "s.nfstate.d" / "w"
@@ -298,7 +294,7 @@ def test_what_a_kill_left_is_in_no_workspaces_way(backend: LocalBackend, path: P
     assert not folder.exists()
 
 
-def test_a_workspace_with_somebody_elses_file_keeps_its_state(backend: LocalBackend, path: Path) -> None:
+def test_workspace_with_foreign_file_keeps_its_state(backend: LocalBackend, path: Path) -> None:
     backend.select_workspace("w").write(b"one")
     folder = path.parent / "s.nfstate.d" / "w"
     (folder / "notes.txt").write_text("mine")
@@ -307,25 +303,23 @@ def test_a_workspace_with_somebody_elses_file_keeps_its_state(backend: LocalBack
     assert backend.select_workspace("w").read() == b"one"
 
 
-def test_a_workspace_is_deleted_as_a_whole_or_stands_as_it_was(
-    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workspace_is_deleted_completely_or_not_at_all(backend: LocalBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     backend.select_workspace("w").write(b"one")
 
-    def refuse(*_: Any) -> None:
+    def reject_rename(*_: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", refuse)
+        patch.setattr(Path, "rename", reject_rename)
         with pytest.raises(BackendProblem):
             backend.delete_workspace("w")
     assert backend.select_workspace("w").read() == b"one"
 
-    def die(*_: Any, **__: Any) -> None:
+    def interrupt_deletion(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", die)
+        patch.setattr(Path, "unlink", interrupt_deletion)
         with pytest.raises(KeyboardInterrupt):
             backend.delete_workspace("w")
     assert backend.list_workspaces() == ["default"]

@@ -7,16 +7,16 @@ from nexusform.backends.locks import LeaseLost, LockLease
 from nexusform.interfaces.state_storage import BackendProblem
 
 
-class Clock:
-    """A clock that a test moves by hand."""
+class FakeClock:
+    """Clock set by the test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.time = 100.0
         monkeypatch.setattr(lock_text, "read_monotonic_clock", lambda: self.time)
 
 
-def test_a_claim_holds_until_shortly_before_it_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch)
+def test_lease_is_valid_until_shortly_before_its_expiry(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock(monkeypatch)
     claim = LockLease(30, lambda: None)
     claim.begin(sent_at=100.0)
     clock.time = 128.5
@@ -27,16 +27,16 @@ def test_a_claim_holds_until_shortly_before_it_runs_out(monkeypatch: pytest.Monk
     claim.stop()
 
 
-def test_a_claim_counts_from_when_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    Clock(monkeypatch)
+def test_lease_starts_at_time_of_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeClock(monkeypatch)
     claim = LockLease(30, lambda: None)
-    claim.begin(sent_at=60.0)  # the answer came 40 s later
+    claim.begin(sent_at=60.0)  # the response arrived 40 s later
     with pytest.raises(BackendProblem):
         claim.check_valid()
     claim.stop()
 
 
-def test_a_renewal_prolongs_the_claim() -> None:
+def test_renewal_extends_the_lease() -> None:
     renewed = threading.Event()
     claim = LockLease(0.3, renewed.set)
     claim.begin(sent_at=lock_text.read_monotonic_clock())
@@ -44,7 +44,7 @@ def test_a_renewal_prolongs_the_claim() -> None:
     claim.stop()
 
 
-def test_a_claim_that_somebody_else_has_is_lost_at_once() -> None:
+def test_lease_taken_by_another_run_is_lost_at_once() -> None:
     refused = threading.Event()
 
     def renew() -> None:
@@ -59,7 +59,7 @@ def test_a_claim_that_somebody_else_has_is_lost_at_once() -> None:
         claim.check_valid()
 
 
-def test_a_disturbance_is_tried_again_before_the_claim_runs_out() -> None:
+def test_renewal_is_retried_before_lease_expires() -> None:
     tries = []
     renewed = threading.Event()
 
@@ -76,7 +76,7 @@ def test_a_disturbance_is_tried_again_before_the_claim_runs_out() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "14", "61", "soon", "-1", "15.5"])
-def test_a_claim_of_another_length_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_lease_duration_out_of_range_is_rejected(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("NF_LEASE_SECONDS", text)
     with pytest.raises(BackendProblem, match="from 15 to 60"):
         lock_text.read_lease_seconds()

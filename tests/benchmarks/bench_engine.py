@@ -1,9 +1,9 @@
-"""Plan, apply and plan again, whole processes, against terraform where it is installed.
+"""Benchmark of plan, apply and a second plan as whole processes, against terraform where it is installed.
 
-    python tests/benchmarks/bench_engine.py [instances] [--terraform]
+python tests/benchmarks/bench_engine.py [instances] [--terraform]
 
-Prints seconds and peak memory per command; with --terraform the same number of `terraform_data`
-instances is planned by terraform in the same run (slow: 80 s for 10,000).
+Prints seconds and peak memory per command; with --terraform the same number of `terraform_data` instances is planned
+by terraform in the same run (slow: 80 s for 10,000).
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ resource "terraform_data" "k" {
 """
 
 
-def run(command: list[str], directory: Path) -> tuple[float, float]:
-    """Wall seconds and the peak memory in MB of one process."""
+def run_command(command: list[str], directory: Path) -> tuple[float, float]:
+    """Return wall seconds and peak memory in MB of one process."""
     began = time.perf_counter()
     subprocess.run(command, cwd=directory, check=True, stdout=subprocess.DEVNULL)
     elapsed = time.perf_counter() - began
     return elapsed, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
 
 
-def as_json(count: int) -> str:
-    """The same instances as blocks of their own."""
+def build_json(count: int) -> str:
+    """Return the same instances as separate blocks."""
     skus = {f"k{i}": {"name": f"sku-{i}", "vcpus": 4, "memory_gib": 16 + i} for i in range(count)}
     return json.dumps({"resource": {"nexus_vm_sku": skus}})
 
@@ -56,7 +56,7 @@ def measure(title: str, directory: Path) -> None:
         ("apply", ["apply", "-auto-approve"]),
         ("plan (no change)", ["plan"]),
     ):
-        seconds, memory = run([*NEXUSFORM, *arguments], directory)
+        seconds, memory = run_command([*NEXUSFORM, *arguments], directory)
         print(f"{title:28} {name:18} {seconds:8.2f} s  peak so far {memory:7.0f} MB")
 
 
@@ -67,13 +67,13 @@ def main() -> None:
         for directory in (by_count, blocks, peer):
             directory.mkdir()
         (by_count / "main.nf.hcl").write_text(BY_COUNT % count)
-        (blocks / "main.nf.json").write_text(as_json(count))
+        (blocks / "main.nf.json").write_text(build_json(count))
         measure(f"{count} instances, count", by_count)
         measure(f"{count} blocks, .nf.json", blocks)
         if "--terraform" in sys.argv and shutil.which("terraform"):
             (peer / "main.tf").write_text(TERRAFORM % count)
             subprocess.run(["terraform", "init"], cwd=peer, check=True, capture_output=True)
-            seconds, memory = run(["terraform", "plan"], peer)
+            seconds, memory = run_command(["terraform", "plan"], peer)
             title = f"{count} terraform_data, count"
             print(f"{title:28} {'plan (create)':18} {seconds:8.2f} s  peak so far {memory:7.0f} MB")
 

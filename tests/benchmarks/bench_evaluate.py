@@ -1,4 +1,4 @@
-"""What evaluating one expression costs: `python tests/benchmarks/bench_evaluate.py`."""
+"""Benchmark of the evaluation of one expression: `python tests/benchmarks/bench_evaluate.py`."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ EXPRESSIONS = (
 ROUNDS = 20_000
 
 
-class Names:
-    """`count` and `var`."""
+class Scope:
+    """Scope with `count` and `var`."""
 
     functions = {f.name: f for _, family in list_function_families() for f in family}  # noqa: RUF012 - never changed
 
@@ -44,22 +44,22 @@ class Names:
         return self.values[traversal.root.name], 0, []
 
 
-def _microseconds(work: object) -> float:
+def _measure_microseconds(work: object) -> float:
     return timeit.timeit(work, number=ROUNDS) / ROUNDS * 1e6  # type: ignore[arg-type]
 
 
 def main() -> None:
     """Print a table of microseconds."""
-    names = Names()
+    names = Scope()
     for text in EXPRESSIONS:
         expression, problems = parse_expression(SourceFile("bench", text))
         assert expression is not None, problems
-        print(f"{_microseconds(lambda e=expression: evaluate_expression(e, names)):8.2f} us  {text}")
+        print(f"{_measure_microseconds(lambda e=expression: evaluate_expression(e, names)):8.2f} us  {text}")
     kind = ObjectType.create({"name": STRING, "count": NUMBER, "labels": MapType(STRING), "zones": ListType(STRING)})
     plain = {"name": "a", "count": 3, "labels": {"k": "v"}, "zones": ["1", "2"]}
     value = convert_to_value(plain, kind)
-    print(f"{_microseconds(lambda: convert_to_value(plain, kind)):8.2f} us  from_plain of a pool")
-    print(f"{_microseconds(lambda: convert_to_plain(value)):8.2f} us  to_plain of a pool")
+    print(f"{_measure_microseconds(lambda: convert_to_value(plain, kind)):8.2f} us  from_plain of a pool")
+    print(f"{_measure_microseconds(lambda: convert_to_plain(value)):8.2f} us  to_plain of a pool")
 
 
 if __name__ == "__main__":

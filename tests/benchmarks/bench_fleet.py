@@ -1,10 +1,10 @@
-"""Fleet speed: placements over clusters from nothing, and again after one property changed.
+"""Benchmark of fleets: schedule placements over clusters from scratch, and again after a change of one property.
 
 Run: python tests/benchmarks/bench_fleet.py [--placements N] [--clusters N]
 
-Every placement has a policy of its own: PickN with required terms and a property sorter, PickN spread
-over regions and days, PickAll by label and property, PickFixed. One node count then changes: the
-watcher's table says who is queued, and those settle again.
+Every placement has its own policy: PickN with required terms and a property sorter, PickN spread over regions and
+days, PickAll by label and property, PickFixed. Then one node count changes: the watcher's table names the queued
+placements, and they are scheduled again.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ NODES = "kubernetes-fleet.io/node-count"
 CPU = "resources.kubernetes-fleet.io/available-cpu"
 
 
-def fleet(size: int) -> list[Member]:
-    """Clusters in 20 regions, 7 update days and 3 environments; every tenth is tainted."""
+def build_members(size: int) -> list[Member]:
+    """Return clusters in 20 regions, 7 update days and 3 environments; every tenth is tainted."""
     return [
         Member(
             f"member-{i:05d}",
@@ -52,8 +52,8 @@ def fleet(size: int) -> list[Member]:
     ]
 
 
-def policy(i: int) -> Policy:
-    """The policy of placement number `i`; no two are equal."""
+def build_policy(i: int) -> Policy:
+    """Return the policy of placement number `i`; no two are equal."""
     nodes = (PropertyRequirement(NODES, "Ge", (str(3 + i % 37),)),)
     term = ClusterSelectorTerm(build_label_selector({"env": ("prod", "test", "dev")[i % 3]}), nodes)
     sorter = ClusterSelectorTerm(property_sorter=PropertySorter(CPU, "Descending"))
@@ -74,10 +74,10 @@ def policy(i: int) -> Policy:
     return Policy(PlacementType.PICK_N, 10 + i % 20, required_terms=(term,), preferred_terms=preferred)
 
 
-def place(
+def schedule_placements(
     roster: MemberList, policies: Iterable[tuple[int, Policy]], prior: dict[int, CycleResult]
 ) -> dict[int, CycleResult]:
-    """Settle these placements."""
+    """Schedule the placements and return the results."""
     found = {}
     for i, asked in policies:
         held = prior[i].bindings if i in prior else ()
@@ -91,10 +91,10 @@ def main() -> None:
     arguments.add_argument("--placements", type=int, default=1000)
     arguments.add_argument("--clusters", type=int, default=1000)
     given = arguments.parse_args()
-    members = fleet(given.clusters)
-    policies = [(i, policy(i)) for i in range(given.placements)]
+    members = build_members(given.clusters)
+    policies = [(i, build_policy(i)) for i in range(given.placements)]
     start = time.process_time()
-    first = place(MemberList(members), policies, {})
+    first = schedule_placements(MemberList(members), policies, {})
     nothing = time.process_time() - start
     held = sum(len(result.bindings) for result in first.values())
     changed = [replace(m, properties={NODES: "99"}) if i == 5 else m for i, m in enumerate(members)]
@@ -104,7 +104,7 @@ def main() -> None:
         for (i, asked), result in zip(policies, first.values(), strict=True)
     ]
     names = {entry.placement for entry in enqueue_placements(members, changed, watched)}
-    second = place(MemberList(changed), [pair for pair in policies if str(pair[0]) in names], first)
+    second = schedule_placements(MemberList(changed), [pair for pair in policies if str(pair[0]) in names], first)
     again = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{given.placements} placements, {given.clusters} clusters, {held} bindings")

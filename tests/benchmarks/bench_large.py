@@ -1,11 +1,10 @@
-"""Memory, processor time and files at the large end, each command a process of its own.
+"""Benchmark of large configurations: memory, processor time and files, each command as a separate process.
 
 Run: python tests/benchmarks/bench_large.py [vms|placements|namespaces|objects ...] [--part N]
 
 vms: 100,000 VMs of 100 pools on 10,000 machines; placements: 10,000 placements of a fleet on 100 members;
-namespaces: the same, each with the namespace that it selects; objects: 100,000 plain objects with three
-reports. `--part` divides the numbers. Printed are processor time, the peak memory of each process, and the
-files that lie there after it.
+namespaces: the same, each with its selected namespace; objects: 100,000 plain objects with three reports. `--part`
+divides the numbers. Prints processor time, the peak memory of each process, and the files in the directory after it.
 """
 
 from __future__ import annotations
@@ -89,8 +88,8 @@ ROUND: Final[Mapping[str, Sequence[str]]] = {
 }
 
 
-def run(arguments: Sequence[str], directory: Path) -> tuple[float, float]:
-    """Seconds of processor time and the peak memory in MB of one process."""
+def run_command(arguments: Sequence[str], directory: Path) -> tuple[float, float]:
+    """Return seconds of processor time and peak memory in MB of one process."""
     with Path(os.devnull).open("wb") as nowhere:
         child = subprocess.Popen([*NEXUSFORM, *arguments], cwd=directory, stdout=nowhere)
         _, status, used = os.wait4(child.pid, 0)
@@ -100,17 +99,17 @@ def run(arguments: Sequence[str], directory: Path) -> tuple[float, float]:
 
 
 def measure(name: str, text: str, commands: Mapping[str, Sequence[str]]) -> None:
-    """Print a line for each command, and what was written by them all."""
+    """Print a line per command, and the files written by all of them."""
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
         (directory / "main.nf.hcl").write_text(text)
         for title, arguments in commands.items():
-            seconds, memory = run(arguments, directory)
-            print(f"{name:12} {title:28} {seconds:8.1f} s {memory:8.0f} MB   {files(directory)}", flush=True)
+            seconds, memory = run_command(arguments, directory)
+            print(f"{name:12} {title:28} {seconds:8.1f} s {memory:8.0f} MB   {format_files(directory)}", flush=True)
 
 
-def files(directory: Path) -> str:
-    """What lies there, with sizes."""
+def format_files(directory: Path) -> str:
+    """Return the files in the directory, with sizes."""
     found = [path for path in sorted(directory.iterdir()) if path.is_file() and path.suffix != ".hcl"]
     return ", ".join(f"{path.name} {path.stat().st_size / 1e6:.1f} MB" for path in found)
 

@@ -1,9 +1,9 @@
-"""Reading configuration: cold, from stored bytes, as JSON; hcl2 and terraform fmt as peers.
+"""Benchmark of reading configuration: cold, from stored bytes, as JSON; hcl2 and terraform fmt as peers.
 
 Run: python tests/benchmarks/bench_parse.py [blocks]
 
-Each figure is the best of three. `terraform fmt -check` (a whole process, its start included) is
-shown when terraform is installed.
+Each figure is the best of three. `terraform fmt -check` (a whole process with its start) is shown if terraform is
+installed.
 """
 
 import gc
@@ -42,11 +42,11 @@ BLOCK = """resource "nexus_agent_pool" "p{n}" {{
 """
 
 
-def native_text(blocks: int) -> str:
+def build_native_text(blocks: int) -> str:
     return "\n".join(BLOCK.format(n=n) for n in range(blocks))
 
 
-def json_text(blocks: int) -> str:
+def build_json_text(blocks: int) -> str:
     pools = {
         f"p{n}": {
             "kubernetes_cluster_id": f"${{nexus_kubernetes_cluster.c{n}.id}}",
@@ -62,7 +62,7 @@ def json_text(blocks: int) -> str:
     return json.dumps({"resource": {"nexus_agent_pool": pools}})
 
 
-def best(work: Callable[[], Any], times: int = 3) -> float:
+def measure_best_time(work: Callable[[], Any], times: int = 3) -> float:
     taken = []
     for _ in range(times):
         gc.collect()
@@ -72,7 +72,7 @@ def best(work: Callable[[], Any], times: int = 3) -> float:
     return min(taken)
 
 
-def without_collector(work: Callable[[], Any]) -> Callable[[], Any]:
+def disable_garbage_collection(work: Callable[[], Any]) -> Callable[[], Any]:
     def run() -> None:
         gc.disable()
         try:
@@ -83,7 +83,7 @@ def without_collector(work: Callable[[], Any]) -> Callable[[], Any]:
     return run
 
 
-def json_contents(source: SourceFile) -> None:
+def read_json_contents(source: SourceFile) -> None:
     schema = BodySchema({}, {"resource": ("type", "name")})
     names = ["kubernetes_cluster_id", "name", "node_count", "vm_sku_name", "availability_zones", "labels"]
     inner = BodySchema(dict.fromkeys(names, False), {"taint": ()})
@@ -94,30 +94,35 @@ def json_contents(source: SourceFile) -> None:
 
 def main() -> None:
     blocks = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    text = native_text(blocks)
+    text = build_native_text(blocks)
     source = SourceFile("bench.nf.hcl", text)
     body, diagnostics = parse_file(source)
     assert not diagnostics
     data = encode(body)
-    json_source = SourceFile("bench.nf.json", json_text(blocks * 10))
+    json_source = SourceFile("bench.nf.json", build_json_text(blocks * 10))
     hcl2.parses_to_tree("a = 1\n")
     many, size, json_size = blocks * 10, len(text), len(json_source.text)
-    peer = without_collector(lambda: hcl2.parses_to_tree(text))
+    peer = disable_garbage_collection(lambda: hcl2.parses_to_tree(text))
     rows = [
-        ("native, cold", blocks, size, best(lambda: parse_file(source))),
-        ("native, from stored bytes", blocks, len(data), best(lambda: decode(data))),
-        ("native, to stored bytes", blocks, len(data), best(lambda: encode(body))),
-        ("JSON, cold", many, json_size, best(lambda: parse_json_file(json_source))),
-        ("JSON, cold, every block by schema", many, json_size, best(lambda: json_contents(json_source))),
-        ("json module (no positions)", many, json_size, best(lambda: json.loads(json_source.text))),
-        ("hcl2, tree only", blocks, size, best(lambda: hcl2.parses_to_tree(text), 1)),
-        ("hcl2, tree only, collector off", blocks, size, best(peer, 1)),
+        ("native, cold", blocks, size, measure_best_time(lambda: parse_file(source))),
+        ("native, from stored bytes", blocks, len(data), measure_best_time(lambda: decode(data))),
+        ("native, to stored bytes", blocks, len(data), measure_best_time(lambda: encode(body))),
+        ("JSON, cold", many, json_size, measure_best_time(lambda: parse_json_file(json_source))),
+        (
+            "JSON, cold, every block by schema",
+            many,
+            json_size,
+            measure_best_time(lambda: read_json_contents(json_source)),
+        ),
+        ("json module (no positions)", many, json_size, measure_best_time(lambda: json.loads(json_source.text))),
+        ("hcl2, tree only", blocks, size, measure_best_time(lambda: hcl2.parses_to_tree(text), 1)),
+        ("hcl2, tree only, collector off", blocks, size, measure_best_time(peer, 1)),
     ]
     terraform = shutil.which("terraform")
     if terraform:
         command = [terraform, "fmt", "-check", "-"]
         run = lambda: subprocess.run(command, input=text.encode(), capture_output=True, check=False)  # noqa: E731
-        rows.append(("terraform fmt -check (process)", blocks, size, best(run)))
+        rows.append(("terraform fmt -check (process)", blocks, size, measure_best_time(run)))
     print(f"{'what':36} {'blocks':>8} {'MB':>6} {'seconds':>8} {'MB/s':>6}")
     for what, count, size, seconds in rows:
         print(f"{what:36} {count:8,} {size / 1e6:6.2f} {seconds:8.3f} {size / 1e6 / seconds:6.1f}")

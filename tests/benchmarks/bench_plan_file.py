@@ -1,4 +1,4 @@
-"""Plan files of many changes and placements: write and read.
+"""Benchmark of plan files with many changes and placements: write and read.
 
 Run: python tests/benchmarks/bench_plan_file.py [changes]
 """
@@ -14,7 +14,7 @@ from nexusform.scheduling.racks.vms import Placement
 from nexusform.values.typed_value import UNKNOWN
 
 
-def a_plan(count: int) -> Plan:
+def build_plan(count: int) -> Plan:
     changes, steps, placements = [], [], []
     span = Span("main.tf", Position(1, 1, 0), Position(9, 2, 200))
     for number in range(count):
@@ -31,7 +31,7 @@ def a_plan(count: int) -> Plan:
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
-    plan = a_plan(count)
+    plan = build_plan(count)
     start = time.perf_counter()
     data = write_plan_file(plan, {})
     written = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Processor time of pods: 10,000 pods with anti-affinity and spread on 1,000 nodes.
+"""Benchmark of pod scheduling: processor time of 10,000 pods with anti-affinity and spread on 1,000 nodes.
 
 Run: python tests/benchmarks/bench_pods.py [pods] [nodes]
 """
@@ -28,8 +28,8 @@ MACHINE = "topology.kubernetes.io/baremetalmachine"
 MIB = 1 << 20
 
 
-def cluster(nodes: int) -> Cluster:
-    """Two workers per machine, three zones."""
+def build_cluster(nodes: int) -> Cluster:
+    """Return a cluster with two workers per machine in three zones."""
     found = []
     for number in range(nodes):
         name, machine, zone = f"w{number:05}", f"m{number // 2:05}", f"zone-{number % 3}"
@@ -38,8 +38,8 @@ def cluster(nodes: int) -> Cluster:
     return Cluster("bench", tuple(found))
 
 
-def workload(number: int, replicas: int, shape: str) -> Workload:
-    """A Deployment of one of the shapes that people write."""
+def build_workload(number: int, replicas: int, shape: str) -> Workload:
+    """Return a Deployment of one of the common shapes."""
     name = f"app-{number:04}"
     own = build_label_selector({"app": name})
     apart = PodTerm(MACHINE, own, ("default",))
@@ -59,10 +59,10 @@ def workload(number: int, replicas: int, shape: str) -> Workload:
     return Workload("Deployment", "default", name, replicas, pod)
 
 
-def run(pods: int, nodes: int, replicas: int, shape: str) -> None:
-    """One row."""
-    here = cluster(nodes)
-    wanted = [workload(number, replicas, shape) for number in range(pods // replicas)]
+def print_row(pods: int, nodes: int, replicas: int, shape: str) -> None:
+    """Measure one case and print its row."""
+    here = build_cluster(nodes)
+    wanted = [build_workload(number, replicas, shape) for number in range(pods // replicas)]
     before = time.process_time()
     prediction = predict(here, (), wanted)
     first = time.process_time() - before
@@ -82,7 +82,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     for shape in ("required anti-affinity and spread", "preferred anti-affinity and soft spread", "mixed"):
         for replicas in (10, 100, 500):
-            run(pods, nodes, replicas, shape)
+            print_row(pods, nodes, replicas, shape)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(f"\npeak memory of the process: {peak / 1024:.0f} MiB")
 

@@ -1,11 +1,11 @@
-"""Placement speed: VMs per second of processor time, tie-break digests per VM, memory, and growth.
+"""Benchmark of VM placement: VMs per second of processor time, tie-break digests per VM, memory, and growth.
 
 Run: python tests/benchmarks/bench_racks.py [--large]
 
-The site is made of racks of equal machines (BOM 1.7.3 figures); the VMs come as clusters with a
-control plane and three pools, SKUs drawn from a fixed mix by a fixed recurrence. Peers, on a smaller
-site of the same kind: the brute-force greedy of tests/scheduling/racks (placements must agree) and,
-where numpy is installed, a score-and-argmin over arrays of machines.
+The site has racks of equal machines (BOM 1.7.3 figures). The VMs belong to clusters with a control plane and three
+pools; their SKUs come from a fixed mix in a fixed recurrence. Peers, on a smaller site of the same kind: the
+brute-force greedy of tests/scheduling/racks (placements must agree) and, if numpy is installed, a score-and-argmin
+over arrays of machines.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from nexusform.scheduling.sku_catalogue import CATALOGUES
 from tests.scheduling.racks.brute_force import BruteForce
 
 SKUS = CATALOGUES["2026-03"].vm_skus
-# Mean 33 GiB, so that ten VMs a machine fill three quarters of its 448 GiB (disk would hold eleven).
+# Mean 33 GiB: ten VMs per machine use three quarters of its 448 GiB (the disk has capacity for eleven).
 MIX = ["NC_G2_8_v1", "NC_P4_28_v1", "NC_G6_28_v1", "NC_P10_56_v1", "NC_G2_8_v1", "NC_G6_28_v1", "NC_P14_74_v1"]
 
 
-def site(racks: int, machines: int) -> list[Machine]:
-    """`racks` racks of `machines` machines each."""
+def build_site(racks: int, machines: int) -> list[Machine]:
+    """Return `racks` racks with `machines` machines each."""
     return [
         Machine(f"r{r:04d}-bm{m:03d}", f"r{r:04d}", str(r), m, "bom-1.7.3", 2, 48, 224, 3500)
         for r in range(1, racks + 1)
@@ -44,8 +44,8 @@ def site(racks: int, machines: int) -> list[Machine]:
     ]
 
 
-def demands(count: int, pool_size: int) -> Iterator[Demand]:
-    """`count` VMs: clusters of a control plane of 3 and three pools."""
+def generate_demands(count: int, pool_size: int) -> Iterator[Demand]:
+    """Yield the demands of `count` VMs: clusters with a control plane of 3 and three pools."""
     made, state = 0, 1
     cluster = 0
     while made < count:
@@ -60,23 +60,23 @@ def demands(count: int, pool_size: int) -> Iterator[Demand]:
 
 
 @contextmanager
-def counted_digests() -> Iterator[Counter[str]]:
-    """Counts, as long as it is open, the candidates whose tie was broken."""
+def count_digests() -> Iterator[Counter[str]]:
+    """Count the candidates with a broken tie until the context ends."""
     lowest, counter = tie_break.find_lowest_digest, Counter[str]()
 
-    def counted(text: blake2b, names: Sequence[bytes], tied: Sequence[int]) -> int:
+    def count_and_find(text: blake2b, names: Sequence[bytes], tied: Sequence[int]) -> int:
         counter["digests"] += len(tied)
         return lowest(text, names, tied)
 
-    tie_break.find_lowest_digest = counted
+    tie_break.find_lowest_digest = count_and_find
     try:
         yield counter
     finally:
         tie_break.find_lowest_digest = lowest
 
 
-def used(machines: list[Machine]) -> RackScheduler:
-    """A site on whose every machine a VM of 1 to 97 GiB stands, so that few machines tie."""
+def build_used_scheduler(machines: list[Machine]) -> RackScheduler:
+    """Return a site with a VM of 1 to 97 GiB on every machine, so that few machines tie."""
     scheduler = RackScheduler(machines)
     sizes = [VmSku(f"own-{gib}", 1, 0, gib, 0) for gib in range(1, 98)]
     for number, machine in enumerate(machines):
@@ -86,12 +86,12 @@ def used(machines: list[Machine]) -> RackScheduler:
 
 
 def measure(racks: int, machines: int, vms: int, pool_size: int, *, standing: bool = False) -> tuple[float, int]:
-    """Seconds for placing, and how many did not fit. Making site and demands is not counted."""
-    make = used if standing else RackScheduler
-    scheduler = make(site(racks, machines))
+    """Return the seconds of placement and the number of unplaced VMs, without the time to build site and demands."""
+    make = build_used_scheduler if standing else RackScheduler
+    scheduler = make(build_site(racks, machines))
     refused = 0
     seconds = 0.0
-    source = demands(vms, pool_size)
+    source = generate_demands(vms, pool_size)
     while True:
         batch = [demand for _, demand in zip(range(20_000), source, strict=False)]
         if not batch:
@@ -105,14 +105,14 @@ def measure(racks: int, machines: int, vms: int, pool_size: int, *, standing: bo
         seconds += time.process_time() - start
 
 
-def row(
+def print_row(
     label: str, racks: int, machines: int, vms: int, pool_size: int, *, digests: bool = True, standing: bool = False
 ) -> float:
     """Measure one shape and print its line."""
     seconds, refused = measure(racks, machines, vms, pool_size, standing=standing)
     each = ""
     if digests:
-        with counted_digests() as counter:
+        with count_digests() as counter:
             measure(racks, machines, vms, pool_size, standing=standing)
         each = f"{counter['digests'] / vms:.1f}"
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -123,8 +123,8 @@ def row(
     return seconds
 
 
-def digest_cost() -> float:
-    """Nanoseconds for the tie-break digest of one candidate: the floor under every tie."""
+def measure_digest_time() -> float:
+    """Return the nanoseconds of the tie-break digest of one candidate: the lower bound of every tie."""
     names, text = (
         [f"r0001-bm{m:03d}".encode() for m in range(100)],
         tie_break.build_vm_digest(8, VmName("c", "c", "p", 1)),
@@ -135,9 +135,9 @@ def digest_cost() -> float:
     return (time.process_time() - start) / 200_000 * 1e9
 
 
-def brute_force() -> None:
-    """The same small job by the engine and by the brute-force greedy; the placements must agree."""
-    machines, jobs = site(8, 16), list(demands(600, 40))
+def compare_brute_force() -> None:
+    """Run the same small job with the engine and with the brute-force greedy; the placements must agree."""
+    machines, jobs = build_site(8, 16), list(generate_demands(600, 40))
     start = time.process_time()
     scheduler = RackScheduler(machines)
     fast = [scheduler.place(demand) for demand in jobs]
@@ -151,15 +151,15 @@ def brute_force() -> None:
     print(f"  ratio {other / engine:,.0f}; placements identical")
 
 
-def score_and_argmin() -> None:
-    """A numpy peer: one score per machine, argmin per VM; no ties, no cells, no disk, so it does less."""
+def measure_score_and_argmin() -> None:
+    """Measure a numpy peer: one score per machine, argmin per VM; no ties, cells or disk, so it does less."""
     try:
         import numpy as np
     except ModuleNotFoundError:
         print("numpy is not installed: no score-and-argmin peer")
         return
-    racks, each, jobs = 100, 100, list(demands(20_000, 1_000))
-    scheduler = RackScheduler(site(racks, each))
+    racks, each, jobs = 100, 100, list(generate_demands(20_000, 1_000))
+    scheduler = RackScheduler(build_site(racks, each))
     start = time.process_time()
     scheduler.place_all(jobs)
     engine = time.process_time() - start
@@ -180,11 +180,11 @@ def score_and_argmin() -> None:
     print(f"engine {20_000 / engine:,.0f} VMs/s; ratio {other / engine:,.1f}")
 
 
-def repetitions() -> None:
-    """100 repetitions of 200 VMs on 128 machines, as a plan makes them for its certainty figures."""
-    jobs = [PlaceOperation(demand.vm, demand) for demand in demands(200, 60)]
+def measure_repetitions() -> None:
+    """Measure 100 repetitions of 200 VMs on 128 machines, as in a plan for its confidence figures."""
+    jobs = [PlaceOperation(demand.vm, demand) for demand in generate_demands(200, 60)]
     start = time.process_time()
-    repeat_with_samples(RackScheduler(site(8, 16)), jobs, 100)
+    repeat_with_samples(RackScheduler(build_site(8, 16)), jobs, 100)
     print(f"100 repetitions of 200 VMs on 128 machines: {time.process_time() - start:.2f} s")
 
 
@@ -193,24 +193,24 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--large", action="store_true", help="also 1,000,000 VMs on 100,000 machines")
     large = parser.parse_args().large
-    print(f"one tie-break digest: {digest_cost():.0f} ns")
+    print(f"one tie-break digest: {measure_digest_time():.0f} ns")
     print(f"{'':<44}{'VMs':>9}{'machines':>9}{'time':>10}{'':>17}{'digests':>8}{'refused':>8}{'peak':>8}")
     if large:
-        row("1,000 racks of 100, pools of 200", 1000, 100, 1_000_000, 200, digests=False)
-        row("1,000 racks of 100, in use, pools of 1,000", 1000, 100, 800_000, 1_000, standing=True)
+        print_row("1,000 racks of 100, pools of 200", 1000, 100, 1_000_000, 200, digests=False)
+        print_row("1,000 racks of 100, in use, pools of 1,000", 1000, 100, 800_000, 1_000, standing=True)
         return
-    row("the document's size: 8 racks of 16", 8, 16, 1_280, 24)
-    row("625 racks of 16, pools of 200", 625, 16, 100_000, 200)
-    row("100 racks of 100, pools of 100", 100, 100, 100_000, 100)
-    first = row("100 racks of 100, pools of 1,000", 100, 100, 100_000, 1_000)
-    second = row("200 racks of 100, pools of 1,000", 200, 100, 200_000, 1_000)
+    print_row("the document's size: 8 racks of 16", 8, 16, 1_280, 24)
+    print_row("625 racks of 16, pools of 200", 625, 16, 100_000, 200)
+    print_row("100 racks of 100, pools of 100", 100, 100, 100_000, 100)
+    first = print_row("100 racks of 100, pools of 1,000", 100, 100, 100_000, 1_000)
+    second = print_row("200 racks of 100, pools of 1,000", 200, 100, 200_000, 1_000)
     print(f"twice the machines and VMs: {second / first:.2f} times the time")
-    row("40 racks of 250, pools of 200", 40, 250, 100_000, 200)
-    row("100 racks of 100, in use, pools of 200", 100, 100, 80_000, 200, standing=True)
-    row("100 racks of 100, in use, pools of 1,000", 100, 100, 80_000, 1_000, standing=True)
-    brute_force()
-    score_and_argmin()
-    repetitions()
+    print_row("40 racks of 250, pools of 200", 40, 250, 100_000, 200)
+    print_row("100 racks of 100, in use, pools of 200", 100, 100, 80_000, 200, standing=True)
+    print_row("100 racks of 100, in use, pools of 1,000", 100, 100, 80_000, 1_000, standing=True)
+    compare_brute_force()
+    measure_score_and_argmin()
+    measure_repetitions()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Time, memory and gap of a repacking: `bench_repack.py [RACKS IN_RACK FILLED WANT [SEED]]`.
+"""Benchmark of repacking: time, memory and gap: `bench_repack.py [RACKS IN_RACK FILLED WANT [SEED]]`.
 
-Without arguments a table of sites up to 1,008 machines is printed. Seconds are processor time.
+Without arguments it prints a table of sites with up to 1,008 machines. Seconds are processor time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CASES = ((8, 16, 0.8, 10), (63, 16, 0.71, 20), (63, 16, 0.8, 20), (63, 16, 0.8, 
 
 
 def measure(racks: int, in_rack: int, filled: float, want: int, seed: int = 1) -> None:
-    """One line of the table."""
+    """Print one line of the table."""
     site = build_site_with_history(
         seed, racks, in_rack, filled=filled, skus=MIX, pool_sizes=(3, 5, 8, 12, 20), zoned=0.2
     )
@@ -62,7 +62,7 @@ def measure(racks: int, in_rack: int, filled: float, want: int, seed: int = 1) -
 
 
 def main() -> None:
-    """The table, each line in a process of its own."""
+    """Print the table, each line in a separate process."""
     if len(sys.argv) > 1:
         racks, in_rack, filled, want, *seed = sys.argv[1:]
         measure(int(racks), int(in_rack), float(filled), int(want), *map(int, seed))

@@ -1,8 +1,8 @@
-"""Many sites: planning and reading them beside a process for each, and the growth with their number.
+"""Benchmark of many sites: plan and read them together and in a process each, and the growth with their number.
 
-    python tests/benchmarks/bench_sites.py [--large] [--dask]
+python tests/benchmarks/bench_sites.py [--large] [--dask]
 
-Processor seconds of everything that ran, workers included; the largest memory of any one process.
+Processor seconds of all processes, workers included; peak memory of the largest process.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "examples" / "three-sites" / "modules" / "site"
 COMMAND = [sys.executable, "-m", "nexusform"]
-OWN = 20  # one site in so many has another number of workers
+OWN = 20  # one of this many sites has a different number of workers
 
 
 def write_fleet(directory: Path, count: int) -> None:
-    """A fleet of so many sites of the example."""
+    """Write a fleet with `count` sites of the example."""
     (directory / "site").mkdir(parents=True)
     (directory / "site" / "main.nf.hcl").write_text((SITE / "main.nf.hcl").read_text())
     rows = {f"s{number:05d}": 2 + number % OWN // (OWN - 1) * 3 for number in range(count)}
@@ -35,8 +35,8 @@ def write_fleet(directory: Path, count: int) -> None:
     )
 
 
-def measured(directory: Path, *words: str) -> tuple[float, float, int]:
-    """Wall and processor seconds of a command with all its workers, and the largest process in MB."""
+def measure_command(directory: Path, *words: str) -> tuple[float, float, int]:
+    """Return wall and processor seconds of a command with all its workers, and the largest process in MB."""
     script = (
         "import json, resource, subprocess, sys, time\n"
         "began = time.perf_counter()\n"
@@ -53,13 +53,13 @@ def measured(directory: Path, *words: str) -> tuple[float, float, int]:
     return took, used, memory
 
 
-def row(name: str, count: int, figures: tuple[float, float, int]) -> None:
+def print_row(name: str, count: int, figures: tuple[float, float, int]) -> None:
     took, used, memory = figures
     print(f"| {name} | {count:,} | {took:.1f} s | {used:.1f} s | {1000 * used / count:.1f} ms | {memory} MB |")
 
 
-def one_process_each(directory: Path, count: int) -> tuple[float, float, int]:
-    """A directory and a process for each site."""
+def measure_separate_processes(directory: Path, count: int) -> tuple[float, float, int]:
+    """Measure a directory and a process per site."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     text = (SITE / "main.nf.hcl").read_text()
@@ -83,19 +83,19 @@ def main() -> None:
     arguments = parser.parse_args()
     print("| work | sites | wall | processor | a site | largest process |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
-        row("a process for each", 20, one_process_each(Path(name), 20))
+        print_row("a process for each", 20, measure_separate_processes(Path(name), 20))
     for count in (100, 1000, *([5000] if arguments.large else [])):
         with tempfile.TemporaryDirectory() as name:
             fleet = Path(name, "fleet")
             write_fleet(fleet, count)
-            row("sites plan", count, measured(fleet, "sites", "plan", "-out=f.nfsites"))
+            print_row("sites plan", count, measure_command(fleet, "sites", "plan", "-out=f.nfsites"))
             if arguments.dask:
                 engine = f"-engine={arguments.dask}"
-                row("the same on Dask (ours alone)", count, measured(fleet, "sites", "plan", engine))
+                print_row("the same on Dask (ours alone)", count, measure_command(fleet, "sites", "plan", engine))
             if count <= 1000:
-                row("sites apply", count, measured(fleet, "sites", "apply", "f.nfsites"))
-                row("sites status", count, measured(fleet, "sites", "status"))
-                row("sites plan, no change", count, measured(fleet, "sites", "plan"))
+                print_row("sites apply", count, measure_command(fleet, "sites", "apply", "f.nfsites"))
+                print_row("sites status", count, measure_command(fleet, "sites", "status"))
+                print_row("sites plan, no change", count, measure_command(fleet, "sites", "plan"))
 
 
 if __name__ == "__main__":

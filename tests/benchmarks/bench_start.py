@@ -1,10 +1,10 @@
-"""What it costs to start: processor time of whole commands against an import of two of their packages.
+"""Benchmark of the start: processor time of whole commands against an import of two of their packages.
 
 Run: python tests/benchmarks/bench_start.py [runs] [checkout of another version]
 
-A plan of examples/quickstart is measured in a copy, beside `python -c "import click, networkx"`; the
-commands take turns, so that what else the machine does hits all of them, and the median counts. What
-Python compiles once is compiled before. A second checkout is measured in the same turns.
+A plan of examples/quickstart is measured in a copy, beside `python -c "import click, networkx"`. The commands run
+alternately, so that other load on the machine affects all of them, and the median counts. Bytecode is compiled
+before. A second checkout is measured in the same rounds.
 """
 
 import os
@@ -24,14 +24,14 @@ PEER = "import click, networkx"
 
 
 class Command(Struct, frozen=True):
-    """A Python command: its arguments, where it runs and whose nexusform it imports."""
+    """Python command: its arguments, directory, and the checkout of the imported nexusform."""
 
     arguments: tuple[str, ...]
     directory: str
     checkout: Path = ROOT
 
-    def processor_time(self) -> float:
-        """Seconds of one run, user and system."""
+    def measure_processor_time(self) -> float:
+        """Return user and system seconds of one run."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(
             [sys.executable, "-c", *self.arguments],
@@ -44,8 +44,8 @@ class Command(Struct, frozen=True):
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def commands(directory: Path, others: list[str]) -> dict[str, Command]:
-    """What is measured, the peer first."""
+def build_commands(directory: Path, others: list[str]) -> dict[str, Command]:
+    """Return the commands to measure, the peer first."""
     measured = {
         PEER: Command((PEER,), str(directory)),
         "bare interpreter": Command(("pass",), str(directory)),
@@ -62,10 +62,10 @@ def commands(directory: Path, others: list[str]) -> dict[str, Command]:
 def main() -> None:
     runs = int(sys.argv[1]) if sys.argv[1:] else 21
     with tempfile.TemporaryDirectory() as directory:
-        measured = commands(Path(directory), sys.argv[2:])
+        measured = build_commands(Path(directory), sys.argv[2:])
         for command in measured.values():
-            command.processor_time()
-        turns = [{name: c.processor_time() for name, c in measured.items()} for _ in range(runs)]
+            command.measure_processor_time()
+        turns = [{name: c.measure_processor_time() for name, c in measured.items()} for _ in range(runs)]
     medians = {name: statistics.median(turn[name] for turn in turns) for name in measured}
     for name, median in medians.items():
         ratio = statistics.median(turn[name] / turn[PEER] for turn in turns)

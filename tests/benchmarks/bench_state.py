@@ -1,4 +1,4 @@
-"""State of many instances: encode and decode against the json module on the same document.
+"""Benchmark of the state of many instances: encode and decode against the json module on the same document.
 
 Run: python tests/benchmarks/bench_state.py [instances]
 """
@@ -13,7 +13,7 @@ from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.state.state_codec import decode_state, encode_state
 
 
-def a_state(count: int) -> State:
+def build_state(count: int) -> State:
     instances = {}
     for number in range(count):
         attributes = {
@@ -35,7 +35,7 @@ def a_state(count: int) -> State:
     return State("l", 1, "0.1.0", "c", instances, last_creation=count)
 
 
-def best(work: Any, times: int = 3) -> float:
+def measure_best_time(work: Any, times: int = 3) -> float:
     taken = []
     for _ in range(times):
         start = time.perf_counter()
@@ -46,12 +46,16 @@ def best(work: Any, times: int = 3) -> float:
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
-    state = a_state(count)
+    state = build_state(count)
     data = encode_state(state)
     document = json.loads(data)
     rows = [
-        ("save", best(lambda: encode_state(state)), best(lambda: json.dumps(document, indent=2, sort_keys=True))),
-        ("load", best(lambda: decode_state(data, "s")), best(lambda: json.loads(data))),
+        (
+            "save",
+            measure_best_time(lambda: encode_state(state)),
+            measure_best_time(lambda: json.dumps(document, indent=2, sort_keys=True)),
+        ),
+        ("load", measure_best_time(lambda: decode_state(data, "s")), measure_best_time(lambda: json.loads(data))),
     ]
     print(f"{count} instances, {len(data) / 1e6:.0f} MB")
     print(f"{'':6}{'nexusform':>12}{'json module':>14}")

@@ -1,8 +1,8 @@
-"""Processor time of plans and applies against another checkout, in turns.
+"""Benchmark of two versions: processor time of plans and applies against another checkout, alternately.
 
 Run: python tests/benchmarks/bench_versions.py CHECKOUT [turns] [VMs]
 
-Prints the medians of both versions and the median ratio, for a plan, an apply of the saved plan, a plan without
+Prints the medians of both versions and the median ratio for a plan, an apply of the saved plan, a plan without
 changes and a plan of a destroy.
 """
 
@@ -51,7 +51,8 @@ def measure(checkout: Path, directory: Path) -> dict[str, float]:
     shutil.rmtree(directory / "state", ignore_errors=True)
     (directory / "p").unlink(missing_ok=True)
     return {
-        name: Command((RUN, *arguments), str(directory), checkout).processor_time() for name, arguments in STEPS.items()
+        name: Command((RUN, *arguments), str(directory), checkout).measure_processor_time()
+        for name, arguments in STEPS.items()
     }
 
 

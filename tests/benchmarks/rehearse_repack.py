@@ -1,11 +1,12 @@
-"""Repackings carried out as an operator would: `rehearse_repack.py [FIRST LAST]` (seeds; default 0 to 19).
+"""Rehearsal of repackings, executed like an operator would: `rehearse_repack.py [FIRST LAST]` (seeds; default 0 to
+19).
 
-For each seed a site gets a history by real applies until it is 60 to 90 % full. `simulate repack` is asked,
-its printed commands are typed window by window (overrides that cordon, `plan -replace -out`, `apply`), the
-cordons end, and the demand is planned and applied as a cluster. Odd seeds first forget in which NUMA cells
-every VM is, as on a real site; a twin that knows them is taken through the same commands. Nothing may land
-elsewhere, nobody else may move. On sites of up to 8 machines the number of re-creations is held against a
-search of its own, over the state document alone.
+For each seed, real applies fill a site to 60 to 90 %. `simulate repack` runs, its printed commands are executed
+window by window (overrides with cordons, `plan -replace -out`, `apply`), the cordons end, and the demand is planned
+and applied as a cluster. Odd seeds first delete the NUMA cells of all VMs from the state, as on a real site; a twin
+with known cells runs the same commands. Each VM must run on its predicted machine, and no other VM may move. On
+sites of up to 8 machines the number of re-creations is compared with an independent search over the state document
+alone.
 """
 
 from __future__ import annotations
@@ -86,37 +87,37 @@ resource "nexus_kubernetes_cluster" "c" {
 Clusters = dict[str, dict[str, Any]]
 
 
-class Failed(Exception):
-    """What a reader of the answer would call a lie."""
+class WrongAnswer(Exception):
+    """Error for a false statement in an answer."""
 
 
-def typed(*words: str) -> tuple[int, str]:
-    """A command as it is typed: its exit code and what it prints."""
+def run_command(*words: str) -> tuple[int, str]:
+    """Run a command; return its exit code and output."""
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         code = run_command_line(list(words))
     return code, out.buffer.getvalue().decode()  # type: ignore[attr-defined]
 
 
-def must(*words: str) -> str:
-    """A command that has to go through."""
-    code, text = typed(*words)
+def run_successfully(*words: str) -> str:
+    """Run a command and return its output; raise an error if it fails."""
+    code, text = run_command(*words)
     if code:
-        raise Failed(f"{' '.join(words)}: exit {code}\n{text}")
+        raise WrongAnswer(f"{' '.join(words)}: exit {code}\n{text}")
     return text
 
 
-def asked(*words: str) -> tuple[int, dict[str, Any]]:
-    """What `simulate repack` answers."""
-    code, text = typed("simulate", "repack", f"-sku={LARGE}", *words, "-format=json")
+def simulate_repack(*words: str) -> tuple[int, dict[str, Any]]:
+    """Return exit code and answer of `simulate repack`."""
+    code, text = run_command("simulate", "repack", f"-sku={LARGE}", *words, "-format=json")
     try:
         return code, json.loads(text)
     except ValueError as mistake:
-        raise Failed(f"repack {words}: exit {code}\n{text}") from mistake
+        raise WrongAnswer(f"repack {words}: exit {code}\n{text}") from mistake
 
 
-def nodes() -> dict[str, dict[str, Any]]:
-    """Every VM of the state by name: where it is."""
+def read_nodes() -> dict[str, dict[str, Any]]:
+    """Return all VMs in the state by name, with their location."""
     state = json.loads(Path("state/nexusform.nfstate").read_text())
     return {
         name: node
@@ -127,7 +128,7 @@ def nodes() -> dict[str, dict[str, Any]]:
     }
 
 
-def place(node: dict[str, Any]) -> tuple[str, tuple[int, ...] | None]:
+def get_location(node: dict[str, Any]) -> tuple[str, tuple[int, ...] | None]:
     cells = node["numa_cells"]
     return node["machine"], None if cells is None else tuple(cells)
 
@@ -135,8 +136,8 @@ def place(node: dict[str, Any]) -> tuple[str, tuple[int, ...] | None]:
 # --- a history ---------------------------------------------------------------------------------
 
 
-class History:
-    """Clusters come, go and change their size, by applies of which some are refused."""
+class SiteHistory:
+    """Clusters created, resized and deleted by applies; some of the applies are rejected."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
@@ -169,7 +170,7 @@ class History:
     def _apply(self) -> bool:
         Path("clusters.json").write_text(json.dumps(self.clusters, indent=1))
         self.applies += 1
-        return typed("apply", "-auto-approve")[0] == 0
+        return run_command("apply", "-auto-approve")[0] == 0
 
     def _change(self, number: int) -> None:
         draw = self.draw
@@ -200,7 +201,7 @@ class History:
 
 
 def forget_cells() -> None:
-    """Nobody knows in which cells VMs are, as on a site that Azure tells of."""
+    """Delete the NUMA cells of VMs from the state, as on a site read from Azure."""
     path = Path("state/nexusform.nfstate")
     state = json.loads(path.read_text())
     for resource in state["resources"]:
@@ -210,64 +211,64 @@ def forget_cells() -> None:
     state["serial"] += 1
     pushed = Path("forgotten.nfstate")
     pushed.write_text(json.dumps(state, indent=2))
-    must("state", "push", str(pushed))
+    run_successfully("state", "push", str(pushed))
 
 
-# --- carrying it out ---------------------------------------------------------------------------
+# --- execution ---------------------------------------------------------------------------------
 
 _OVERRIDE: Final = re.compile(r'# +machine_override "([^"]+)" \{ cordoned = true \}')
 
 
-def carry_out(answer: dict[str, Any]) -> int:
-    """Type what was printed, window by window; how many applies it took."""
-    begin = {name: place(node) for name, node in nodes().items()}
+def execute_answer(answer: dict[str, Any]) -> int:
+    """Execute the printed commands window by window; return the number of windows."""
+    begin = {name: get_location(node) for name, node in read_nodes().items()}
     moved: set[str] = set()
     for number, commands in enumerate(answer["commands"], 1):
-        before = {name: place(node) for name, node in nodes().items()}
+        before = {name: get_location(node) for name, node in read_nodes().items()}
         cordoned = [found[1] for line in commands if (found := _OVERRIDE.match(line))]
         Path("cordons.auto.nfvars.hcl").write_text(f"cordoned = {json.dumps(cordoned)}\n")
         for line in commands:
             if line.startswith("nexusform "):
-                must(*shlex.split(line)[1:])
-        after = {name: place(node) for name, node in nodes().items()}
+                run_successfully(*shlex.split(line)[1:])
+        after = {name: get_location(node) for name, node in read_nodes().items()}
         steps = {step["object"]: step for step in answer["steps"] if step["window"] == number}
         moved |= steps.keys()
         for name, step in steps.items():
             if step["lands"] == step["of"] and after[name][0] != step["to"]["machine"]:
-                raise Failed(f"window {number}: {name} on {after[name][0]}, not {step['to']['machine']}")
+                raise WrongAnswer(f"window {number}: {name} on {after[name][0]}, not {step['to']['machine']}")
         others = {name for name in before if name not in steps and before[name] != after[name]}
         if others or before.keys() != after.keys():
-            raise Failed(f"window {number}: {sorted(others)} moved, too")
+            raise WrongAnswer(f"window {number}: {sorted(others)} moved, too")
     Path("cordons.auto.nfvars.hcl").write_text("cordoned = []\n")
-    must("apply", "-auto-approve")
-    end = {name: place(node) for name, node in nodes().items()}
+    run_successfully("apply", "-auto-approve")
+    end = {name: get_location(node) for name, node in read_nodes().items()}
     if {name for name in begin if begin[name][0] != end[name][0]} - moved:
-        raise Failed("somebody moved who was not in the answer")
+        raise WrongAnswer("somebody moved who was not in the answer")
     return len(answer["commands"])
 
 
-def use_the_room(clusters: Clusters, want: int, zones: list[str] | None) -> None:
-    """Plan and apply a cluster of the demand."""
-    before = {name: place(node) for name, node in nodes().items()}
+def apply_demand(clusters: Clusters, want: int, zones: list[str] | None) -> None:
+    """Plan and apply a cluster with the demand."""
+    before = {name: get_location(node) for name, node in read_nodes().items()}
     pools = {}
     if want > 1:
         pools["w"] = {"count": want - 1, "sku": LARGE, "zones": zones, "away": "0"}
     new = {"control": 1, "sku": LARGE, "zones": zones, "pools": pools}
     Path("clusters.json").write_text(json.dumps({**clusters, "new": new}))
-    must("plan", "-out=room.nfplan")
-    must("apply", "room.nfplan")
-    after = {name: place(node) for name, node in nodes().items()}
+    run_successfully("plan", "-out=room.nfplan")
+    run_successfully("apply", "room.nfplan")
+    after = {name: get_location(node) for name, node in read_nodes().items()}
     if len(after) != len(before) + want or any(after[name] != before[name] for name in before):
-        raise Failed("the demand did not come as promised")
+        raise WrongAnswer("the demand did not come as promised")
 
 
-# --- a search of its own -----------------------------------------------------------------------
+# --- independent search ------------------------------------------------------------------------
 
 
-class Trial:
-    """A small site with known cells, read of its state and of clusters.json alone."""
+class ExhaustiveSearch:
+    """Small site with known cells, read from its state and from clusters.json alone."""
 
-    def __init__(self, history: History, zones: list[str] | None) -> None:
+    def __init__(self, history: SiteHistory, zones: list[str] | None) -> None:
         self.racks, self.in_rack = history.racks, history.in_rack
         self.zones = zones
         self.tried = 0
@@ -278,7 +279,7 @@ class Trial:
             for pool, terms in cluster["pools"].items():
                 self.pools[name, pool] = terms
         self.vms = []
-        for name, node in sorted(nodes().items()):
+        for name, node in sorted(read_nodes().items()):
             cluster, pool = name.split("-", 1)[0], name.split("-", 1)[1].rsplit("-", 1)[0]
             self.vms.append((name, (cluster, pool), node["machine"], tuple(node["numa_cells"])))
         self.free = {
@@ -289,16 +290,16 @@ class Trial:
         }
         self.standing: Counter[tuple[tuple[str, str], str]] = Counter()
         for _, pool, machine, cells in self.vms:
-            self.free[machine, cells[0]] = self._without(self.free[machine, cells[0]], pool, 1)
-            self.standing[pool, self._rack(machine)] += 1
+            self.free[machine, cells[0]] = self._subtract(self.free[machine, cells[0]], pool, 1)
+            self.standing[pool, self._get_rack(machine)] += 1
         self.limits = {pool: self._limit(pool, terms) for pool, terms in self.pools.items()}
 
-    def _without(self, free: tuple[int, int], pool: tuple[str, str], count: int) -> tuple[int, int]:
+    def _subtract(self, free: tuple[int, int], pool: tuple[str, str], count: int) -> tuple[int, int]:
         sku = SKUS[self.pools[pool]["sku"]]
         return free[0] - count * sku.cpus_in_cell, free[1] - count * sku.mib_in_cell // 1024
 
     @staticmethod
-    def _rack(machine: str) -> str:
+    def _get_rack(machine: str) -> str:
         return machine.partition("-")[0]
 
     def _limit(self, pool: tuple[str, str], terms: dict[str, Any]) -> int:
@@ -307,14 +308,15 @@ class Trial:
         return max(most, ceil(terms["count"] / racks))
 
     def room(self) -> int:
-        """How many of the demand fit: one a cell that is whole."""
+        """Return the capacity for VMs of the demand: one per empty cell."""
         return sum(
-            free == CELL and (self.zones is None or self._rack(machine)[1:] in self.zones)
+            free == CELL and (self.zones is None or self._get_rack(machine)[1:] in self.zones)
             for (machine, _), free in self.free.items()
         )
 
     def fewest(self, want: int) -> int | None:
-        """The fewest VMs that go, by trying every choice of up to `tried`; None: not with so few."""
+        """Return the minimum number of re-created VMs by trial of all choices up to `tried`; None if no such number
+        suffices."""
         may = [vm for vm in self.vms if self.pools[vm[1]]["count"] > 1]
         for count in range(len(may) + 1):
             if comb(len(may), count) > MOST_CHOICES:
@@ -325,21 +327,21 @@ class Trial:
                 alike = frozenset(Counter((vm[1], vm[2], vm[3]) for vm in chosen).items())
                 if alike not in seen:
                     seen.add(alike)
-                    if self._goes(chosen, want):
+                    if self._is_sufficient(chosen, want):
                         return count
         return None
 
-    def _goes(self, chosen: tuple[Any, ...], want: int) -> bool:
+    def _is_sufficient(self, chosen: tuple[Any, ...], want: int) -> bool:
         free, standing = dict(self.free), self.standing.copy()
         for _, pool, machine, cells in chosen:
-            self.free[machine, cells[0]] = self._without(self.free[machine, cells[0]], pool, -1)
-            self.standing[pool, self._rack(machine)] -= 1
+            self.free[machine, cells[0]] = self._subtract(self.free[machine, cells[0]], pool, -1)
+            self.standing[pool, self._get_rack(machine)] -= 1
         order = sorted(chosen, key=lambda vm: -SKUS[self.pools[vm[1]]["sku"]].memory_gib)
-        done = self.room() >= want and self._put(order, want)
+        done = self.room() >= want and self._can_place(order, want)
         self.free, self.standing = free, standing
         return done
 
-    def _put(self, left: list[Any], want: int) -> bool:
+    def _can_place(self, left: list[Any], want: int) -> bool:
         if self.room() < want:
             return False
         if not left:
@@ -348,9 +350,9 @@ class Trial:
         zones = self.pools[pool]["zones"]
         tried: set[tuple[str, tuple[int, int], bool]] = set()
         for (machine, cell), free in list(self.free.items()):
-            rack = self._rack(machine)
+            rack = self._get_rack(machine)
             before = self.standing[pool, rack]
-            then = self._without(free, pool, 1)
+            then = self._subtract(free, pool, 1)
             alike = rack, free, (self.zones is None or rack[1:] in self.zones)
             if (
                 (machine, (cell,)) == (was, cells)
@@ -362,7 +364,7 @@ class Trial:
                 continue
             tried.add(alike)
             self.free[machine, cell], self.standing[pool, rack] = then, before + 1
-            if self._put(others, want):
+            if self._can_place(others, want):
                 return True
             self.free[machine, cell], self.standing[pool, rack] = free, before
         return False
@@ -372,11 +374,11 @@ class Trial:
 
 
 def rehearse(seed: int) -> str:
-    """A line of the report; Failed where a promise was broken."""
-    history = History(seed)
+    """Return a line of the report; raise WrongAnswer for a broken promise."""
+    history = SiteHistory(seed)
     history.make()
     filled = history.taken()
-    vms = len(nodes())
+    vms = len(read_nodes())
     known = seed % 2 == 0
     zones = [str(zone + 1) for zone in range(history.racks - 1)] if seed % 5 == 4 else None
     flags = [f"-zones={','.join(zones)}"] if zones else []
@@ -384,21 +386,21 @@ def rehearse(seed: int) -> str:
     if not known:
         shutil.copytree(Path.cwd(), twin)
         forget_cells()
-    _, now = asked("-want=99", "-moves=1", "-time=1", *flags)
+    _, now = simulate_repack("-want=99", "-moves=1", "-time=1", *flags)
     said = ""
     for more in (2, 1):
         want = now["fits_now"] + more
         start = time.process_time()
-        code, answer = asked(f"-want={want}", *flags)
+        code, answer = simulate_repack(f"-want={want}", *flags)
         took = time.process_time() - start
         said += f"+{more}: {answer['status']} {answer['recreations']} of {answer['bound']}"
         if known and history.racks * history.in_rack <= 8:
-            trial = Trial(history, zones)
+            trial = ExhaustiveSearch(history, zones)
             fewest = trial.fewest(want)
             said += f", search {fewest if fewest is not None else f'more than {trial.tried}'}"
-            _hold_against(answer, fewest, trial.tried)
+            _compare_with_search(answer, fewest, trial.tried)
         if (code == 2) != (answer["status"] == "impossible" or answer["recreations"] is None):
-            raise Failed(f"exit {code} of {answer['status']}")
+            raise WrongAnswer(f"exit {code} of {answer['status']}")
         if answer["recreations"] is not None:
             break
         said += "; "
@@ -409,32 +411,32 @@ def rehearse(seed: int) -> str:
     if answer["recreations"] is None:
         return f"{head} | blocking {[(b['constraint'], b['recreations']) for b in answer['blocking']]}"
     sure = all(step["lands"] == step["of"] for step in answer["steps"])
-    windows = carry_out(answer)
-    code, then = asked(f"-want={want}", *flags)
+    windows = execute_answer(answer)
+    code, then = simulate_repack(f"-want={want}", *flags)
     if sure and (code, then["status"]) != (0, "nothing_to_do"):
-        raise Failed(f"afterwards {then['fits_now']} fit, {want} promised")
-    use_the_room(history.clusters, want, zones)
+        raise WrongAnswer(f"afterwards {then['fits_now']} fit, {want} promised")
+    apply_demand(history.clusters, want, zones)
     text = f"{head} | {windows} windows carried out, {want} applied, {took:.1f} s{'' if sure else ', NOT SURE'}"
     if not known and sure:
         os.chdir(twin)
-        carry_out(answer)
-        use_the_room(history.clusters, want, zones)
+        execute_answer(answer)
+        apply_demand(history.clusters, want, zones)
         text += ", twin with its cells, too"
     return text
 
 
-def _hold_against(answer: dict[str, Any], fewest: int | None, tried: int) -> None:
+def _compare_with_search(answer: dict[str, Any], fewest: int | None, tried: int) -> None:
     made, bound = answer["recreations"], answer["bound"]
     if answer["status"] == "impossible" and fewest is not None:
-        raise Failed(f"called impossible, and {fewest} re-creations do")
+        raise WrongAnswer(f"called impossible, and {fewest} re-creations do")
     if fewest is not None and bound is not None and bound > fewest:
-        raise Failed(f"bound {bound}, and {fewest} re-creations do")
+        raise WrongAnswer(f"bound {bound}, and {fewest} re-creations do")
     if answer["status"] == "optimal" and made <= tried and fewest != made:
-        raise Failed(f"optimal {made}, search {fewest}")
+        raise WrongAnswer(f"optimal {made}, search {fewest}")
 
 
 def main() -> None:
-    """All seeds, one line each; exit 1 where one failed."""
+    """Run all seeds and print one line each; exit 1 if one fails."""
     first, last = map(int, sys.argv[1:3]) if len(sys.argv) > 2 else (0, 19)
     home, failed = Path.cwd(), 0
     for seed in range(first, last + 1):
@@ -444,7 +446,7 @@ def main() -> None:
             os.chdir(project)
             try:
                 print(rehearse(seed), flush=True)
-            except Failed as mistake:
+            except WrongAnswer as mistake:
                 failed += 1
                 print(f"{seed:2} FAILED: {mistake}", flush=True)
             os.chdir(home)

@@ -41,17 +41,17 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def findings(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+def list_findings(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
     capsys.readouterr()
     run_command_line(["advise", "-format=json", *words])
     return [finding["id"] for finding in json.loads(capsys.readouterr().out)["findings"]]
 
 
-def test_what_stands_is_judged_as_what_is_new_is(capsys: pytest.CaptureFixture[str]) -> None:
-    new = findings(capsys)
+def test_existing_and_new_vms_get_the_same_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    new = list_findings(capsys)
     assert new == ["zones-pinned"]
     assert run_command_line(["apply", "-auto-approve"]) == 0
-    assert findings(capsys) == new
+    assert list_findings(capsys) == new
     assert run_command_line(["advise"]) == 2
     text = capsys.readouterr().out
     assert "pool1" not in text
@@ -59,8 +59,8 @@ def test_what_stands_is_judged_as_what_is_new_is(capsys: pytest.CaptureFixture[s
     assert "1 finding (zones-pinned: 1)." in text
 
 
-def test_what_a_pin_costs_is_measured_without_the_standing_vms(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # Six on four machines: two of them house two; on eight machines all would stand alone.
+def test_pin_cost_is_measured_without_existing_vms(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Six VMs on four machines: two machines run two of them; on eight machines each has its own.
     (lab / "main.nf.hcl").write_text(MAIN.replace("= 4\n    vm_sku", "= 6\n    vm_sku"))
     assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
@@ -73,10 +73,8 @@ def test_what_a_pin_costs_is_measured_without_the_standing_vms(lab: Path, capsys
     assert "not fit" not in text
 
 
-def test_the_order_in_which_standing_clusters_were_created_is_the_past(
-    lab: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # The large one comes first in the file, but was added later.
+def test_creation_order_of_existing_clusters_is_past_tense(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # The larger cluster is first in the file, but was created later.
     text = MAIN.replace('    availability_zones = ["r0"]\n', "")
     cluster = text[text.index('resource "nexus_kub') :]
     large = cluster.replace('"a"', '"larger"').replace("= 4\n", "= 6\n")
@@ -93,7 +91,7 @@ def test_the_order_in_which_standing_clusters_were_created_is_the_past(
     assert "is created" not in told
 
 
-def test_a_rule_that_is_silenced_says_nothing(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_silenced_rule_reports_nothing(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (lab / "main.nf.hcl").write_text(
         MAIN.replace('resource "nexus_kub', '# nexusform:ignore zones-pinned\nresource "nexus_kub')
     )
@@ -101,18 +99,18 @@ def test_a_rule_that_is_silenced_says_nothing(lab: Path, capsys: pytest.CaptureF
     assert "No findings" in capsys.readouterr().out
 
 
-def test_a_saved_plan_is_judged_by_what_it_places(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_saved_plan_is_checked_for_its_placements(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-out=costless"]) == 0
     assert "zones-pinned" not in capsys.readouterr().out
-    assert findings(capsys, "-plan=costless") == []
-    assert findings(capsys) == ["zones-pinned"]
+    assert list_findings(capsys, "-plan=costless") == []
+    assert list_findings(capsys) == ["zones-pinned"]
     (lab / "main.nf.hcl").write_text(MAIN.replace("= 4\n    vm_sku", "= 6\n    vm_sku"))
     assert run_command_line(["plan", "-out=first"]) == 0
     assert "i zones-pinned        a/p: 2 machines run two VMs of a because of it" in capsys.readouterr().out
-    assert findings(capsys, "-plan=first") == ["zones-pinned", "zones-too-small"]
+    assert list_findings(capsys, "-plan=first") == ["zones-pinned", "zones-too-small"]
     assert run_command_line(["apply", "-auto-approve"]) == 0
     assert run_command_line(["plan", "-out=second"]) == 0
-    assert findings(capsys, "-plan=second") == []
+    assert list_findings(capsys, "-plan=second") == []
 
 
 def test_reports(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,17 +129,17 @@ def test_errors_come_first(lab: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "do not fit" in capsys.readouterr().err
 
 
-def test_a_version_near_its_end_is_listed_from_90_days_before(
+def test_ending_version_is_listed_90_days_before(
     lab: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = MAIN.replace('name    = "a"', 'name    = "a"\n  kubernetes_version = "1.28.3"')
     (lab / "main.nf.hcl").write_text(text)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1753920000")  # 2025-07-31, 92 days before
     assert run_command_line(["apply", "-auto-approve"]) == 0
-    assert "ending-kubernetes-version" not in findings(capsys)
+    assert "ending-kubernetes-version" not in list_findings(capsys)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1754179200")  # 2025-08-03
-    assert "ending-kubernetes-version" in findings(capsys)
+    assert "ending-kubernetes-version" in list_findings(capsys)
     run_command_line(["advise"])
     assert "Its extended availability ends on 2025-10." in " ".join(capsys.readouterr().out.split())
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1764547200")  # 2025-12-01
-    assert "abandoned-kubernetes-version" in findings(capsys)
+    assert "abandoned-kubernetes-version" in list_findings(capsys)

@@ -1,4 +1,4 @@
-"""What apply says when something comes out otherwise than planned."""
+"""Tests of apply messages about results other than planned."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nexusform.cli.main import run_command_line
 from nexusform.plans.saved import plan_file
 from nexusform.values.typed_value import Refinement
 
-# Two moments may turn out to be one: what is said of their number in the plan comes out otherwise.
+# Two timestamps may be equal: then a number computed from them in the plan differs after apply.
 _TWO = "[for moment in toset([timestamp(), timestamp()]) : moment]"
 
 _VM = """
@@ -42,7 +42,7 @@ locals {
 
 
 class Project:
-    """A directory with one file of configuration."""
+    """Directory with one configuration file."""
 
     def __init__(self, directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.directory = directory
@@ -52,7 +52,7 @@ class Project:
         return run_command_line([f"-chdir={self.directory}", *arguments])
 
     def printed(self) -> str:
-        """What was printed since, without frames, on one line."""
+        """Return the output since the last call, without frames, on one line."""
         captured = self._capfd.readouterr()
         return " ".join((captured.out + captured.err).replace("│", " ").split())
 
@@ -75,14 +75,14 @@ def project(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Project:
     return Project(tmp_path, capfd)
 
 
-def test_an_output_that_comes_out_otherwise_is_an_error(project: Project) -> None:
+def test_output_other_than_planned_is_an_error(project: Project) -> None:
     code, said = project.apply(f'output "n" {{\n  value = length({_TWO})\n}}\n')
     assert code == 1
     assert ('Output "n" was known in the plan and has another value after apply. It was planned as 2 and is 1.') in said
     assert project.outputs() == {}
 
 
-def test_a_sensitive_output_is_only_named(project: Project) -> None:
+def test_value_of_sensitive_output_is_not_printed(project: Project) -> None:
     text = f'output "n" {{\n  value     = "secret ${{length({_TWO})}}"\n  sensitive = true\n}}\n'
     code, said = project.apply(text)
     assert code == 1
@@ -90,7 +90,7 @@ def test_a_sensitive_output_is_only_named(project: Project) -> None:
     assert "secret " not in said
 
 
-def test_an_argument_that_comes_out_otherwise_is_an_error_before_anything_is_done(project: Project) -> None:
+def test_argument_other_than_planned_stops_apply_before_first_step(project: Project) -> None:
     text = f'resource "nexus_site" "s" {{\n  name = "s${{length({_TWO})}}"\n}}\n'
     code, said = project.apply(text)
     assert code == 1
@@ -105,7 +105,7 @@ def test_outputs_known_only_after_apply_are_kept(project: Project) -> None:
     assert str(project.outputs()["at"]).startswith("20")
 
 
-def test_outputs_follow_another_machine_of_a_tie(project: Project) -> None:
+def test_outputs_follow_other_machine_of_a_tie(project: Project) -> None:
     text = (
         _VM
         + 'output "where" {\n  value = local.place\n}\n'
@@ -129,7 +129,7 @@ def test_outputs_follow_another_machine_of_a_tie(project: Project) -> None:
         ('var.enabled ? ["a"] : jsondecode(timestamp())', ["a"]),
     ],
 )
-def test_what_is_unknown_early_is_right_after_apply(project: Project, value: str, planned: object) -> None:
+def test_value_unknown_in_plan_is_right_after_apply(project: Project, value: str, planned: object) -> None:
     text = f'variable "enabled" {{\n  default = true\n}}\noutput "o" {{\n  value = {value}\n}}\n'
     assert project.apply(text)[0] == 0
     assert project.outputs() == {"o": planned}
@@ -157,9 +157,7 @@ def test_validate_does_not_guess_types(project: Project, text: str) -> None:
         'output "p" {\n  value = [for x in jsondecode("[\\"${timestamp()}\\"]") : parseint(x, 10)]\n}\n',
     ],
 )
-def test_an_expression_that_fails_when_its_values_are_known_stops_the_apply_before_anything_is_done(
-    project: Project, text: str
-) -> None:
+def test_expression_failing_with_known_values_stops_apply_early(project: Project, text: str) -> None:
     code, said = project.apply('resource "nexus_site" "s" {\n}\n' + text)
     assert code == 1
     assert "Error: Invalid function argument" in said
@@ -168,7 +166,7 @@ def test_an_expression_that_fails_when_its_values_are_known_stops_the_apply_befo
     assert "Creating" not in said
 
 
-def test_moments_in_template_files_are_known_late_too(project: Project) -> None:
+def test_timestamps_in_template_files_are_known_after_apply(project: Project) -> None:
     (project.directory / "n.tftpl").write_text(f"${{length({_TWO})}}")
     text = 'output "n" {\n  value = templatefile("${path.module}/n.tftpl", {})\n}\n'
     code, said = project.apply(text)
@@ -176,7 +174,7 @@ def test_moments_in_template_files_are_known_late_too(project: Project) -> None:
     assert ('Output "n" was known in the plan and has another value after apply. It was planned as 2 and is 1.') in said
 
 
-def test_a_module_output_that_comes_out_otherwise_names_the_root_output(project: Project) -> None:
+def test_module_output_other_than_planned_names_root_output(project: Project) -> None:
     (project.directory / "m").mkdir()
     (project.directory / "m" / "main.nf.hcl").write_text(f'output "n" {{\n  value = length({_TWO})\n}}\n')
     text = 'module "m" {\n  source = "./m"\n}\noutput "n" {\n  value = module.m.n\n}\n'
@@ -187,7 +185,7 @@ def test_a_module_output_that_comes_out_otherwise_names_the_root_output(project:
     assert ('Output "n" was known in the plan and has another value after apply. It was planned as 2 and is 1.') in said
 
 
-def test_a_condition_that_fails_when_its_values_are_known_stops_the_apply(project: Project) -> None:
+def test_condition_failing_with_known_values_stops_apply(project: Project) -> None:
     text = (
         'resource "nexus_site" "s" {\n  lifecycle {\n    precondition {\n'
         '      condition     = "${path.module}${timestamp()}" == "never"\n'
@@ -200,7 +198,7 @@ def test_a_condition_that_fails_when_its_values_are_known_stops_the_apply(projec
     assert "Creating" not in said
 
 
-def test_unknown_elements_of_a_set_may_turn_out_to_be_anything(project: Project) -> None:
+def test_unknown_set_elements_may_have_any_value(project: Project) -> None:
     text = (
         'output "set" {\n  value = setunion([timestamp()], ["b"])\n}\n'
         f'output "fewer" {{\n  value = toset({_TWO})\n}}\n'
@@ -211,7 +209,7 @@ def test_unknown_elements_of_a_set_may_turn_out_to_be_anything(project: Project)
     assert outputs["set"] == [*outputs["fewer"], "b"]  # type: ignore[misc]  # a list
 
 
-def test_conditions_are_looked_at_again_where_a_prediction_was_missed(project: Project) -> None:
+def test_conditions_are_checked_again_after_wrong_prediction(project: Project) -> None:
     condition = (
         '    condition     = nexus_virtual_machine.v.machine == "r0-bm02"\n'
         '    error_message = "It must stand on the second machine."\n'
@@ -230,7 +228,7 @@ def test_conditions_are_looked_at_again_where_a_prediction_was_missed(project: P
     assert {each["status"] for each in state["check_results"]} == {"fail"}
 
 
-def test_a_postcondition_is_looked_at_again_where_a_prediction_was_missed(project: Project) -> None:
+def test_postcondition_is_checked_again_after_wrong_prediction(project: Project) -> None:
     text = _VM.replace(
         "  disk_gib   = 50\n",
         "  disk_gib   = 50\n  lifecycle {\n    postcondition {\n"
@@ -242,9 +240,7 @@ def test_a_postcondition_is_looked_at_again_where_a_prediction_was_missed(projec
     assert "Error: Resource postcondition failed" in said
 
 
-def test_an_output_that_fails_after_a_missed_prediction_keeps_its_last_value_and_the_others_theirs(
-    project: Project,
-) -> None:
+def test_output_failing_after_wrong_prediction_keeps_its_value(project: Project) -> None:
     text = (
         _VM
         + 'output "number" {\n  value = local.place == "at r0-bm02" ? 1 : parseint("x", 10)\n}\n'
@@ -258,7 +254,7 @@ def test_an_output_that_fails_after_a_missed_prediction_keeps_its_last_value_and
     assert project.outputs() == {"place": "at r0-bm01", "site": "s"}
 
 
-def test_what_is_known_of_unknown_outputs_is_in_the_plan_file_and_shown_nowhere(project: Project) -> None:
+def test_refined_outputs_are_saved_in_plan_file_and_not_shown(project: Project) -> None:
     project.write('output "o" {\n  value = ["a-${timestamp()}"]\n}\n')
     path = project.directory / "saved"
     assert project.run("plan", f"-out={path}") == 0
@@ -267,7 +263,7 @@ def test_what_is_known_of_unknown_outputs_is_in_the_plan_file_and_shown_nowhere(
     saved, _ = plan_file.read_plan_file(path.read_bytes())
     assert saved is not None
     assert saved.plan.refined_outputs == {"o": (((0,), Refinement(not_null=True, prefix="a-")),)}
-    # What is said there holds when the plan is applied, or nothing is done.
+    # The saved refinements must hold at apply; otherwise nothing is applied.
     wrong = {"o": (((0,), Refinement(not_null=True, prefix="b-")),)}
     document = plan_file.write_plan_file(
         replace(saved.plan, refined_outputs=wrong), saved.configuration_files, saved.prior_state
@@ -279,7 +275,7 @@ def test_what_is_known_of_unknown_outputs_is_in_the_plan_file_and_shown_nowhere(
     assert project.run("apply", str(path)) == 0
 
 
-def test_an_arm_of_unknown_type_that_is_not_chosen_decides_nothing(project: Project) -> None:
+def test_unselected_branch_of_unknown_type_has_no_effect(project: Project) -> None:
     text = """
 variable "on" {
   default = true
@@ -322,7 +318,7 @@ output "mapped" {
     assert "Error: Invalid for_each argument" in said
 
 
-def test_the_stream_counts_what_was_forgotten(
+def test_json_stream_counts_forgotten_objects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

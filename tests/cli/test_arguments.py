@@ -1,4 +1,4 @@
-"""What a command takes is declared once, as the fields of a frozen record."""
+"""Tests of command arguments, declared once as fields of a frozen record."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from nexusform.cli.commands import Command, LazyGroup, define_command
 from nexusform.cli.main import ROOT
 
 
-class _Speed(Struct, frozen=True, kw_only=True):
+class _SpeedGroup(Struct, frozen=True, kw_only=True):
     slow: bool = declare_switch_flag("Slowly")
     steps: int = declare_number("Steps", default=10, minimum=1)
 
 
-class _Arguments(Struct, frozen=True, kw_only=True):
+class _TryArguments(Struct, frozen=True, kw_only=True):
     source: str = declare_positional()
     target: str = declare_optional_positional("here")
     rest: tuple[str, ...] = declare_positionals()
@@ -40,14 +40,14 @@ class _Arguments(Struct, frozen=True, kw_only=True):
     only: tuple[str, ...] = declare_repeatable_text("Only these")
     shape: str = declare_choice("Which shape", ("round", "square"))
     settings: tuple[tuple[str, str], ...] = declare_ordered_flags("Settings", ("var", "var-file"))
-    speed: _Speed = declare_flag_group(_Speed)
+    speed: _SpeedGroup = declare_flag_group(_SpeedGroup)
 
 
-def _taken(words: list[str]) -> _Arguments:
-    taken: list[_Arguments] = []
+def _parse_words(words: list[str]) -> _TryArguments:
+    taken: list[_TryArguments] = []
 
-    @define_command("try", _Arguments)
-    def run(arguments: _Arguments) -> int:
+    @define_command("try", _TryArguments)
+    def run(arguments: _TryArguments) -> int:
         """Try."""
         taken.append(arguments)
         return 0
@@ -56,14 +56,14 @@ def _taken(words: list[str]) -> _Arguments:
     return taken[0]
 
 
-def test_every_field_has_its_default() -> None:
-    assert _taken(["a"]) == build_arguments_record(_Arguments, {"source": "a"})
+def test_every_field_has_a_default() -> None:
+    assert _parse_words(["a"]) == build_arguments_record(_TryArguments, {"source": "a"})
 
 
-def test_every_field_takes_what_was_typed() -> None:
+def test_every_field_takes_its_command_line_value() -> None:
     typed = "a b c -json -out=f -only=x -only y -shape=square -var-file=g -var k=v -slow -steps 3"
     words = typed.split(" ")
-    assert _taken(words) == _Arguments(
+    assert _parse_words(words) == _TryArguments(
         source="a",
         target="b",
         rest=("c",),
@@ -72,34 +72,34 @@ def test_every_field_takes_what_was_typed() -> None:
         only=("x", "y"),
         shape="square",
         settings=(("var-file", "g"), ("var", "k=v")),
-        speed=_Speed(slow=True, steps=3),
+        speed=_SpeedGroup(slow=True, steps=3),
     )
 
 
-def test_a_number_that_is_too_small_is_bad_usage() -> None:
+def test_number_below_minimum_is_a_usage_error() -> None:
     with pytest.raises(click.UsageError):
-        _taken(["a", "-steps=0"])
+        _parse_words(["a", "-steps=0"])
 
 
-def _commands(found: LazyGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Command]]:
+def _iterate_commands(found: LazyGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Command]]:
     context = click.Context(found)
     for name in found.list_commands(context):
         below = found.get_command(context, name)
         if isinstance(below, LazyGroup):
-            yield from _commands(below, (*path, name))
+            yield from _iterate_commands(below, (*path, name))
         elif isinstance(below, Command):
             yield " ".join((*path, name)), below
 
 
-@pytest.mark.parametrize(("name", "declared"), list(_commands(ROOT)))
-def test_no_two_fields_of_a_command_share_a_name_or_a_flag(name: str, declared: Command) -> None:
-    """Groups are flattened for click: a second field of one name would silently win."""
+@pytest.mark.parametrize(("name", "declared"), list(_iterate_commands(ROOT)))
+def test_fields_of_a_command_have_unique_names_and_flags(name: str, declared: Command) -> None:
+    """Groups are flattened for click: a second field of the same name would win silently."""
     fields = [parameter.name for parameter in declared.params]
     flags = [flag for parameter in declared.params for flag in parameter.opts]
     assert len(set(fields)) == len(fields), name
     assert len(set(flags)) == len(flags), name
 
 
-def test_a_record_is_filled_from_what_click_read() -> None:
-    assert [parameter.name for parameter in build_click_parameters(_Speed)] == ["slow", "steps"]
-    assert build_arguments_record(_Speed, {"slow": True, "steps": 3}) == _Speed(slow=True, steps=3)
+def test_record_is_built_from_click_values() -> None:
+    assert [parameter.name for parameter in build_click_parameters(_SpeedGroup)] == ["slow", "steps"]
+    assert build_arguments_record(_SpeedGroup, {"slow": True, "steps": 3}) == _SpeedGroup(slow=True, steps=3)

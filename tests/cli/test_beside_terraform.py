@@ -1,4 +1,4 @@
-"""Unknown values through plan, apply and a second plan: every output as `terraform` has it."""
+"""Tests of unknown values through plan, apply and a second plan: every output is as in `terraform`."""
 
 from __future__ import annotations
 
@@ -328,8 +328,8 @@ _EXPRESSIONS = (
 _Command: TypeAlias = Callable[[list[str]], str]
 
 
-def _journey(command: _Command, directory: Path, ending: str) -> dict[str, list[Any]]:
-    """Of every output: what the plan knows, what it is, and what the next plan does to it."""
+def _run_plan_apply_plan(command: _Command, directory: Path, ending: str) -> dict[str, list[Any]]:
+    """Return per output its planned value, its value after apply, and its change in the next plan."""
     outputs = [f'output "o{n}" {{\n  value = {text}\n}}\n' for n, text in enumerate(_EXPRESSIONS)]
     (directory / f"main{ending}").write_text(_HEAD + "".join(outputs))
     (directory / "m").mkdir()
@@ -344,43 +344,43 @@ def _journey(command: _Command, directory: Path, ending: str) -> dict[str, list[
     second = json.loads(command(["show", "-json", "second"]))["output_changes"]
     moment = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
-    def shown(value: Any) -> Any:
+    def replace_timestamps(value: Any) -> Any:
         return json.loads(moment.sub("MOMENT", json.dumps(value)))
 
     return {
         text: [
             first[f"o{n}"].get("after"),
-            _any_unknown(first[f"o{n}"]["after_unknown"]),
-            shown(values[f"o{n}"]["type"]),
-            shown(values[f"o{n}"]["value"]),
+            _contains_unknown(first[f"o{n}"]["after_unknown"]),
+            replace_timestamps(values[f"o{n}"]["type"]),
+            replace_timestamps(values[f"o{n}"]["value"]),
             second[f"o{n}"]["actions"],
         ]
         for n, text in enumerate(_EXPRESSIONS)
     }
 
 
-def _any_unknown(part: Any) -> bool:
+def _contains_unknown(part: Any) -> bool:
     if isinstance(part, Mapping):
-        return any(map(_any_unknown, part.values()))
-    return any(map(_any_unknown, part)) if isinstance(part, list) else bool(part)
+        return any(map(_contains_unknown, part.values()))
+    return any(map(_contains_unknown, part)) if isinstance(part, list) else bool(part)
 
 
 @pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not installed")
-def test_unknown_values_are_as_terraform_has_them(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_unknown_values_are_as_in_terraform(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     ours.mkdir()
     theirs.mkdir()
     (tmp_path / "empty.tfrc").write_text("")
     environment = {**os.environ, "TF_CLI_CONFIG_FILE": str(tmp_path / "empty.tfrc"), "CHECKPOINT_DISABLE": "1"}
 
-    def nexusform(arguments: list[str]) -> str:
+    def run_nexusform(arguments: list[str]) -> str:
         capfd.readouterr()
         code = run_command_line([f"-chdir={ours}", *arguments])
         captured = capfd.readouterr()
         assert code == 0, captured.out + captured.err
         return captured.out
 
-    def terraform(arguments: list[str]) -> str:
+    def run_terraform(arguments: list[str]) -> str:
         done = subprocess.run(
             ["terraform", f"-chdir={theirs}", *arguments],
             capture_output=True,
@@ -392,5 +392,5 @@ def test_unknown_values_are_as_terraform_has_them(tmp_path: Path, capfd: pytest.
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    expected = _journey(terraform, theirs, ".tf")
-    assert _journey(nexusform, ours, ".nf.hcl") == expected
+    expected = _run_plan_apply_plan(run_terraform, theirs, ".tf")
+    assert _run_plan_apply_plan(run_nexusform, ours, ".nf.hcl") == expected

@@ -1,4 +1,4 @@
-"""Configurations that stand for more than any machine holds end in a diagnostic, within 1 GiB."""
+"""Tests of configurations too large for any machine: they end in a diagnostic, within 1 GiB."""
 
 from __future__ import annotations
 
@@ -11,47 +11,49 @@ from pathlib import Path
 import pytest
 
 MOST_MEMORY = 1024 * 1024 * 1024  # bytes of address space
-PATIENCE = 300  # seconds after which they count as endless
+PATIENCE = 300  # seconds until a command counts as endless
 
 
-def doubled(first: str, step: str, times: int = 60, name: str = "x") -> str:
+def build_doubling_locals(first: str, step: str, times: int = 60, name: str = "x") -> str:
     lines = [f"  {name}0 = {first}"]
     lines += [f"  {name}{n} = {step.replace('?', f'local.{name}{n - 1}')}" for n in range(1, times + 1)]
     return "\n".join(["locals {", *lines, "}", ""])
 
 
-def output(expression: str) -> str:
+def build_output(expression: str) -> str:
     return f'output "o" {{\n  value = {expression}\n}}\n'
 
 
-LISTS = doubled("[1]", "[?, ?]")
+LISTS = build_doubling_locals("[1]", "[?, ?]")
 ALIASES = "a: &a [x, x, x, x, x, x, x, x]\\n" + "".join(
     f"{b}: &{b} [{', '.join([f'*{a}'] * 8)}]\\n" for a, b in zip("abcdefghi", "bcdefghij", strict=True)
 )
 CASES = {
-    "for in for in for": output("[for a in range(1000) : [for b in range(1000) : [for c in range(1000) : c]]]"),
-    "doubled text": doubled('"abcdefgh"', '"${?}${?}"') + output("local.x60"),
-    "doubled list": LISTS + output("local.x60"),
-    "doubled list that can still be made": LISTS + output("local.x19"),
-    "doubled list as text": LISTS + output("jsonencode(local.x60)"),
-    "doubled list flattened": LISTS + output("flatten(local.x60)"),
-    "doubled lists compared": LISTS + doubled("[1]", "[?, ?]", name="y") + output("local.x60 == local.y60"),
-    "doubled in one expression": output("jsonencode(" + "[for x in [" * 40 + "[1]" + "] : [x, x]]" * 40 + ")"),
-    "joined": doubled('"abc"', "join(?, [?, ?])") + output("local.x60"),
-    "replaced": doubled('"aaaaaaaa"', 'replace(?, "a", ?)') + output("local.x60"),
-    "replaced by pattern": doubled('"aaaaaaaa"', 'replace(?, "/a/", ?)') + output("local.x60"),
-    "formatted": output('format("%1000000000s", "x")'),
-    "encoded again": doubled('"\\"\\\\"', "jsonencode(?)") + output("local.x60"),
-    "products": output("setproduct(range(1000), range(1000), range(1000))"),
-    "aliases": output(f'yamldecode("{ALIASES}")'),
-    "brackets": output("[" * 100_000 + "]" * 100_000),
-    "templates": output('"${' * 20_000 + "1" + '}"' * 20_000),
+    "for in for in for": build_output("[for a in range(1000) : [for b in range(1000) : [for c in range(1000) : c]]]"),
+    "doubled text": build_doubling_locals('"abcdefgh"', '"${?}${?}"') + build_output("local.x60"),
+    "doubled list": LISTS + build_output("local.x60"),
+    "doubled list that can still be made": LISTS + build_output("local.x19"),
+    "doubled list as text": LISTS + build_output("jsonencode(local.x60)"),
+    "doubled list flattened": LISTS + build_output("flatten(local.x60)"),
+    "doubled lists compared": LISTS
+    + build_doubling_locals("[1]", "[?, ?]", name="y")
+    + build_output("local.x60 == local.y60"),
+    "doubled in one expression": build_output("jsonencode(" + "[for x in [" * 40 + "[1]" + "] : [x, x]]" * 40 + ")"),
+    "joined": build_doubling_locals('"abc"', "join(?, [?, ?])") + build_output("local.x60"),
+    "replaced": build_doubling_locals('"aaaaaaaa"', 'replace(?, "a", ?)') + build_output("local.x60"),
+    "replaced by pattern": build_doubling_locals('"aaaaaaaa"', 'replace(?, "/a/", ?)') + build_output("local.x60"),
+    "formatted": build_output('format("%1000000000s", "x")'),
+    "encoded again": build_doubling_locals('"\\"\\\\"', "jsonencode(?)") + build_output("local.x60"),
+    "products": build_output("setproduct(range(1000), range(1000), range(1000))"),
+    "aliases": build_output(f'yamldecode("{ALIASES}")'),
+    "brackets": build_output("[" * 100_000 + "]" * 100_000),
+    "templates": build_output('"${' * 20_000 + "1" + '}"' * 20_000),
     "blocks": "a {\n" * 20_000 + "}\n" * 20_000,
     "count": 'resource "nexus_site" "s" {\n  count = 1000000000000\n  name  = "s${count.index}"\n}\n',
 }
 
 
-# One process for all of them: each is met with what the ones before have left.
+# One process plans all of them, so each starts with the leftovers of the ones before.
 SCRIPT = """\
 import contextlib, io, json, os, resource, sys
 from nexusform.cli.main import run_command_line as run
@@ -65,8 +67,8 @@ for directory in sys.argv[2:]:
 """
 
 
-def planned(directory: Path, texts: Mapping[str, str]) -> dict[str, tuple[int, str]]:
-    """The exit code and the messages of `plan`, by name."""
+def plan_all(directory: Path, texts: Mapping[str, str]) -> dict[str, tuple[int, str]]:
+    """Return exit code and messages of `plan` by name."""
     for name, text in texts.items():
         (directory / name).mkdir()
         (directory / name / "main.nf.hcl").write_text(text)
@@ -82,8 +84,8 @@ def planned(directory: Path, texts: Mapping[str, str]) -> dict[str, tuple[int, s
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
-def test_bombs_end_in_diagnostics(tmp_path: Path) -> None:
-    for name, (code, told) in planned(tmp_path, CASES).items():
+def test_oversized_configurations_end_in_diagnostics(tmp_path: Path) -> None:
+    for name, (code, told) in plan_all(tmp_path, CASES).items():
         assert code == 1, name
         assert "│ Error: " in told, name
         assert "on main.nf.hcl line" in told, name
@@ -91,6 +93,6 @@ def test_bombs_end_in_diagnostics(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
-def test_a_long_line_takes_little_memory(tmp_path: Path) -> None:
+def test_long_line_takes_little_memory(tmp_path: Path) -> None:
     text = 'locals {\n  a = "' + "x" * 40_000_000 + '"\n}\n'
-    assert planned(tmp_path, {"long": text}) == {"long": (0, "")}
+    assert plan_all(tmp_path, {"long": text}) == {"long": (0, "")}

@@ -1,4 +1,4 @@
-"""What applied plans claimed is settled: a platform that packs, one that draws, one that follows the rule."""
+"""Tests of prediction verification after applies: platforms with packing, random or rule-based placement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MACHINES = [f"r{rack}-bm0{slot}" for rack in range(1, 5) for slot in range(1, 5)
 Platform = Callable[[str, int], str]
 
 
-def site(seed: int = 8) -> str:
+def build_site(seed: int = 8) -> str:
     racks = "".join(
         f'resource "nexus_rack" "r{n}" {{\n  site_id       = nexus_site.s.id\n  machine_count = 4\n}}\n'
         for n in range(1, 5)
@@ -24,7 +24,7 @@ def site(seed: int = 8) -> str:
     return f'resource "nexus_site" "s" {{\n  scheduler {{\n    tie_break_seed = {seed}\n  }}\n}}\n{racks}'
 
 
-def cluster(name: str) -> str:
+def build_cluster(name: str) -> str:
     return f"""resource "nexus_kubernetes_cluster" "{name}" {{
   site_id            = nexus_site.s.id
   kubernetes_version = "v1.31"
@@ -42,14 +42,14 @@ def cluster(name: str) -> str:
 
 
 class Operator:
-    """Applies clusters, while a platform says where their VMs come."""
+    """Operator applying clusters while a platform decides the placement of their VMs."""
 
     def __init__(self, directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.directory = directory
         self.capfd = capfd
         self.printed = ""
         directory.mkdir()
-        (directory / "main.nf.hcl").write_text(site())
+        (directory / "main.nf.hcl").write_text(build_site())
         assert self("apply", "-auto-approve") == 0
 
     def __call__(self, *words: str) -> int:
@@ -59,13 +59,13 @@ class Operator:
         return code
 
     def apply(self, number: int, platform: Platform) -> int:
-        """One more cluster, whose nodes come where the platform says."""
+        """Apply one more cluster with its nodes placed by the platform."""
         names = [f"c{number}-control-plane-0", *(f"c{number}-np-{node}" for node in range(4))]
         answers = [f'      "nodes[\\"{n}\\"].machine" = "{platform(n, at)}"\n' for at, n in enumerate(names)]
         fault = f'    address   = "*.c{number}"\n    operation = "create"\n    answer = {{\n'
         block = f'provider "simulated" {{\n  fault {{\n{fault}{"".join(answers)}    }}\n  }}\n}}\n'
         (self.directory / "platform.nf.hcl").write_text(block)
-        (self.directory / f"c{number}.nf.hcl").write_text(cluster(f"c{number}"))
+        (self.directory / f"c{number}.nf.hcl").write_text(build_cluster(f"c{number}"))
         return self("apply", "-auto-approve", "-details")
 
     def state(self) -> dict[str, Any]:
@@ -81,12 +81,12 @@ def operator(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Operator:
     return Operator(tmp_path / "site", capfd)
 
 
-def packing(_: str, at: int) -> str:
+def pack_nodes(_: str, at: int) -> str:
     return MACHINES[at // 4]
 
 
-def test_a_platform_that_packs_breaks_what_was_sure_and_is_an_alarm(operator: Operator) -> None:
-    assert operator.apply(0, packing) == 2
+def test_packing_platform_breaks_certain_predictions_and_warns(operator: Operator) -> None:
+    assert operator.apply(0, pack_nodes) == 2
     assert "Apply complete! Resources: 1 added" in operator.printed
     assert (
         "Warning: Wrong certain predictions 1 new VM of c0/np was predicted with certainty on rack r4, but 0 run there"
@@ -99,16 +99,16 @@ def test_a_platform_that_packs_breaks_what_was_sure_and_is_an_alarm(operator: Op
         if one.get("status") == "tainted"
     ]
     assert not tainted
-    assert operator("plan", "-detailed-exitcode") == 0, operator.printed  # what was seen is in state
+    assert operator("plan", "-detailed-exitcode") == 0, operator.printed  # the observed placement is in the state
 
 
-def test_shares_are_lowered_to_what_held(operator: Operator) -> None:
+def test_shares_are_lowered_to_measured_accuracy(operator: Operator) -> None:
     for number in range(6):
-        operator.apply(number, packing)
+        operator.apply(number, pack_nodes)
     # Nothing is certain after the first wrong predictions, so only those 4 add a squared error of 1 each.
     assert operator.record()["rack_count"]["100"][:3] == [0, 24, 4.0]
     (operator.directory / "platform.nf.hcl").unlink()
-    (operator.directory / "next.nf.hcl").write_text(cluster("next"))
+    (operator.directory / "next.nf.hcl").write_text(build_cluster("next"))
     assert operator("plan", "-out=next.nfplan") == 0
     assert " of 90 verified predictions correct, " in operator.printed
     assert "shares are lowered to the measured accuracy" in operator.printed, operator.printed
@@ -121,7 +121,7 @@ def test_shares_are_lowered_to_what_held(operator: Operator) -> None:
     assert scores["brier_score"] < scores["brier_score_by_chance"]
 
 
-def test_a_platform_that_draws_scores_no_better_than_chance(operator: Operator) -> None:
+def test_random_platform_breaks_most_predictions(operator: Operator) -> None:
     draw = Random(1)
     codes = [operator.apply(number, lambda _, __: draw.choice(MACHINES)) for number in range(4)]
     assert codes[0] == 2
@@ -129,14 +129,14 @@ def test_a_platform_that_draws_scores_no_better_than_chance(operator: Operator) 
     assert broken > held
 
 
-def test_a_platform_that_follows_the_rule_keeps_what_was_sure(
+def test_rule_based_platform_keeps_certain_predictions(
     operator: Operator, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Its lots fall otherwise than the plan's."""
+    """The platform breaks ties with another seed than the plan."""
     platform = Operator(tmp_path / "platform", capfd)
-    (platform.directory / "main.nf.hcl").write_text(site(seed=4711))
+    (platform.directory / "main.nf.hcl").write_text(build_site(seed=4711))
     for number in range(4):
-        (platform.directory / f"c{number}.nf.hcl").write_text(cluster(f"c{number}"))
+        (platform.directory / f"c{number}.nf.hcl").write_text(build_cluster(f"c{number}"))
         assert platform("apply", "-auto-approve") == 0
         nodes: dict[str, Any] = {}
         for resource in platform.state()["resources"]:
@@ -148,8 +148,8 @@ def test_a_platform_that_follows_the_rule_keeps_what_was_sure(
     assert "lowered" not in operator.printed
 
 
-def test_what_nobody_looked_at_stays_open(operator: Operator) -> None:
-    (operator.directory / "c.nf.hcl").write_text(cluster("c"))
+def test_unread_predictions_stay_open(operator: Operator) -> None:
+    (operator.directory / "c.nf.hcl").write_text(build_cluster("c"))
     assert operator("apply", "-auto-approve") == 0
     current = next(one for one in operator.state()["resources"] if one["type"] == "nexus_site")
     assert "private" not in current["instances"][0]

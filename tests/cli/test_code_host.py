@@ -23,7 +23,7 @@ check "c" {
 """
 
 
-def github(clone: Path) -> dict[str, str]:
+def build_github_environment(clone: Path) -> dict[str, str]:
     return {
         "GITHUB_SERVER_URL": "https://github.com",
         "GITHUB_REPOSITORY": "o/r",
@@ -39,32 +39,34 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_github_says_where_the_directory_is(lab: Path) -> None:
-    assert find_code_origin("", github(lab)) == CodeOrigin("https://github.com/o/r/blob/0123", "sites/lab", "0123")
+def test_github_environment_gives_directory_and_commit(lab: Path) -> None:
+    assert find_code_origin("", build_github_environment(lab)) == CodeOrigin(
+        "https://github.com/o/r/blob/0123", "sites/lab", "0123"
+    )
 
 
-def test_gitlab_too(lab: Path) -> None:
+def test_gitlab_environment_gives_directory_and_commit(lab: Path) -> None:
     said = {"CI_PROJECT_URL": "https://gl/g/p", "CI_COMMIT_SHA": "4567", "CI_PROJECT_DIR": str(lab / "sites")}
     assert find_code_origin("", said) == CodeOrigin("https://gl/g/p/-/blob/4567", "lab", "4567")
 
 
-def test_the_flag_wins_and_the_commit_stays(lab: Path) -> None:
-    assert find_code_origin("https://h/x", github(lab)) == CodeOrigin("https://h/x", "", "0123")
+def test_flag_overrides_address_and_keeps_commit(lab: Path) -> None:
+    assert find_code_origin("https://h/x", build_github_environment(lab)) == CodeOrigin("https://h/x", "", "0123")
     assert find_code_origin("https://h/x", {}) == CodeOrigin("https://h/x")
 
 
-def test_outside_of_the_clone_nothing_is_linked(lab: Path) -> None:
-    assert find_code_origin("", github(lab / "elsewhere")) == CodeOrigin(commit="0123")
+def test_no_links_outside_of_the_clone(lab: Path) -> None:
+    assert find_code_origin("", build_github_environment(lab / "elsewhere")) == CodeOrigin(commit="0123")
     assert find_code_origin("", {}) == CodeOrigin()
 
 
-def test_what_is_no_address_is_refused() -> None:
+def test_invalid_address_is_rejected() -> None:
     with pytest.raises(click.UsageError, match="-source-url"):
         find_code_origin("javascript:alert(1)", {})
 
 
 @pytest.mark.usefixtures("lab")
-def test_a_wrong_address_is_refused_before_anything_is_planned(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_address_is_rejected_before_planning(capsys: pytest.CaptureFixture[str]) -> None:
     Path("main.nf.hcl").write_text('resource "nexus_site" "s" {}\n')
     for command in (["plan", "-out=p"], ["apply", "-auto-approve"]):
         assert run_command_line([*command, "-source-url=ftp://h"]) == 1
@@ -73,7 +75,7 @@ def test_a_wrong_address_is_refused_before_anything_is_planned(capsys: pytest.Ca
 
 
 @pytest.mark.usefixtures("lab")
-def test_a_comment_links_where_the_flag_says() -> None:
+def test_comment_links_to_address_of_flag() -> None:
     Path("main.nf.hcl").write_text(CHECK)
     assert run_command_line(["plan", "-source-url=https://h/x", "-report=markdown:comment.md"]) == 0
     assert "(https://h/x/main.nf.hcl#L8)" in Path("comment.md").read_text()

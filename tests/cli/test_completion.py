@@ -19,13 +19,13 @@ from tests import commands
 
 
 def found(*words: str) -> list[str]:
-    """The completions of the last word, after the others."""
+    """Return the completions of the last word after the others."""
     shell = SHELLS["zsh"](ROOT, {}, "nexusform", VARIABLE)
     items = shell.get_completions(list(words[:-1]), words[-1])
     return [item.value if item.type == "plain" else f"{item.type} {item.value}" for item in items]
 
 
-def test_commands() -> None:
+def test_commands_are_completed() -> None:
     assert found("pl") == ["plan"]
     assert found("") == list(COMMANDS)
     assert found("state", "r") == ["rm", "rollback"]
@@ -33,13 +33,13 @@ def test_commands() -> None:
     assert found("-nonsense", "") == []
 
 
-def test_flags() -> None:
+def test_flags_are_completed() -> None:
     assert found("plan", "-det") == ["-detailed-exitcode", "-details"]
     assert found("plan", "-json", "-det") == ["-detailed-exitcode", "-details"]
     assert "-report" in found("show", "-re")
 
 
-def test_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flag_values_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert found("plan", "-placements=a") == ["-placements=all"]
     assert found("plan", "-placements", "n") == ["none"]
@@ -78,7 +78,7 @@ output "rooms" {
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A configuration that was applied, and a workspace beside the default one."""
+    """An applied configuration, and a second workspace."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "main.nf.hcl").write_text(SITE)
     assert run_command_line(["apply", "-auto-approve", "-samples=0"]) == 0
@@ -88,7 +88,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("site")
-def test_addresses_of_the_configuration_and_of_its_state() -> None:
+def test_addresses_from_configuration_and_state_are_completed() -> None:
     racks = ["nexus_rack.rack", 'nexus_rack.rack["a"]', 'nexus_rack.rack["b"]']
     assert found("explain", "nexus_r") == racks
     assert found("plan", "-target=nexus_r") == [f"-target={rack}" for rack in racks]
@@ -100,21 +100,21 @@ def test_addresses_of_the_configuration_and_of_its_state() -> None:
 
 
 @pytest.mark.usefixtures("site")
-def test_workspaces() -> None:
+def test_workspaces_are_completed() -> None:
     assert found("workspace", "select", "p") == ["proving"]
     assert found("workspace", "delete", "") == ["default", "proving"]
 
 
 @pytest.mark.of_domains("whatif")
 @pytest.mark.usefixtures("site")
-def test_clusters_and_skus() -> None:
+def test_clusters_and_skus_are_completed() -> None:
     assert found("simulate", "kubernetes-upgrade", "") == ["nexus_kubernetes_cluster.web"]
     assert found("simulate", "capacity", "-sku=NC_P4_") == ["-sku=NC_P4_28_v1"]
 
 
 @pytest.mark.of_domains("whatif")
 @pytest.mark.usefixtures("site")
-def test_what_may_be_lost() -> None:
+def test_racks_machines_and_clusters_are_completed() -> None:
     assert found("simulate", "failure", "-rack=") == ["-rack=a", "-rack=b"]
     assert found("simulate", "failure", "-machine", "b-") == ["b-bm01", "b-bm02"]
     assert found("simulate", "failure", "-cluster=") == ["-cluster=web"]
@@ -122,13 +122,13 @@ def test_what_may_be_lost() -> None:
 
 
 @pytest.mark.of_domains("remote_state")
-def test_nothing_is_read_from_afar(site: Path) -> None:
+def test_completion_reads_no_remote_backend(site: Path) -> None:
     (site / "main.nf.hcl").write_text(SITE + 'nexusform {\n  backend "http" {}\n}\n')
     assert found("explain", "nexus_r") == ["nexus_rack.rack"]
     assert found("workspace", "select", "") == []
 
 
-def test_a_directory_named_before_the_command_counts(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chdir_before_the_command_is_respected(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (site / "empty").mkdir()
     monkeypatch.chdir(site / "empty")
     assert found("explain", "nexus_s") == []
@@ -136,7 +136,7 @@ def test_a_directory_named_before_the_command_counts(site: Path, monkeypatch: py
     assert found("-chdir=..", "explain", "nexus_s") == ["nexus_site.lab"]
 
 
-def test_beside_broken_configuration_state_counts(site: Path) -> None:
+def test_state_is_used_if_configuration_is_invalid(site: Path) -> None:
     (site / "main.nf.hcl").write_text("resource {")
     assert found("explain", "nexus_s") == ["nexus_site.lab"]
     (site / "state" / "nexusform.nfstate").write_text("{")
@@ -148,7 +148,7 @@ def test_beside_broken_configuration_state_counts(site: Path) -> None:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A directory with nexusform in the PATH and a file to complete."""
+    """Directory with nexusform in the PATH and a file to complete."""
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "nexusform"
     program.write_text(f"#!/bin/sh\n{commands.program()}\n")
@@ -162,7 +162,7 @@ TERMINALS = {
     "zsh": (["-f", "-i"], 'autoload -Uz compinit; compinit -u -D; eval "$(nexusform completion zsh)"'),
     "fish": (["--no-config", "-i"], "set -g fish_autosuggestion_enabled 0; nexusform completion fish|source"),
 }
-# What is typed (TAB is the key), and the words that the shell makes of it.
+# Typed text (TAB is the key), and the words after completion by the shell.
 STROKES = {
     "wTAB": "workspace",
     "plan -detailed-TAB": "plan -detailed-exitcode",
@@ -182,35 +182,35 @@ STROKES = {
 WORDS = {*COMMANDS, "help"}
 
 
-def strokes() -> dict[str, str]:
-    """Those whose command is there."""
+def select_strokes() -> dict[str, str]:
+    """Return the strokes with an installed command."""
     return {typed: words for typed, words in STROKES.items() if words.split()[0] in WORDS}
 
 
 @pytest.mark.parametrize("shell", TERMINALS)
-def test_at_a_terminal(home: Path, site: Path, shell: str) -> None:
-    """Keys are pressed in an interactive shell, which tells what the line became."""
+def test_completion_in_interactive_shell(home: Path, site: Path, shell: str) -> None:
+    """Send keys to an interactive shell, and read the completed line."""
     assert home == site
-    need(shell)
+    skip_without_shell(shell)
     flags, setup = TERMINALS[shell]
-    lines = [f"nexusform {typed.replace('TAB', chr(9))}" for typed in strokes()]
-    # Control-A goes to the beginning of the line.
+    lines = [f"nexusform {typed.replace('TAB', chr(9))}" for typed in select_strokes()]
+    # Control-A moves to the beginning of the line.
     asking = [f"{line}\x01printf '<%s>' \necho read''y\n" for line in lines]
-    with terminal([shell, *flags], home) as master:
-        pressed(master, f"{setup}; echo read''y\n", "ready")
-        said = [re.search("<nexusform>(<.*>)", pressed(master, keys, "ready")) for keys in asking]
+    with open_terminal([shell, *flags], home) as master:
+        press_keys(master, f"{setup}; echo read''y\n", "ready")
+        said = [re.search("<nexusform>(<.*>)", press_keys(master, keys, "ready")) for keys in asking]
     words = [each and each[1][1:-1].replace("><", " ") for each in said]
-    assert words == list(strokes().values())
+    assert words == list(select_strokes().values())
 
 
-def need(shell: str) -> None:
+def skip_without_shell(shell: str) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
 
 
 @contextmanager
-def terminal(command: list[str], home: Path) -> Iterator[int]:
-    """A program at a terminal of its own; the end where its user sits."""
+def open_terminal(command: list[str], home: Path) -> Iterator[int]:
+    """Run a program at a terminal of its own; yield the end of its user."""
     child, master = pty.fork()
     if child == 0:
         os.chdir(home)
@@ -224,8 +224,8 @@ def terminal(command: list[str], home: Path) -> Iterator[int]:
         os.close(master)
 
 
-def pressed(master: int, keys: str, end: str) -> str:
-    """What a terminal shows after these keys, until `end`; for a minute at most."""
+def press_keys(master: int, keys: str, end: str) -> str:
+    """Return the output of a terminal after these keys, until `end`; for a minute at most."""
     os.write(master, keys.encode())
     said, until = "", time.monotonic() + 60
     while end not in said and time.monotonic() < until:

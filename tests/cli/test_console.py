@@ -50,7 +50,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def asked(
+def run_console(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str, *arguments: str
 ) -> tuple[int, str, str]:
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
@@ -80,10 +80,10 @@ def asked(
     ],
 )
 @pytest.mark.usefixtures("here")
-def test_each_line_is_answered(
+def test_each_line_prints_its_value(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str, out: str
 ) -> None:
-    assert asked(capsys, monkeypatch, text) == (0, out, "")
+    assert run_console(capsys, monkeypatch, text) == (0, out, "")
 
 
 @pytest.mark.parametrize(
@@ -98,65 +98,65 @@ def test_each_line_is_answered(
     ],
 )
 @pytest.mark.usefixtures("here")
-def test_the_first_error_ends_it_with_1(
+def test_first_error_exits_with_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str, out: str, words: str
 ) -> None:
-    code, shown, err = asked(capsys, monkeypatch, text)
+    code, shown, err = run_console(capsys, monkeypatch, text)
     assert (code, shown) == (1, out)
     assert words in " ".join(err.replace("│", " ").split())
     assert "hush" not in err
 
 
 @pytest.mark.usefixtures("here")
-def test_resources_are_as_the_state_has_them(
+def test_resources_have_values_of_the_state(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run_command_line(["apply", "-auto-approve", "-var", "needed=1"]) == 0
     capsys.readouterr()
     text = 'nexus_rack.r[*].name\nnexus_rack.r[1].machines["rack1-bm01"].slot\n'
-    assert asked(capsys, monkeypatch, text) == (0, '[\n  "rack0",\n  "rack1",\n]\n1\n', "")
-    assert asked(capsys, monkeypatch, "sensitive(nexus_site.main.name)")[1] == "(sensitive value)\n"
+    assert run_console(capsys, monkeypatch, text) == (0, '[\n  "rack0",\n  "rack1",\n]\n1\n', "")
+    assert run_console(capsys, monkeypatch, "sensitive(nexus_site.main.name)")[1] == "(sensitive value)\n"
 
 
-def test_the_working_directory_is_absolute(
+def test_working_directory_is_absolute(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown = asked(capsys, monkeypatch, "path.cwd\npath.root\n", "-var", "needed=4")[1]
+    shown = run_console(capsys, monkeypatch, "path.cwd\npath.root\n", "-var", "needed=4")[1]
     assert shown == f'"{here}"\n"."\n'
 
 
 @pytest.mark.usefixtures("here")
-def test_variables_are_taken(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert asked(capsys, monkeypatch, "var.needed + 1", "-var", "needed=4") == (0, "5\n", "")
+def test_variables_are_accepted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_console(capsys, monkeypatch, "var.needed + 1", "-var", "needed=4") == (0, "5\n", "")
 
 
-def test_a_directory_without_configuration_will_do(
+def test_directory_without_configuration_is_accepted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert asked(capsys, monkeypatch, "1 + 1") == (0, "2\n", "")
+    assert run_console(capsys, monkeypatch, "1 + 1") == (0, "2\n", "")
 
 
-def test_a_broken_configuration_is_told_at_once(
+def test_invalid_configuration_is_reported_at_start(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (here / "main.nf.hcl").write_text("locals {\n")
-    code, out, err = asked(capsys, monkeypatch, "1\n")
+    code, out, err = run_console(capsys, monkeypatch, "1\n")
     assert (code, out) == (1, "")
     assert "on main.nf.hcl line 1" in err
 
 
-def test_an_error_behind_an_expression_is_shown_where_it_stands(
+def test_error_in_a_local_is_reported_at_its_line(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (here / "more.nf.hcl").write_text('locals {\n  broken = tonumber("x")\n}\n')
     for _ in range(2):
-        code, _, err = asked(capsys, monkeypatch, "local.broken\n")
+        code, _, err = run_console(capsys, monkeypatch, "local.broken\n")
         assert code == 1
         assert "on more.nf.hcl line 2" in err
 
 
-def test_at_a_terminal_errors_do_not_end_it_and_lines_go_on(here: Path) -> None:
+def test_terminal_session_survives_errors_and_joins_lines(here: Path) -> None:
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [*commands.nexusform(), "console"],
@@ -223,7 +223,7 @@ def test_terraform_console_prints_the_same(
         )
         if theirs.returncode:
             pytest.skip(f"terraform cannot answer: {theirs.stderr[:200]}")
-        assert asked(capsys, monkeypatch, text) == (0, theirs.stdout, ""), text
+        assert run_console(capsys, monkeypatch, text) == (0, theirs.stdout, ""), text
 
 
 _EXPLAINED = """
@@ -266,7 +266,7 @@ def _explain(directory: Path, capfd: pytest.CaptureFixture[str], *arguments: str
     return code, captured.out, captured.err
 
 
-def test_explain_follows_names_to_what_made_a_value_unknown_or_sensitive(
+def test_explain_follows_names_to_cause_of_unknown_or_sensitive(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     code, tree, _ = _explain(tmp_path, capfd, "[length(module.m.host), 1 + 2]")
@@ -292,24 +292,22 @@ def test_explain_follows_names_to_what_made_a_value_unknown_or_sensitive(
     )
 
 
-def test_explain_says_what_a_name_is_made_of_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_explain_lists_each_part_of_a_name_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     _, tree, _ = _explain(tmp_path, capfd, "[local.place, local.place]")
     assert tree.count('"at ${nexus_site.s.id}"') == 1
     assert tree.endswith("  local.place = (known after apply)  (string, unknown)\n    (parts shown above)\n")
 
 
-def test_explain_shows_nothing_of_what_is_sensitive(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_explain_hides_sensitive_values(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for more in ([], ["-json"]):
         _, tree, _ = _explain(tmp_path, capfd, '[for c in local.letters : c == "H" ? var.nothing : "n"]', *more)
         assert "hunter2" not in tree
         assert '"h"' not in tree.lower().replace('c == "h"', "").replace('c == \\"h\\"', "")
-        assert tree.count("upper(c)") == 2  # the loop itself, and once what is done in it
+        assert tree.count("upper(c)") == 2  # the loop itself, and its body once
         assert 'variable "password" is declared so' in tree or 'variable \\"password\\" is declared so' in tree
 
 
-def test_explain_says_what_is_in_error_and_calls_nothing_unknown_for_it(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_explain_reports_errors_instead_of_unknown_values(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, tree, errors = _explain(tmp_path, capfd, '[1 + 2, upper("a") + 1, local.letters[9]]')
     assert code == 1
     assert "Invalid operand" in errors
@@ -331,7 +329,7 @@ def test_explain_says_what_is_in_error_and_calls_nothing_unknown_for_it(
     assert call["reasons"] == [{"mark": "error", "why": "Call to unknown function"}]
 
 
-def test_explain_shows_caught_errors_but_for_those_of_sensitive_values(
+def test_explain_shows_caught_errors_except_of_sensitive_values(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     code, tree, _ = _explain(tmp_path, capfd, 'try({}.a, tonumber("x"), 3)')
@@ -379,13 +377,13 @@ def test_explain_as_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
     }
 
 
-def test_explain_goes_through_a_long_loop_a_few_times(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_explain_visits_a_long_loop_a_few_times(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     _, tree, _ = _explain(tmp_path, capfd, "[for i in range(30) : i * 2]")
     assert "  i * 2 = 36  (number)\n" in tree
     assert tree.endswith("  ... and 11 more\n")
 
 
-def test_explain_of_a_mistake(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_explain_of_an_invalid_expression(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, tree, said = _explain(tmp_path, capfd, "nonsense.x")
     assert (code, tree) == (1, "")
     assert 'A managed resource "nonsense" "x" has not been declared' in said

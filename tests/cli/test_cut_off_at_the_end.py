@@ -1,4 +1,4 @@
-"""An apply that died in its last calls: all is done, and saying so is no error."""
+"""Tests of an apply killed in its last calls: all steps are complete, and this is not reported as an error."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,38 +22,38 @@ Dies = Callable[..., None]
 
 
 @pytest.fixture
-def dies_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dies:
-    """Applies, and dies before its end is recorded."""
+def apply_killed_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dies:
+    """Run an apply and kill it before its end is recorded."""
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(TEXT)
     note: Callable[..., None] = ApplyRecorder.add_record
 
-    def dying(self: ApplyRecorder, record: object) -> None:
+    def add_record_or_die(self: ApplyRecorder, record: object) -> None:
         if isinstance(record, ApplyEnd):
             self.flush()
             raise KeyboardInterrupt
         note(self, record)
 
-    def call(*words: str) -> None:
+    def run_apply(*words: str) -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(ApplyRecorder, "add_record", dying)
+            patched.setattr(ApplyRecorder, "add_record", add_record_or_die)
             assert run_command_line(["apply", *words]) != 0
 
-    return call
+    return run_apply
 
 
-def test_it_is_complete(dies_at_the_end: Dies, capsys: pytest.CaptureFixture[str]) -> None:
+def test_killed_apply_is_complete(apply_killed_at_the_end: Dies, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-out=p"]) == 0
-    dies_at_the_end("p")
+    apply_killed_at_the_end("p")
     capsys.readouterr()
     assert run_command_line(["apply", "p"]) == 0
     assert "All steps of this plan were complete" in capsys.readouterr().out
     assert run_command_line(["output", "-raw", "id"]) == 0
     assert capsys.readouterr().out == "lab"
-    assert run_command_line(["apply", "p"]) == 1  # applied once, and wholly
+    assert run_command_line(["apply", "p"]) == 1  # the plan was applied once, and completely
 
 
-# what is asked for after the kill, with another configuration or the same, and what is said of what is left
+# command after the kill, configuration (changed or not), and expected message
 AFTER = (
     (("plan",), TEXT, "`nexusform apply -resume` records it."),
     (("apply", "-auto-approve"), TEXT, "Finishing an earlier apply first."),
@@ -62,10 +62,10 @@ AFTER = (
 
 
 @pytest.mark.parametrize(("words", "text", "said"), AFTER)
-def test_no_steps_are_said_to_be_left(
-    dies_at_the_end: Dies, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], text: str, said: str
+def test_no_remaining_steps_are_reported(
+    apply_killed_at_the_end: Dies, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], text: str, said: str
 ) -> None:
-    dies_at_the_end("-auto-approve")
+    apply_killed_at_the_end("-auto-approve")
     Path("main.nf.hcl").write_text(text)
     capsys.readouterr()
     run_command_line(list(words))
@@ -76,8 +76,8 @@ def test_no_steps_are_said_to_be_left(
     assert "0 steps" not in told
 
 
-def test_what_is_left_of_it_may_be_dropped(dies_at_the_end: Dies, capsys: pytest.CaptureFixture[str]) -> None:
-    dies_at_the_end("-auto-approve")
+def test_unfinished_end_can_be_discarded(apply_killed_at_the_end: Dies, capsys: pytest.CaptureFixture[str]) -> None:
+    apply_killed_at_the_end("-auto-approve")
     capsys.readouterr()
     assert run_command_line(["apply", "-discard"]) == 0
     assert "Recorded the end of an earlier apply" in capsys.readouterr().out

@@ -47,15 +47,15 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def ask(capsys: pytest.CaptureFixture[str]) -> Any:
-    def asked(*words: str, code: int = 0) -> str:
+    def run_explain(*words: str, code: int = 0) -> str:
         capsys.readouterr()
         assert run_command_line(["explain", *words]) == code
         return capsys.readouterr().out
 
-    return asked
+    return run_explain
 
 
-def test_what_is_new_is_explained_from_the_plan(ask: Any) -> None:
+def test_new_vm_is_explained_from_the_plan(ask: Any) -> None:
     text = ask(A, "a-p-1")
     assert text.startswith("a-p-1 (NC_P46_224_v1: 48 host vCPUs, 224 GiB, 1 cell)\nr0 / ")
     for step in ("1 fits", "2 zones", "3 rack", "4 machine", "5 cells"):
@@ -65,7 +65,7 @@ def test_what_is_new_is_explained_from_the_plan(ask: Any) -> None:
     assert "outside {r0}: r1 (2)." in " ".join(text.split())
 
 
-def test_over_a_plan_that_is_refused_the_answer_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_explanation_of_rejected_plan_has_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     with Path("main.nf.hcl").open("a") as file:
         file.write('output "o" {\n  value = 1 / 0\n}\n')
     assert run_command_line(["explain", A, "a-p-1"]) == 0
@@ -76,7 +76,7 @@ def test_over_a_plan_that_is_refused_the_answer_says_so(capsys: pytest.CaptureFi
     assert "has 1 error (first: Division by zero)" in told
 
 
-def test_what_stands_is_explained_by_the_rules_of_today(ask: Any) -> None:
+def test_existing_vm_is_explained_by_current_rules(ask: Any) -> None:
     assert run_command_line(["apply", "-auto-approve"]) == 0
     text = ask(A, "a-p-1")
     assert "  - a-p-1 runs on r0 / " in text
@@ -86,14 +86,14 @@ def test_what_stands_is_explained_by_the_rules_of_today(ask: Any) -> None:
     assert "To place it elsewhere" in text
 
 
-def test_a_saved_plan_is_explained_by_replaying_it(ask: Any) -> None:
+def test_saved_plan_is_explained_by_replay(ask: Any) -> None:
     assert run_command_line(["plan", "-out=saved"]) == 0
     now = ask(A, "a-p-1")
     assert run_command_line(["apply", "-auto-approve"]) == 0
     assert ask(A, "a-p-1", "-plan=saved") == now
 
 
-def test_as_data_every_machine_is_named(ask: Any) -> None:
+def test_json_lists_every_machine(ask: Any) -> None:
     found = json.loads(ask(A, "a-p-1", "-format=json"))
     machines = {"r0-bm01", "r0-bm02", "r1-bm01", "r1-bm02"}
     assert {way["machine"] for way in found["elsewhere"]} == machines - {found["to"]["machine"]}
@@ -101,7 +101,7 @@ def test_as_data_every_machine_is_named(ask: Any) -> None:
     assert found["certainty"]["rack"] == 1.0
 
 
-def test_as_markdown(ask: Any) -> None:
+def test_explanation_as_markdown(ask: Any) -> None:
     text = ask(A, "a-p-1", "-format=markdown")
     assert text.startswith("### a-p-1 (NC\\_P46\\_224\\_v1")
     for title in (
@@ -114,12 +114,12 @@ def test_as_markdown(ask: Any) -> None:
         assert title in text
 
 
-def test_what_fits_nowhere_says_what_would_have_to_change(ask: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unplaced_vm_lists_suggested_fixes(ask: Any, capsys: pytest.CaptureFixture[str]) -> None:
     Path("main.nf.hcl").write_text(MAIN.replace("count              = 2", "count              = 5"))
     text = ask(A, "a-p-4")
     assert "fits nowhere" in text
     assert "2 machines would have capacity with 1 VM fewer" in " ".join(text.split())
-    # The plan, explain and advise offer the same.
+    # Plan, explain and advise suggest the same fixes.
     offered = "1. count = 4 fits with this SKU"
     assert "Suggested fixes (tested)" in text
     assert offered in text
@@ -131,7 +131,7 @@ def test_what_fits_nowhere_says_what_would_have_to_change(ask: Any, capsys: pyte
         assert offered in capsys.readouterr().err
 
 
-def test_a_cluster_and_a_pool_are_explained_by_how_they_spread(ask: Any) -> None:
+def test_cluster_and_pool_are_explained_by_their_spread(ask: Any) -> None:
     text = ask(A)
     assert text.startswith(f"{A}\n3 VMs on ")
     assert "Racks: r0 2." in text
@@ -150,7 +150,7 @@ def test_a_cluster_and_a_pool_are_explained_by_how_they_spread(ask: Any) -> None
     assert "### " in ask(A, "-format=markdown")
 
 
-def test_a_name_that_nothing_has_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_name_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["explain", A, "a-p-7"]) == 1
     assert "No such object" in capsys.readouterr().err
 
@@ -189,7 +189,7 @@ resource "fleet_hub_manifest" "redis" {
 
 
 @pytest.mark.of_domains("fleet")
-def test_a_pod_is_explained_node_by_node(tmp_path: Path, ask: Any) -> None:
+def test_pod_is_explained_node_by_node(tmp_path: Path, ask: Any) -> None:
     (tmp_path / "redis.nf.hcl").write_text(REDIS)
     manifest = "fleet_hub_manifest.redis"
     text = ask(manifest, "redis-0")
@@ -205,7 +205,7 @@ def test_a_pod_is_explained_node_by_node(tmp_path: Path, ask: Any) -> None:
     assert "stays Pending" in ask(manifest, "redis-2", "-format=markdown")
     ask(manifest, code=1)
     ask(manifest, "redis-9", code=1)
-    # As plans head their lines.
+    # With the prefixes used in plans.
     for front in ("a/", "a/default/Deployment/redis/", "default/Deployment/redis/"):
         assert ask(manifest, f"{front}redis-0") == text
     ask(manifest, "b/redis-0", code=1)
@@ -230,7 +230,7 @@ resource "fleet_cluster_resource_placement" "all" {
 
 
 @pytest.mark.of_domains("fleet")
-def test_members_whose_nodes_are_unknown_are_named(
+def test_members_with_unknown_nodes_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     space = "    apiVersion: v1\n    kind: Namespace\n    metadata:\n      name: shop\n    ---\n"
@@ -256,14 +256,14 @@ def test_members_whose_nodes_are_unknown_are_named(
     assert "Nodes unknown: figures." in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
-def written(old: str, new: str) -> None:
+def edit_configuration(old: str, new: str) -> None:
     Path("main.nf.hcl").write_text(MAIN.replace(old, new))
 
 
 @pytest.mark.parametrize("saved", [False, True])
-def test_what_a_plan_removes_is_explained(ask: Any, *, saved: bool) -> None:
+def test_removed_vm_is_explained(ask: Any, *, saved: bool) -> None:
     assert run_command_line(["apply", "-auto-approve"]) == 0
-    written("count              = 2", "count              = 1")
+    edit_configuration("count              = 2", "count              = 1")
     of_plan = ["-plan=p.nfplan"] if saved else []
     assert not saved or run_command_line(["plan", "-out=p.nfplan"]) == 0
     text = " ".join(ask(*of_plan, A, "a-p-1").split())
@@ -276,14 +276,14 @@ def test_what_a_plan_removes_is_explained(ask: Any, *, saved: bool) -> None:
     assert document["current"]["rack"] == "r0"
 
 
-def test_a_vm_of_a_cluster_that_goes_is_explained(ask: Any) -> None:
+def test_vm_of_removed_cluster_is_explained(ask: Any) -> None:
     assert run_command_line(["apply", "-auto-approve"]) == 0
     Path("main.nf.hcl").write_text(MAIN[: MAIN.index('resource "nexus_kubernetes_cluster"')])
     assert "its cluster was removed (cluster_removed)" in " ".join(ask(A, "a-p-0").split())
 
 
-def test_every_vm_that_finds_no_place_is_explained(ask: Any) -> None:
-    written("count              = 2", "count              = 9")
+def test_every_unplaced_vm_is_explained(ask: Any) -> None:
+    edit_configuration("count              = 2", "count              = 9")
     for number in (4, 5, 8):
         text = ask(A, f"a-p-{number}")
         assert text.startswith(f"a-p-{number} (NC_P46_224_v1")

@@ -121,7 +121,7 @@ def test_no_file_is_older_than_the_run(
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.__name__)
-def test_a_failed_plan_is_shown_and_not_applied(
+def test_failed_plan_is_shown_and_not_applied(
     nf: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, stage: Callable[[pytest.MonkeyPatch], list[str]]
 ) -> None:
     folder = Path.cwd()
@@ -142,7 +142,7 @@ def test_a_failed_plan_is_shown_and_not_applied(
         assert (code, "Saved plan has errors" in out + err) == (1, True), (command, out, err)
 
 
-def test_a_failed_plan_is_not_signed(nf: Callable[..., Result]) -> None:
+def test_failed_plan_is_not_signed(nf: Callable[..., Result]) -> None:
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", "key.pem"], check=True, capture_output=True)
     nf("plan", "-out=p", "-var=unknown=1")
     before = Path("p").read_bytes()
@@ -151,7 +151,7 @@ def test_a_failed_plan_is_not_signed(nf: Callable[..., Result]) -> None:
     assert Path("p").read_bytes() == before
 
 
-def test_the_comment_of_a_failing_pull_request_has_the_error(nf: Callable[..., Result]) -> None:
+def test_comment_of_failed_pull_request_has_the_error(nf: Callable[..., Result]) -> None:
     Path("main.nf.hcl").write_text(f"{CONFIGURATION}\nx =\n")
     assert nf("plan", "-report=markdown:plan.md")[0] == 1
     assert "**Invalid expression** (`main.nf.hcl:13`)" in Path("plan.md").read_text()
@@ -159,7 +159,7 @@ def test_the_comment_of_a_failing_pull_request_has_the_error(nf: Callable[..., R
 
 
 @pytest.mark.parametrize("content", ["hello\n", '{"format": "nexusform"}', "PK\3\4 another archive"])
-def test_a_file_of_another_kind_is_not_overwritten(nf: Callable[..., Result], content: str) -> None:
+def test_other_kind_of_file_is_not_overwritten(nf: Callable[..., Result], content: str) -> None:
     Path("notes").write_text(content)
     code, out, err = nf("plan", "-out=notes")
     assert code == 1
@@ -167,7 +167,7 @@ def test_a_file_of_another_kind_is_not_overwritten(nf: Callable[..., Result], co
     assert Path("notes").read_text() == content
 
 
-def test_an_empty_file_and_a_damaged_plan_are_overwritten(nf: Callable[..., Result]) -> None:
+def test_empty_file_and_damaged_plan_are_overwritten(nf: Callable[..., Result]) -> None:
     Path("empty").touch()
     Path("damaged").write_bytes(Path("p").read_bytes()[:-20])
     for name in ("empty", "damaged"):
@@ -175,14 +175,14 @@ def test_an_empty_file_and_a_damaged_plan_are_overwritten(nf: Callable[..., Resu
         assert nf("show", name)[0] == 0
 
 
-def test_a_report_does_not_overwrite_an_input(nf: Callable[..., Result]) -> None:
+def test_report_does_not_overwrite_an_input(nf: Callable[..., Result]) -> None:
     code, _, err = nf("plan", "-report=json:main.nf.hcl")
     assert code == 1
     assert '-report: "main.nf.hcl" is an input' in err
     assert Path("main.nf.hcl").read_text() == CONFIGURATION
 
 
-def test_a_failed_export_leaves_no_older_script(nf: Callable[..., Result]) -> None:
+def test_failed_export_leaves_no_older_script(nf: Callable[..., Result]) -> None:
     Path("change.sh").write_text("older")
     nf("plan", "-out=p", "-var=unknown=1")
     assert nf("export", "-format=az", "-out=change.sh", "p")[0] == 1

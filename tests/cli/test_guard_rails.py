@@ -1,4 +1,4 @@
-"""A plan beyond a guard rail is denied by whatever tells of it, and apply refuses it."""
+"""Tests of guard rails: every output of a plan reports a broken guard rail, and apply rejects the plan."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ resource "nexus_kubernetes_cluster" "web" {
 def nf(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
-    """Run a command in an empty directory: its exit code, and what it printed on both streams."""
+    """Run a command in an empty directory; return exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
 
-    def command(*arguments: str) -> tuple[int, str, str]:
+    def run_command(*arguments: str) -> tuple[int, str, str]:
         code = run_command_line(list(arguments))
         printed = capfd.readouterr()
         return code, printed.out, printed.err
 
-    return command
+    return run_command
 
 
-def test_a_broken_guard_rail_denies_the_plan_in_every_report(nf: Callable[..., tuple[int, str, str]]) -> None:
+def test_broken_guard_rail_blocks_plan_in_every_report(nf: Callable[..., tuple[int, str, str]]) -> None:
     Path("main.nf.hcl").write_text(SITE)
     formats = ("text", "markdown", "html", "svg", "junit", "sarif", "json")
     reports = [f"-report={name}:p.{name}" for name in formats]
@@ -77,7 +77,7 @@ def test_a_broken_guard_rail_denies_the_plan_in_every_report(nf: Callable[..., t
     assert nf("show", "-report=markdown:-", "p.nfplan")[1] == reads["markdown"]
 
 
-def test_events_of_a_plan_say_that_a_guard_rail_is_broken(nf: Callable[..., tuple[int, str, str]]) -> None:
+def test_json_events_report_broken_guard_rail(nf: Callable[..., tuple[int, str, str]]) -> None:
     Path("main.nf.hcl").write_text(SITE)
     code, text, _ = nf("plan", "-json", "-fail-on=capacity:5000000")
     events = [json.loads(line) for line in text.splitlines()]
@@ -86,7 +86,7 @@ def test_events_of_a_plan_say_that_a_guard_rail_is_broken(nf: Callable[..., tupl
     assert [each["guard_rail"] for each in told] == ["capacity:5000000"]
 
 
-def test_a_plan_with_a_target_is_partial_in_every_format(nf: Callable[..., tuple[int, str, str]]) -> None:
+def test_targeted_plan_is_partial_in_every_format(nf: Callable[..., tuple[int, str, str]]) -> None:
     Path("main.nf.hcl").write_text(SITE)
     _, text, _ = nf("plan", "-target=nexus_rack.rack", "-report=markdown:p.md", "-report=html:p.html")
     line = "Partial plan (-target): 2 changed resources; others were not planned\n"
@@ -96,7 +96,7 @@ def test_a_plan_with_a_target_is_partial_in_every_format(nf: Callable[..., tuple
     assert "Partial plan" not in nf("plan")[1]
 
 
-def test_room_is_that_of_the_largest_sku_of_a_site(nf: Callable[..., tuple[int, str, str]]) -> None:
+def test_capacity_counts_largest_sku_of_site(nf: Callable[..., tuple[int, str, str]]) -> None:
     pool = """  agent_pool "workers" {
     count       = 1
     vm_sku_name = "NC_P46_224_v1"

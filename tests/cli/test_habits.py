@@ -1,4 +1,4 @@
-"""Habits of Terraform users: each command line works, or its error names the command to type."""
+"""Tests of habits of Terraform users: each command line works, or its error names the right command."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_table_has_98_habits() -> None:
 
 @pytest.mark.of_domains("remote_state")
 @pytest.mark.parametrize(("line", "hint"), HABITS, ids=[habit[0] for habit in HABITS])
-def test_a_habit_works_or_its_error_names_a_way_on(nf: Callable[..., Result], line: str, hint: str) -> None:
+def test_habit_works_or_error_names_an_alternative(nf: Callable[..., Result], line: str, hint: str) -> None:
     nf("plan", "-out=p")
     code, text = nf(*shlex.split(line))
     if hint:
@@ -87,13 +87,13 @@ def test_a_habit_works_or_its_error_names_a_way_on(nf: Callable[..., Result], li
         ("azurerm_resource_group", "nexusform predict -terraform-plan=FILE"),
     ],
 )
-def test_a_type_of_another_tool(nf: Callable[..., Result], written: str, hint: str) -> None:
+def test_resource_type_of_another_tool_is_reported(nf: Callable[..., Result], written: str, hint: str) -> None:
     Path("main.nf.hcl").write_text(f'resource "{written}" "a" {{\n}}\n')
     code, text = nf("validate")
     assert (code, hint in text) == (1, True), text
 
 
-def test_a_node_is_explained_by_its_name(nf: Callable[..., Result]) -> None:
+def test_node_is_explained_by_its_name(nf: Callable[..., Result]) -> None:
     Path("main.nf.hcl").write_text(CONFIGURATION + CLUSTER)
     assert nf("plan", "-out=p")[0] == 0
     for source in (["-plan=p"], []):
@@ -103,9 +103,7 @@ def test_a_node_is_explained_by_its_name(nf: Callable[..., Result]) -> None:
         assert nf("apply", "-auto-approve")[0] == 0
 
 
-def test_the_workspace_of_terraform_is_used_with_a_note(
-    nf: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workspace_of_terraform_is_used_with_a_note(nf: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_WORKSPACE", "dev")
     code, text = nf("workspace", "show")
     assert (code, text) == (0, 'dev TF_WORKSPACE selects the workspace "dev".')

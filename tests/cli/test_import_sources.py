@@ -1,4 +1,4 @@
-"""Who `import -from=` asks: domains say what they take over, and one that is not there is no bug."""
+"""Tests of sources of `import -from=`: domains register them, and a missing domain is a usage error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nexusform.workflow.runs import object_import
 IMPORT = ("import", "-from=export", "-generate-config-out=site.nf.hcl")
 
 
-def test_a_directory_that_no_domain_reads_is_refused(
+def test_directory_without_matching_domain_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -25,12 +25,12 @@ def test_a_directory_that_no_domain_reads_is_refused(
 
 
 @pytest.mark.parametrize(("named", "asked"), [("hub", "hub"), ("export", "DIR"), ("nowhere", "DIR")])
-def test_a_source_is_named_and_all_else_is_a_directory(
+def test_source_is_a_registered_name_or_a_directory(
     named: str, asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(object_import, "SOURCE_IMPORTERS", {"hub": "hub", "DIR": "DIR"})
     assert object_import.find_source_importer(named) == asked
-    # A directory that is called like a source is meant before it.
+    # A directory with the name of a source takes precedence.
     Path(named).mkdir()
     assert object_import.find_source_importer(named) == "DIR"

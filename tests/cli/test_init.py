@@ -24,17 +24,17 @@ def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     return call
 
 
-def backend(path: str) -> None:
+def write_backend(path: str) -> None:
     Path("backend.nf.hcl").write_text(
         f'nexusform {{\n  backend "local" {{\n    path = "{path}"\n  }}\n}}\n' if path else ""
     )
 
 
-def lineage(path: str) -> str:
+def read_lineage(path: str) -> str:
     return str(json.loads(Path(path).read_text())["lineage"])
 
 
-def test_init_says_what_it_found_and_leaves_nothing_behind(nf: Callable[..., Told]) -> None:
+def test_init_reports_backend_and_leaves_no_files(nf: Callable[..., Told]) -> None:
     code, out, _ = nf("init")
     assert code == 0
     assert 'Backend "local": state/nexusform.nfstate (workspace "default", no state yet).' in out
@@ -45,19 +45,19 @@ def test_init_says_what_it_found_and_leaves_nothing_behind(nf: Callable[..., Tol
     assert "serial 1, 1 object)" in " ".join(nf("init")[1].split())
 
 
-def test_a_changed_backend_takes_the_state_along_on_request(nf: Callable[..., Told]) -> None:
+def test_migrate_state_copies_state_to_changed_backend(nf: Callable[..., Told]) -> None:
     nf("apply", "-auto-approve")
-    backend("elsewhere/s.nfstate")
+    write_backend("elsewhere/s.nfstate")
     code, _, err = nf("init")
     assert code == 1
     assert "Backend changed" in err
     code, out, err = nf("init", "-migrate-state")
     assert code == 0, err
     assert 'Migrated the state of workspace "default" to elsewhere/s.nfstate.' in out
-    assert lineage("elsewhere/s.nfstate") == lineage("state/nexusform.nfstate")
+    assert read_lineage("elsewhere/s.nfstate") == read_lineage("state/nexusform.nfstate")
     assert "No changes." in nf("plan")[1]
 
-    backend("third/s.nfstate")
+    write_backend("third/s.nfstate")
     code, _, err = nf("plan")
     assert code == 1
     assert "Backend changed" in err
@@ -65,20 +65,20 @@ def test_a_changed_backend_takes_the_state_along_on_request(nf: Callable[..., To
     assert "Plan: 1 to add" in nf("plan")[1]
 
 
-def test_another_state_is_not_written_over(nf: Callable[..., Told]) -> None:
+def test_other_state_is_not_overwritten(nf: Callable[..., Told]) -> None:
     nf("apply", "-auto-approve")
-    backend("elsewhere/s.nfstate")
+    write_backend("elsewhere/s.nfstate")
     nf("init", "-reconfigure")
     nf("apply", "-auto-approve")
-    backend("")
+    write_backend("")
     code, _, err = nf("init", "-migrate-state")
     assert code == 1
     assert "Backend state conflict" in err
     assert nf("init", "-migrate-state", "-force-copy")[0] == 0
-    assert lineage("elsewhere/s.nfstate") == lineage("state/nexusform.nfstate")
+    assert read_lineage("elsewhere/s.nfstate") == read_lineage("state/nexusform.nfstate")
 
 
-def test_backend_settings_can_be_given_apart(nf: Callable[..., Told]) -> None:
+def test_backend_settings_can_be_given_separately(nf: Callable[..., Told]) -> None:
     Path("backend.nf.hcl").write_text('nexusform {\n  backend "local" {}\n}\n')
     code, out, err = nf("init", "-backend-config=path=given/s.nfstate")
     assert code == 0, err
@@ -92,7 +92,7 @@ def test_backend_settings_can_be_given_apart(nf: Callable[..., Told]) -> None:
     assert 'has no setting "pth"' in err
 
 
-def test_an_unknown_backend_is_told_of_with_its_place(nf: Callable[..., Told]) -> None:
+def test_unknown_backend_is_reported_with_its_line(nf: Callable[..., Told]) -> None:
     Path("backend.nf.hcl").write_text('nexusform {\n  backend "locl" {}\n}\n')
     for command in (["init"], ["plan"]):
         code, _, err = nf(*command)
@@ -101,19 +101,19 @@ def test_an_unknown_backend_is_told_of_with_its_place(nf: Callable[..., Told]) -
         assert "backend.nf.hcl line 2" in err
 
 
-def test_nf_data_dir_moves_what_is_remembered(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nf_data_dir_moves_backend_file(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NF_DATA_DIR", "kept")
-    backend("elsewhere/s.nfstate")
+    write_backend("elsewhere/s.nfstate")
     assert nf("init")[0] == 0
     assert Path("kept/backend.json").exists()
     assert not Path(".nexusform").exists()
 
 
-def test_remembered_settings_that_count_over_a_changed_block_are_told(nf: Callable[..., Told]) -> None:
+def test_saved_settings_overriding_changed_block_are_reported(nf: Callable[..., Told]) -> None:
     Path("backend.nf.hcl").write_text('nexusform {\n  backend "local" {}\n}\n')
     assert nf("init", "-backend-config=path=given/s.nfstate")[0] == 0
     assert "Remembered" not in nf("init")[1]
-    backend("block/s.nfstate")
+    write_backend("block/s.nfstate")
     code, out, err = nf("init")
     assert code == 0
     assert "given/s.nfstate" in out
@@ -123,15 +123,15 @@ def test_remembered_settings_that_count_over_a_changed_block_are_told(nf: Callab
     assert "Remembered" not in out + err
 
 
-def test_a_backend_without_a_state_is_left_without_a_question(nf: Callable[..., Told]) -> None:
-    backend("one/s.nfstate")
+def test_backend_without_state_is_changed_without_prompt(nf: Callable[..., Told]) -> None:
+    write_backend("one/s.nfstate")
     assert nf("init")[0] == 0
-    backend("two/s.nfstate")
+    write_backend("two/s.nfstate")
     code, out, err = nf("init")
     assert code == 0, err
     assert 'The previous backend ("local") has no state; nothing to migrate.' in out
     assert nf("workspace", "new", "x")[0] == 0
-    backend("three/s.nfstate")
+    write_backend("three/s.nfstate")
     code, _, err = nf("init")
     assert code == 1
     assert "has a state" in " ".join(err.replace("│", " ").split())

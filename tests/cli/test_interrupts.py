@@ -1,4 +1,4 @@
-"""Interrupts are heeded whatever the main thread waits for."""
+"""Tests of interrupts: they are handled even if the main thread is blocked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-# Signals go to another thread, as they may at any time: the main thread sleeps on.
+# Signals are delivered to another thread, as is possible at any time: the main thread sleeps on.
 WAITING = """
 import signal, sys, threading, time
 from nexusform.cli.interrupts import handle_interrupts
@@ -20,7 +20,7 @@ with handle_interrupts(lambda text: print(text, flush=True)) as interrupts:
     time.sleep(600)
 """
 
-# Whoever was to read what is told does not, and the pipe is full.
+# The reader of the messages does not read, and the pipe is full.
 UNREAD = """
 import sys, threading, time
 from nexusform.cli.interrupts import handle_interrupts
@@ -51,13 +51,13 @@ except KeyboardInterrupt:
 """
 
 
-def started(program: str) -> subprocess.Popen[str]:
+def start_program(program: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_two_interrupts_end_a_process_whose_main_thread_was_not_woken(number: signal.Signals) -> None:
-    with started(WAITING) as process:
+def test_two_interrupts_end_process_with_sleeping_main_thread(number: signal.Signals) -> None:
+    with start_program(WAITING) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
         process.send_signal(number)
@@ -68,8 +68,8 @@ def test_two_interrupts_end_a_process_whose_main_thread_was_not_woken(number: si
     assert errors.startswith("Two interrupts received. Exiting at once")
 
 
-def test_two_interrupts_end_a_process_to_which_nobody_listens() -> None:
-    with started(UNREAD) as process:
+def test_two_interrupts_end_process_with_unread_output() -> None:
+    with start_program(UNREAD) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
         process.send_signal(signal.SIGINT)
@@ -79,7 +79,7 @@ def test_two_interrupts_end_a_process_to_which_nobody_listens() -> None:
     assert process.returncode == 1
 
 
-def test_afterwards_an_interrupt_is_python_s_again() -> None:
-    with started(AFTERWARDS) as process:
+def test_default_interrupt_handler_is_restored() -> None:
+    with start_program(AFTERWARDS) as process:
         told, errors = process.communicate(timeout=120)
     assert (told, errors) == ("interrupted as ever\n", "")

@@ -1,4 +1,4 @@
-"""Closed output, missing memory and deep modules end in a message."""
+"""Tests of process limits: closed output, missing memory and deep modules end in a message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nexusform.cli.main import _is_out_of_memory, run_command_line
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes as Unix has them")
-def test_an_apply_with_a_closed_output_says_so(tmp_path: Path) -> None:
+def test_apply_with_closed_output_reports_it(tmp_path: Path) -> None:
     sites = "".join(f'resource "nexus_site" "s{number}" {{\n  name = "s{number}"\n}}\n' for number in range(41))
     (tmp_path / "main.nf.hcl").write_text(sites)
     for command, message in (
@@ -49,7 +49,7 @@ resource "nexus_virtual_machine" "v" {
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
-def test_a_plan_without_memory_ends_in_one_message(tmp_path: Path) -> None:
+def test_plan_out_of_memory_prints_one_message(tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(MANY_VMS)
     ends = []
     for limit in (36_000, 60_000, 70_000):  # KiB of address space
@@ -64,7 +64,7 @@ def test_a_plan_without_memory_ends_in_one_message(tmp_path: Path) -> None:
     assert set(ends) <= {(1, True), (0, False)}
 
 
-def test_modules_that_nest_too_deeply_are_an_error(
+def test_deeply_nested_modules_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -90,5 +90,5 @@ def test_modules_that_nest_too_deeply_are_an_error(
         (OSError(errno.ENOENT, "No such file"), False),
     ],
 )
-def test_missing_memory_is_no_bug(problem: Exception, is_missing: bool) -> None:
+def test_out_of_memory_is_no_internal_error(problem: Exception, is_missing: bool) -> None:
     assert _is_out_of_memory(problem) is is_missing

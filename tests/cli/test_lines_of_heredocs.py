@@ -1,4 +1,4 @@
-"""A mistake inside text that a heredoc writes out is shown at its own line of the file."""
+"""Tests of errors inside the text of a heredoc: they are reported at their own line of the file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CASE = Path(__file__).with_name("lines_of_heredocs")
 
 @pytest.mark.of_domains("fleet", "vnf")
 @pytest.mark.parametrize("command", ["validate", "plan"])
-def test_each_mistake_at_its_line(
+def test_each_error_is_reported_at_its_line(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(CASE, tmp_path, dirs_exist_ok=True)
@@ -56,12 +56,12 @@ def test_ranges_cover_the_line(
     [
         (2, "b: 2", 3),
         (1, "a: x-y", 2),  # a: ${...}
-        (1, "z: 1", 1),  # no such line: all of it
-        (7, "c: 3", 4),  # further down than it is written, and written once
-        (7, "b: 2", 1),  # written twice
+        (1, "z: 1", 1),  # no such line: the whole heredoc
+        (7, "c: 3", 4),  # evaluated further down, and used once
+        (7, "b: 2", 1),  # used twice
     ],
 )
-def test_only_a_line_that_is_sure_is_named(number: int, text: str, line: int) -> None:
+def test_only_certain_lines_are_named(number: int, text: str, line: int) -> None:
     written = "x = <<EOT\na: ${local.x}-y\nb: 2\nc: 3\nb: 2\nEOT\n"
     whole = Span("f", Position(1, 5, 4), Position(7, 1, len(written)))
     found = locate_line_in_text(

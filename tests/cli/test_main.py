@@ -14,14 +14,14 @@ from nexusform.cli.main import ALIASES, COMMANDS, ROOT, run_command_line
 HEAVY = {"networkx", "deepdiff", "hcl2", "lark", "rich", "yaml", "orjson", "asyncio", "nexusform.planning"}
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = run_command_line(arguments)
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
 
-def loaded(*arguments: str, where: Path | None = None) -> set[str]:
-    """The modules that a command has imported when it ends well."""
+def list_loaded_modules(*arguments: str, where: Path | None = None) -> set[str]:
+    """Run a command; return the modules imported at its successful end."""
     script = (
         "import sys, json\n"
         "from nexusform.cli.main import run_command_line as run\n"
@@ -36,13 +36,13 @@ def loaded(*arguments: str, where: Path | None = None) -> set[str]:
 
 
 @pytest.mark.parametrize("arguments", [["version"], ["--help"], ["-help"], ["version", "-json"]])
-def test_start_up_imports_nothing_heavy(arguments: list[str]) -> None:
-    assert not HEAVY & loaded(*arguments)
+def test_start_imports_no_heavy_modules(arguments: list[str]) -> None:
+    assert not HEAVY & list_loaded_modules(*arguments)
 
 
-def test_a_plan_imports_only_what_its_configuration_needs(tmp_path: Path) -> None:
+def test_plan_imports_modules_of_its_configuration_only(tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text('resource "nexus_site" "lab" {}\n')
-    modules = loaded("plan", where=tmp_path)
+    modules = list_loaded_modules("plan", where=tmp_path)
     assert "nexusform.planning" in modules
     assert not {"deepdiff", "hcl2", "lark", "rich", "yaml", "asyncio"} & modules
     assert (
@@ -50,7 +50,7 @@ def test_a_plan_imports_only_what_its_configuration_needs(tmp_path: Path) -> Non
     )
 
 
-# What a plan without fleets, pods, inventories, imports or reports has no use for.
+# Unused by a plan without fleets, pods, inventories, imports or reports.
 NOT_FOR_QUICKSTART = (
     "nexusform.domains.",
     "nexusform.importers",
@@ -61,7 +61,7 @@ NOT_FOR_QUICKSTART = (
     "nexusform.rendering.page",
     "nexusform.rendering.pull_request",
 )
-# Each module costs a plan a fifth of a millisecond. Raise these when a plan has use for more.
+# Each module adds a fifth of a millisecond to a plan. Increase these only if a plan uses more modules.
 MOST_MODULES = 219
 MOST_MODULES_OF_ONE_VM = 190
 ONE_VM = """
@@ -81,37 +81,37 @@ resource "nexus_virtual_machine" "one" {
 """
 
 
-def select_own(modules: set[str]) -> list[str]:
+def select_own_modules(modules: set[str]) -> list[str]:
     return sorted(name for name in modules if name.partition(".")[0] == "nexusform")
 
 
-def test_a_plan_of_quickstart_imports_few_modules_and_none_of_rooms_that_it_does_not_use(tmp_path: Path) -> None:
+def test_plan_of_quickstart_imports_few_modules_and_no_unused_ones(tmp_path: Path) -> None:
     quickstart = Path(__file__).parents[2] / "examples" / "quickstart" / "main.nf.hcl"
     (tmp_path / "main.nf.hcl").write_text(quickstart.read_text())
-    modules = loaded("plan", where=tmp_path)
+    modules = list_loaded_modules("plan", where=tmp_path)
     assert not HEAVY - {"nexusform.planning"} & modules
     unused = {m for m in modules if m.startswith(NOT_FOR_QUICKSTART)}
     assert not unused
-    ours = select_own(modules)
+    ours = select_own_modules(modules)
     assert len(ours) <= MOST_MODULES, ours
 
 
-def test_a_plan_of_one_vm_imports_few_modules(tmp_path: Path) -> None:
+def test_plan_of_one_vm_imports_few_modules(tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(ONE_VM)
-    ours = select_own(loaded("plan", where=tmp_path))
+    ours = select_own_modules(list_loaded_modules("plan", where=tmp_path))
     assert "nexusform.scheduling.racks.engine" in ours
     assert len(ours) <= MOST_MODULES_OF_ONE_VM, ours
 
 
-def test_every_command_of_the_table_can_be_loaded_and_says_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_can_be_loaded_and_has_usage_help(capsys: pytest.CaptureFixture[str]) -> None:
     for name in [*COMMANDS, *ALIASES]:
-        code, out, _ = told(capsys, name, "-help")
+        code, out, _ = run_command(capsys, name, "-help")
         assert code == 0, name
         assert out.startswith(f"Usage: nexusform {name}"), name
 
 
-def test_the_help_lists_the_main_commands_and_names_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = told(capsys, "-help")
+def test_help_lists_main_commands_and_help_all(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run_command(capsys, "-help")
     assert code == 0
     main, _, examples = out.partition("Main commands:")[2].partition("Examples:")
     names = [line.split()[0] for line in main.splitlines() if line.strip()]
@@ -129,47 +129,47 @@ def test_the_help_lists_the_main_commands_and_names_the_rest(capsys: pytest.Capt
     ]
     assert examples.count("  nexusform ") == 3
     assert "All commands: nexusform help all" in examples
-    assert told(capsys, "help") == told(capsys, "help", "help") == (0, out, "")
+    assert run_command(capsys, "help") == run_command(capsys, "help", "help") == (0, out, "")
 
 
 def test_help_all_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = told(capsys, "help", "all")
+    code, out, _ = run_command(capsys, "help", "all")
     assert code == 0
     assert all(f"  {name} " in out for name in COMMANDS)
     assert all(entry.summary for entry in COMMANDS.values())
-    assert told(capsys, "-help=all") == (0, out, "")
+    assert run_command(capsys, "-help=all") == (0, out, "")
 
 
-def test_a_command_has_its_own_flags_and_examples_first(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = told(capsys, "plan", "-help")
+def test_help_of_command_has_its_own_flags_and_examples_first(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run_command(capsys, "plan", "-help")
     flags = [line.split("=")[0].split()[0] for line in out.splitlines() if line.startswith("  -")][1:]
     assert flags == ["-out", "-var", "-target", "-replace", "-destroy", "-report", "-fail-on", "-previous"]
     assert out.endswith("\nAll flags: nexusform plan -help=all\n")
     for command in (["untaint"], ["sites", "plan"], ["state", "mv"]):
-        _, short, _ = told(capsys, *command, "-help")
-        _, full, _ = told(capsys, *command, "-help=all")
+        _, short, _ = run_command(capsys, *command, "-help")
+        _, full, _ = run_command(capsys, *command, "-help=all")
         assert "-confine" not in short
         assert "-confine" in full
         assert "nexusform plan -out" not in full
 
 
-def test_an_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = told(capsys, "aply")
+def test_unknown_command_suggests_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run_command(capsys, "aply")
     assert (code, out) == (1, "")
     assert 'Unknown command "aply". Did you mean "apply"?' in err
 
 
 @pytest.mark.parametrize("flag", ["-detailed-exitcod", "--detailed-exitcod", "-detailed-exitcod=true"])
-def test_an_unknown_flag_names_the_nearest(capsys: pytest.CaptureFixture[str], flag: str) -> None:
-    code, _, err = told(capsys, "plan", flag)
+def test_unknown_flag_suggests_the_nearest(capsys: pytest.CaptureFixture[str], flag: str) -> None:
+    code, _, err = run_command(capsys, "plan", flag)
     assert code == 1
     assert 'Did you mean "-detailed-exitcode"?' in " ".join(err.split())
     assert "nexusform plan -help" in err
 
 
 @pytest.mark.parametrize("flag", ["-json", "--json", "-json=true", "--json=1"])
-def test_flags_take_one_dash_or_two(capsys: pytest.CaptureFixture[str], flag: str) -> None:
-    code, out, _ = told(capsys, "version", flag)
+def test_flags_accept_one_dash_or_two(capsys: pytest.CaptureFixture[str], flag: str) -> None:
+    code, out, _ = run_command(capsys, "version", flag)
     assert code == 0
     assert json.loads(out)["nexusform_version"]
 
@@ -183,69 +183,67 @@ def test_flags_take_one_dash_or_two(capsys: pytest.CaptureFixture[str], flag: st
         ("state", "list", "-compact-warnings"),
     ],
 )
-def test_flags_of_terraform_are_accepted_and_not_shown(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
-) -> None:
-    _, plain, wrong = told(capsys, *(word for word in words if not word.startswith("-") and word != "3"))
-    assert told(capsys, *words)[1:] == (plain, wrong)
-    _, shown, _ = told(capsys, *words[:1], "-help=all")
+def test_flags_of_terraform_are_accepted_and_hidden(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    _, plain, wrong = run_command(capsys, *(word for word in words if not word.startswith("-") and word != "3"))
+    assert run_command(capsys, *words)[1:] == (plain, wrong)
+    _, shown, _ = run_command(capsys, *words[:1], "-help=all")
     assert not [flag for flag in ("-input", "-parallelism", "-compact-warnings") if flag in shown]
 
 
-def test_a_switch_can_be_turned_off(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = told(capsys, "version", "-json=false")
+def test_switch_can_be_turned_off(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run_command(capsys, "version", "-json=false")
     assert code == 0
     assert out.startswith("nexusform v")
 
 
-def test_a_value_may_follow_its_flag(capsys: pytest.CaptureFixture[str]) -> None:
-    _, _, joined = told(capsys, "plan", "-lock-timeout=soon")
-    _, _, apart = told(capsys, "plan", "-lock-timeout", "soon")
+def test_value_may_follow_its_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, joined = run_command(capsys, "plan", "-lock-timeout=soon")
+    _, _, apart = run_command(capsys, "plan", "-lock-timeout", "soon")
     assert '"soon" is not a duration' in joined
     assert joined == apart
-    _, _, missing = told(capsys, "plan", "-lock-timeout")
+    _, _, missing = run_command(capsys, "plan", "-lock-timeout")
     assert "The flag -lock-timeout needs a value: -lock-timeout=DURATION." in missing
 
 
-def test_arguments_from_the_environment_come_before_those_typed(
+def test_arguments_from_environment_precede_command_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NF_CLI_ARGS_version", "-json")
-    assert told(capsys, "version")[1].startswith("{")
-    assert told(capsys, "version", "-json=false")[1].startswith("nexusform v")
+    assert run_command(capsys, "version")[1].startswith("{")
+    assert run_command(capsys, "version", "-json=false")[1].startswith("nexusform v")
     monkeypatch.setenv("NF_CLI_ARGS_version", "'")
-    assert "NF_CLI_ARGS_version cannot be parsed" in told(capsys, "version")[2]
+    assert "NF_CLI_ARGS_version cannot be parsed" in run_command(capsys, "version")[2]
 
 
-def test_chdir_comes_before_the_command(
+def test_chdir_precedes_the_command(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(Path.cwd())
     (tmp_path / "main.nf.hcl").write_text('resource "nexus_site" "here" {}\n')
-    code, out, _ = told(capsys, f"-chdir={tmp_path}", "graph")
+    code, out, _ = run_command(capsys, f"-chdir={tmp_path}", "graph")
     assert code == 0
     assert "nexus_site.here" in out
-    code, _, err = told(capsys, "-chdir=/does/not/exist", "graph")
+    code, _, err = run_command(capsys, "-chdir=/does/not/exist", "graph")
     assert code == 1
     assert 'the directory "/does/not/exist" cannot be entered' in err
 
 
-def test_an_unknown_global_option_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = told(capsys, "-chdri=x", "plan")
+def test_unknown_global_option_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run_command(capsys, "-chdri=x", "plan")
     assert code == 1
     assert 'Did you mean "chdir"?' in err
 
 
-def broken() -> None:
+def raise_internal_error() -> None:
     raise RuntimeError("a bug")
 
 
-def test_a_bug_ends_in_one_paragraph_and_a_file(
+def test_internal_error_prints_one_paragraph_and_writes_a_log(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(ROOT, "main", lambda *_, **__: broken())
-    code, out, err = told(capsys, "version")
+    monkeypatch.setattr(ROOT, "main", lambda *_, **__: raise_internal_error())
+    code, out, err = run_command(capsys, "version")
     assert (code, out) == (1, "")
     assert "Traceback" not in err
     assert "\n\n" not in err.strip()
@@ -253,10 +251,10 @@ def test_a_bug_ends_in_one_paragraph_and_a_file(
     assert str(log) in err
     assert "RuntimeError: a bug" in log.read_text()
     monkeypatch.setenv("NF_LOG", "debug")
-    assert "RuntimeError: a bug" in told(capsys, "version")[2]
+    assert "RuntimeError: a bug" in run_command(capsys, "version")[2]
 
 
-def test_a_reader_that_goes_away_is_no_error_of_ours() -> None:
+def test_closed_reader_of_output_is_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
@@ -268,7 +266,7 @@ def test_a_reader_that_goes_away_is_no_error_of_ours() -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
 @pytest.mark.parametrize("arguments", [["version"], ["-help"], ["version", "-help"]])
-def test_output_that_finds_no_room_is_told_in_a_sentence(arguments: list[str]) -> None:
+def test_full_output_device_is_reported_in_one_sentence(arguments: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "nexusform", *arguments], stdout=full, stderr=subprocess.PIPE, check=False
@@ -278,14 +276,14 @@ def test_output_that_finds_no_room_is_told_in_a_sentence(arguments: list[str]) -
     assert b"\n\n" not in done.stderr.strip()
 
 
-def test_closed_streams_are_done_without(tmp_path: Path) -> None:
+def test_closed_standard_streams_are_accepted(tmp_path: Path) -> None:
     command = f"cd {tmp_path} && exec {sys.executable} -m nexusform validate"
     (tmp_path / "main.nf.hcl").write_text('resource "nexus_site" "lab" {}\n')
     assert subprocess.run(["sh", "-c", f"{command} >&- 2>&-"], check=False).returncode == 0
     assert subprocess.run(["sh", "-c", f"{command} <&-"], capture_output=True, check=False).returncode == 0
 
 
-def test_a_terminal_that_lacks_a_character_shows_something_in_its_place(tmp_path: Path) -> None:
+def test_unsupported_character_of_terminal_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text('output "x" {\n  value = "\u76ee"\n  wrong = 1\n}\n', encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "nexusform", f"-chdir={tmp_path}", "validate"],
@@ -298,15 +296,15 @@ def test_a_terminal_that_lacks_a_character_shows_something_in_its_place(tmp_path
     assert b"bug" not in done.stderr
 
 
-def test_a_group_loads_its_commands_on_demand() -> None:
+def test_group_loads_its_commands_on_demand() -> None:
     group = LazyGroup("g", {"v": CommandEntry("nexusform.cli.version:version", "Version")}, aliases={"w": "v"})
     context = group.make_context("g", ["v"])
     assert group.get_command(context, "v") is group.get_command(context, "w")
     assert group.get_command(context, "x") is None
 
 
-def test_the_help_groups_commands_each_once(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = told(capsys, "help", "all")
+def test_help_lists_each_command_once(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run_command(capsys, "help", "all")
     titles = [line for line in out.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert titles[0] == "Main commands:"
     listed = [line.split()[0] for line in out.splitlines() if line.startswith("  ") and line[2:3].islower()]
@@ -323,41 +321,41 @@ def test_the_help_groups_commands_each_once(capsys: pytest.CaptureFixture[str]) 
         ("state replace-provider", "the next plan applies it"),
     ],
 )
-def test_commands_of_terraform_say_what_is_done_instead(
+def test_unsupported_terraform_command_names_an_alternative(
     capsys: pytest.CaptureFixture[str], word: str, hint: str
 ) -> None:
-    code, _, err = told(capsys, *word.split())
+    code, _, err = run_command(capsys, *word.split())
     assert code == 1
     assert hint in " ".join(err.split())
 
 
-def test_an_interrupted_plan_says_that_nothing_was_changed(
+def test_interrupted_plan_reports_no_changes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object, **__: object) -> int:
+    def interrupt(*_: object, **__: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ROOT, "main", interrupted)
-    assert told(capsys, "plan")[2] == "\nInterrupted. No changes were made.\n"
-    assert told(capsys, "apply")[2] == "\nInterrupted.\n"
+    monkeypatch.setattr(ROOT, "main", interrupt)
+    assert run_command(capsys, "plan")[2] == "\nInterrupted. No changes were made.\n"
+    assert run_command(capsys, "apply")[2] == "\nInterrupted.\n"
 
 
-def test_variables_of_terraform_that_are_not_read_are_named(
+def test_ignored_variables_of_terraform_are_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TF_CLI_ARGS_version", "-json")
-    code, out, err = told(capsys, "version")
+    code, out, err = run_command(capsys, "version")
     assert (code, err) == (0, "TF_CLI_ARGS_version is ignored. Use NF_CLI_ARGS_version.\n")
     assert out.startswith("nexusform v")
     monkeypatch.setenv("NF_CLI_ARGS_version", "-json")
     monkeypatch.setenv("TF_LOG", "debug")
-    assert told(capsys, "version")[2] == "TF_LOG is ignored. Use NF_LOG.\n"
+    assert run_command(capsys, "version")[2] == "TF_LOG is ignored. Use NF_LOG.\n"
     monkeypatch.setenv("NF_LOG", "error")
-    assert told(capsys, "version")[2] == ""
+    assert run_command(capsys, "version")[2] == ""
 
 
-def test_the_help_of_plan_is_grouped_and_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = told(capsys, "plan", "-help=all")
+def test_help_of_plan_is_grouped_and_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run_command(capsys, "plan", "-help=all")
     titles = [line for line in out.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert titles == [
         "Plan options:",
@@ -373,6 +371,6 @@ def test_the_help_of_plan_is_grouped_and_has_examples(capsys: pytest.CaptureFixt
     assert others.split()[0] == "--help", "a new flag of plan belongs to a chapter (cli/help_sections.py)"
     assert len(others.strip().splitlines()) == 1
     assert "  nexusform plan -out=p.nfplan  " in out
-    _, few, _ = told(capsys, "untaint", "-help")
+    _, few, _ = run_command(capsys, "untaint", "-help")
     assert "Options:" in few
     assert "Examples:" not in few

@@ -1,8 +1,8 @@
-"""Moves, removals, triggers, refreshes and targets: plans, reasons and states as Terraform 1.11 has them.
+"""Tests of moves, removals, triggers, refreshes and targets: plans, reasons and states are as in Terraform 1.11.
 
-`moves_and_triggers/NAME.case` are configurations, planned and applied one after the other; NAME.terraform is
-what Terraform said of them, with terraform_data for nexus_vm_sku. With NEXUSFORM_REWRITE_GOLDEN it is asked
-again, where it is installed; otherwise nobody needs it.
+`moves_and_triggers/NAME.case` are configurations, planned and applied one after the other; NAME.terraform is the
+output of Terraform, with terraform_data for nexus_vm_sku. With NEXUSFORM_REWRITE_GOLDEN it is recorded again if
+Terraform is installed; otherwise Terraform is not needed.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ Output = tuple[int, str, str]
 
 
 class Step(Struct):
-    """One plan: its options, and the files it is made of."""
+    """One plan: its options and configuration files."""
 
     options: list[str]
     files: dict[str, str]
 
 
 class Tool(Protocol):
-    """Whoever plans and applies in the current directory."""
+    """Tool for plans and applies in the current directory."""
 
     def write(self, files: Mapping[str, str]) -> None:
-        """Write the configuration in its own words."""
+        """Write the configuration in the syntax of the tool."""
 
     def call(self, *arguments: str) -> Output:
-        """Run a command line: exit code, stdout, stderr."""
+        """Run a command line; return exit code, stdout and stderr."""
 
 
-def read(text: str) -> list[Step]:
-    """The steps of a case."""
+def parse_steps(text: str) -> list[Step]:
+    """Return the steps of a case."""
     steps: list[Step] = []
     for part in re.split(r"^--- ", text, flags=re.MULTILINE)[1:]:
         header, _, body = part.partition("\n")
@@ -57,14 +57,14 @@ def read(text: str) -> list[Step]:
     return steps
 
 
-def record(steps: Sequence[Step], tool: Tool) -> str:
-    """What a tool makes of the steps, a paragraph each."""
+def record_case(steps: Sequence[Step], tool: Tool) -> str:
+    """Return the results of a tool for the steps, one paragraph each."""
     has_targets = any(option.startswith("-target") for step in steps for option in step.options)
-    return "\n".join(paragraph(step, tool, shows_outputs=has_targets) for step in steps)
+    return "\n".join(record_step(step, tool, shows_outputs=has_targets) for step in steps)
 
 
-def paragraph(step: Step, tool: Tool, *, shows_outputs: bool) -> str:
-    """One plan: what it does and why, and the state once it was applied; or why it was rejected."""
+def record_step(step: Step, tool: Tool, *, shows_outputs: bool) -> str:
+    """Return one plan with actions and reasons, and the state after its apply; or the reason of its rejection."""
     tool.write(step.files)
     lines = [" ".join(["plan", *step.options])]
     code, _, complaint = tool.call("plan", "-no-color", "-out=p", *step.options)
@@ -72,9 +72,9 @@ def paragraph(step: Step, tool: Tool, *, shows_outputs: bool) -> str:
         summaries = set(re.findall(r"Error: (.*)", complaint))
         return "".join(f"{line}\n" for line in lines + [f"  rejected: {each}" for each in sorted(summaries)])
     plan = json.loads(tool.call("show", "-json", "p")[1])
-    found = sorted(rows(plan, "-refresh-only" in step.options))
+    found = sorted(list_change_rows(plan, "-refresh-only" in step.options))
     if "-destroy" in step.options:
-        # Terraform does not say then where an object was before it moved; nexusform says it in every plan.
+        # Terraform omits the previous address of an object in this case; nexusform shows it in every plan.
         found = [re.sub(r", was \S+", "", row) for row in found]
     lines += [f"  {row}" for row in found]
     if shows_outputs:
@@ -90,17 +90,17 @@ def paragraph(step: Step, tool: Tool, *, shows_outputs: bool) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def rows(plan: Mapping[str, Any], refresh_only: bool) -> Iterable[str]:
-    """What is done to which object, where it was before, and why."""
+def list_change_rows(plan: Mapping[str, Any], refresh_only: bool) -> Iterable[str]:
+    """Yield action, address, previous address and reason of each change."""
     for change in plan.get("resource_changes", ()):
-        row = row_of(change)
+        row = format_change(change)
         if not row.startswith("no-op") or ", was " in row:
             yield row
     if refresh_only:
-        yield from (f"drift: {row_of(drift)}" for drift in plan.get("resource_drift", ()))
+        yield from (f"drift: {format_change(drift)}" for drift in plan.get("resource_drift", ()))
 
 
-def row_of(change: Mapping[str, Any]) -> str:
+def format_change(change: Mapping[str, Any]) -> str:
     row = f"{' then '.join(change['change']['actions'])} {change['address']}"
     if change.get("deposed"):
         row += " (deposed)"
@@ -112,7 +112,7 @@ def row_of(change: Mapping[str, Any]) -> str:
 
 
 class Nexusform:
-    """The tool that is tested."""
+    """The tool under test."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
@@ -131,7 +131,7 @@ class Nexusform:
 
 
 class Terraform:
-    """The oracle."""
+    """The reference tool."""
 
     def write(self, files: Mapping[str, str]) -> None:
         written = {}
@@ -162,14 +162,14 @@ def replace_files(files: Mapping[str, str], pattern: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
-def test_as_terraform(
+def test_results_are_as_in_terraform(
     case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    steps = read(case.read_text())
+    steps = parse_steps(case.read_text())
     expected = case.with_suffix(".terraform")
     monkeypatch.chdir(tmp_path)
     if REWRITE and shutil.which("terraform"):
-        expected.write_text(record(steps, Terraform()))
+        expected.write_text(record_case(steps, Terraform()))
         for each in tmp_path.iterdir():
             shutil.rmtree(each) if each.is_dir() else each.unlink()
-    assert record(steps, Nexusform(capsys)) == expected.read_text()
+    assert record_case(steps, Nexusform(capsys)) == expected.read_text()

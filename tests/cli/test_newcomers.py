@@ -1,4 +1,4 @@
-"""The first minutes with nexusform: what it says where a newcomer stumbles."""
+"""Tests of the first minutes with nexusform: messages for typical errors of new users."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ WHATIF = pytest.mark.of_domains("whatif")
 def nf(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str]]:
-    """Run a command in an empty directory: its exit code, and what it printed with line breaks as blanks."""
+    """Run a command in an empty directory; return exit code and output, with line breaks as blanks."""
     monkeypatch.chdir(tmp_path)
 
-    def command(*arguments: str) -> tuple[int, str]:
+    def run_command(*arguments: str) -> tuple[int, str]:
         code = run_command_line(list(arguments))
         printed = capfd.readouterr()
         lines = [line.strip("│╷╵ ") for line in (printed.out + printed.err).splitlines()]
         return code, " ".join(line for line in lines if line)
 
-    return command
+    return run_command
 
 
-# --- files and variables under other tools' names ------------------------------------------------
+# --- files and variables with names of other tools -----------------------------------------------
 
 
-def test_an_empty_directory_is_told_how_to_begin(nf: Callable[..., tuple[int, str]]) -> None:
+def test_empty_directory_gets_instructions(nf: Callable[..., tuple[int, str]]) -> None:
     code, text = nf("plan")
     assert code == 1
     assert "`nexusform init` at a terminal offers to write a first one." in text
@@ -66,14 +66,14 @@ def test_an_empty_directory_is_told_how_to_begin(nf: Callable[..., tuple[int, st
 @pytest.mark.parametrize(
     ("name", "new"), [("main.tf", "main.nf.hcl"), ("a.tf.json", "a.nf.json"), ("a.hcl", "a.nf.hcl")]
 )
-def test_configuration_of_another_tool_is_noticed(nf: Callable[..., tuple[int, str]], name: str, new: str) -> None:
+def test_configuration_of_another_tool_is_reported(nf: Callable[..., tuple[int, str]], name: str, new: str) -> None:
     Path(name).touch()
     code, text = nf("validate")
     assert code == 1
     assert f'rename "{name}" to "{new}"' in text
 
 
-def test_a_value_in_a_file_that_is_not_read_is_noticed(
+def test_unread_file_with_values_is_reported(
     nf: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("main.nf.hcl").write_text('variable "a" {}\n')
@@ -87,7 +87,7 @@ def test_a_value_in_a_file_that_is_not_read_is_noticed(
     assert "TF_VAR_a is set in the environment, but nexusform reads NF_VAR_a." in nf("plan")[1]
 
 
-def test_values_that_another_tool_would_read_are_told_though_there_is_a_default(
+def test_values_of_other_tools_are_reported_despite_a_default(
     nf: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("main.nf.hcl").write_text('variable "a" {\n  default = "1"\n}\noutput "a" {\n  value = var.a\n}\n')
@@ -98,7 +98,7 @@ def test_values_that_another_tool_would_read_are_told_though_there_is_a_default(
     assert '"terraform.tfvars" is not read: its name would have to be' in told
     assert "TF_VAR_a is set in the environment, but nexusform reads NF_VAR_a" in told
     assert "not read" not in nf("plan", "-var=a=4")[1]
-    # Beside Terraform's own configuration these are Terraform's.
+    # Next to a configuration of Terraform, these values belong to Terraform.
     Path("main.tf").touch()
     told = nf("plan")[1]
     assert "terraform.tfvars" not in told
@@ -116,19 +116,17 @@ def test_values_that_another_tool_would_read_are_told_though_there_is_a_default(
         ("machine_counts = 4", '"machine_count"'),
     ],
 )
-def test_the_name_that_is_meant_is_one_that_can_be_set(
-    nf: Callable[..., tuple[int, str]], written: str, meant: str
-) -> None:
+def test_suggested_name_is_configurable(nf: Callable[..., tuple[int, str]], written: str, meant: str) -> None:
     Path("main.nf.hcl").write_text(f'resource "nexus_rack" "r" {{\n  {written}\n}}\n')
     assert f"Did you mean {meant}?" in nf("validate")[1]
 
 
-def test_nobody_means_what_is_computed(nf: Callable[..., tuple[int, str]]) -> None:
+def test_computed_attribute_is_not_suggested(nf: Callable[..., tuple[int, str]]) -> None:
     Path("main.nf.hcl").write_text('resource "nexus_rack" "r" {\n  machines2 = 4\n}\n')
     assert 'Did you mean "machines"?' not in nf("validate")[1]
 
 
-def test_instances_without_names_are_found_by_validate(nf: Callable[..., tuple[int, str]]) -> None:
+def test_validate_finds_instances_without_names(nf: Callable[..., tuple[int, str]]) -> None:
     nameless = SITE.replace('  name          = "rack${each.key}"\n', "")
     Path("main.nf.hcl").write_text(nameless)
     code, text = nf("validate")
@@ -143,23 +141,21 @@ def test_instances_without_names_are_found_by_validate(nf: Callable[..., tuple[i
 
 @pytest.mark.parametrize("option", ["-target", "-exclude"])
 @pytest.mark.parametrize("address", ["nexus_rack.rac", "module.x", "data.nexus_inventory.rack"])
-def test_an_address_of_nothing_is_an_error(nf: Callable[..., tuple[int, str]], option: str, address: str) -> None:
+def test_unmatched_target_address_is_an_error(nf: Callable[..., tuple[int, str]], option: str, address: str) -> None:
     Path("main.nf.hcl").write_text(SITE)
     code, text = nf("plan", f"{option}={address}")
     assert code == 1
     assert f"{option}={address} names nothing in the configuration or the state." in text
 
 
-def test_an_instance_that_there_is_not_is_an_error_and_one_that_stands_is_none(
-    nf: Callable[..., tuple[int, str]],
-) -> None:
+def test_missing_instance_is_an_error_and_existing_one_is_accepted(nf: Callable[..., tuple[int, str]]) -> None:
     Path("main.nf.hcl").write_text(SITE)
     code, text = nf("plan", '-target=nexus_rack.rack["3"]')
     assert code == 1
     assert 'Did you mean "nexus_rack.rack"?' in text
     assert nf("apply", "-auto-approve")[0] == 0
     Path("main.nf.hcl").write_text(SITE.replace('toset(["1", "2"])', 'toset(["1"])'))
-    # The VMs on the rack are named by the address to add; with their cluster the rack may go.
+    # The address to add names the VMs on the rack; with their cluster the rack can be deleted.
     code, text = nf("plan", '-target=nexus_rack.rack["2"]')
     assert code == 1
     added = re.search(r"-target='(.+?)'", " ".join(text.split()))
@@ -170,7 +166,7 @@ def test_an_instance_that_there_is_not_is_an_error_and_one_that_stands_is_none(
 
 
 @pytest.mark.parametrize(("path", "reason"), [("no/p.nfplan", 'no directory "no"'), (".", "is a directory")])
-def test_a_plan_that_could_not_be_saved_is_not_made(nf: Callable[..., tuple[int, str]], path: str, reason: str) -> None:
+def test_unwritable_output_file_stops_the_plan(nf: Callable[..., tuple[int, str]], path: str, reason: str) -> None:
     Path("main.nf.hcl").write_text(SITE)
     for flag in (f"-out={path}", f"-report=json:{path}"):
         code, text = nf("plan", flag)
@@ -179,14 +175,14 @@ def test_a_plan_that_could_not_be_saved_is_not_made(nf: Callable[..., tuple[int,
         assert "Plan:" not in text
 
 
-def test_help_and_version_as_other_tools_have_them(nf: Callable[..., tuple[int, str]]) -> None:
+def test_help_and_version_follow_other_tools(nf: Callable[..., tuple[int, str]]) -> None:
     assert nf("help", "plan") == nf("plan", "-help")
     assert nf("help", "state", "list") == nf("state", "list", "-help")
     assert nf("help") == nf("-help")
     assert nf("-v") == nf("version")
 
 
-def test_guard_rails_fail_after_all_is_written(nf: Callable[..., tuple[int, str]]) -> None:
+def test_guard_rails_fail_after_reports_are_written(nf: Callable[..., tuple[int, str]]) -> None:
     Path("main.nf.hcl").write_text(SITE)
     code, text = nf("plan", "-fail-on=moved:0,capacity:5,certainty:0", "-out=a.nfplan")
     assert (code, "BLOCKED" in text) == (0, False)
@@ -200,13 +196,13 @@ def test_guard_rails_fail_after_all_is_written(nf: Callable[..., tuple[int, str]
 
 
 @pytest.mark.parametrize("limits", ["moves:0", "moved", "moved:-1", "moved:0.5", "certainty:2", ","])
-def test_limits_that_are_none(nf: Callable[..., tuple[int, str]], limits: str) -> None:
+def test_invalid_limits_are_rejected(nf: Callable[..., tuple[int, str]], limits: str) -> None:
     code, text = nf("plan", f"-fail-on={limits}")
     assert code == 1
     assert text.startswith("Error: -fail-on: ")
 
 
-def test_all_mistakes_in_limits_are_told_at_once(nf: Callable[..., tuple[int, str]]) -> None:
+def test_all_errors_in_limits_are_reported_together(nf: Callable[..., tuple[int, str]]) -> None:
     code, text = nf("plan", "-fail-on=capacity:-1,certainty:7,speed:1,moved:0,moved:1")
     assert code == 1
     told = " ".join(text.split())
@@ -214,7 +210,7 @@ def test_all_mistakes_in_limits_are_told_at_once(nf: Callable[..., tuple[int, st
         assert words in told
 
 
-def test_placements_as_a_table(nf: Callable[..., tuple[int, str]]) -> None:
+def test_placements_as_csv_table(nf: Callable[..., tuple[int, str]]) -> None:
     Path("main.nf.hcl").write_text(SITE)
     assert nf("plan", "-report=csv:p.csv", "-report=json:p.json")[0] == 0
     with Path("p.csv").open(newline="") as file:
@@ -230,7 +226,7 @@ def test_placements_as_a_table(nf: Callable[..., tuple[int, str]]) -> None:
 # --- init and the log -----------------------------------------------------------------------------
 
 
-def _at_a_terminal(directory: Path, typed: str) -> str:
+def _run_init_at_terminal(directory: Path, typed: str) -> str:
     words = [*commands.nexusform(), "init"]
     pid, terminal = pty.fork()
     if pid == 0:
@@ -251,12 +247,12 @@ def _at_a_terminal(directory: Path, typed: str) -> str:
     return shown.decode()
 
 
-def test_init_offers_what_a_new_directory_lacks(nf: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+def test_init_offers_missing_files_of_new_directory(nf: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
     assert nf("init")[0] == 1
-    shown = _at_a_terminal(tmp_path, "no\n")
+    shown = _run_init_at_terminal(tmp_path, "no\n")
     assert "Write main.nf.hcl and .gitignore?" in shown
     assert list(tmp_path.iterdir()) == []
-    shown = _at_a_terminal(tmp_path, "yes\n")
+    shown = _run_init_at_terminal(tmp_path, "yes\n")
     assert "Wrote main.nf.hcl." in shown
     assert "has been successfully initialized!" in shown
     code, text = nf("plan")
@@ -264,10 +260,10 @@ def test_init_offers_what_a_new_directory_lacks(nf: Callable[..., tuple[int, str
     assert "7 to place" in text
     assert nf("fmt", "-check")[0] == 0
     assert ".nexusform/" in Path(".gitignore").read_text().splitlines()
-    assert "Write" not in _at_a_terminal(tmp_path, "")
+    assert "Write" not in _run_init_at_terminal(tmp_path, "")
 
 
-def _logged(directory: Path, level: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def _run_plan_with_log(directory: Path, level: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*commands.nexusform(), "plan", "-var", "secret=hunter2"],
         cwd=directory,
@@ -278,28 +274,28 @@ def _logged(directory: Path, level: str, **environment: str) -> subprocess.Compl
     )
 
 
-def test_the_log_says_what_a_run_does_and_no_value(tmp_path: Path) -> None:
+def test_log_names_steps_of_a_run_and_no_values(tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(f'{SITE}\nvariable "secret" {{}}\n')
-    as_json = _logged(tmp_path, "json")
+    as_json = _run_plan_with_log(tmp_path, "json")
     lines = [json.loads(line) for line in as_json.stderr.splitlines()]
     assert {line["@level"] for line in lines} == {"info", "debug"}
     assert "plan made" in [line["@message"] for line in lines]
     assert "hunter2" not in as_json.stderr
-    assert "[DEBUG]" not in _logged(tmp_path, "info").stderr
-    assert _logged(tmp_path, "warn").stderr == ""
+    assert "[DEBUG]" not in _run_plan_with_log(tmp_path, "info").stderr
+    assert _run_plan_with_log(tmp_path, "warn").stderr == ""
     log = tmp_path / "run.log"
-    assert _logged(tmp_path, "debug", NF_LOG_PATH=str(log)).stderr == ""
+    assert _run_plan_with_log(tmp_path, "debug", NF_LOG_PATH=str(log)).stderr == ""
     assert "state read: state=state/nexusform.nfstate" in log.read_text()
 
 
-def test_a_level_that_there_is_not(nf: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_log_level_is_an_error(nf: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NF_LOG", "loud")
     code, text = nf("version")
     assert code == 1
     assert 'there is no level "loud"' in text
 
 
-def test_a_vm_that_lacks_an_argument(nf: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+def test_vm_without_required_argument(nf: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
     vm = f'{SITE}\nresource "nexus_virtual_machine" "v" {{\n  site_id = nexus_site.lab.id\n  name = "v"\n}}\n'
     (tmp_path / "main.nf.hcl").write_text(vm)
     code, text = nf("plan")
@@ -321,14 +317,14 @@ def test_a_vm_that_lacks_an_argument(nf: Callable[..., tuple[int, str]], tmp_pat
         (["plan", "-out=a", "-sign=key:me.pem"], "-sign=me.pem."),
     ],
 )
-def test_a_usage_error_says_what_to_type(words: list[str], advice: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_usage_error_names_the_right_command(words: list[str], advice: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(words) == 1
     told = capfd.readouterr().err
     assert advice in " ".join(told.split())
     assert max(map(len, told.splitlines())) <= 80
 
 
-def test_an_object_in_place_of_its_address_is_told_where_it_belongs(nf: Callable[..., tuple[int, str]]) -> None:
+def test_object_name_instead_of_address_gets_a_hint(nf: Callable[..., tuple[int, str]]) -> None:
     Path("main.nf.hcl").write_text(SITE)
     code, text = nf("explain", "web-control-plane-0")
     assert code == 1
@@ -339,7 +335,7 @@ def test_an_object_in_place_of_its_address_is_told_where_it_belongs(nf: Callable
     assert text == nf("explain", "nexus_kubernetes_cluster.web", "web-control-plane-0")[1]
 
 
-def test_what_is_printed_fits_80_columns(
+def test_output_fits_80_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

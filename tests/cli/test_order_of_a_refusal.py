@@ -1,4 +1,5 @@
-"""Boxes of errors stand before the entries of a refused plan, also where both streams lead to one place."""
+"""Test of the order of messages: error boxes precede the entries of a rejected plan, also if stdout and stderr are
+the same."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ resource "nexus_kubernetes_cluster" "large" {
 """
 
 
-def test_boxes_come_before_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_boxes_precede_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(SITE)
     screen = io.StringIO()

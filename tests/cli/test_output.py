@@ -19,68 +19,68 @@ OUTPUTS = {
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("state").mkdir()
     Path("state/nexusform.nfstate").write_bytes(encode_state(State("l", 1, outputs=OUTPUTS)))
 
 
-def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def print_output(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert run_command_line(["output", *words]) == 0
     return capsys.readouterr().out
 
 
-def test_all_outputs_by_name_sensitive_ones_hidden(capsys: pytest.CaptureFixture[str]) -> None:
-    text = printed(capsys)
+def test_all_outputs_are_sorted_and_sensitive_ones_hidden(capsys: pytest.CaptureFixture[str]) -> None:
+    text = print_output(capsys)
     assert text.startswith("count = 3\nmany = ")
     assert 'name = "lab"\n' in text
     assert "secret = <sensitive>\n" in text
-    assert 'secret = "hush"\n' in printed(capsys, "-show-sensitive")
+    assert 'secret = "hush"\n' in print_output(capsys, "-show-sensitive")
 
 
-def test_json_holds_everything(capsys: pytest.CaptureFixture[str]) -> None:
-    document = json.loads(printed(capsys, "-json"))
+def test_json_includes_sensitive_values(capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(print_output(capsys, "-json"))
     assert document["secret"] == {"sensitive": True, "type": "string", "value": "hush"}
     assert document["many"]["type"] == ["list", "string"]
 
 
-def test_one_output(capsys: pytest.CaptureFixture[str]) -> None:
-    assert printed(capsys, "name") == '"lab"\n'
-    assert printed(capsys, "secret") == '"hush"\n'
-    assert json.loads(printed(capsys, "-json", "many")) == ["a", "b"]
+def test_single_output(capsys: pytest.CaptureFixture[str]) -> None:
+    assert print_output(capsys, "name") == '"lab"\n'
+    assert print_output(capsys, "secret") == '"hush"\n'
+    assert json.loads(print_output(capsys, "-json", "many")) == ["a", "b"]
 
 
 @pytest.mark.parametrize(("name", "text"), [("name", "lab"), ("count", "3"), ("on", "true")])
-def test_raw_is_the_text_alone(name: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert printed(capsys, "-raw", name) == text
+def test_raw_prints_text_only(name: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert print_output(capsys, "-raw", name) == text
 
 
 @pytest.mark.parametrize("name", ["many", "nothing"])
-def test_raw_of_anything_else_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_raw_of_other_types_is_rejected(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["output", "-raw", name]) == 1
     assert "Unsupported value for raw output" in capsys.readouterr().err
 
 
-def test_an_output_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_output_suggests_a_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["output", "nam"]) == 1
     shown = capsys.readouterr().err
     assert 'Output "nam" not found' in shown
     assert 'Did you mean "name"?' in shown
 
 
-def test_flags_that_do_not_go_together(capsys: pytest.CaptureFixture[str]) -> None:
+def test_conflicting_flags_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["output", "-json", "-raw", "name"]) == 1
     assert run_command_line(["output", "-raw"]) == 1
     assert "NAME" in capsys.readouterr().err
 
 
-def test_no_outputs_are_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_state_without_outputs_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     Path("state/nexusform.nfstate").unlink()
-    assert "No outputs found" in printed(capsys)
-    assert json.loads(printed(capsys, "-json")) == {}
+    assert "No outputs found" in print_output(capsys)
+    assert json.loads(print_output(capsys, "-json")) == {}
 
 
-def test_numbers_are_shown_with_every_digit(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_numbers_are_printed_with_all_digits(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     exact = "0.123456789012345678901234567890123456789"
     text = "".join(f'output "{n}" {{\n  value = {v}\n}}\n' for n, v in (("exact", exact), ("small", "1e-7")))
     (tmp_path / "main.nf.hcl").write_text(text)

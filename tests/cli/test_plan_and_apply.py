@@ -33,25 +33,26 @@ Told = tuple[int, str, str]
 
 @pytest.fixture
 def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Told]:
-    """Runs a command line in a directory with the configuration above; gives code, stdout, stderr."""
+    """Return a function for command lines in a directory with the configuration above; it returns code, stdout and
+    stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     (tmp_path / "main.nf.hcl").write_text(CONFIGURATION)
 
-    def call(*arguments: str, answer: str = "") -> Told:
+    def run_command(*arguments: str, answer: str = "") -> Told:
         monkeypatch.setattr("sys.stdin", io.StringIO(answer))
         code = run_command_line(arguments)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
-    return call
+    return run_command
 
 
-def state() -> dict[str, Any]:
+def read_state() -> dict[str, Any]:
     return json.loads(Path("state/nexusform.nfstate").read_text())
 
 
-def test_plan_apply_and_a_second_plan(nf: Callable[..., Told]) -> None:
+def test_plan_after_apply_has_no_changes(nf: Callable[..., Told]) -> None:
     code, out, _ = nf("plan", "-detailed-exitcode")
     assert code == 2
     assert "Plan: 3 to add, 0 to change, 0 to destroy." in out
@@ -60,7 +61,7 @@ def test_plan_apply_and_a_second_plan(nf: Callable[..., Told]) -> None:
     assert code == 0
     assert "Apply complete! Resources: 3 added, 0 changed, 0 destroyed.\nNo site was changed:" in out
     assert 'racks = [\n  "lab/r0",' in out
-    assert (state()["serial"], len(state()["lineage"])) == (1, 36)
+    assert (read_state()["serial"], len(read_state()["lineage"])) == (1, 36)
     code, out, _ = nf("plan", "-detailed-exitcode")
     assert code == 0
     assert "No changes. Your infrastructure matches the configuration." in out
@@ -81,14 +82,14 @@ def test_only_yes_approves(nf: Callable[..., Told], answer: str, code: int) -> N
 
 
 @pytest.mark.parametrize("how", [["-input=false"], ["-json"]])
-def test_without_questions_approval_is_needed(nf: Callable[..., Told], how: list[str]) -> None:
+def test_approval_is_required_without_input(nf: Callable[..., Told], how: list[str]) -> None:
     code, out, err = nf("apply", *how)
     assert code == 1
     assert "Approval required" in out + err
     assert not Path("state").exists()
 
 
-def test_nf_input_turns_questions_off(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nf_input_disables_prompts(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NF_INPUT", "0")
     assert "Approval required" in nf("apply")[2]
 
@@ -102,10 +103,10 @@ def test_destroy(nf: Callable[..., Told]) -> None:
     code, out, _ = nf("destroy", "-auto-approve")
     assert code == 0
     assert "Destroy complete! Resources: 3 destroyed." in out
-    assert state()["resources"] == []
+    assert read_state()["resources"] == []
 
 
-def test_variables_on_the_command_line_win_in_their_order(nf: Callable[..., Told]) -> None:
+def test_last_variable_on_command_line_wins(nf: Callable[..., Told]) -> None:
     Path("five.nfvars.hcl").write_text("machines = 5\n")
     code, out, _ = nf("plan", "-var", "machines=7", "-var-file=five.nfvars.hcl", "-report=json:-")
     assert code == 0
@@ -114,7 +115,7 @@ def test_variables_on_the_command_line_win_in_their_order(nf: Callable[..., Told
     assert json.loads(out)["variables"]["machines"]["value"] == 7
 
 
-def test_mistakes_are_all_told_and_nothing_is_written(nf: Callable[..., Told]) -> None:
+def test_all_errors_are_reported_and_no_state_is_written(nf: Callable[..., Told]) -> None:
     Path("more.nf.hcl").write_text('resource "nexus_rak" "a" {}\nresource "nexus_rack" "b" {\n  nmae = 1\n}\n')
     for command in (["plan"], ["apply", "-auto-approve"], ["validate"]):
         code, _, err = nf(*command)
@@ -125,7 +126,7 @@ def test_mistakes_are_all_told_and_nothing_is_written(nf: Callable[..., Told]) -
     assert not Path("state").exists()
 
 
-def test_the_stream_of_events(nf: Callable[..., Told]) -> None:
+def test_json_event_stream(nf: Callable[..., Told]) -> None:
     code, out, _ = nf("apply", "-auto-approve", "-json")
     assert code == 0
     events = [json.loads(line) for line in out.splitlines()]
@@ -149,7 +150,7 @@ def test_reports(nf: Callable[..., Told]) -> None:
     assert "only one report can go to stdout" in nf("plan", "-report=json:-", "-report=text:-")[2]
 
 
-def test_flags_that_do_not_go_together(nf: Callable[..., Told]) -> None:
+def test_conflicting_flags_are_rejected(nf: Callable[..., Told]) -> None:
     for given, words in (
         (["-destroy", "-refresh-only"], "-destroy and -refresh-only"),
         (["-refresh-only", "-refresh=false"], "-refresh-only and -refresh=false"),
@@ -160,7 +161,7 @@ def test_flags_that_do_not_go_together(nf: Callable[..., Told]) -> None:
         assert words in err
 
 
-def test_targets_can_stand_in_a_file(nf: Callable[..., Told]) -> None:
+def test_targets_can_be_read_from_a_file(nf: Callable[..., Told]) -> None:
     Path("t.txt").write_text("# only the site\nnexus_site.lab  # this one\n\n")
     assert "Plan: 1 to add" in nf("plan", "-target-file=t.txt")[1]
 
@@ -214,17 +215,17 @@ output "sizes" {
         ("-target=nexus_vm_sku.s[1]", ["second"]),
     ],
 )
-def test_a_partial_plan_makes_the_outputs_that_it_shows(nf: Callable[..., Told], option: str, names: list[str]) -> None:
+def test_partial_plan_applies_its_planned_outputs(nf: Callable[..., Told], option: str, names: list[str]) -> None:
     Path("main.nf.hcl").write_text(SKUS_WITH_OUTPUTS)
     nf("plan", "-out=p", option)
     plan = json.loads(nf("show", "-json", "p")[1])
     assert sorted(plan["output_changes"]) == names
     assert nf("apply", "p")[0] == 0
-    assert sorted(state()["outputs"]) == names
+    assert sorted(read_state()["outputs"]) == names
     assert nf("plan", "-detailed-exitcode", option)[0] == 0
 
 
-def test_a_partial_plan_checks_the_outputs_that_it_makes(nf: Callable[..., Told]) -> None:
+def test_partial_plan_checks_its_planned_outputs(nf: Callable[..., Told]) -> None:
     Path("main.nf.hcl").write_text(SKUS_WITH_OUTPUTS)
     large = "-var=sizes=[1,200]"
     assert nf("plan", "-target=nexus_vm_sku.s", large)[0] == 0
@@ -252,7 +253,7 @@ resource "nexus_vm_sku" "p" {
 """
 
 
-def test_a_plan_of_a_destroy_lists_its_checks_as_unknown(nf: Callable[..., Told]) -> None:
+def test_destroy_plan_lists_checks_as_unknown(nf: Callable[..., Told]) -> None:
     Path("main.nf.hcl").write_text(SKUS_WITH_OUTPUTS + CHECKS)
     nf("apply", "-auto-approve")
     nf("plan", "-destroy", "-out=p")
@@ -264,7 +265,7 @@ def test_a_plan_of_a_destroy_lists_its_checks_as_unknown(nf: Callable[..., Told]
     ]
 
 
-def test_a_reality_file_that_is_no_list_is_an_error_of_the_plan(nf: Callable[..., Told]) -> None:
+def test_invalid_reality_file_is_an_error_of_the_plan(nf: Callable[..., Told]) -> None:
     Path("main.nf.hcl").write_text('provider "simulated" {\n  reality = "real.json"\n}\n' + SKUS_WITH_OUTPUTS)
     for text in ("{}", "[", '[{"type": 1}]', '"x"'):
         Path("real.json").write_text(text)
@@ -277,14 +278,14 @@ def test_a_reality_file_that_is_no_list_is_an_error_of_the_plan(nf: Callable[...
 # --- saved plans -------------------------------------------------------------------------------
 
 
-def saved(nf: Callable[..., Told], *more: str) -> None:
+def save_plan(nf: Callable[..., Told], *more: str) -> None:
     code, out, err = nf("plan", "-out=p.nfplan", *more)
     assert code == 0, err
     assert 'nexusform apply "p.nfplan"' in out
 
 
-def test_a_saved_plan_is_applied_without_a_question_and_only_once(nf: Callable[..., Told]) -> None:
-    saved(nf)
+def test_saved_plan_is_applied_without_prompt_and_only_once(nf: Callable[..., Told]) -> None:
+    save_plan(nf)
     code, out, err = nf("apply", "p.nfplan")
     assert code == 0, err
     assert "Do you want" not in out
@@ -294,7 +295,7 @@ def test_a_saved_plan_is_applied_without_a_question_and_only_once(nf: Callable[.
     assert "Saved plan already applied" in err
 
 
-def test_a_saved_plan_is_checked_without_samples(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_plan_is_checked_without_samples(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = """
 resource "nexus_kubernetes_cluster" "c" {
   name       = "c"
@@ -307,7 +308,7 @@ resource "nexus_kubernetes_cluster" "c" {
 }
 """
     Path("main.nf.hcl").write_text(CONFIGURATION + cluster)
-    saved(nf)
+    save_plan(nf)
     assert json.loads(nf("show", "-json", "p.nfplan")[1])["placement_changes"][0]["certainty"]
 
     def fail(*_arguments: object, **_options: object) -> None:
@@ -317,8 +318,8 @@ resource "nexus_kubernetes_cluster" "c" {
     assert nf("apply", "p.nfplan")[0] == 0
 
 
-def test_a_saved_plan_does_what_was_reviewed_whatever_the_files_say_now(nf: Callable[..., Told]) -> None:
-    saved(nf)
+def test_saved_plan_is_applied_as_reviewed(nf: Callable[..., Told]) -> None:
+    save_plan(nf)
     Path("main.nf.hcl").write_text(CONFIGURATION.replace("count         = 2", "count         = 9"))
     code, out, err = nf("apply", "p.nfplan")
     assert code == 0, err
@@ -326,16 +327,16 @@ def test_a_saved_plan_does_what_was_reviewed_whatever_the_files_say_now(nf: Call
     Path("main.nf.hcl").unlink()
 
 
-def test_a_stale_plan_is_refused_unless_planning_again_gives_the_same(nf: Callable[..., Told]) -> None:
+def test_stale_plan_is_rejected_unless_replan_is_equal(nf: Callable[..., Told]) -> None:
     nf("apply", "-auto-approve", "-target=nexus_site.lab")
-    saved(nf)
+    save_plan(nf)
     nf("apply", "-auto-approve", "-target=nexus_rack.r[0]")
     code, _, err = nf("apply", "p.nfplan")
     assert code == 1
     assert "Stale saved plan" in err
 
     nf("apply", "-auto-approve")
-    saved(nf, "-var=machines=3")
+    save_plan(nf, "-var=machines=3")
     Path("other.nf.hcl").write_text('output "x" {\n  value = 1\n}\n')
     nf("apply", "-auto-approve")
     Path("other.nf.hcl").unlink()
@@ -346,9 +347,9 @@ def test_a_stale_plan_is_refused_unless_planning_again_gives_the_same(nf: Callab
     assert "Resources: 0 added, 2 changed" in out
 
 
-def test_a_plan_of_another_state_is_refused(nf: Callable[..., Told]) -> None:
+def test_plan_of_another_state_is_rejected(nf: Callable[..., Told]) -> None:
     nf("apply", "-auto-approve")
-    saved(nf, "-var=machines=3")
+    save_plan(nf, "-var=machines=3")
     Path("state/nexusform.nfstate").unlink()
     nf("apply", "-auto-approve")
     code, _, err = nf("apply", "p.nfplan")
@@ -356,8 +357,8 @@ def test_a_plan_of_another_state_is_refused(nf: Callable[..., Told]) -> None:
     assert "Saved plan state mismatch" in err
 
 
-def test_other_variables_are_refused(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
-    saved(nf, "-var=machines=3")
+def test_other_variables_are_rejected(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
+    save_plan(nf, "-var=machines=3")
     code, _, err = nf("apply", "p.nfplan", "-var=machines=4")
     assert code == 1
     assert 'The variable "machines" has another value (-var)' in err
@@ -367,15 +368,15 @@ def test_other_variables_are_refused(nf: Callable[..., Told], monkeypatch: pytes
     assert nf("apply", "p.nfplan")[0] == 0
 
 
-def test_planning_flags_do_not_go_with_a_saved_plan(nf: Callable[..., Told]) -> None:
-    saved(nf)
+def test_planning_flags_with_saved_plan_are_rejected(nf: Callable[..., Told]) -> None:
+    save_plan(nf)
     code, _, err = nf("apply", "p.nfplan", "-destroy")
     assert code == 1
     assert "-destroy is a planning flag, and p.nfplan is a saved plan." in err
 
 
-def test_a_damaged_plan_is_refused(nf: Callable[..., Told]) -> None:
-    saved(nf)
+def test_damaged_plan_is_rejected(nf: Callable[..., Told]) -> None:
+    save_plan(nf)
     data = bytearray(Path("p.nfplan").read_bytes())
     data[len(data) // 2] ^= 1
     Path("p.nfplan").write_bytes(bytes(data))
@@ -386,10 +387,10 @@ def test_a_damaged_plan_is_refused(nf: Callable[..., Told]) -> None:
     assert "There is no file" in nf("apply", "nothing.nfplan")[2]
 
 
-def test_the_same_plan_gives_the_same_file(nf: Callable[..., Told]) -> None:
-    saved(nf)
+def test_same_plan_gives_identical_file(nf: Callable[..., Told]) -> None:
+    save_plan(nf)
     first = Path("p.nfplan").read_bytes()
-    saved(nf)
+    save_plan(nf)
     assert Path("p.nfplan").read_bytes() == first
 
 
@@ -407,13 +408,13 @@ provider "simulated" {
 """
 
 
-def test_a_failed_apply_tells_a_table_and_the_next_one_does_the_rest(nf: Callable[..., Told]) -> None:
+def test_next_apply_completes_a_failed_apply(nf: Callable[..., Told]) -> None:
     Path("provider.nf.hcl").write_text(FAULT)
     code, out, _ = nf("apply", "-auto-approve")
     assert code == 1
     assert "Steps: 2 done, 1 failed, 0 skipped." in out
     assert "the rack is not wired" in out
-    assert state()["serial"] == 1
+    assert read_state()["serial"] == 1
     Path("provider.nf.hcl").write_text(FAULT.replace("the rack is not wired", ""))
     code, out, err = nf("apply", "-auto-approve")
     assert code == 0
@@ -422,22 +423,22 @@ def test_a_failed_apply_tells_a_table_and_the_next_one_does_the_rest(nf: Callabl
     assert [row["id"] for row in json.loads(Path("site.json").read_text())] == ["lab/r0", "lab/r1", "lab"]
 
 
-def test_a_begun_saved_plan_is_resumed_on_request_only(nf: Callable[..., Told]) -> None:
+def test_interrupted_saved_plan_is_resumed_only_on_request(nf: Callable[..., Told]) -> None:
     Path("provider.nf.hcl").write_text(FAULT)
-    saved(nf)
+    save_plan(nf)
     assert "Nothing to resume" in nf("apply", "-resume")[2]
     assert "Nothing to resume" in nf("apply", "p.nfplan", "-resume")[2]
     assert nf("apply", "p.nfplan")[0] == 1
     assert "Saved plan already applied" in nf("apply", "p.nfplan")[2]
     code, out, err = nf("apply", "p.nfplan", "-resume")
-    assert code == 1, err  # the plan's own provider still plants the fault, once per run
+    assert code == 1, err  # the provider of the plan still injects the fault, once per run
     assert "Steps: 0 done, 1 failed" in out
     Path("other.nf.hcl").write_text('output "more" {\n  value = 1\n}\n')
     nf("plan", "-out=q.nfplan")
     assert '"q.nfplan" is not the plan of the last apply.' in nf("apply", "q.nfplan", "-resume")[2]
 
 
-def test_drift_is_shown_and_adopted(nf: Callable[..., Told]) -> None:
+def test_drift_is_shown_and_recorded(nf: Callable[..., Told]) -> None:
     Path("provider.nf.hcl").write_text('provider "simulated" {\n  reality = "site.json"\n}\n')
     nf("apply", "-auto-approve")
     rows = json.loads(Path("site.json").read_text())
@@ -449,11 +450,11 @@ def test_drift_is_shown_and_adopted(nf: Callable[..., Told]) -> None:
     assert "Plan: " not in nf("plan", "-refresh=false")[1]
     code, out, _ = nf("apply", "-refresh-only", "-auto-approve")
     assert code == 0
-    held = [i["index_key"] for r in state()["resources"] if r["type"] == "nexus_rack" for i in r["instances"]]
+    held = [i["index_key"] for r in read_state()["resources"] if r["type"] == "nexus_rack" for i in r["instances"]]
     assert held == [0]
 
 
-def test_a_broken_reality_is_a_diagnostic(nf: Callable[..., Told]) -> None:
+def test_invalid_reality_file_is_reported(nf: Callable[..., Told]) -> None:
     Path("provider.nf.hcl").write_text('provider "simulated" {\n  reality = "site.json"\n}\n')
     nf("apply", "-auto-approve")
     Path("site.json").write_text("{")
@@ -482,7 +483,7 @@ provider "simulated" {
         (SLOW_READ, '"delay" must be a duration such as "2s" or "300ms", not "soon"'),
     ],
 )
-def test_wrong_provider_settings_are_told_of_with_their_place(nf: Callable[..., Told], block: str, words: str) -> None:
+def test_invalid_provider_settings_are_reported_with_line(nf: Callable[..., Told], block: str, words: str) -> None:
     Path("provider.nf.hcl").write_text(block + "\n")
     code, _, err = nf("plan")
     assert code == 1
@@ -494,7 +495,7 @@ def test_wrong_provider_settings_are_told_of_with_their_place(nf: Callable[..., 
 
 
 def test_show(nf: Callable[..., Told]) -> None:
-    saved(nf)
+    save_plan(nf)
     nf("apply", "p.nfplan")
     assert 'resource "nexus_site" "lab"' in nf("show")[1]
     assert nf("show", "nexus_site.lab")[1].count("resource") == 1
@@ -514,7 +515,7 @@ def test_graph(nf: Callable[..., Told]) -> None:
     assert '"nexus_rack.r" -> "nexus_site.lab";' in out
     assert '"nexus_site.lab" -> "nexus_rack.r";' in nf("graph", "-type=plan-destroy")[1]
     assert nf("graph", "-format=mermaid")[1].startswith("flowchart")
-    saved(nf)
+    save_plan(nf)
     assert '"nexus_rack.r[0]" -> "nexus_site.lab";' in nf("graph", "-plan=p.nfplan")[1]
 
 

@@ -1,4 +1,4 @@
-"""A plan states what changed since an earlier plan of the branch."""
+"""Tests of the comparison with the previous plan: a plan lists the changes since an earlier plan of the branch."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def nf(
 ) -> Callable[..., tuple[int, str, str]]:
     monkeypatch.chdir(tmp_path)
 
-    def run(*words: str) -> tuple[int, str, str]:
+    def run_command(*words: str) -> tuple[int, str, str]:
         code = run_command_line([*words])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
-    return run
+    return run_command
 
 
 def write_site(labels: str, text: str = SITE) -> None:
@@ -57,7 +57,7 @@ def get_since(path: str) -> dict[str, object] | None:
 
 @pytest.fixture
 def pushed(nf: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """First push: an evacuated machine moves the VMs on it."""
+    """First push: the evacuation of a machine moves its VMs."""
     write_site("")
     assert nf("apply", "-auto-approve")[0] == 0
     evacuated = SITE.replace(
@@ -74,7 +74,7 @@ def pushed(nf: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("pushed")
-def test_a_later_push_states_what_it_improves(nf: Callable[..., tuple[int, str, str]]) -> None:
+def test_later_push_lists_its_improvements(nf: Callable[..., tuple[int, str, str]]) -> None:
     moved = json.loads(Path("first.json").read_text())["decision"]["impact"]["moved"]
     write_site("")
     code, _, _ = nf("plan", "-previous=first.plan", "-out=first.plan", "-report=json:p.json", "-report=markdown:p.md")
@@ -89,7 +89,7 @@ def test_a_later_push_states_what_it_improves(nf: Callable[..., tuple[int, str, 
 
 
 @pytest.mark.usefixtures("pushed")
-def test_the_same_push_again_has_no_difference(nf: Callable[..., tuple[int, str, str]]) -> None:
+def test_unchanged_push_has_no_difference(nf: Callable[..., tuple[int, str, str]]) -> None:
     _, text, _ = nf("plan", "-previous=first.plan", "-report=json:p.json")
     assert "Since 0123456789ab: no difference\n" in text
     assert get_since("p.json") == {
@@ -103,7 +103,7 @@ def test_the_same_push_again_has_no_difference(nf: Callable[..., tuple[int, str,
 
 @pytest.mark.usefixtures("pushed")
 @pytest.mark.parametrize("damage", ["missing", "junk", "lineage"])
-def test_an_unusable_previous_plan_is_a_warning(nf: Callable[..., tuple[int, str, str]], damage: str) -> None:
+def test_unusable_previous_plan_is_a_warning(nf: Callable[..., tuple[int, str, str]], damage: str) -> None:
     if damage == "missing":
         Path("first.plan").unlink()
     elif damage == "junk":

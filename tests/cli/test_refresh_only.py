@@ -1,4 +1,4 @@
-"""-refresh-only takes over what was found, new addresses and the outputs that follow, and nothing else."""
+"""Tests of -refresh-only: it records observed values, new addresses and dependent outputs, and nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Told = tuple[int, str, str]
 PROVIDER = 'provider "simulated" {\n  reality = "reality.json"\n}\n'
 
 
-def sku(label: str, names: str = '"one"', *, gib: int = 10, count: str = "") -> str:
+def format_sku(label: str, names: str = '"one"', *, gib: int = 10, count: str = "") -> str:
     return f"""
 resource "nexus_vm_sku" "{label}" {{
   {f"count = {count}" if count else ""}
@@ -28,34 +28,35 @@ resource "nexus_vm_sku" "{label}" {{
 """
 
 
-def moved(source: str, target: str) -> str:
+def format_moved_block(source: str, target: str) -> str:
     return f"moved {{\n  from = nexus_vm_sku.{source}\n  to   = nexus_vm_sku.{target}\n}}\n"
 
 
 @pytest.fixture
 def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Told]:
-    """Runs a command line over a configuration in a directory of its own; gives code, stdout, stderr."""
+    """Return a function for command lines with a configuration in a separate directory; it returns code, stdout and
+    stderr."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reality.json").write_text("[]")
 
-    def call(configuration: str, *arguments: str) -> Told:
+    def run_command(configuration: str, *arguments: str) -> Told:
         Path("main.nf.hcl").write_text(PROVIDER + configuration)
         code = run_command_line(arguments)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
-    return call
+    return run_command
 
 
-def state() -> dict[str, Any]:
+def read_state() -> dict[str, Any]:
     document: dict[str, Any] = json.loads(Path("state/nexusform.nfstate").read_text())
     return document
 
 
-def standing() -> dict[str, int]:
-    """The disk of every SKU in state, by address."""
+def read_disks() -> dict[str, int]:
+    """Return the disk of every SKU in the state, by address."""
     disks: dict[str, int] = {}
-    for resource in state()["resources"]:
+    for resource in read_state()["resources"]:
         for instance in resource["instances"]:
             key = instance.get("index_key")
             address = resource["name"] if key is None else f"{resource['name']}[{key}]"
@@ -63,21 +64,21 @@ def standing() -> dict[str, int]:
     return disks
 
 
-def grown() -> None:
-    """Somebody gives every SKU a disk twice as large."""
+def double_disks() -> None:
+    """Double the disk of every SKU in the reality file."""
     reality = json.loads(Path("reality.json").read_text())
     for each in reality:
         each["attributes"]["disk_gib"] *= 2
     Path("reality.json").write_text(json.dumps(reality))
 
 
-def test_moves_and_outputs_are_shown_and_kept(nf: Callable[..., Told]) -> None:
-    before = sku("a") + 'output "disk" {\n  value = nexus_vm_sku.a.disk_gib\n}\noutput "old" {\n  value = 1\n}\n'
+def test_moves_and_outputs_are_shown_and_recorded(nf: Callable[..., Told]) -> None:
+    before = format_sku("a") + 'output "disk" {\n  value = nexus_vm_sku.a.disk_gib\n}\noutput "old" {\n  value = 1\n}\n'
     assert nf(before, "apply", "-auto-approve")[0] == 0
-    grown()
+    double_disks()
     after = (
-        sku("b", '["one", "two"][count.index]', count="2")
-        + moved("a", "b[0]")
+        format_sku("b", '["one", "two"][count.index]', count="2")
+        + format_moved_block("a", "b[0]")
         + 'output "disk" {\n  value = nexus_vm_sku.b[0].disk_gib\n}\n'
         + 'output "second" {\n  value = nexus_vm_sku.b[1].disk_gib\n}\n'
         + 'output "new" {\n  value = 7\n}\n'
@@ -88,37 +89,39 @@ def test_moves_and_outputs_are_shown_and_kept(nf: Callable[..., Told]) -> None:
     assert "~ disk = 10 -> 20\n  + new  = 7\n  - old  = 1 -> null\n" in out
     assert "+ nexus_vm_sku.b[1]" not in out
     assert nf(after, "apply", "p")[0] == 0
-    assert standing() == {"b[0]": 20}
-    # what hangs on an object that does not stand yet has no value yet
-    assert {name: output["value"] for name, output in state()["outputs"].items()} == {"disk": 20, "new": 7}
+    assert read_disks() == {"b[0]": 20}
+    # outputs of objects not created yet have no value
+    assert {name: output["value"] for name, output in read_state()["outputs"].items()} == {"disk": 20, "new": 7}
     assert nf(after, "plan", "-refresh-only", "-detailed-exitcode")[0] == 0
     _, out, _ = nf(after, "plan")
     assert "Plan: 1 to add, 1 to change, 0 to destroy." in out
 
 
-def test_an_object_that_moved_and_drifted_is_one_object(nf: Callable[..., Told]) -> None:
-    assert nf(sku("a"), "apply", "-auto-approve")[0] == 0
-    grown()
-    assert nf(sku("b") + moved("a", "b"), "apply", "-auto-approve")[0] == 0
-    assert standing() == {"b": 10}
+def test_moved_object_with_drift_is_one_object(nf: Callable[..., Told]) -> None:
+    assert nf(format_sku("a"), "apply", "-auto-approve")[0] == 0
+    double_disks()
+    assert nf(format_sku("b") + format_moved_block("a", "b"), "apply", "-auto-approve")[0] == 0
+    assert read_disks() == {"b": 10}
 
 
-def test_a_chain_of_moves_is_followed_to_its_end(nf: Callable[..., Told]) -> None:
-    assert nf(sku("a"), "apply", "-auto-approve")[0] == 0
-    chain = sku("c") + moved("b", "c") + moved("a", "b")
+def test_chain_of_moves_is_followed_to_its_end(nf: Callable[..., Told]) -> None:
+    assert nf(format_sku("a"), "apply", "-auto-approve")[0] == 0
+    chain = format_sku("c") + format_moved_block("b", "c") + format_moved_block("a", "b")
     assert nf(chain, "apply", "-auto-approve", "-refresh-only")[0] == 0
-    assert standing() == {"c": 10}
+    assert read_disks() == {"c": 10}
     assert nf(chain, "plan", "-detailed-exitcode")[0] == 0
 
 
-def test_data_for_tools_has_moves_as_drift(nf: Callable[..., Told]) -> None:
-    both = sku("a") + sku("still", '"two"')
+def test_json_lists_moves_as_drift(nf: Callable[..., Told]) -> None:
+    both = format_sku("a") + format_sku("still", '"two"')
     assert nf(both, "apply", "-auto-approve")[0] == 0
-    grown()
+    double_disks()
     reality = json.loads(Path("reality.json").read_text())
     reality[1]["attributes"]["disk_gib"] = 10
     Path("reality.json").write_text(json.dumps(reality))
-    renamed = sku("b") + sku("c", '"two"') + moved("a", "b") + moved("still", "c")
+    renamed = (
+        format_sku("b") + format_sku("c", '"two"') + format_moved_block("a", "b") + format_moved_block("still", "c")
+    )
     assert nf(renamed, "plan", "-refresh-only", "-out=p")[0] == 0
     document = json.loads(nf(renamed, "show", "-json", "p")[1])
     assert document["resource_changes"] == []
@@ -130,29 +133,29 @@ def test_data_for_tools_has_moves_as_drift(nf: Callable[..., Told]) -> None:
     assert drift == ["update", "move"]
 
 
-def test_only_what_is_targeted_is_taken_over(nf: Callable[..., Told]) -> None:
-    both = sku("a") + sku("b", '"two"')
+def test_only_targets_are_recorded(nf: Callable[..., Told]) -> None:
+    both = format_sku("a") + format_sku("b", '"two"')
     assert nf(both, "apply", "-auto-approve")[0] == 0
-    grown()
+    double_disks()
     assert nf(both, "apply", "-auto-approve", "-refresh-only", "-target=nexus_vm_sku.a")[0] == 0
-    assert standing() == {"a": 20, "b": 10}
+    assert read_disks() == {"a": 20, "b": 10}
 
 
-def test_a_condition_that_does_not_hold_is_no_error_there(nf: Callable[..., Told]) -> None:
-    text = sku("a") + (
+def test_failed_condition_is_no_error(nf: Callable[..., Told]) -> None:
+    text = format_sku("a") + (
         'output "x" {\n  value = 1\n  precondition {\n    condition = nexus_vm_sku.a.disk_gib == 10\n'
         '    error_message = "It has grown."\n  }\n}\n'
     )
     assert nf(text, "apply", "-auto-approve")[0] == 0
-    grown()
+    double_disks()
     code, out, _ = nf(text, "plan", "-refresh-only", "-details")
     assert code == 0
     assert "It has grown." in out
     assert "Warning: Module output value precondition failed" in out
 
 
-def test_a_mistake_in_the_configuration_is_one_here_too(nf: Callable[..., Told]) -> None:
-    assert nf(sku("a"), "apply", "-auto-approve")[0] == 0
-    code, _, err = nf(sku("a") + 'output "x" {\n  value = nexus_vm_sku.zz.id\n}\n', "plan", "-refresh-only")
+def test_configuration_error_is_reported(nf: Callable[..., Told]) -> None:
+    assert nf(format_sku("a"), "apply", "-auto-approve")[0] == 0
+    code, _, err = nf(format_sku("a") + 'output "x" {\n  value = nexus_vm_sku.zz.id\n}\n', "plan", "-refresh-only")
     assert code == 1
     assert "nexus_vm_sku" in err

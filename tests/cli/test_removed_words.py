@@ -7,19 +7,19 @@ from nexusform.cli.removed_commands import REMOVED_COMMANDS, REMOVED_FLAGS
 
 
 @pytest.mark.parametrize("words", REMOVED_COMMANDS)
-def test_a_removed_command_answers_in_one_line(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_removed_command_prints_one_line(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line([*words.split(), "-flag", "argument"]) == 1
     line = f'Error: "nexusform {words}" was removed. Use: {REMOVED_COMMANDS[words]}\n'
     assert capsys.readouterr() == ("", line)
 
 
 @pytest.mark.parametrize("words", REMOVED_FLAGS)
-def test_a_removed_flag_answers_in_one_line(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_removed_flag_prints_one_line(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line([*words.split(), "argument"]) == 1
     line = f'Error: "nexusform {words}" was removed. Use: {REMOVED_FLAGS[words]}\n'
     assert capsys.readouterr() == ("", line)
 
 
-def test_an_unknown_command_that_begins_like_a_removed_one_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_with_prefix_of_removed_one_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["refreshing"]) == 1
     assert 'Unknown command "refreshing".' in capsys.readouterr().err

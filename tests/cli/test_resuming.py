@@ -1,4 +1,4 @@
-"""An apply that did not come to its end: the rest is done as planned, or dropped, never planned anew."""
+"""Tests of unfinished applies: the remaining steps are applied as planned, or discarded, and never planned again."""
 
 import json
 import os
@@ -59,23 +59,23 @@ Shell = Callable[..., tuple[int, str]]
 @pytest.fixture
 def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
     monkeypatch.chdir(tmp_path)
-    configure()
+    write_configuration()
 
-    def shell(*words: str) -> tuple[int, str]:
+    def run_and_join_output(*words: str) -> tuple[int, str]:
         capsys.readouterr()
         code = run_command_line(list(words))
         both = capsys.readouterr()
         return code, " ".join((both.out + both.err).replace("│", " ").split())
 
-    return shell
+    return run_and_join_output
 
 
-def configure(seed: int = 8, workers: int = 3) -> None:
+def write_configuration(seed: int = 8, workers: int = 3) -> None:
     Path("main.nf.hcl").write_text(SITE.format(seed=seed, workers=workers))
 
 
-def machines() -> dict[str, Any]:
-    """Where the state says that every node stands."""
+def read_machines() -> dict[str, Any]:
+    """Return the machine of every node in the state."""
     document = json.loads(STATE.read_text())
     return {
         name: node["machine"]
@@ -86,53 +86,53 @@ def machines() -> dict[str, Any]:
     }
 
 
-def killed_apply(words: list[str], call: int) -> bool:
-    """Apply in a process of its own that dies at a durable call; whether it died."""
+def kill_apply(words: list[str], call: int) -> bool:
+    """Run apply in a process killed at a durable call; return whether it was killed."""
     command = [*commands.module("tests.cli.killed_commands"), str(call), *words]
     return subprocess.run(command, capture_output=True, check=False).returncode == DIED
 
 
 @pytest.mark.slow
-def test_a_reviewed_plan_ends_in_its_placements_whenever_its_apply_was_killed(nf: Shell, tmp_path: Path) -> None:
+def test_reviewed_plan_is_completed_after_a_kill_at_any_call(nf: Shell, tmp_path: Path) -> None:
     points = 0
     for call in range(1 + choose_quarter(), 100, 1 if tries_all() else 4):
         place = tmp_path / f"point{call}"
         place.mkdir()
         os.chdir(place)
-        configure()
+        write_configuration()
         assert nf("plan", "-out=p.plan")[0] == 0
-        # What would be planned from here is another plan: only the reviewed one may be followed.
-        reviewed = json.loads(_shown_json(nf))
-        if not killed_apply(["apply", "-parallelism=2", "p.plan"], call):
+        # A new plan would differ from here, so only the reviewed plan may be applied.
+        reviewed = json.loads(_read_planned_machines(nf))
+        if not kill_apply(["apply", "-parallelism=2", "p.plan"], call):
             break
         points += 1
         code, told = nf("apply", "-resume")
         if code and "Nothing to resume" in told:
-            # Killed before the plan was in the journal (then it still applies), or after its last step.
+            # Killed before the plan was in the journal (then it can still be applied), or after its last step.
             code, told = nf("apply", "p.plan")
             code = 0 if "Saved plan already applied" in told else code
         assert code == 0, (call, told)
-        assert machines() == reviewed, call
+        assert read_machines() == reviewed, call
         assert nf("plan", "-detailed-exitcode")[0] == 0
         assert not list(Path("state").glob("*.journal"))
     assert points > (8 if tries_all() else 1)
 
 
-def _shown_json(nf: Shell) -> str:
+def _read_planned_machines(nf: Shell) -> str:
     assert nf("show", "-report=json:plan.json", "p.plan")[0] == 0
     document = json.loads(Path("plan.json").read_text())
     rows = document["placement_changes"]
     return json.dumps({row["object"]: row["to"]["machine"] for row in rows if row["kind"] == "vm"})
 
 
-def interrupted(nf: Shell, call: int = 6) -> None:
-    """An apply of the configuration that was killed in the middle."""
-    assert killed_apply(["apply", "-auto-approve", "-parallelism=1"], call)
+def interrupt_apply(nf: Shell, call: int = 6) -> None:
+    """Kill an apply of the configuration in the middle."""
+    assert kill_apply(["apply", "-auto-approve", "-parallelism=1"], call)
     assert nf("state", "list")[0] == 0
 
 
-def test_a_plain_apply_finishes_first_what_was_killed(nf: Shell) -> None:
-    interrupted(nf)
+def test_next_apply_completes_a_killed_apply_first(nf: Shell) -> None:
+    interrupt_apply(nf)
     code, told = nf("plan")
     assert code == 0
     assert "Apply interrupted" in told
@@ -144,9 +144,9 @@ def test_a_plain_apply_finishes_first_what_was_killed(nf: Shell) -> None:
     assert nf("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_another_configuration_is_not_mixed_with_what_was_killed(nf: Shell) -> None:
-    interrupted(nf)
-    configure(workers=4)
+def test_changed_configuration_is_not_mixed_with_killed_apply(nf: Shell) -> None:
+    interrupt_apply(nf)
+    write_configuration(workers=4)
     before = STATE.with_name("nexusform.nfstate.journal").read_bytes()
     code, told = nf("apply", "-auto-approve")
     assert code == 1
@@ -155,15 +155,15 @@ def test_another_configuration_is_not_mixed_with_what_was_killed(nf: Shell) -> N
     assert "`nexusform apply -discard`" in told
     code, told = nf("apply", "-resume")
     assert code == 0, told
-    assert len(machines()) == 12
+    assert len(read_machines()) == 12
     code, told = nf("apply", "-auto-approve")
     assert code == 0
-    assert len(machines()) == 15
+    assert len(read_machines()) == 15
     assert before
 
 
-def test_what_is_left_can_be_dropped(nf: Shell) -> None:
-    interrupted(nf)
+def test_remaining_steps_can_be_discarded(nf: Shell) -> None:
+    interrupt_apply(nf)
     code, told = nf("apply", "-discard")
     assert code == 0
     assert "Dropped" in told
@@ -174,9 +174,9 @@ def test_what_is_left_can_be_dropped(nf: Shell) -> None:
     assert nf("apply", "-discard")[1] == "No unfinished apply."
 
 
-def test_a_state_that_was_changed_since_is_not_resumed(nf: Shell) -> None:
-    interrupted(nf)
-    assert nf("apply", "-refresh-only", "-auto-approve")[0] == 0  # looks up what became of the step that was under way
+def test_apply_is_not_resumed_after_change_of_state(nf: Shell) -> None:
+    interrupt_apply(nf)
+    assert nf("apply", "-refresh-only", "-auto-approve")[0] == 0  # determines the outcome of the interrupted step
     assert nf("state", "mv", "nexus_site.lab", "nexus_site.other")[0] == 0
     code, told = nf("apply", "-resume")
     assert code == 1
@@ -185,27 +185,27 @@ def test_a_state_that_was_changed_since_is_not_resumed(nf: Shell) -> None:
     assert nf("apply", "-discard")[0] == 0
 
 
-def test_a_crash_of_the_command_that_looks_it_up_loses_nothing(nf: Shell) -> None:
-    """The rest stays in the journal although settling and folding were cut off at every point."""
+def test_crash_during_recovery_loses_nothing(nf: Shell) -> None:
+    """The remaining steps stay in the journal after an interrupt at any point of recovery and compaction."""
     reviewed: dict[str, Any] = {}
     for call in range(1, 12):
         for path in Path("state").glob("*"):
             path.unlink()
         Path("site.json").unlink(missing_ok=True)
-        interrupted(nf)
-        died = killed_apply(["apply", "-refresh-only", "-auto-approve"], call)
+        interrupt_apply(nf)
+        died = kill_apply(["apply", "-refresh-only", "-auto-approve"], call)
         code, told = nf("apply", "-resume")
         assert code == 0, (call, told)
-        reviewed = reviewed or machines()
-        assert machines() == reviewed
+        reviewed = reviewed or read_machines()
+        assert read_machines() == reviewed
         if not died:
             break
     assert call > 1
 
 
-def test_a_rest_moves_with_its_state_and_is_resumed_where_it_is(nf: Shell) -> None:
-    interrupted(nf)
-    assert nf("apply", "-refresh-only", "-auto-approve")[0] == 0  # looks up what became of the step that was under way
+def test_remaining_steps_migrate_with_their_state(nf: Shell) -> None:
+    interrupt_apply(nf)
+    assert nf("apply", "-refresh-only", "-auto-approve")[0] == 0  # determines the outcome of the interrupted step
     here = Path("main.nf.hcl").read_text()
     Path("main.nf.hcl").write_text(
         'nexusform {\n  backend "local" {\n    path = "elsewhere/s.nfstate"\n  }\n}\n' + here
@@ -222,8 +222,8 @@ def test_a_rest_moves_with_its_state_and_is_resumed_where_it_is(nf: Shell) -> No
     assert nf("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_an_import_keeps_what_is_left(nf: Shell) -> None:
-    interrupted(nf)
+def test_import_keeps_remaining_steps(nf: Shell) -> None:
+    interrupt_apply(nf)
     assert nf("apply", "-refresh-only", "-auto-approve")[0] == 0
     reality = json.loads(Path("site.json").read_text())
     rack = next(entry for entry in reality if entry["type"] == "nexus_rack")
@@ -240,8 +240,8 @@ def test_an_import_keeps_what_is_left(nf: Shell) -> None:
     assert "steps of an earlier apply" in told
 
 
-def test_a_rest_that_cannot_be_read_stops_a_new_apply(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    interrupted(nf)
+def test_unreadable_remaining_steps_stop_a_new_apply(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt_apply(nf)
     assert nf("apply", "-refresh-only", "-auto-approve")[0] == 0
     before = STATE.read_bytes()
     unreadable = build_error("unreadable-plan", "the plan in the journal: it is damaged.")
@@ -254,38 +254,38 @@ def test_a_rest_that_cannot_be_read_stops_a_new_apply(nf: Shell, monkeypatch: py
     assert nf("apply", "-auto-approve")[0] == 0
 
 
-def test_a_rescued_state_goes_on_from_a_journal_that_was_cut_off(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk was full: the journal ends early, and the document could not be written."""
+def test_rescued_state_is_pushed_despite_truncated_journal(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full: the journal ends early, and the document cannot be written."""
 
-    def full(_self: LocalBackend, _document: bytes, _keep: object = ()) -> None:
+    def fail_with_full_disk(_self: LocalBackend, _document: bytes, _keep: object = ()) -> None:
         raise BackendProblem("The disk is full.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalBackend, "write_merged_state", full)
+        patch.setattr(LocalBackend, "write_merged_state", fail_with_full_disk)
         code, told = nf("apply", "-auto-approve", "-parallelism=1")
     assert code == 1
     assert "errored.nfstate" in told
     journal = STATE.with_name("nexusform.nfstate.journal")
     whole = journal.read_bytes().splitlines(keepends=True)
     rescued = Path("errored.nfstate").read_bytes()
-    for kept in (0, len(whole) // 2, len(whole) - 4):  # nothing, in the middle of a step, nearly all
+    for kept in (0, len(whole) // 2, len(whole) - 4):  # no line, up to the middle of a step, nearly all
         journal.write_bytes(b"".join(whole[:kept]))
         STATE.unlink(missing_ok=True)
         Path("errored.nfstate").write_bytes(rescued)
         code, told = nf("state", "push", "errored.nfstate")
         assert code == 0, told
-        assert len(machines()) == 12
+        assert len(read_machines()) == 12
         assert nf("apply", "-discard")[0] == 0
         assert nf("plan", "-detailed-exitcode")[0] == 0
     journal.unlink(missing_ok=True)
     assert nf("state", "mv", "nexus_site.lab", "nexus_site.other")[0] == 0
-    assert nf("state", "push", "errored.nfstate")[0] == 1  # somebody went on since
+    assert nf("state", "push", "errored.nfstate")[0] == 1  # the state has changed since
 
 
-def test_a_journal_that_was_cut_off_in_its_opening_says_nothing_of_the_plan(nf: Shell) -> None:
+def test_journal_truncated_in_its_opening_allows_apply_of_plan(nf: Shell) -> None:
     assert nf("plan", "-out=p.plan")[0] == 0
-    reviewed = json.loads(_shown_json(nf))
-    assert killed_apply(["apply", "-parallelism=1", "p.plan"], 2)
+    reviewed = json.loads(_read_planned_machines(nf))
+    assert kill_apply(["apply", "-parallelism=1", "p.plan"], 2)
     journal = STATE.with_name("nexusform.nfstate.journal")
     lines = journal.read_bytes().splitlines(keepends=True)
     opening = 1 + next(at for at, line in enumerate(lines) if b'"intent"' in line)
@@ -300,22 +300,22 @@ def test_a_journal_that_was_cut_off_in_its_opening_says_nothing_of_the_plan(nf: 
             assert "Nothing to resume" in told
             code, told = nf("apply", "p.plan")
         assert code == 0, (kept, told)
-        assert machines() == reviewed
+        assert read_machines() == reviewed
 
 
-def test_an_apply_that_could_write_nothing_leaves_nothing_to_push(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apply_without_any_write_leaves_no_errored_state(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     assert nf("plan", "-out=p.plan")[0] == 0
-    reviewed = json.loads(_shown_json(nf))
+    reviewed = json.loads(_read_planned_machines(nf))
 
-    def lost(_self: LocalBackend, *_: object) -> None:
+    def fail_with_lost_connection(_self: LocalBackend, *_: object) -> None:
         raise BackendProblem("The connection is lost.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalBackend, "append_all", lost)
-        patch.setattr(LocalBackend, "write_merged_state", lost)
+        patch.setattr(LocalBackend, "append_all", fail_with_lost_connection)
+        patch.setattr(LocalBackend, "write_merged_state", fail_with_lost_connection)
         code, told = nf("apply", "p.plan")
     assert code == 1
     assert "No changes were made; the plan can still be applied." in told
     assert not Path("errored.nfstate").exists()
     assert nf("apply", "p.plan")[0] == 0
-    assert machines() == reviewed
+    assert read_machines() == reviewed

@@ -1,4 +1,4 @@
-"""Sensitive values in the JSON of plans and states: hidden, and as Terraform has them for who asks."""
+"""Tests of sensitive values in the JSON of plans and states: hidden by default, and as in Terraform on request."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ output "open" {
   value = "x"
 }
 """
-# What Terraform 1.11.4 writes of the same configuration, in the plan's planned values and in the state's.
+# Output of Terraform 1.11.4 for the same configuration, in the planned values of the plan and in the state.
 OF_TERRAFORM: dict[str, Any] = {
     "n": {"sensitive": True, "type": "number", "value": 7},
     "o": {
@@ -51,7 +51,7 @@ HIDDEN: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def _applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def _apply_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(CONFIGURATION)
     assert run_command_line(["plan", "-out=p"]) == 0
@@ -59,31 +59,33 @@ def _applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     capsys.readouterr()
 
 
-def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+def read_json_output(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     assert run_command_line([*arguments]) == 0
     parsed: dict[str, Any] = json.loads(capsys.readouterr().out)
     return parsed
 
 
-def test_outputs_have_value_and_type_and_hide_both_where_they_would_tell(capsys: pytest.CaptureFixture[str]) -> None:
-    plan = document(capsys, "show", "-json", "p")
+def test_sensitive_outputs_hide_value_and_type(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = read_json_output(capsys, "show", "-json", "p")
     assert plan["planned_values"]["outputs"] == HIDDEN
-    assert document(capsys, "show", "-json")["values"]["outputs"] == HIDDEN
+    assert read_json_output(capsys, "show", "-json")["values"]["outputs"] == HIDDEN
     assert "s3cret" not in json.dumps(plan["output_changes"]) + json.dumps(plan["variables"])
 
 
-def test_whoever_asks_gets_what_terraform_shows(capsys: pytest.CaptureFixture[str]) -> None:
-    plan = document(capsys, "show", "-json", "-show-sensitive", "p")
+def test_show_sensitive_prints_values_like_terraform(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = read_json_output(capsys, "show", "-json", "-show-sensitive", "p")
     assert plan["planned_values"]["outputs"] == OF_TERRAFORM
     assert plan["variables"] == {"k": {"value": "s3cret"}}
     changes = plan["output_changes"]
     assert {name: change["after"] for name, change in changes.items()} == {
         name: output["value"] for name, output in OF_TERRAFORM.items()
     }
-    assert document(capsys, "show", "-json", "-show-sensitive")["values"]["outputs"] == OF_TERRAFORM
-    assert document(capsys, "output", "-json") == OF_TERRAFORM
+    assert read_json_output(capsys, "show", "-json", "-show-sensitive")["values"]["outputs"] == OF_TERRAFORM
+    assert read_json_output(capsys, "output", "-json") == OF_TERRAFORM
 
 
-def test_it_can_be_the_rule_of_a_machine(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_sensitive_can_be_set_in_the_environment(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NF_CLI_ARGS_show", "-show-sensitive")
-    assert document(capsys, "show", "-json")["values"]["outputs"] == OF_TERRAFORM
+    assert read_json_output(capsys, "show", "-json")["values"]["outputs"] == OF_TERRAFORM

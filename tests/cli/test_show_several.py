@@ -1,4 +1,4 @@
-"""`nexusform show` of several plans."""
+"""Tests of `nexusform show` with several plans."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ resource "nexus_virtual_machine" "v" {
 
 @pytest.fixture(autouse=True)
 def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A plan for each of two sites."""
+    """Save a plan for each of two sites."""
     monkeypatch.chdir(tmp_path)
     for site in ("lab", "par"):
         Path(site).mkdir()
@@ -56,7 +56,9 @@ def test_several_plans_are_one_summary(capsys: pytest.CaptureFixture[str]) -> No
         (["-report=svg:x.svg", "lab.nfplan", "par.nfplan"], "support text and Markdown only"),
     ],
 )
-def test_only_plans_are_shown_together(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_files_than_plans_are_rejected(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("main.nf.hcl").write_text('resource "nexus_site" "lab" {}\n')
     assert run_command_line(["apply", "-auto-approve"]) == 0
     assert run_command_line(["show", *arguments]) == 1

@@ -1,4 +1,4 @@
-"""`nexusform state ...` as a user meets it: what is printed, the exit code, and what is written."""
+"""Tests of `nexusform state ...`: output, exit code and written files."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from nexusform.state.state_codec import decode_state, encode_state
 PATH = Path("state/nexusform.nfstate")
 
 
-def rack(name: str, creation: int = 1, **more: object) -> InstanceState:
+def build_rack(name: str, creation: int = 1, **more: object) -> InstanceState:
     attributes = {"id": f"lab/{name}", "name": name, "site_id": "lab", "machine_count": 1}
     return InstanceState(ObjectState(attributes, creation, **more))  # type: ignore[arg-type]
 
@@ -30,16 +30,16 @@ STATE = State(
     "0.1.0",
     "c",
     {
-        parse_address("nexus_rack.r[0]"): rack("r0", 1),
-        parse_address("nexus_rack.r[1]"): rack("r1", 2),
-        parse_address('module.m["k"].nexus_rack.x'): rack("x", 3, dependencies=("nexus_rack.r",)),
+        parse_address("nexus_rack.r[0]"): build_rack("r0", 1),
+        parse_address("nexus_rack.r[1]"): build_rack("r1", 2),
+        parse_address('module.m["k"].nexus_rack.x'): build_rack("x", 3, dependencies=("nexus_rack.r",)),
     },
     last_creation=3,
 )
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("NF_WORKSPACE", "NF_DATA_DIR", "NF_CLI_ARGS"):
         monkeypatch.delenv(name, raising=False)
@@ -47,19 +47,19 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     PATH.write_bytes(encode_state(STATE))
 
 
-def stored() -> State:
+def read_state() -> State:
     state, problems = decode_state(PATH.read_bytes(), str(PATH))
     assert problems == []
     assert state is not None
     return state
 
 
-def instances() -> list[str]:
-    return sorted(str(address) for address in stored().instances)
+def list_instances() -> list[str]:
+    return sorted(str(address) for address in read_state().instances)
 
 
-def lock_of_another() -> LocalBackend:
-    """A living process that holds the lock."""
+def lock_by_another_process() -> LocalBackend:
+    """Lock the state as another running process."""
     backend = LocalBackend(str(PATH))
     backend.lock(LockInfo("their-id", "apply", "them", "0", "now", "p", socket.gethostname(), os.getpid()))
     return backend
@@ -79,12 +79,12 @@ def test_list_shows_one_address_per_line(capsys: pytest.CaptureFixture[str]) -> 
         (["-id=lab/none"], []),
     ],
 )
-def test_list_can_be_narrowed(arguments: list[str], listed: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_can_be_filtered(arguments: list[str], listed: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "list", *arguments]) == 0
     assert capsys.readouterr().out.split() == listed
 
 
-def test_list_of_an_unknown_address_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_of_unknown_address_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     for address in ("nexus_rack.r[7]", "nexus_rack.q", "module.n"):
         assert run_command_line(["state", "list", "nexus_rack.r", address]) == 1
         shown = capsys.readouterr()
@@ -93,13 +93,13 @@ def test_list_of_an_unknown_address_is_an_error(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("words", [["list"], ["show", "a.b"], ["mv", "a.b", "a.c"], ["rm", "a.b"]])
-def test_without_a_state_there_is_nothing_to_work_on(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_without_a_state_fail(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     PATH.unlink()
     assert run_command_line(["state", *words]) == 1
     assert "No state file was found!" in capsys.readouterr().err
 
 
-def test_what_is_no_address_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_address_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "rm", "nexus_rack."]) == 1
     assert "Invalid address" in capsys.readouterr().err
 
@@ -113,7 +113,7 @@ def test_show_prints_the_block_of_one_instance(capsys: pytest.CaptureFixture[str
     assert "matches 2" in capsys.readouterr().err
 
 
-def test_a_broken_state_is_told_and_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_state_is_reported_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
     PATH.write_bytes(PATH.read_bytes()[:200])
     before = PATH.read_bytes()
     for words in (["list"], ["pull"], ["rm", "nexus_rack.r"]):
@@ -124,13 +124,13 @@ def test_a_broken_state_is_told_and_left_alone(capsys: pytest.CaptureFixture[str
     assert PATH.read_bytes() == before
 
 
-def test_mv_renames_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_mv_renames_and_reports_moves(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "mv", "nexus_rack.r", "nexus_rack.s"]) == 0
     shown = capsys.readouterr().out
     assert 'Move "nexus_rack.r[0]" to "nexus_rack.s[0]"\n' in shown
     assert shown.endswith("Successfully moved 2 object(s).\n")
-    assert instances() == ['module.m["k"].nexus_rack.x', "nexus_rack.s[0]", "nexus_rack.s[1]"]
-    after = stored()
+    assert list_instances() == ['module.m["k"].nexus_rack.x', "nexus_rack.s[0]", "nexus_rack.s[1]"]
+    after = read_state()
     assert (after.serial, after.lineage) == (4, "lineage-1")
     moved = after.instances[parse_address('module.m["k"].nexus_rack.x')].current
     assert moved is not None
@@ -138,12 +138,12 @@ def test_mv_renames_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert not PATH.with_name("nexusform.nfstate.lock.info").exists()
 
 
-def test_mv_takes_a_module_along() -> None:
+def test_mv_moves_objects_of_a_module() -> None:
     assert run_command_line(["state", "mv", "module.m", "module.n"]) == 0
-    assert 'module.n["k"].nexus_rack.x' in instances()
+    assert 'module.n["k"].nexus_rack.x' in list_instances()
 
 
-def test_a_rehearsal_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_run_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     before = PATH.read_bytes()
     assert run_command_line(["state", "mv", "-dry-run", "nexus_rack.r[0]", "nexus_rack.one"]) == 0
     assert capsys.readouterr().out == 'Would move "nexus_rack.r[0]" to "nexus_rack.one"\n'
@@ -152,26 +152,26 @@ def test_a_rehearsal_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert PATH.read_bytes() == before
 
 
-def test_mv_to_a_taken_address_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_mv_to_existing_address_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "mv", "nexus_rack.r[0]", "nexus_rack.r[1]"]) == 1
     assert "Move target exists" in capsys.readouterr().err
-    assert stored() == STATE
+    assert read_state() == STATE
 
 
-def test_rm_forgets(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rm_removes_objects_from_state(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "rm", "nexus_rack.r[0]", "module.m"]) == 0
     shown = capsys.readouterr().out
     assert shown.endswith(
         'Removed nexus_rack.r[0]\nRemoved module.m["k"].nexus_rack.x\nSuccessfully removed 2 resource instance(s).\n'
     )
-    assert instances() == ["nexus_rack.r[1]"]
+    assert list_instances() == ["nexus_rack.r[1]"]
     assert run_command_line(["state", "rm", "nexus_rack.r[0]"]) == 1
     assert "No matching objects found" in capsys.readouterr().err
 
 
-def test_rm_of_vms_says_that_they_run_on(capsys: pytest.CaptureFixture[str]) -> None:
-    place = {"machine": "bm1", "rack": "r1", "availability_zone": "1", "numa_cells": [0]}
-    vm = ObjectState({"id": "lab/v", "name": "v", "cpu_cores": 4, "memory_size_gb": 8, **place}, 4)
+def test_rm_of_vms_warns_about_running_vms(capsys: pytest.CaptureFixture[str]) -> None:
+    state_directory = {"machine": "bm1", "rack": "r1", "availability_zone": "1", "numa_cells": [0]}
+    vm = ObjectState({"id": "lab/v", "name": "v", "cpu_cores": 4, "memory_size_gb": 8, **state_directory}, 4)
     address = parse_address("nexus_virtual_machine.v")
     PATH.write_bytes(encode_state(STATE.replace_instance(address, InstanceState(vm))))
     assert run_command_line(["state", "rm", "nexus_virtual_machine.v"]) == 0
@@ -180,14 +180,14 @@ def test_rm_of_vms_says_that_they_run_on(capsys: pytest.CaptureFixture[str]) -> 
     assert "nexus_virtual_machine.v: 1 VM" in shown
 
 
-def test_pull_and_push_give_the_state_back(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pulled_state_can_be_pushed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "pull"]) == 0
     text = capsys.readouterr().out
     assert text.encode() == encode_state(STATE)
     document = json.loads(text) | {"serial": 9}
     Path("mine.json").write_text(json.dumps(document))
     assert run_command_line(["state", "push", "mine.json"]) == 0
-    assert stored().serial == 9
+    assert read_state().serial == 9
 
 
 @pytest.mark.parametrize(
@@ -198,49 +198,49 @@ def test_pull_and_push_give_the_state_back(capsys: pytest.CaptureFixture[str]) -
         ({"catalogue": "d"}, "Conflicting state serial"),
     ],
 )
-def test_push_refuses_what_does_not_follow_unless_forced(
+def test_push_of_unrelated_or_outdated_state_requires_force(
     changes: dict[str, object], summary: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = json.loads(encode_state(STATE)) | changes
     Path("mine.json").write_text(json.dumps(document))
     assert run_command_line(["state", "push", "mine.json"]) == 1
     assert summary in capsys.readouterr().err
-    assert stored() == STATE
+    assert read_state() == STATE
     assert run_command_line(["state", "push", "-force", "mine.json"]) == 0
-    after = stored()
+    after = read_state()
     assert after.serial == 4
     assert after.lineage == document["lineage"]
 
 
-def test_an_older_state_gives_no_creation_number_twice() -> None:
+def test_push_of_older_state_reuses_no_creation_number() -> None:
     document = json.loads(encode_state(STATE)) | {"serial": 1, "last_creation": 1, "resources": []}
     Path("mine.json").write_text(json.dumps(document))
     assert run_command_line(["state", "push", "-force", "mine.json"]) == 0
-    assert stored().last_creation == 3
+    assert read_state().last_creation == 3
 
 
-def test_pushing_the_state_itself_changes_nothing() -> None:
+def test_push_of_unchanged_state_changes_nothing() -> None:
     Path("mine.json").write_bytes(PATH.read_bytes())
     assert run_command_line(["state", "push", "mine.json"]) == 0
-    assert stored() == STATE
+    assert read_state() == STATE
 
 
 @pytest.mark.parametrize(("file", "said"), [("none.json", "cannot be read"), (".", "cannot be read")])
-def test_push_of_what_is_no_file_is_told(file: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_push_of_unreadable_file_is_reported(file: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "push", file]) == 1
     assert said in capsys.readouterr().err
 
 
-def test_push_names_what_is_wrong_in_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+def test_push_reports_errors_in_the_document(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.json").write_text('{"format": "nexusform", "kind": "state",\n "version": 1, "resources": 3}')
     assert run_command_line(["state", "push", "mine.json"]) == 1
     shown = capsys.readouterr().err
     assert "mine.json line 2" in shown
-    assert stored() == STATE
+    assert read_state() == STATE
 
 
-def test_every_writing_command_waits_for_the_lock(capsys: pytest.CaptureFixture[str]) -> None:
-    other = lock_of_another()
+def test_writing_commands_require_the_lock(capsys: pytest.CaptureFixture[str]) -> None:
+    other = lock_by_another_process()
     Path("mine.json").write_bytes(PATH.read_bytes())
     for words in (
         ["state", "mv", "nexus_rack.r", "nexus_rack.s"],
@@ -250,28 +250,28 @@ def test_every_writing_command_waits_for_the_lock(capsys: pytest.CaptureFixture[
     ):
         assert run_command_line(words) == 1
         assert "their-id" in capsys.readouterr().err
-    assert stored() == STATE
+    assert read_state() == STATE
     assert run_command_line(["state", "list"]) == 0
     assert run_command_line(["state", "rm", "-lock=false", "module.m"]) == 0
     other.unlock("their-id")
 
 
-def test_records_of_an_apply_that_was_killed_are_seen_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    made = rack("new", 4)
+def test_records_of_killed_apply_are_read_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    made = build_rack("new", 4)
     backend = LocalBackend(str(PATH))
     backend.append(line_of(InstanceOutcome(parse_address("nexus_rack.new"), 4, made)))
     assert run_command_line(["state", "list", "nexus_rack.new"]) == 0
     assert capsys.readouterr().out == "nexus_rack.new\n"
     assert run_command_line(["state", "rm", "module.m"]) == 0
-    assert stored().instances[parse_address("nexus_rack.new")] == made
+    assert read_state().instances[parse_address("nexus_rack.new")] == made
     assert backend.read_journal() == []
 
 
-def test_a_step_that_nobody_knows_the_end_of_is_looked_up_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_step_with_unknown_outcome_stops_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     intent = Intent(parse_address("nexus_rack.new"), "create", "nexus_rack", "lab/new", 4)
     LocalBackend(str(PATH)).append(line_of(intent))
     assert run_command_line(["state", "rm", "module.m"]) == 1
     shown = capsys.readouterr().err
     assert "Apply interrupted" in shown
     assert "nexus_rack.new" in shown
-    assert stored() == STATE
+    assert read_state() == STATE

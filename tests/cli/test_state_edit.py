@@ -13,14 +13,14 @@ RACK = parse_address("nexus_rack.r")
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     PATH.parent.mkdir()
     state = State("l", 1, instances={RACK: InstanceState(ObjectState({"id": "lab/r"}, 1))}, last_creation=1)
     PATH.write_bytes(encode_state(state))
 
 
-def marked() -> tuple[bool, int]:
+def read_taint_and_serial() -> tuple[bool, int]:
     state, _ = decode_state(PATH.read_bytes(), "s")
     assert state is not None
     current = state.instances[RACK].current
@@ -28,22 +28,22 @@ def marked() -> tuple[bool, int]:
     return current.tainted, state.serial
 
 
-def test_a_taint_is_removed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_taint_is_removed(capsys: pytest.CaptureFixture[str]) -> None:
     taint_in_file(PATH, "nexus_rack.r")
-    assert marked() == (True, 2)
+    assert read_taint_and_serial() == (True, 2)
     assert run_command_line(["untaint", "nexus_rack.r"]) == 0
     assert capsys.readouterr().out == "Resource instance nexus_rack.r has been successfully untainted.\n"
-    assert marked() == (False, 3)
+    assert read_taint_and_serial() == (False, 3)
 
 
-def test_what_is_not_tainted_cannot_be_untainted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_object_without_taint_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["untaint", "nexus_rack.r"]) == 1
     assert "Not tainted" in capsys.readouterr().err
 
 
-def test_what_is_missing_is_an_error_unless_allowed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_object_is_an_error_unless_allowed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["untaint", "nexus_rack.none"]) == 1
     assert "No such resource instance" in capsys.readouterr().err
     assert run_command_line(["untaint", "-allow-missing", "nexus_rack.none"]) == 0
     assert "No such resource instance" in capsys.readouterr().out
-    assert marked() == (False, 1)
+    assert read_taint_and_serial() == (False, 1)

@@ -1,4 +1,4 @@
-"""`nexusform state history` and `state rollback` as a user meets them."""
+"""Tests of `nexusform state history` and `state rollback`."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def applied_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     capsys.readouterr()
 
 
-def test_the_history_lists_what_is_kept_newest_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_history_lists_kept_versions_newest_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "history"]) == 0
     current, earlier = capsys.readouterr().out.splitlines()
     assert current.split()[:3] == ["serial", "2", "current"]
@@ -30,14 +30,14 @@ def test_the_history_lists_what_is_kept_newest_first(capsys: pytest.CaptureFixtu
     assert earlier.endswith("1 object")
 
 
-def test_a_rollback_brings_an_earlier_state_under_a_new_serial(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rollback_restores_earlier_state_with_new_serial(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "rollback", "1"]) == 0
     assert "state of serial 1 as serial 3" in capsys.readouterr().out
     assert run_command_line(["state", "list"]) == 0
     assert capsys.readouterr().out.split() == ["nexus_site.lab"]
     assert run_command_line(["plan"]) == 0
     assert "Plan: 1 to add, 0 to change, 0 to destroy." in capsys.readouterr().out
-    # And back: what was current became the version before.
+    # And back: the current version became the version before.
     assert run_command_line(["state", "rollback", "2"]) == 0
     assert "as serial 4" in capsys.readouterr().out
     assert run_command_line(["plan"]) == 0
@@ -45,7 +45,7 @@ def test_a_rollback_brings_an_earlier_state_under_a_new_serial(capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("serial", ["7", "one", "-1"])
-def test_a_version_that_is_not_kept_is_refused(serial: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rollback_to_unknown_version_is_rejected(serial: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = Path("state/nexusform.nfstate").read_bytes()
     assert run_command_line(["state", "rollback", "--", serial]) == 1
     shown = capsys.readouterr()
@@ -53,6 +53,6 @@ def test_a_version_that_is_not_kept_is_refused(serial: str, capsys: pytest.Captu
     assert Path("state/nexusform.nfstate").read_bytes() == before
 
 
-def test_an_empty_place_has_no_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_state_has_no_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "history", f"-state={tmp_path / 'other'}"]) == 0
     assert capsys.readouterr().out == "No state exists.\n"

@@ -19,26 +19,26 @@ def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalBackend:
     return backend
 
 
-def answer(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def set_answer(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
 
 
-def test_it_asks_first(
+def test_force_unlock_asks_for_confirmation(
     backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answer(monkeypatch, "no\n")
+    set_answer(monkeypatch, "no\n")
     assert run_command_line(["force-unlock", "id-1"]) == 1
     shown = capsys.readouterr().out
     assert "Do you really want to force-unlock?" in shown
     assert "force-unlock cancelled." in shown
     assert backend.read_lock() is not None
-    answer(monkeypatch, "yes\n")
+    set_answer(monkeypatch, "yes\n")
     assert run_command_line(["force-unlock", "id-1"]) == 0
     assert "successfully unlocked" in capsys.readouterr().out
     assert backend.read_lock() is None
 
 
-def test_it_asks_nobody_when_questions_are_off(
+def test_force_unlock_requires_force_without_input(
     backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NF_INPUT", "0")
@@ -48,17 +48,17 @@ def test_it_asks_nobody_when_questions_are_off(
     assert backend.read_lock() is None
 
 
-def test_another_id_breaks_nothing(backend: LocalBackend, capsys: pytest.CaptureFixture[str]) -> None:
+def test_force_unlock_with_other_id_keeps_the_lock(backend: LocalBackend, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["force-unlock", "-force", "id-2"]) == 1
     assert "id-1" in capsys.readouterr().err
     assert backend.read_lock() is not None
 
 
-def test_nobody_is_asked_about_a_lock_that_is_not_there(
+def test_force_unlock_without_lock_asks_no_confirmation(
     backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     backend.unlock("id-1")
-    answer(monkeypatch, "yes\n")
+    set_answer(monkeypatch, "yes\n")
     assert run_command_line(["force-unlock", "id-1"]) == 1
     both = capsys.readouterr()
     assert "The state is not locked" in both.err

@@ -25,14 +25,14 @@ STATE = Path("state/nexusform.nfstate")
 
 
 @pytest.fixture(autouse=True)
-def applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def applied_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(CONFIGURATION)
     assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
 
 
-def in_cell(cell: int) -> None:
+def write_cell(cell: int) -> None:
     document = json.loads(STATE.read_text())
     for resource in document["resources"]:
         for instance in resource["instances"]:
@@ -41,15 +41,13 @@ def in_cell(cell: int) -> None:
     STATE.write_text(json.dumps(document))
 
 
-def test_a_state_that_is_well_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+def test_consistent_state_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "verify"]) == 0
     assert capsys.readouterr().out == "The state is consistent.\n"
 
 
-def test_a_cell_that_is_not_there_is_named_and_neither_planned_on_nor_applied(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    in_cell(7)
+def test_missing_cell_is_reported_and_blocks_plan_and_apply(capsys: pytest.CaptureFixture[str]) -> None:
+    write_cell(7)
     before = STATE.read_bytes()
     assert run_command_line(["state", "verify"]) == 2
     assert "has no cell 7" in capsys.readouterr().err
@@ -60,9 +58,7 @@ def test_a_cell_that_is_not_there_is_named_and_neither_planned_on_nor_applied(
 
 
 @pytest.mark.parametrize("colon", [": ", ":", " : "])
-def test_keys_that_stand_twice_are_named_and_neither_planned_on_nor_applied(
-    colon: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_duplicate_keys_are_reported_and_block_plan_and_apply(colon: str, capsys: pytest.CaptureFixture[str]) -> None:
     STATE.write_text(STATE.read_text().replace('"serial":', f'"serial"{colon}0, "serial":', 1))
     before = STATE.read_bytes()
     for command in (["state", "verify"], ["plan"], ["apply", "-auto-approve"], ["destroy", "-auto-approve"]):
@@ -72,8 +68,8 @@ def test_keys_that_stand_twice_are_named_and_neither_planned_on_nor_applied(
     assert STATE.read_bytes() == before
 
 
-def test_what_state_rm_takes_away_is_depended_on_no_more(capsys: pytest.CaptureFixture[str]) -> None:
-    """Only the VM that stands on its machine is named."""
+def test_dependencies_on_removed_objects_are_dropped(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the VM on a missing machine is reported."""
     assert run_command_line(["state", "rm", "nexus_rack.r"]) == 0
     assert run_command_line(["state", "verify"]) == 2
     captured = capsys.readouterr()
@@ -83,7 +79,7 @@ def test_what_state_rm_takes_away_is_depended_on_no_more(capsys: pytest.CaptureF
     assert 'VM "v" of nexus_virtual_machine.v' in told
 
 
-def test_a_rule_that_is_not_kept_and_what_the_site_has_otherwise_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_differences_between_site_and_state_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     reality = 'provider "simulated" {\n  reality = "site.json"\n}\n'
     Path("main.nf.hcl").write_text(CONFIGURATION + reality)
     STATE.unlink()
@@ -106,14 +102,14 @@ def test_a_rule_that_is_not_kept_and_what_the_site_has_otherwise_are_named(capsy
     assert run_command_line(["state", "verify", "-refresh=false"]) == 0
 
 
-def test_providers_that_cannot_be_asked_are_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_provider_configuration_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     Path("main.nf.hcl").write_text(CONFIGURATION + 'provider "simulated" {\n  reality = var.site\n}\n')
     assert run_command_line(["state", "verify"]) == 1
     assert "var.site" in capsys.readouterr().err
     assert run_command_line(["state", "verify", "-refresh=false"]) == 0
 
 
-def test_without_a_state_there_is_nothing_to_agree(
+def test_verify_without_state_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty").mkdir()

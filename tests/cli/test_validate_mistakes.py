@@ -1,4 +1,4 @@
-"""Mistakes that `validate` must see, and forms that it must take."""
+"""Tests of `validate`: detected errors and accepted forms."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from nexusform.cli.main import run_command_line
 from nexusform.configuration.unsupported_words import LIFECYCLE_WORDS, ROOT_WORDS
 
 
-def _found(
+def _list_errors(
     capfd: pytest.CaptureFixture[str], directory: Path, text: str, name: str = "main.nf.hcl"
 ) -> list[tuple[str, str]]:
-    # Kind and first words of every error.
+    # Id and detail of every error.
     (directory / name).write_text(text)
     run_command_line([f"-chdir={directory}", "validate", "-json"])
     diagnostics: list[dict[str, Any]] = json.loads(capfd.readouterr().out)["diagnostics"]
@@ -23,8 +23,8 @@ def _found(
 
 
 @pytest.mark.parametrize("provider", ["nosuch", '"nosuch"', '"null.foo"'])
-def test_a_provider_that_there_is_not(capfd: pytest.CaptureFixture[str], tmp_path: Path, provider: str) -> None:
-    found = _found(capfd, tmp_path, f'resource "nexus_site" "a" {{\n  provider = {provider}\n}}\n')
+def test_unknown_provider_is_an_error(capfd: pytest.CaptureFixture[str], tmp_path: Path, provider: str) -> None:
+    found = _list_errors(capfd, tmp_path, f'resource "nexus_site" "a" {{\n  provider = {provider}\n}}\n')
     assert "unknown-provider" in [kind for kind, _ in found]
     assert run_command_line([f"-chdir={tmp_path}", "plan"]) == 1
     assert "There is no provider" in capfd.readouterr().err
@@ -40,10 +40,10 @@ def test_a_provider_that_there_is_not(capfd: pytest.CaptureFixture[str], tmp_pat
         ("file = local.nowhere", "reference-to-undeclared-local-value"),
     ],
 )
-def test_arguments_of_providers_are_looked_at(
+def test_arguments_of_providers_are_checked(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, argument: str, kind: str | None
 ) -> None:
-    found = _found(capfd, tmp_path, f'provider "simulated" {{\n  {argument}\n}}\n')
+    found = _list_errors(capfd, tmp_path, f'provider "simulated" {{\n  {argument}\n}}\n')
     assert found
     assert kind in {None, found[0][0]}
 
@@ -58,15 +58,15 @@ def test_arguments_of_providers_are_looked_at(
     ],
 )
 @pytest.mark.parametrize("condition", ["true", "1 < 2", 'timestamp() != ""'])
-def test_a_condition_refers_to_something(
+def test_condition_without_reference_is_an_error(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, text: str, condition: str
 ) -> None:
-    found = _found(capfd, tmp_path, text.format(f'condition = {condition}\n    error_message = "no"'))
+    found = _list_errors(capfd, tmp_path, text.format(f'condition = {condition}\n    error_message = "no"'))
     assert [kind for kind, _ in found] == ["condition-refers-to-nothing"]
 
 
-def test_names_of_attributes_in_types_stand_without_quotes(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    found = _found(capfd, tmp_path, 'variable "x" {\n  type = object({ "a" = string })\n}\n')
+def test_quoted_attribute_name_in_type_is_an_error(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    found = _list_errors(capfd, tmp_path, 'variable "x" {\n  type = object({ "a" = string })\n}\n')
     assert "attribute names" in found[0][1]
 
 
@@ -86,12 +86,12 @@ resource "nexus_site" "two" {{
 
 
 @pytest.mark.parametrize(("repetition", "key"), [("count = 2", "count.index"), ('for_each = toset(["a"])', "each.key")])
-def test_triggers_may_lead_into_an_instance(
+def test_triggers_may_refer_to_an_instance(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, repetition: str, key: str
 ) -> None:
     triggers = f"nexus_site.one[{key}].name, nexus_site.one[{key}]"
     text = _SITES.format(repetition=repetition, key=f"${{{key}}}", triggers=triggers)
-    assert _found(capfd, tmp_path, text) == []
+    assert _list_errors(capfd, tmp_path, text) == []
     assert run_command_line([f"-chdir={tmp_path}", "apply", "-auto-approve"]) == 0
     (tmp_path / "main.nf.hcl").write_text(text.replace("one-", "uno-"))
     capfd.readouterr()
@@ -99,7 +99,7 @@ def test_triggers_may_lead_into_an_instance(
     assert "replace_triggered_by" in capfd.readouterr().out
 
 
-def test_triggers_may_lead_into_an_instance_in_json(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_triggers_may_refer_to_an_instance_in_json(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     sites = {
         "one": {"count": 2, "name": "one-${count.index}"},
         "two": {
@@ -109,27 +109,25 @@ def test_triggers_may_lead_into_an_instance_in_json(capfd: pytest.CaptureFixture
         },
     }
     text = json.dumps({"resource": {"nexus_site": sites}})
-    assert _found(capfd, tmp_path, text, "main.nf.json") == []
+    assert _list_errors(capfd, tmp_path, text, "main.nf.json") == []
 
 
-def test_providers_of_a_module_are_read_and_refused(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_providers_of_a_module_are_rejected(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "main.nf.hcl").write_text("")
     text = 'module "m" {\n  source    = "./m"\n  providers = { aws.west = aws.main }\n}\n'
-    (kind, detail), *_ = _found(capfd, tmp_path, text)
+    (kind, detail), *_ = _list_errors(capfd, tmp_path, text)
     assert kind == "unsupported-argument"
     assert "provider configurations of the root module" in detail
     assert run_command_line(["fmt", "-check", str(tmp_path)]) == 0
 
 
-def test_a_key_that_looks_like_a_reference_is_refused_where_it_counts(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    found = _found(capfd, tmp_path, "locals {\n  a = { b.c = 1 }\n}\n")
+def test_ambiguous_attribute_key_is_rejected(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    found = _list_errors(capfd, tmp_path, "locals {\n  a = { b.c = 1 }\n}\n")
     assert [kind for kind, _ in found] == ["ambiguous-attribute-key"]
 
 
-def _said(capfd: pytest.CaptureFixture[str], directory: Path, text: bytes) -> str:
+def _read_messages(capfd: pytest.CaptureFixture[str], directory: Path, text: bytes) -> str:
     (directory / "main.nf.hcl").write_bytes(text)
     assert run_command_line([f"-chdir={directory}", "validate", "-no-color"]) != 0
     captured = capfd.readouterr()
@@ -149,13 +147,13 @@ def _said(capfd: pytest.CaptureFixture[str], directory: Path, text: bytes) -> st
         (b"locals {\n  x = if a then b\n}\n", 'There is no "if" expression.'),
     ],
 )
-def test_mistakes_say_where_and_what(
+def test_errors_name_position_and_cause(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, text: bytes, words: str
 ) -> None:
-    assert words in _said(capfd, tmp_path, text)
+    assert words in _read_messages(capfd, tmp_path, text)
 
 
-def test_a_file_that_is_not_utf_8_is_named_with_its_line_and_no_text(
+def test_file_not_in_utf_8_is_reported_with_line_without_source(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "main.nf.hcl").write_bytes(b'locals {\n  a = 1\n  b = "\xff"\n}\n')
@@ -167,7 +165,7 @@ def test_a_file_that_is_not_utf_8_is_named_with_its_line_and_no_text(
 @pytest.mark.parametrize(
     ("figure", "line"), [("1", 15), ("3", 15), ("var.three", 15), ("2", 0), ("null", 0), ("var.none", 0)]
 )
-def test_a_figure_beside_the_list_that_it_counts_agrees_with_it(
+def test_number_of_cells_must_match_their_list(
     figure: str, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -218,24 +216,24 @@ resource "nexus_bare_metal_machine" "m" {
         ("nil", "Did you mean null?"),
     ],
 )
-def test_words_and_signs_of_other_languages(
+def test_operators_of_other_languages_get_a_hint(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, expression: str, hint: str
 ) -> None:
     text = f'variable "n" {{\n  default = 1\n}}\noutput "o" {{\n  value = {expression}\n}}\n'
-    ((_, detail),) = _found(capfd, tmp_path, text)
+    ((_, detail),) = _list_errors(capfd, tmp_path, text)
     assert hint in detail
 
 
 @pytest.mark.parametrize("expression", ["[for x in [1] : x if true]", "1 > -2 ? 3 : 4", "{ if = 1, in = 2 }"])
-def test_what_only_looks_like_another_language(
+def test_expressions_resembling_other_languages_are_valid(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, expression: str
 ) -> None:
-    assert _found(capfd, tmp_path, f'output "o" {{\n  value = {expression}\n}}\n') == []
+    assert _list_errors(capfd, tmp_path, f'output "o" {{\n  value = {expression}\n}}\n') == []
 
 
 @pytest.mark.parametrize("json_syntax", [False, True])
 @pytest.mark.parametrize(("place", "words"), [("", ROOT_WORDS), ("lifecycle", LIFECYCLE_WORDS)])
-def test_words_of_newer_versions_say_what_to_do(
+def test_block_names_of_newer_versions_get_advice(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, place: str, words: dict[str, str], *, json_syntax: bool
 ) -> None:
     documented = (Path(__file__).parents[2] / "docs/language-differences.md").read_text()
@@ -249,7 +247,9 @@ def test_words_of_newer_versions_say_what_to_do(
             "lifecycle": f'resource "nexus_site" "s" {{\n  lifecycle {{\n    {word} = true\n  }}\n}}\n',
         }
         name = "main.nf.json" if json_syntax else "main.nf.hcl"
-        ((_, detail),) = _found(capfd, tmp_path, json.dumps(blocks[place]) if json_syntax else native[place], name)
+        ((_, detail),) = _list_errors(
+            capfd, tmp_path, json.dumps(blocks[place]) if json_syntax else native[place], name
+        )
         assert detail.endswith(advice)
         assert word == "terraform" or f"`{word}`" in documented
 
@@ -275,11 +275,11 @@ def test_deprecated_variables_and_outputs_are_warnings(capfd: pytest.CaptureFixt
     assert 'The variable "old" is deprecated: Use new.' in capfd.readouterr().out
 
 
-def test_a_lifecycle_block_of_a_module(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_lifecycle_block_of_a_module(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "main.nf.hcl").write_text("")
     text = 'module "m" {\n  source = "./m"\n  lifecycle {\n    prevent_destroy = true\n  }\n}\n'
-    assert _found(capfd, tmp_path, text) == [
+    assert _list_errors(capfd, tmp_path, text) == [
         (
             "unsupported-argument",
             'The lifecycle of a module has "enabled" alone. Write "prevent_destroy" in the resources of the module.',
@@ -297,7 +297,7 @@ def test_a_lifecycle_block_of_a_module(capfd: pytest.CaptureFixture[str], tmp_pa
         ("labels = [machine_override.value, 1]", "cordoned = true", "invalid-dynamic-block-labels"),
     ],
 )
-def test_a_wrong_label_of_a_dynamic_block_is_one_error(
+def test_wrong_label_of_dynamic_block_is_one_error(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, labels: str, content: str, kind: str
 ) -> None:
     text = f"""
@@ -316,6 +316,6 @@ resource "nexus_rack" "r" {{
   }}
 }}
 """
-    assert [kind for kind, _ in _found(capfd, tmp_path, text)] == [kind]
+    assert [kind for kind, _ in _list_errors(capfd, tmp_path, text)] == [kind]
     assert run_command_line([f"-chdir={tmp_path}", "plan"]) == 1
     assert capfd.readouterr().err.count("Error:") == 1

@@ -1,4 +1,4 @@
-"""Warnings and errors have the weight of what they are about."""
+"""Tests of severity: warnings and errors are as prominent as their impact."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     Path("main.nf.hcl").write_text(CONFIGURATION)
 
-    def call(*arguments: str) -> Result:
+    def run_command(*arguments: str) -> Result:
         code = run_command_line(arguments)
         captured = capsys.readouterr()
         return code, captured.out + captured.err
 
-    return call
+    return run_command
 
 
-def test_a_rename_that_destroys_vms_is_the_first_thing_in_every_report(nf: Callable[..., Result]) -> None:
+def test_rename_with_destroyed_vms_comes_first_in_every_report(nf: Callable[..., Result]) -> None:
     assert nf("apply", "-auto-approve")[0] == 0
     Path("main.nf.hcl").write_text(CONFIGURATION.replace('"core"', '"packet_core"'))
     code, text = nf("plan", "-report=markdown:plan.md", "-report=html:plan.html")
@@ -61,7 +61,7 @@ def test_a_rename_that_destroys_vms_is_the_first_thing_in_every_report(nf: Calla
     assert "Warning" not in nf("plan")[1]
 
 
-def test_a_replacement_of_several_instances_names_each(nf: Callable[..., Result]) -> None:
+def test_replacement_of_several_instances_names_each(nf: Callable[..., Result]) -> None:
     assert nf("apply", "-auto-approve")[0] == 0
     code, text = nf("plan", "-replace=nexus_rack.r")
     assert code == 1
@@ -70,7 +70,7 @@ def test_a_replacement_of_several_instances_names_each(nf: Callable[..., Result]
     assert "nexus_site.lab" in nf("plan", "-replace=nexus_site.lab")[1]
 
 
-def test_a_plan_without_resources_fails_on_empty(nf: Callable[..., Result]) -> None:
+def test_plan_without_resources_fails_on_empty(nf: Callable[..., Result]) -> None:
     assert nf("plan", "-fail-on=empty:0")[0] == 0
     Path("main.nf.hcl").write_text("")
     code, text = nf("plan", "-fail-on=empty:0")

@@ -11,96 +11,96 @@ STATE = State("l", 5, instances={parse_address("nexus_rack.r"): InstanceState(Ob
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("NF_WORKSPACE", "NF_DATA_DIR"):
         monkeypatch.delenv(name, raising=False)
 
 
-def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def run_workspace(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert run_command_line(["workspace", *words]) == 0
     return capsys.readouterr().out
 
 
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def run_rejected_workspace(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert run_command_line(["workspace", *words]) == 1
     return capsys.readouterr().err
 
 
-def test_there_is_always_the_default_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(capsys, "list") == "* default\n"
-    assert shown(capsys, "show") == "default\n"
+def test_default_workspace_always_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_workspace(capsys, "list") == "* default\n"
+    assert run_workspace(capsys, "show") == "default\n"
 
 
-def test_a_new_one_is_selected(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(capsys, "new", "lab").startswith('Created and switched to workspace "lab"!\n')
-    assert shown(capsys, "list") == "  default\n* lab\n"
-    assert shown(capsys, "select", "default") == 'Switched to workspace "default".\n'
-    assert shown(capsys, "show") == "default\n"
+def test_new_workspace_is_selected(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_workspace(capsys, "new", "lab").startswith('Created and switched to workspace "lab"!\n')
+    assert run_workspace(capsys, "list") == "  default\n* lab\n"
+    assert run_workspace(capsys, "select", "default") == 'Switched to workspace "default".\n'
+    assert run_workspace(capsys, "show") == "default\n"
     assert Path("state/nexusform.nfstate.d/lab/nexusform.nfstate").exists()
 
 
-def test_a_new_one_may_begin_with_a_state(capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_workspace_may_start_with_a_state(capsys: pytest.CaptureFixture[str]) -> None:
     Path("given.json").write_bytes(encode_state(STATE))
-    shown(capsys, "new", "-state=given.json", "lab")
+    run_workspace(capsys, "new", "-state=given.json", "lab")
     assert run_command_line(["state", "list"]) == 0
     assert capsys.readouterr().out == "nexus_rack.r\n"
-    assert "cannot be read" in refused(capsys, "new", "-state=none.json", "other")
-    assert shown(capsys, "list") == "  default\n* lab\n"
+    assert "cannot be read" in run_rejected_workspace(capsys, "new", "-state=none.json", "other")
+    assert run_workspace(capsys, "list") == "  default\n* lab\n"
 
 
-def test_selecting_makes_one_on_request(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "-or-create" in refused(capsys, "select", "lab")
-    shown(capsys, "select", "-or-create", "lab")
-    shown(capsys, "select", "-or-create", "lab")
-    assert shown(capsys, "show") == "lab\n"
+def test_select_creates_workspace_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "-or-create" in run_rejected_workspace(capsys, "select", "lab")
+    run_workspace(capsys, "select", "-or-create", "lab")
+    run_workspace(capsys, "select", "-or-create", "lab")
+    assert run_workspace(capsys, "show") == "lab\n"
 
 
-def test_a_name_that_is_taken_or_impossible_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    shown(capsys, "new", "lab")
-    assert "already" in refused(capsys, "new", "lab")
-    assert "Invalid workspace name" in refused(capsys, "new", "../lab")
-    assert shown(capsys, "list") == "  default\n* lab\n"
+def test_existing_or_invalid_name_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+    run_workspace(capsys, "new", "lab")
+    assert "already" in run_rejected_workspace(capsys, "new", "lab")
+    assert "Invalid workspace name" in run_rejected_workspace(capsys, "new", "../lab")
+    assert run_workspace(capsys, "list") == "  default\n* lab\n"
 
 
-def test_one_is_deleted_when_it_is_empty_and_not_in_use(capsys: pytest.CaptureFixture[str]) -> None:
-    shown(capsys, "new", "lab")
-    assert "selected workspace" in refused(capsys, "delete", "lab")
-    shown(capsys, "select", "default")
-    assert shown(capsys, "delete", "lab") == 'Deleted workspace "lab"!\n'
-    assert shown(capsys, "list") == "* default\n"
-    assert 'no workspace "lab"' in refused(capsys, "delete", "lab")
-    assert "always exists" in refused(capsys, "delete", "default")
+def test_only_empty_unselected_workspace_is_deleted(capsys: pytest.CaptureFixture[str]) -> None:
+    run_workspace(capsys, "new", "lab")
+    assert "selected workspace" in run_rejected_workspace(capsys, "delete", "lab")
+    run_workspace(capsys, "select", "default")
+    assert run_workspace(capsys, "delete", "lab") == 'Deleted workspace "lab"!\n'
+    assert run_workspace(capsys, "list") == "* default\n"
+    assert 'no workspace "lab"' in run_rejected_workspace(capsys, "delete", "lab")
+    assert "always exists" in run_rejected_workspace(capsys, "delete", "default")
 
 
-def test_one_that_holds_objects_is_deleted_by_force_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_workspace_with_objects_requires_force_to_delete(capsys: pytest.CaptureFixture[str]) -> None:
     Path("given.json").write_bytes(encode_state(STATE))
-    shown(capsys, "new", "-state=given.json", "lab")
-    shown(capsys, "select", "default")
-    told = refused(capsys, "delete", "lab")
+    run_workspace(capsys, "new", "-state=given.json", "lab")
+    run_workspace(capsys, "select", "default")
+    told = run_rejected_workspace(capsys, "delete", "lab")
     assert "Workspace not empty" in told
     assert "nexus_rack.r" in told
-    assert shown(capsys, "list") == "* default\n  lab\n"
-    assert "Objects forgotten" in shown(capsys, "delete", "-force", "lab")
-    assert shown(capsys, "list") == "* default\n"
+    assert run_workspace(capsys, "list") == "* default\n  lab\n"
+    assert "Objects forgotten" in run_workspace(capsys, "delete", "-force", "lab")
+    assert run_workspace(capsys, "list") == "* default\n"
 
 
-def test_the_environment_goes_before_the_selection(
+def test_environment_overrides_selected_workspace(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown(capsys, "new", "lab")
+    run_workspace(capsys, "new", "lab")
     monkeypatch.setenv("NF_WORKSPACE", "default")
-    assert shown(capsys, "show") == "default\n"
-    assert "NF_WORKSPACE" in refused(capsys, "select", "lab")
-    assert "NF_WORKSPACE" in refused(capsys, "new", "other")
+    assert run_workspace(capsys, "show") == "default\n"
+    assert "NF_WORKSPACE" in run_rejected_workspace(capsys, "select", "lab")
+    assert "NF_WORKSPACE" in run_rejected_workspace(capsys, "new", "other")
 
 
-def test_a_selected_one_that_is_gone_can_be_left(capsys: pytest.CaptureFixture[str]) -> None:
+def test_selected_workspace_without_state_can_be_left(capsys: pytest.CaptureFixture[str]) -> None:
     Path(".nexusform").mkdir()
     Path(".nexusform/environment").write_text("gone")
-    assert shown(capsys, "show") == "gone\n"
-    assert shown(capsys, "list") == "  default\n"
-    shown(capsys, "select", "default")
+    assert run_workspace(capsys, "show") == "gone\n"
+    assert run_workspace(capsys, "list") == "  default\n"
+    run_workspace(capsys, "select", "default")
     Path(".nexusform/environment").write_text("../../bad name")
-    shown(capsys, "select", "default")
-    assert shown(capsys, "show") == "default\n"
+    run_workspace(capsys, "select", "default")
+    assert run_workspace(capsys, "show") == "default\n"

@@ -1,4 +1,4 @@
-"""A small set of resource types and a scope, for the tests of this room."""
+"""Small set of resource types and a scope, for the tests of configuration."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ MANAGED = {"nexus_site": SITE, "nexus_rack": RACK, "nexus_cluster": CLUSTER}
 DATA = {"nexus_inventory": INVENTORY}
 
 
-class Names:
-    """A scope that knows values by root name."""
+class Scope:
+    """Scope with values by root name."""
 
     def __init__(self, **known: Any) -> None:
         self.functions: dict[str, Any] = {}

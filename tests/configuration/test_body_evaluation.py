@@ -7,12 +7,12 @@ from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.language.parser import parse_file
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, SENSITIVE, UNKNOWN, build_null, build_string, build_tuple
-from tests.configuration.sample import CLUSTER, RACK, Names
+from tests.configuration.sample import CLUSTER, RACK, Scope
 
 SITE = 'site_id = "s"\n'
 
 
-def prepared(text: str, schema: BlockSchema) -> PreparedBody:
+def prepare_body(text: str, schema: BlockSchema) -> PreparedBody:
     body, wrong = parse_file(SourceFile("x.nf.hcl", text))
     assert wrong == []
     found, problems = build_prepared_body(body, schema)
@@ -20,16 +20,16 @@ def prepared(text: str, schema: BlockSchema) -> PreparedBody:
     return found
 
 
-def evaluated(text: str, schema: BlockSchema = RACK, **names: Any) -> tuple[dict[str, Any], Any, list[Diagnostic]]:
-    return prepared(text, schema).evaluate(Names(**names))
+def evaluate_body(text: str, schema: BlockSchema = RACK, **names: Any) -> tuple[dict[str, Any], Any, list[Diagnostic]]:
+    return prepare_body(text, schema).evaluate(Scope(**names))
 
 
-def told(problems: list[Diagnostic]) -> list[tuple[int, str]]:
+def list_lines_and_summaries(problems: list[Diagnostic]) -> list[tuple[int, str]]:
     return [(p.subject.start.line if p.subject else 0, p.summary) for p in problems]
 
 
-def test_defaults_conversion_and_what_is_absent() -> None:
-    values, sensitive, problems = evaluated(SITE + "name = var\nmachine_count = '7'\n".replace("'", '"'), var=12)
+def test_defaults_conversion_and_absent_arguments() -> None:
+    values, sensitive, problems = evaluate_body(SITE + "name = var\nmachine_count = '7'\n".replace("'", '"'), var=12)
     assert problems == []
     assert sensitive == ()
     assert values == {
@@ -44,15 +44,15 @@ def test_defaults_conversion_and_what_is_absent() -> None:
     }
 
 
-def test_null_is_absent_and_an_error_where_required() -> None:
+def test_null_is_absent_and_an_error_if_required() -> None:
     text = SITE + "name = var\nstatus = var\nzone = var\ntags = var\n"
-    values, _, problems = evaluated(text, var=build_null())
-    assert told(problems) == [(2, "Missing required argument")]
+    values, _, problems = evaluate_body(text, var=build_null())
+    assert list_lines_and_summaries(problems) == [(2, "Missing required argument")]
     assert (values["status"], values["tags"], "zone" in values) == ("active", None, False)
 
 
-def test_unknown_values_stay_and_are_not_checked() -> None:
-    values, _, problems = evaluated(
+def test_unknown_values_are_kept_and_not_checked() -> None:
+    values, _, problems = evaluate_body(
         SITE + "name = var\nmachine_count = var\nstatus = var\ntags = { a = var }\n", var=DYNAMIC_UNKNOWN
     )
     assert problems == []
@@ -60,10 +60,10 @@ def test_unknown_values_stay_and_are_not_checked() -> None:
     assert values["tags"] == {"a": UNKNOWN}
 
 
-def test_known_values_are_checked_wherever_they_come_from() -> None:
+def test_known_values_are_checked_regardless_of_source() -> None:
     text = SITE + "name = 1\nmachine_count = var.n\nstatus = var.s\nzone = var.z\ntags = var.n\n"
-    values, _, problems = evaluated(text, var={"n": 257, "s": "planed", "z": "a b"})
-    assert told(problems) == [
+    values, _, problems = evaluate_body(text, var={"n": 257, "s": "planed", "z": "a b"})
+    assert list_lines_and_summaries(problems) == [
         (3, "Invalid value for argument"),
         (4, "Invalid value for argument"),
         (5, "Invalid value for argument"),
@@ -73,9 +73,9 @@ def test_known_values_are_checked_wherever_they_come_from() -> None:
     assert values["status"] is UNKNOWN
 
 
-def test_sensitive_parts_have_paths_and_are_kept_out_of_messages() -> None:
+def test_sensitive_paths_are_listed_and_values_not_in_messages() -> None:
     secret = build_string("hush").add_marks(SENSITIVE)
-    values, sensitive, problems = evaluated(
+    values, sensitive, problems = evaluate_body(
         SITE + 'name = var\ntags = { a = var, b = "c" }\nsecret = "x"\nstatus = var\n', var=secret
     )
     assert sensitive == (("name",), ("status",), ("tags", "a"), ("secret",))
@@ -83,8 +83,8 @@ def test_sensitive_parts_have_paths_and_are_kept_out_of_messages() -> None:
     assert "hush" not in problems[0].detail
 
 
-def test_blocks_read_by_their_nesting() -> None:
-    values, _, problems = evaluated(
+def test_blocks_are_read_by_their_nesting_mode() -> None:
+    values, _, problems = evaluate_body(
         """
         name = "c"
         control_plane {
@@ -149,43 +149,45 @@ agent_pool "last" {
 """
 
 
-def test_dynamic_blocks_stand_at_their_place_in_iteration_order() -> None:
-    values, _, problems = evaluated(DYNAMIC, CLUSTER, var={"b": 2, "a": 1})
+def test_dynamic_blocks_keep_position_and_iteration_order() -> None:
+    values, _, problems = evaluate_body(DYNAMIC, CLUSTER, var={"b": 2, "a": 1})
     assert problems == []
     assert values["agent_pool_order"] == ["first", "p-a", "p-b", "last"]
     assert values["agent_pool"]["p-b"]["count"] == 2
     assert [t["key"] for t in values["agent_pool"]["p-b"]["taint"]] == ["0-b", "1-x"]
 
 
-def test_dynamic_blocks_over_lists_number_their_items() -> None:
-    values, _, _ = evaluated(DYNAMIC, CLUSTER, var=[5, 6])
+def test_dynamic_blocks_over_lists_have_indices() -> None:
+    values, _, _ = evaluate_body(DYNAMIC, CLUSTER, var=[5, 6])
     assert values["agent_pool_order"] == ["first", "p-0", "p-1", "last"]
 
 
-def test_an_unknown_collection_makes_unknown_blocks_and_mistakes_show_all_the_same() -> None:
-    values, _, problems = evaluated(DYNAMIC, CLUSTER, var=DYNAMIC_UNKNOWN)
+def test_unknown_collection_gives_unknown_blocks_and_keeps_errors() -> None:
+    values, _, problems = evaluate_body(DYNAMIC, CLUSTER, var=DYNAMIC_UNKNOWN)
     assert problems == []
     assert values["agent_pool"] is values["agent_pool_order"] is UNKNOWN
     text = DYNAMIC.replace("count = pool.value", "count = 1 + true")
-    assert told(evaluated(text, CLUSTER, var=DYNAMIC_UNKNOWN)[2])[0][0] == 14
+    assert list_lines_and_summaries(evaluate_body(text, CLUSTER, var=DYNAMIC_UNKNOWN)[2])[0][0] == 14
 
 
-def test_what_a_dynamic_block_cannot_repeat_over() -> None:
+def test_invalid_for_each_of_dynamic_block() -> None:
     for given in (build_null(), build_string("x"), build_tuple([build_string("a")]).add_marks(SENSITIVE)):
-        _, _, problems = evaluated(DYNAMIC, CLUSTER, var=given)
-        assert told(problems) == [(10, "Invalid dynamic for_each value")]
+        _, _, problems = evaluate_body(DYNAMIC, CLUSTER, var=given)
+        assert list_lines_and_summaries(problems) == [(10, "Invalid dynamic for_each value")]
 
 
-def test_generated_blocks_are_counted_like_written_ones() -> None:
+def test_generated_blocks_count_like_literal_blocks() -> None:
     text = DYNAMIC.replace("p-${pool.key}", "first")
-    assert told(evaluated(text, CLUSTER, var=[1])[2]) == [(9, "Duplicate agent_pool block")]
+    assert list_lines_and_summaries(evaluate_body(text, CLUSTER, var=[1])[2]) == [(9, "Duplicate agent_pool block")]
     text = 'name = "c"\ndynamic "control_plane" {\n  for_each = var\n  content {\n    count = 1\n  }\n}\n'
-    assert told(evaluated(text, CLUSTER, var=[])[2]) == [(1, "Missing control_plane block")]
-    assert told(evaluated(text, CLUSTER, var=[1, 2])[2]) == [(2, "Duplicate control_plane block")]
+    assert list_lines_and_summaries(evaluate_body(text, CLUSTER, var=[])[2]) == [(1, "Missing control_plane block")]
+    assert list_lines_and_summaries(evaluate_body(text, CLUSTER, var=[1, 2])[2]) == [
+        (2, "Duplicate control_plane block")
+    ]
 
 
-def test_places_are_found_by_path() -> None:
-    body = prepared(DYNAMIC + 'group {\n  ids = [\n    "a",\n    "b",\n  ]\n}\n', CLUSTER)
+def test_positions_are_found_by_path() -> None:
+    body = prepare_body(DYNAMIC + 'group {\n  ids = [\n    "a",\n    "b",\n  ]\n}\n', CLUSTER)
     line = {path: body.locate(path).start.line for path in PATHS}
     assert line == PATHS
 
@@ -203,12 +205,12 @@ PATHS: dict[tuple[str | int, ...], int] = {
 }
 
 
-def test_references_leave_iterators_out() -> None:
-    assert [t.root.name for t in prepared(DYNAMIC, CLUSTER).list_references()] == ["var"]
+def test_references_omit_iterators() -> None:
+    assert [t.root.name for t in prepare_body(DYNAMIC, CLUSTER).list_references()] == ["var"]
 
 
-def test_instances_share_nothing() -> None:
-    body = prepared(SITE + 'name = "r"\ntags = { a = "b" }\n', RACK)
-    first = body.evaluate(Names())[0]
+def test_instances_share_no_values() -> None:
+    body = prepare_body(SITE + 'name = "r"\ntags = { a = "b" }\n', RACK)
+    first = body.evaluate(Scope())[0]
     first["tags"]["a"] = "changed"
-    assert body.evaluate(Names())[0]["tags"] == {"a": "b"}
+    assert body.evaluate(Scope())[0]["tags"] == {"a": "b"}

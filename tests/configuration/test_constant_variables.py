@@ -1,4 +1,4 @@
-"""`const = true`: variables in the sources of modules, as in Terraform 1.15 (modules/sources, "const")."""
+"""Tests of `const = true`: variables in module sources, as in Terraform 1.15 (modules/sources, "const")."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     return code, text.out + text.err
 
 
-def test_a_constant_selects_the_module(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_constant_selects_the_module(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert '+ text = "b"' in run(capsys, "plan", "-var", "kind=b", "-out=b.nfplan")[1]
     assert run(capsys, "apply", "b.nfplan")[0] == 0
     assert '~ text = "b" -> "a"' in run(capsys, "plan", "-var", "kind=a")[1]
     assert (directory / "b.nfplan").exists()
 
 
-def test_show_config_prints_the_selected_modules(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As `tofu show -config -json`."""
+def test_show_config_prints_selected_modules(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As in `tofu show -config -json`."""
     code, text = run(capsys, "show", "-config", "-json", "-var", "kind=b")
     assert code == 0
     calls = json.loads(text)["root_module"]["module_calls"]
@@ -80,7 +80,7 @@ def test_show_config_prints_the_selected_modules(directory: Path, capsys: pytest
     assert directory.exists()
 
 
-def test_a_missing_value_is_one_error(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_value_is_one_error(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("plan", "validate"):
         code, text = run(capsys, command)
         assert code == 1
@@ -109,6 +109,6 @@ def test_other_values_are_no_constants(
     assert text.count("Error: ") == 1, text
 
 
-def test_a_run_block_cannot_change_a_constant(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_block_cannot_change_a_constant(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (directory / "one.nftest.hcl").write_text('run "r" {\n  variables {\n    kind = "b"\n  }\n}\n')
     assert "modules were read with another value" in run(capsys, "test", "-var", "kind=a")[1]

@@ -1,6 +1,6 @@
-"""Configurations and what is said about them: the directories in `cases/`.
+"""Tests of configurations and their diagnostics: the directories in `cases/`.
 
-`NEXUSFORM_WRITE_CASES=1` writes the expected texts anew, to be reviewed as a change like any other.
+`NEXUSFORM_WRITE_CASES=1` writes the expected texts again; review them like any other change.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tests.configuration.sample import DATA, MANAGED
 CASES = Path(__file__).parent / "cases"
 
 
-def told(problem: Diagnostic) -> str:
+def format_diagnostic(problem: Diagnostic) -> str:
     place = f"{problem.subject.filename}:{problem.subject.start.line}" if problem.subject else "-"
     inside = f" [{problem.block}]" if problem.block else ""
     return f"{problem.severity} {place}: {problem.summary}{inside}\n  {problem.detail}\n"
 
 
-def everything_said() -> str:
+def format_all_diagnostics() -> str:
     configuration, problems = load_configuration(".", cache_directory=None, managed=MANAGED, data=DATA)
     if configuration is not None:
         problems += check_references(configuration, MANAGED, DATA)
@@ -34,20 +34,20 @@ def everything_said() -> str:
                 known = MANAGED if block.mode == "managed" else DATA
                 if block.type in known:
                     problems += build_prepared_resource(block, known[block.type])[1]
-    return "".join(map(told, problems))
+    return "".join(map(format_diagnostic, problems))
 
 
 @pytest.mark.parametrize("case", sorted(p.name for p in CASES.iterdir()))
-def test_everything_wrong_is_told_at_its_line(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_errors_are_reported_at_their_lines(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(CASES / case)
     expected = CASES / case / "expected.txt"
-    said = everything_said()
+    said = format_all_diagnostics()
     if os.environ.get("NEXUSFORM_WRITE_CASES"):
         expected.write_text(said)
     assert said == expected.read_text()
 
 
-def test_a_json_twin_means_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_configuration_is_equal_to_native_syntax(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for case in ("clean", "clean-json"):
         monkeypatch.chdir(CASES / case)
@@ -75,7 +75,7 @@ def test_a_json_twin_means_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (variable.type, variable.default) == (twin_variable.type, twin_variable.default)
 
 
-def test_blocks_stand_in_source_order_and_modules_at_their_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_in_source_order_and_modules_at_their_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(CASES / "clean")
     configuration, _ = load_configuration(".", cache_directory=None)
     assert configuration is not None
@@ -90,7 +90,7 @@ def test_blocks_stand_in_source_order_and_modules_at_their_call(monkeypatch: pyt
     ]
 
 
-def test_comments_before_a_block_name_the_rules_that_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comments_before_a_block_list_ignored_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(CASES / "clean")
     configuration, _ = load_configuration(".", cache_directory=None)
     assert configuration is not None

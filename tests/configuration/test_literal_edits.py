@@ -37,7 +37,7 @@ INNER = 'resource "nexus_rack" "r" {\n  status = "planned"\n}\n'
 
 @pytest.fixture
 def after(tmp_path: Path) -> Any:
-    """The lines that an edit changes, as (before, after); None when there is no edit."""
+    """Return a function for the lines changed by an edit, as (before, after); None without an edit."""
     (tmp_path / "main.nf.hcl").write_text(TEXT)
     for name in ("inner", "twice"):
         (tmp_path / name).mkdir()
@@ -48,7 +48,7 @@ def after(tmp_path: Path) -> Any:
     )
     assert configuration is not None
 
-    def change(address: str, path: tuple[str | int, ...], value: Any) -> list[str] | None:
+    def change_literal(address: str, path: tuple[str | int, ...], value: Any) -> list[str] | None:
         edit = build_literal_edit(configuration, parse_address(address), path, value)
         if edit is None:
             return None
@@ -56,7 +56,7 @@ def after(tmp_path: Path) -> Any:
         old = configuration.files[name].text.splitlines()
         return [line for line in text.splitlines() if line not in old]
 
-    return change
+    return change_literal
 
 
 CLUSTER = "nexus_kubernetes_cluster.a"
@@ -74,14 +74,14 @@ CLUSTER = "nexus_kubernetes_cluster.a"
             ['    availability_zones = ["1", "$${x}"]'],
         ),
         ("module.one.nexus_rack.r", ("status",), "active", ['  status = "active"']),
-        (CLUSTER, ("agent_pool", "b", "count"), 5, None),  # a variable's
-        (CLUSTER, ("agent_pool", "b", "vm_sku_name"), "x", None),  # not written
-        (CLUSTER, ("agent_pool", "c", "count"), 5, None),  # no such pool
-        ("nexus_rack.r[0]", ("machine_count",), 5, None),  # one of two
-        ("module.two.nexus_rack.r", ("status",), "active", None),  # its text is module.three's, too
+        (CLUSTER, ("agent_pool", "b", "count"), 5, None),  # the value of a variable
+        (CLUSTER, ("agent_pool", "b", "vm_sku_name"), "x", None),  # not in the configuration
+        (CLUSTER, ("agent_pool", "c", "count"), 5, None),  # unknown pool
+        ("nexus_rack.r[0]", ("machine_count",), 5, None),  # one of two instances
+        ("module.two.nexus_rack.r", ("status",), "active", None),  # module.three uses the same text
     ],
 )
-def test_one_literal_is_changed_or_nothing(
+def test_only_a_single_literal_is_changed(
     after: Any, address: str, path: tuple[str, ...], value: Any, lines: list[str] | None
 ) -> None:
     assert after(address, path, value) == lines

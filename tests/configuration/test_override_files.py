@@ -8,7 +8,7 @@ import pytest
 from nexusform.configuration.body_preparation import build_prepared_resource
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.loader import load_configuration
-from tests.configuration.sample import CLUSTER, DATA, MANAGED, RACK, Names
+from tests.configuration.sample import CLUSTER, DATA, MANAGED, RACK, Scope
 
 CASE = Path(__file__).parent / "cases" / "overrides"
 
@@ -22,15 +22,15 @@ def configuration(monkeypatch: pytest.MonkeyPatch) -> Configuration:
     return found
 
 
-def values(configuration: Configuration, kind: str, name: str) -> dict[str, Any]:
+def read_attributes(configuration: Configuration, kind: str, name: str) -> dict[str, Any]:
     block = configuration.root.resources["managed", kind, name]
     prepared, problems = build_prepared_resource(block, {"nexus_cluster": CLUSTER, "nexus_rack": RACK}[kind])
     assert problems == []
-    return prepared.evaluate(Names())[0]
+    return prepared.evaluate(Scope())[0]
 
 
-def test_an_argument_replaces_and_blocks_replace_all_of_their_type(configuration: Configuration) -> None:
-    found = values(configuration, "nexus_cluster", "c")
+def test_override_replaces_arguments_and_all_blocks_of_a_type(configuration: Configuration) -> None:
+    found = read_attributes(configuration, "nexus_cluster", "c")
     assert found["name"] == "overridden"
     assert found["agent_pool_order"] == ["np9"]
     assert found["control_plane"] == {"count": 1}
@@ -42,12 +42,12 @@ def test_lifecycle_is_merged_by_argument(configuration: Configuration) -> None:
 
 
 def test_json_overrides_native_syntax(configuration: Configuration) -> None:
-    found = values(configuration, "nexus_rack", "r")
+    found = read_attributes(configuration, "nexus_rack", "r")
     assert (found["site_id"], found["name"]) == ("s", "from json")
     assert found["machine_override"] == {"m": {"cordoned": True}}
 
 
-def test_names_and_variables(configuration: Configuration) -> None:
+def test_overridden_variables_and_locals(configuration: Configuration) -> None:
     root = configuration.root
     assert root.variables["v"].default is not None
     assert root.variables["v"].default.raw == 2
@@ -55,5 +55,5 @@ def test_names_and_variables(configuration: Configuration) -> None:
     assert list(root.locals) == ["a", "b"]
 
 
-def test_positions_stay_those_of_the_ordinary_files(configuration: Configuration) -> None:
+def test_positions_are_those_of_the_original_files(configuration: Configuration) -> None:
     assert [b.position[0][0] for b in configuration.root.resources.values()] == ["main.nf.hcl"] * 2

@@ -64,7 +64,7 @@ output "other" {
 
 
 @pytest.fixture
-def needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+def dependencies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
         Path(name).parent.mkdir(exist_ok=True)
@@ -75,21 +75,21 @@ def needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str
     return {str(node): [str(n) for n in found] for node, found in build_dependencies(configuration).items()}
 
 
-def test_direct_needs(needs: dict[str, list[str]]) -> None:
-    assert needs["local.count"] == ["var.zones"]
-    assert needs["nexus_site.lab"] == ["provider.simulated"]
-    assert needs["nexus_rack.r"] == ["local.count", "nexus_site.lab", "provider.simulated"]
+def test_direct_dependencies(dependencies: dict[str, list[str]]) -> None:
+    assert dependencies["local.count"] == ["var.zones"]
+    assert dependencies["nexus_site.lab"] == ["provider.simulated"]
+    assert dependencies["nexus_rack.r"] == ["local.count", "nexus_site.lab", "provider.simulated"]
 
 
-def test_a_module_passes_needs_in_and_out(needs: dict[str, list[str]]) -> None:
-    assert needs["module.net"] == ["nexus_rack.r"]
-    assert needs["module.net.var.site"] == ["nexus_site.lab", "module.net"]
-    assert needs["module.net.nexus_rack.inner"] == ["module.net", "module.net.var.site", "provider.simulated"]
-    assert needs["output.all"] == ["module.net", "module.net.output.ip", "module.net.output.other"]
+def test_module_passes_dependencies_in_and_out(dependencies: dict[str, list[str]]) -> None:
+    assert dependencies["module.net"] == ["nexus_rack.r"]
+    assert dependencies["module.net.var.site"] == ["nexus_site.lab", "module.net"]
+    assert dependencies["module.net.nexus_rack.inner"] == ["module.net", "module.net.var.site", "provider.simulated"]
+    assert dependencies["output.all"] == ["module.net", "module.net.output.ip", "module.net.output.other"]
 
 
-def test_depends_on_a_module_waits_for_all_it_holds(needs: dict[str, list[str]]) -> None:
-    assert needs["nexus_rack.after"] == [
+def test_depends_on_module_waits_for_all_its_resources(dependencies: dict[str, list[str]]) -> None:
+    assert dependencies["nexus_rack.after"] == [
         "module.net",
         "module.net.output.ip",
         "module.net.var.site",

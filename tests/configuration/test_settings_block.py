@@ -23,5 +23,5 @@ from nexusform.configuration.settings_block import is_version_allowed
         ("1.0.0", "", None),
     ],
 )
-def test_constraints(version: str, constraint: str, kept: bool | None) -> None:
+def test_version_constraints(version: str, constraint: str, kept: bool | None) -> None:
     assert is_version_allowed(version, constraint) is kept

@@ -1,4 +1,4 @@
-"""What is told of files of variables that cannot be read: the kind of slip, and never what stands there."""
+"""Tests of unreadable variable files: the message names the kind of error and never the content."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ SLIPS = [
 
 
 @pytest.mark.parametrize(("text", "words"), SLIPS)
-def test_the_kind_of_slip_is_said_and_never_the_line(text: str, words: str) -> None:
+def test_kind_of_error_is_reported_without_the_line(text: str, words: str) -> None:
     _, problems = parse_variable_file(SourceFile("v.nfvars", f"{text}\n"))
     details = [problem.detail for problem in problems]
     assert any(words in detail for detail in details), details
     assert "s3cret" not in repr([(problem.summary, problem.detail) for problem in problems])
 
 
-def test_a_json_file_has_its_own_words() -> None:
+def test_json_file_has_its_own_messages() -> None:
     _, problems = parse_variable_file(SourceFile("v.nfvars.json", '{"token": "s3cret"'))
     assert "not valid JSON" in problems[0].detail
     assert "s3cret" not in problems[0].detail
 
 
-def test_a_file_that_cannot_be_read_leaves_no_variable_missing(
+def test_unreadable_file_causes_no_missing_variable_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -60,7 +60,7 @@ def test_a_file_that_cannot_be_read_leaves_no_variable_missing(
     assert "Write text in quotation marks" in " ".join(capfd.readouterr().err.replace("│", "").split())
 
 
-# What Terraform 1.11 makes of a text from the command line: (declaration, text, value as JSON).
+# Values of Terraform 1.11 for a text from the command line: (declaration, text, value as JSON).
 TEXTS = [
     ("type = any", "5", "5"),
     ("type = any", "true", "true"),
@@ -79,7 +79,7 @@ TEXTS = [
 
 @pytest.mark.parametrize("from_environment", [False, True])
 @pytest.mark.parametrize(("declared", "text", "value"), TEXTS)
-def test_texts_are_read_as_terraform_reads_them(
+def test_texts_are_read_as_in_terraform(
     declared: str,
     text: str,
     value: str,
@@ -101,7 +101,7 @@ def test_texts_are_read_as_terraform_reads_them(
     assert capsys.readouterr().out.strip() == value
 
 
-def test_a_bare_word_is_no_value_of_any_type(
+def test_bare_word_is_an_error_for_type_any(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Files of cases, written by the recorders."""
+"""Write files of cases for the recorders."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 from msgspec import json
 
 Body = dict[str, Any]
-_NIGHT = 2 * 30 * 60  # seconds of two processors in half an hour
+_NIGHT = 2 * 30 * 60  # processor seconds of two processors in half an hour
 
 
 def write_cases(path: Path, cases: Iterator[Body]) -> int:
-    """Add cases to a file as they come, and return their number."""
+    """Add cases to a file one by one, and return their number."""
     number = 0
     with path.open("ab") as file, gzip.GzipFile("", "ab", 4, file, mtime=0) as packed:
         for case in cases:
             packed.write(json.encode(case, order="sorted") + b"\n")
             number += 1
             if number % 100 == 0:
-                packed.flush()  # a recorder may be killed
+                packed.flush()  # the recorder may be killed
     return number
 
 

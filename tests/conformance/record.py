@@ -1,4 +1,4 @@
-"""Converts recordings of running systems into cases of `nexusform conformance`.
+"""Convert recordings of running systems into cases of `nexusform conformance`.
 
 Run: python -m tests.conformance.record HUB_CASES POD_CASES. HUB_CASES has fleets.json, POD_CASES scheduler.json.
 """

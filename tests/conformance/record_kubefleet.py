@@ -1,9 +1,9 @@
-"""Records decisions of a running KubeFleet hub on random fleets, for a given time.
+"""Record decisions of a running KubeFleet hub on random fleets, for a given time.
 
 Run: python -m tests.conformance.record_kubefleet PROGRAMS CRDS MINUTES FILE. Adds cases to FILE (*.jsonl.gz).
 
-Placements do not influence each other, so the hub decides on many at once. Then their policies change, and it decides
-again. Ties are broken by name, so no other decision is equally right.
+Placements do not influence each other, so the hub decides on many at once. Then their policies change, and it
+decides again. Ties are broken by name, so no other decision is equally right.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records decisions of Nova's filters and weighers, and of Placement, on random sites, for a given time.
+"""Record decisions of Nova's filters and weighers, and of Placement, on random sites, for a given time.
 
 Run: NEXUSFORM_NOVA=PYTHON python -m tests.conformance.record_nova MINUTES FILE. Adds cases to FILE (*.jsonl.gz).
 
@@ -31,7 +31,7 @@ _SERVERS = 3  # of one host, on average; older ones are deleted
 
 
 def build_server_name(number: int) -> str:
-    """Name a new server: in the order of names, as files have them, servers are in the order of their creation."""
+    """Return the name of a new server; sorted by name, as in files, servers are in the order of their creation."""
     return f"t{number:03}"
 
 

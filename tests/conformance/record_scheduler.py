@@ -1,10 +1,10 @@
-"""Records decisions of a running kube-scheduler on random clusters, for a given time.
+"""Record decisions of a running kube-scheduler on random clusters, for a given time.
 
 Run: python -m tests.conformance.record_scheduler PROGRAMS MINUTES FILE. Adds cases to FILE (*.jsonl.gz).
 
-The pods of a cluster are created at once. The log of the scheduler has its attempts in their order, the scores of all
-feasible nodes, and the results. So each attempt is a decision on the pods of all attempts before it, and the nodes
-with the best score are equally right.
+The pods of a cluster are created at once. The log of the scheduler has its attempts in their order, the scores of
+all feasible nodes, and the results. So each attempt is a decision on the pods of all attempts before it, and the
+nodes with the best score are equally right.
 """
 
 from __future__ import annotations

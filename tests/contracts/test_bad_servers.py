@@ -21,7 +21,7 @@ from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_client import HubProblem
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem
-from tests.certificates import certify
+from tests.certificates import create_certificate
 from tests.contracts.bad_answers import CUT, GARBAGE, WRONG, Answer, BadServer, bad_server, dripping, redirect, silent
 from tests.contracts.test_bad_answers import SETTINGS
 from tests.kill_points import choose_quarter, select_share, tries_all
@@ -159,7 +159,7 @@ ENCRYPTED = ("arm",)  # of these the address must be https
 
 @contextmanager
 def serve(answer: str, client: str, folder: Path) -> Iterator[BadServer]:
-    certificate, key = certify(folder)
+    certificate, key = create_certificate(folder)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
     with bad_server(ANSWERS[answer], tls if client in ENCRYPTED else None) as server:

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from tests.certificates import certify
+from tests.certificates import create_certificate
 from tests.crowded_server import Server
 from tests.domains.hub.hub_front import WEBHOOK, Body, RequestRejection, Rule, get_collection_path
 
@@ -48,7 +48,7 @@ class Webhooks:
         self._heard = threading.Event()
         folder = where / "webhooks"
         folder.mkdir(exist_ok=True)
-        certificate, key = certify(folder)
+        certificate, key = create_certificate(folder)
         self._http = Server(("127.0.0.1", 0), type("Handler", (_RequestHandler,), {"webhooks": self}))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)

@@ -15,7 +15,7 @@ import pytest
 
 from nexusform.domains.hub.api.hub_client import ClientClock, HubClient, HubLocation, HubProblem
 from nexusform.network.connection_errors import describe_connection_error
-from tests.certificates import certify
+from tests.certificates import create_certificate
 
 pytest.importorskip("lightkube")
 
@@ -114,7 +114,7 @@ def test_silent_server_does_not_answer() -> None:
 
 
 def test_untrusted_or_missing_certificates_are_described(tmp_path: Path) -> None:
-    certificate, key = certify(tmp_path)
+    certificate, key = create_certificate(tmp_path)
     wants = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     wants.load_cert_chain(certificate, key)
 

@@ -20,7 +20,7 @@ from nexusform.workflow.placement_explanation import explain_object
 from nexusform.workflow.plan_files.plan_execution import ApplyOutcome, PlanApplyOptions, apply_plan
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
-from tests.applying.plans import Notes
+from tests.applying.plans import RecordingListener
 
 CONFIGURATION = """
 resource "nexus_site" "lab" {}
@@ -70,7 +70,7 @@ def plan_and_apply(project: Project, **options: Any) -> ApplyOutcome:
         assert run.is_ready, run.diagnostics
         plan = run.plan(PlanOptions(**options)).plan
         assert not plan.errored, plan.diagnostics
-        return apply_plan(run, plan, Notes(), PlanApplyOptions())
+        return apply_plan(run, plan, RecordingListener(), PlanApplyOptions())
 
 
 def read_outputs(project: Project) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.certificates import certify
+from tests.certificates import create_certificate
 from tests.crowded_server import Server
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
@@ -349,7 +349,7 @@ class ArmServer:
         self.page_size = 4
         self.at_request: Callable[[int, bool], None] = lambda _number, _after: None
         self.guard = threading.Lock()
-        certificate, key = certify(folder)
+        certificate, key = create_certificate(folder)
         self.certificate = certificate
         handler = type("Handler", (_Handler,), {"arm": self})
         self.http = Server(("127.0.0.1", 0), handler)

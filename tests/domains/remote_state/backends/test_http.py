@@ -15,7 +15,7 @@ from nexusform.cli.main import run_command_line
 from nexusform.domains.remote_state.backends import http
 from nexusform.domains.remote_state.backends.http import HttpBackend, HttpSettings, open_http
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo
-from tests.certificates import certify
+from tests.certificates import create_certificate
 from tests.contracts.http_state_server import Store, state_server
 
 HOLDER = LockInfo("id-1", "apply", "me@here", "0.1.0", "2026-11-20", "p", "here", 1)
@@ -262,7 +262,7 @@ def test_unverified_server_is_reported(
 ) -> None:
     """Plan, apply and a remote state of another configuration warn; a verified server has no warning."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(*certify(tmp_path))
+    tls.load_cert_chain(*create_certificate(tmp_path))
     monkeypatch.chdir(tmp_path)
     with state_server(tls=tls) as (address, _):
         settings = f'    address = "{address}/lab"\n'
