@@ -186,7 +186,9 @@ def test_every_chosen_node_has_best_score(case: Case, replicas: int) -> None:
     """Checked pod by pod, also after the engine has updated its counters for many pods."""
     workloads = [Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec) for at, spec in enumerate(case.specs)]
     prediction = predict(case.cluster, case.standing, workloads)
-    placed = list(case.placed)
+    # A NoExecute taint evicts existing pods.
+    remaining = {pod.workload for pod in prediction.list_existing_pods() if pod.node}
+    placed = [pod for pod, existing in zip(case.placed, case.standing, strict=True) if existing.workload in remaining]
     first_round = [outcome for outcome in prediction.outcomes if outcome.node]
     for outcome in first_round:
         spec = outcome.spec
