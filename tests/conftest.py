@@ -1,7 +1,7 @@
-"""For all tests: calls that nest as deep as the command line lets them, for those that ask; and nothing that
-hypothesis says depends on how busy the machine is, or differs between runs.
+"""Configuration of all tests: a recursion limit as on the command line, on request; and results of hypothesis
+independent of machine load and equal between runs.
 
-Runs that are made to search (many cases, a seed) are free to find something new.
+Runs in search of errors (many cases, a seed) are free to find new ones.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ settings.load_profile("nexusform")
 
 @pytest.fixture
 def deep_calls() -> Iterator[None]:
-    """Calls may nest as the command line lets them."""
+    """Allow the recursion depth of the command line."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(3000)
     yield
@@ -51,9 +51,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None]:
-    """Modules and tests live until the end: looking through them for garbage takes time and finds none. They are
-    not frozen afterwards: the parser asks for the number of frozen objects, which would count them each time.
-    """
+    """Disable garbage collection: modules and tests live until the end, so it takes time and finds nothing. They are
+    not frozen afterwards: the parser requests the number of frozen objects, and this would count them each time."""
     gc.disable()
     yield
     gc.enable()
@@ -61,16 +60,16 @@ def pytest_collection() -> Generator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Each worker begins with its share of the slow tests, so that none of them is left for the end."""
+    """Start each worker with its share of the slow tests, so that none of them is left for the end."""
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     slow = [item for item in items if item.get_closest_marker("slow") is not None]
     quick = [item for item in items if item.get_closest_marker("slow") is None]
     shares: list[list[pytest.Item]] = [[] for _ in range(workers)]
-    for _, tests in groupby(slow, key=lambda item: item.path):  # a file prepares once for all its tests
+    for _, tests in groupby(slow, key=lambda item: item.path):  # the setup of a file is shared by all its tests
         min(shares, key=len).extend(tests)
     ordered: list[pytest.Item] = []
     for number, share in enumerate(shares):
-        count = (len(items) - len(ordered)) // (workers - number)  # as many as xdist sends to this worker
+        count = (len(items) - len(ordered)) // (workers - number)  # the number of tests sent to this worker by xdist
         rest = max(count - len(share), 0)
         ordered += share + quick[:rest]
         del quick[:rest]
@@ -78,47 +77,46 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Tests whose configurations name types of a domain go with it, too."""
+    """Skip tests of configurations with types of a deleted domain."""
     gone = {name for mark in item.iter_markers("of_domains") for name in mark.args} - DOMAINS
     if gone:
         pytest.skip(f"without the domain {', '.join(sorted(gone))}")
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Tests of what a domain does beside others go with the domain, whose folder was deleted."""
+    """Ignore tests of a domain's use elsewhere if the folder of the domain was deleted."""
     is_folder = collection_path.is_dir()
     path = collection_path / "conftest.py" if is_folder else collection_path
-    if (is_folder or path.name.startswith("test_")) and not _needs(path) <= DOMAINS:
+    if (is_folder or path.name.startswith("test_")) and not _find_required_domains(path) <= DOMAINS:
         return True
     return None
 
 
-def _needs(test: Path) -> set[str]:
-    """The domains that a test imports when it is collected, itself or by what it shares with others; and
-    those without which nothing runs of what it shares.
-    """
+def _find_required_domains(test: Path) -> set[str]:
+    """Return the domains imported by a test at collection, directly or through shared modules, and the domains
+    required by these modules."""
     domains: set[str] = set()
     seen, open_ones = {test}, [test]
     while open_ones:
         path = open_ones.pop()
-        of_domains, shared = _imports(path)
+        of_domains, shared = _read_imports(path)
         domains |= of_domains
         if path != test:
-            domains |= _marked(path)
+            domains |= _read_marked_domains(path)
         open_ones += shared - seen
         seen |= shared
     return domains
 
 
-def _marked(path: Path) -> set[str]:
-    """The domains that all tests of a file are marked with."""
+def _read_marked_domains(path: Path) -> set[str]:
+    """Return the domains in the mark of all tests of a file."""
     marks = _MARKED.findall(path.read_text(encoding="utf-8")) if path.is_file() else []
     return {name for mark in marks for name in re.findall(r'"(\w+)"', mark)}
 
 
 @cache
-def _imports(path: Path) -> tuple[frozenset[str], frozenset[Path]]:
-    """The domains that one file imports from, and the files of tests."""
+def _read_imports(path: Path) -> tuple[frozenset[str], frozenset[Path]]:
+    """Return the domains imported by one file, and its imported test modules."""
     if not path.is_file():
         return frozenset(), frozenset()
     text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A server of the tests that many may ask at once."""
+"""HTTP server of the tests for many parallel clients."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from http.server import ThreadingHTTPServer
 from typing import Any
 
 
-class Server(ThreadingHTTPServer):
-    """Fifty processes come at the same moment: of a short queue some are sent away (connection reset)."""
+class CrowdedServer(ThreadingHTTPServer):
+    """HTTP server with a long queue: fifty processes connect at once, and a short queue would reset some
+    connections."""
 
     request_queue_size = 128
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Head and body of an answer are two writes: the second would wait 40 ms for who read the first."""
+        """Disable Nagle's algorithm: head and body of a response are two writes, and the second would wait 40 ms for
+        the acknowledgement of the first."""
         connection, address = super().get_request()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection, address
 
     def serve_forever(self, poll_interval: float = 0.02) -> None:
-        """Who shuts it down waits for so long, as every test does at its end: half a second by default."""
+        """Poll often: a shutdown at the end of every test waits for one interval, half a second by default."""
         super().serve_forever(poll_interval)

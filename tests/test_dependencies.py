@@ -226,7 +226,7 @@ def test_azure_actions_fail_without_their_packages(tmp_path: Path, monkeypatch: 
     pytest.importorskip("azure.mgmt.networkcloud")
     pytest.importorskip("lightkube")
     from tests.domains.azure.providers.arm_server import ArmServer
-    from tests.domains.azure.providers.azure_sites import CLUSTER_ID, project, standing_site
+    from tests.domains.azure.providers.azure_sites import CLUSTER_ID
 
     server = ArmServer(tmp_path)
     server.site = standing_site()

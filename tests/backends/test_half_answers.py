@@ -10,8 +10,8 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.remote_state.backends import http
-from tests.contracts.bad_answers import CUT, GARBAGE, Answer, bad_server, raw, redirect
-from tests.contracts.http_state_server import Store, state_server
+from tests.contracts.bad_answers import CUT, GARBAGE, Answer, build_raw_answer, build_redirect, run_bad_server
+from tests.contracts.http_state_server import ServerContent, state_server
 
 CONFIGURATION = """{backend}
 resource "nexus_site" "lab" {{
@@ -36,8 +36,8 @@ WRONG: dict[str, Answer] = {
     "no answer": CUT["no head"],
     "a page": GARBAGE["a page"],
     "another protocol": GARBAGE["another protocol"],
-    "a redirect": redirect(302, "http://127.0.0.1:9/x"),
-    "an error": raw(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n"),
+    "a redirect": build_redirect(302, "http://127.0.0.1:9/x"),
+    "an error": build_raw_answer(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n"),
 }
 
 
@@ -79,7 +79,7 @@ def build_failing_proxy(address: str, number: int, wrong: Answer) -> Callable[..
     return answer_request
 
 
-def apply_team_state(store: Store, address: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
+def apply_team_state(store: ServerContent, address: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     """Apply the state of a team, a site and two racks, to the server, and return it."""
     write_configuration(directory, 2, address)
     monkeypatch.chdir(directory)
@@ -95,7 +95,7 @@ def test_unread_state_is_not_overwritten(
     with state_server() as (address, store):
         before = apply_team_state(store, address, tmp_path / "team", monkeypatch)
         lineage = re.findall(rb'"lineage": ?"([^"]+)"', before)
-        with bad_server(build_failing_proxy(address, number, WRONG[wrong])) as server:
+        with run_bad_server(build_failing_proxy(address, number, WRONG[wrong])) as server:
             write_configuration(tmp_path / "mine", 3, server.address)
             monkeypatch.chdir(tmp_path / "mine")
             capsys.readouterr()
@@ -115,7 +115,7 @@ def test_migration_is_complete_or_reports_the_error(
     with state_server() as (address, store):
         before = apply_team_state(store, address, tmp_path / "team", monkeypatch)
         for number in range(1, 5):
-            with bad_server(build_failing_proxy(address, 10_000, WRONG[wrong])) as server:
+            with run_bad_server(build_failing_proxy(address, 10_000, WRONG[wrong])) as server:
                 mine = tmp_path / f"mine{number}"
                 write_configuration(mine, 2, server.address)
                 monkeypatch.chdir(mine)

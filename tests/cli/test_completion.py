@@ -18,7 +18,7 @@ from nexusform.cli.main import COMMANDS, ROOT, run_command_line
 from tests import commands
 
 
-def found(*words: str) -> list[str]:
+def list_completions(*words: str) -> list[str]:
     """Return the completions of the last word after the others."""
     shell = SHELLS["zsh"](ROOT, {}, "nexusform", VARIABLE)
     items = shell.get_completions(list(words[:-1]), words[-1])
@@ -26,29 +26,29 @@ def found(*words: str) -> list[str]:
 
 
 def test_commands_are_completed() -> None:
-    assert found("pl") == ["plan"]
-    assert found("") == list(COMMANDS)
-    assert found("state", "r") == ["rm", "rollback"]
-    assert found("help", "state", "r") == ["rm", "rollback"]
-    assert found("-nonsense", "") == []
+    assert list_completions("pl") == ["plan"]
+    assert list_completions("") == list(COMMANDS)
+    assert list_completions("state", "r") == ["rm", "rollback"]
+    assert list_completions("help", "state", "r") == ["rm", "rollback"]
+    assert list_completions("-nonsense", "") == []
 
 
 def test_flags_are_completed() -> None:
-    assert found("plan", "-det") == ["-detailed-exitcode", "-details"]
-    assert found("plan", "-json", "-det") == ["-detailed-exitcode", "-details"]
-    assert "-report" in found("show", "-re")
+    assert list_completions("plan", "-det") == ["-detailed-exitcode", "-details"]
+    assert list_completions("plan", "-json", "-det") == ["-detailed-exitcode", "-details"]
+    assert "-report" in list_completions("show", "-re")
 
 
 def test_flag_values_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert found("plan", "-placements=a") == ["-placements=all"]
-    assert found("plan", "-placements", "n") == ["none"]
-    assert found("plan", "-compat=") == ["-compat=", "-compat=terraform"]
-    assert found("plan", "-var-file", "x") == ["file x"]
-    assert found("graph", "-format", "") == ["dot", "svg", "mermaid"]
-    assert found("plan", "-out", "x/y") == ["file x/y"]
-    assert found("show", "") == ["file "]
-    assert found("apply", "-auto-approve", "x") == ["file x"]
+    assert list_completions("plan", "-placements=a") == ["-placements=all"]
+    assert list_completions("plan", "-placements", "n") == ["none"]
+    assert list_completions("plan", "-compat=") == ["-compat=", "-compat=terraform"]
+    assert list_completions("plan", "-var-file", "x") == ["file x"]
+    assert list_completions("graph", "-format", "") == ["dot", "svg", "mermaid"]
+    assert list_completions("plan", "-out", "x/y") == ["file x/y"]
+    assert list_completions("show", "") == ["file "]
+    assert list_completions("apply", "-auto-approve", "x") == ["file x"]
 
 
 SITE = """
@@ -90,57 +90,57 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("site")
 def test_addresses_from_configuration_and_state_are_completed() -> None:
     racks = ["nexus_rack.rack", 'nexus_rack.rack["a"]', 'nexus_rack.rack["b"]']
-    assert found("explain", "nexus_r") == racks
-    assert found("plan", "-target=nexus_r") == [f"-target={rack}" for rack in racks]
-    assert found("plan", "-exclude", "nexus_r") == racks
-    assert found("state", "rm", "nexus_site.lab", "nexus_s") == ["nexus_site.lab"]
-    assert found("show", "nexus_s") == ["nexus_site.lab", "file nexus_s"]
-    assert found("explain", "nexus_kubernetes_cluster.web", "web-") == ["web-control-plane-0"]
-    assert found("output", "") == ["rooms"]
+    assert list_completions("explain", "nexus_r") == racks
+    assert list_completions("plan", "-target=nexus_r") == [f"-target={rack}" for rack in racks]
+    assert list_completions("plan", "-exclude", "nexus_r") == racks
+    assert list_completions("state", "rm", "nexus_site.lab", "nexus_s") == ["nexus_site.lab"]
+    assert list_completions("show", "nexus_s") == ["nexus_site.lab", "file nexus_s"]
+    assert list_completions("explain", "nexus_kubernetes_cluster.web", "web-") == ["web-control-plane-0"]
+    assert list_completions("output", "") == ["rooms"]
 
 
 @pytest.mark.usefixtures("site")
 def test_workspaces_are_completed() -> None:
-    assert found("workspace", "select", "p") == ["proving"]
-    assert found("workspace", "delete", "") == ["default", "proving"]
+    assert list_completions("workspace", "select", "p") == ["proving"]
+    assert list_completions("workspace", "delete", "") == ["default", "proving"]
 
 
 @pytest.mark.of_domains("whatif")
 @pytest.mark.usefixtures("site")
 def test_clusters_and_skus_are_completed() -> None:
-    assert found("simulate", "kubernetes-upgrade", "") == ["nexus_kubernetes_cluster.web"]
-    assert found("simulate", "capacity", "-sku=NC_P4_") == ["-sku=NC_P4_28_v1"]
+    assert list_completions("simulate", "kubernetes-upgrade", "") == ["nexus_kubernetes_cluster.web"]
+    assert list_completions("simulate", "capacity", "-sku=NC_P4_") == ["-sku=NC_P4_28_v1"]
 
 
 @pytest.mark.of_domains("whatif")
 @pytest.mark.usefixtures("site")
 def test_racks_machines_and_clusters_are_completed() -> None:
-    assert found("simulate", "failure", "-rack=") == ["-rack=a", "-rack=b"]
-    assert found("simulate", "failure", "-machine", "b-") == ["b-bm01", "b-bm02"]
-    assert found("simulate", "failure", "-cluster=") == ["-cluster=web"]
-    assert found("simulate", "capacity", "-site=") == ["-site=lab"]
+    assert list_completions("simulate", "failure", "-rack=") == ["-rack=a", "-rack=b"]
+    assert list_completions("simulate", "failure", "-machine", "b-") == ["b-bm01", "b-bm02"]
+    assert list_completions("simulate", "failure", "-cluster=") == ["-cluster=web"]
+    assert list_completions("simulate", "capacity", "-site=") == ["-site=lab"]
 
 
 @pytest.mark.of_domains("remote_state")
 def test_completion_reads_no_remote_backend(site: Path) -> None:
     (site / "main.nf.hcl").write_text(SITE + 'nexusform {\n  backend "http" {}\n}\n')
-    assert found("explain", "nexus_r") == ["nexus_rack.rack"]
-    assert found("workspace", "select", "") == []
+    assert list_completions("explain", "nexus_r") == ["nexus_rack.rack"]
+    assert list_completions("workspace", "select", "") == []
 
 
 def test_chdir_before_the_command_is_respected(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (site / "empty").mkdir()
     monkeypatch.chdir(site / "empty")
-    assert found("explain", "nexus_s") == []
-    assert found("-chdir=nowhere", "show", "x") == []
-    assert found("-chdir=..", "explain", "nexus_s") == ["nexus_site.lab"]
+    assert list_completions("explain", "nexus_s") == []
+    assert list_completions("-chdir=nowhere", "show", "x") == []
+    assert list_completions("-chdir=..", "explain", "nexus_s") == ["nexus_site.lab"]
 
 
 def test_state_is_used_if_configuration_is_invalid(site: Path) -> None:
     (site / "main.nf.hcl").write_text("resource {")
-    assert found("explain", "nexus_s") == ["nexus_site.lab"]
+    assert list_completions("explain", "nexus_s") == ["nexus_site.lab"]
     (site / "state" / "nexusform.nfstate").write_text("{")
-    assert found("explain", "nexus_s") == []
+    assert list_completions("explain", "nexus_s") == []
 
 
 # --- in real shells ----------------------------------------------------------------------------

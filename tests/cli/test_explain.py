@@ -46,7 +46,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def ask(capsys: pytest.CaptureFixture[str]) -> Any:
+def build_explain_runner(capsys: pytest.CaptureFixture[str]) -> Any:
     def run_explain(*words: str, code: int = 0) -> str:
         capsys.readouterr()
         assert run_command_line(["explain", *words]) == code
@@ -55,8 +55,8 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Any:
     return run_explain
 
 
-def test_new_vm_is_explained_from_the_plan(ask: Any) -> None:
-    text = ask(A, "a-p-1")
+def test_new_vm_is_explained_from_the_plan(build_explain_runner: Any) -> None:
+    text = build_explain_runner(A, "a-p-1")
     assert text.startswith("a-p-1 (NC_P46_224_v1: 48 host vCPUs, 224 GiB, 1 cell)\nr0 / ")
     for step in ("1 fits", "2 zones", "3 rack", "4 machine", "5 cells"):
         assert f"  {step}" in text
@@ -76,9 +76,9 @@ def test_explanation_of_rejected_plan_has_a_warning(capsys: pytest.CaptureFixtur
     assert "has 1 error (first: Division by zero)" in told
 
 
-def test_existing_vm_is_explained_by_current_rules(ask: Any) -> None:
+def test_existing_vm_is_explained_by_current_rules(build_explain_runner: Any) -> None:
     assert run_command_line(["apply", "-auto-approve"]) == 0
-    text = ask(A, "a-p-1")
+    text = build_explain_runner(A, "a-p-1")
     assert "  - a-p-1 runs on r0 / " in text
     assert "(predicted, trigger new at serial 1; state serial 1)." in " ".join(text.split())
     assert "If placed again now" in text
@@ -86,23 +86,23 @@ def test_existing_vm_is_explained_by_current_rules(ask: Any) -> None:
     assert "To place it elsewhere" in text
 
 
-def test_saved_plan_is_explained_by_replay(ask: Any) -> None:
+def test_saved_plan_is_explained_by_replay(build_explain_runner: Any) -> None:
     assert run_command_line(["plan", "-out=saved"]) == 0
-    now = ask(A, "a-p-1")
+    now = build_explain_runner(A, "a-p-1")
     assert run_command_line(["apply", "-auto-approve"]) == 0
-    assert ask(A, "a-p-1", "-plan=saved") == now
+    assert build_explain_runner(A, "a-p-1", "-plan=saved") == now
 
 
-def test_json_lists_every_machine(ask: Any) -> None:
-    found = json.loads(ask(A, "a-p-1", "-format=json"))
+def test_json_lists_every_machine(build_explain_runner: Any) -> None:
+    found = json.loads(build_explain_runner(A, "a-p-1", "-format=json"))
     machines = {"r0-bm01", "r0-bm02", "r1-bm01", "r1-bm02"}
     assert {way["machine"] for way in found["elsewhere"]} == machines - {found["to"]["machine"]}
     assert {row["candidate"]: row["rule"] for row in found["rejected"]} == {"r1-bm01": "zones", "r1-bm02": "zones"}
     assert found["certainty"]["rack"] == 1.0
 
 
-def test_explanation_as_markdown(ask: Any) -> None:
-    text = ask(A, "a-p-1", "-format=markdown")
+def test_explanation_as_markdown(build_explain_runner: Any) -> None:
+    text = build_explain_runner(A, "a-p-1", "-format=markdown")
     assert text.startswith("### a-p-1 (NC\\_P46\\_224\\_v1")
     for title in (
         "**3 rack**: ",
@@ -114,40 +114,40 @@ def test_explanation_as_markdown(ask: Any) -> None:
         assert title in text
 
 
-def test_unplaced_vm_lists_suggested_fixes(ask: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unplaced_vm_lists_suggested_fixes(build_explain_runner: Any, capsys: pytest.CaptureFixture[str]) -> None:
     Path("main.nf.hcl").write_text(MAIN.replace("count              = 2", "count              = 5"))
-    text = ask(A, "a-p-4")
+    text = build_explain_runner(A, "a-p-4")
     assert "fits nowhere" in text
     assert "2 machines would have capacity with 1 VM fewer" in " ".join(text.split())
     # Plan, explain and advise suggest the same fixes.
     offered = "1. count = 4 fits with this SKU"
     assert "Suggested fixes (tested)" in text
     assert offered in text
-    (first, *_) = json.loads(ask(A, "a-p-4", "-format=json"))["suggested_fixes"]
+    (first, *_) = json.loads(build_explain_runner(A, "a-p-4", "-format=json"))["suggested_fixes"]
     assert first["counts"][0]["count"] == 4
-    assert offered[3:] in ask(A, "a-p-4", "-format=markdown").replace("\\", "")
+    assert offered[3:] in build_explain_runner(A, "a-p-4", "-format=markdown").replace("\\", "")
     for command in ("plan", "advise"):
         assert run_command_line([command]) == 1
         assert offered in capsys.readouterr().err
 
 
-def test_cluster_and_pool_are_explained_by_their_spread(ask: Any) -> None:
-    text = ask(A)
+def test_cluster_and_pool_are_explained_by_their_spread(build_explain_runner: Any) -> None:
+    text = build_explain_runner(A)
     assert text.startswith(f"{A}\n3 VMs on ")
     assert "Racks: r0 2." in text
     assert "Availability zones: r0." in text
     assert "Triggers: new (2 VMs by this plan)." in text
     assert "Objects: a-p-0 and a-p-1." in text
     assert run_command_line(["apply", "-auto-approve"]) == 0
-    pool = ask(A, "p")
+    pool = build_explain_runner(A, "p")
     assert "Triggers: new (2 VMs at serial 1)." in pool
     assert "control-plane" not in pool
-    data = json.loads(ask(A, "-format=json"))
+    data = json.loads(build_explain_runner(A, "-format=json"))
     assert [(p["pool"], p["total_count"], p["objects"]) for p in data["pools"]] == [
         ("control-plane", 1, ["a-control-plane-0"]),
         ("p", 2, ["a-p-0", "a-p-1"]),
     ]
-    assert "### " in ask(A, "-format=markdown")
+    assert "### " in build_explain_runner(A, "-format=markdown")
 
 
 def test_unknown_name_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,26 +189,26 @@ resource "fleet_hub_manifest" "redis" {
 
 
 @pytest.mark.of_domains("fleet")
-def test_pod_is_explained_node_by_node(tmp_path: Path, ask: Any) -> None:
+def test_pod_is_explained_node_by_node(tmp_path: Path, build_explain_runner: Any) -> None:
     (tmp_path / "redis.nf.hcl").write_text(REDIS)
     manifest = "fleet_hub_manifest.redis"
-    text = ask(manifest, "redis-0")
+    text = build_explain_runner(manifest, "redis-0")
     assert text.startswith("redis-0 (default/Deployment/redis) on a\nruns on a-p-")
     said = " ".join(text.split())
     assert "Certain: every run of the scheduler puts the same number of these pods on this node." in said
     assert "least_allocated: 99" in text.partition("a-p-1")[2]  # both nodes are feasible
     assert "untolerated taint" in text
-    pending = json.loads(ask(manifest, "redis-2", "-format=json"))
+    pending = json.loads(build_explain_runner(manifest, "redis-2", "-format=json"))
     assert (pending["node"], pending["kind"]) == (None, "pod")
     assert len(pending["nodes"]) == 3
     assert all(node["rejections"] for node in pending["nodes"])
-    assert "stays Pending" in ask(manifest, "redis-2", "-format=markdown")
-    ask(manifest, code=1)
-    ask(manifest, "redis-9", code=1)
+    assert "stays Pending" in build_explain_runner(manifest, "redis-2", "-format=markdown")
+    build_explain_runner(manifest, code=1)
+    build_explain_runner(manifest, "redis-9", code=1)
     # With the prefixes used in plans.
     for front in ("a/", "a/default/Deployment/redis/", "default/Deployment/redis/"):
-        assert ask(manifest, f"{front}redis-0") == text
-    ask(manifest, "b/redis-0", code=1)
+        assert build_explain_runner(manifest, f"{front}redis-0") == text
+    build_explain_runner(manifest, "b/redis-0", code=1)
 
 
 FLEET = """
@@ -261,30 +261,30 @@ def edit_configuration(old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize("saved", [False, True])
-def test_removed_vm_is_explained(ask: Any, *, saved: bool) -> None:
+def test_removed_vm_is_explained(build_explain_runner: Any, *, saved: bool) -> None:
     assert run_command_line(["apply", "-auto-approve"]) == 0
     edit_configuration("count              = 2", "count              = 1")
     of_plan = ["-plan=p.nfplan"] if saved else []
     assert not saved or run_command_line(["plan", "-out=p.nfplan"]) == 0
-    text = " ".join(ask(*of_plan, A, "a-p-1").split())
+    text = " ".join(build_explain_runner(*of_plan, A, "a-p-1").split())
     assert "a-p-1 (NC_P46_224_v1)" in text
     assert "the pool's count was lowered; the highest numbers are removed (scale_in)" in text
     assert "It runs on r0 / r0-bm0" in text
     assert "Azure picks the VMs" in text
-    document = json.loads(ask(*of_plan, "-format=json", A, "a-p-1"))
+    document = json.loads(build_explain_runner(*of_plan, "-format=json", A, "a-p-1"))
     assert (document["action"], document["trigger"]) == ("remove", "scale_in")
     assert document["current"]["rack"] == "r0"
 
 
-def test_vm_of_removed_cluster_is_explained(ask: Any) -> None:
+def test_vm_of_removed_cluster_is_explained(build_explain_runner: Any) -> None:
     assert run_command_line(["apply", "-auto-approve"]) == 0
     Path("main.nf.hcl").write_text(MAIN[: MAIN.index('resource "nexus_kubernetes_cluster"')])
-    assert "its cluster was removed (cluster_removed)" in " ".join(ask(A, "a-p-0").split())
+    assert "its cluster was removed (cluster_removed)" in " ".join(build_explain_runner(A, "a-p-0").split())
 
 
-def test_every_unplaced_vm_is_explained(ask: Any) -> None:
+def test_every_unplaced_vm_is_explained(build_explain_runner: Any) -> None:
     edit_configuration("count              = 2", "count              = 9")
     for number in (4, 5, 8):
-        text = ask(A, f"a-p-{number}")
+        text = build_explain_runner(A, f"a-p-{number}")
         assert text.startswith(f"a-p-{number} (NC_P46_224_v1")
         assert "Suggested fixes (tested)" in text

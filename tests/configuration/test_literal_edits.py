@@ -36,7 +36,7 @@ INNER = 'resource "nexus_rack" "r" {\n  status = "planned"\n}\n'
 
 
 @pytest.fixture
-def after(tmp_path: Path) -> Any:
+def apply_edit(tmp_path: Path) -> Any:
     """Return a function for the lines changed by an edit, as (before, after); None without an edit."""
     (tmp_path / "main.nf.hcl").write_text(TEXT)
     for name in ("inner", "twice"):
@@ -82,6 +82,6 @@ CLUSTER = "nexus_kubernetes_cluster.a"
     ],
 )
 def test_only_a_single_literal_is_changed(
-    after: Any, address: str, path: tuple[str, ...], value: Any, lines: list[str] | None
+    apply_edit: Any, address: str, path: tuple[str, ...], value: Any, lines: list[str] | None
 ) -> None:
-    assert after(address, path, value) == lines
+    assert apply_edit(address, path, value) == lines

@@ -1,9 +1,9 @@
-"""Records decisions of a running Tacker in the lives of random VNFs, for a given time.
+"""Record decisions of a running Tacker in the lives of random VNFs, for a given time.
 
 Run: NEXUSFORM_TACKER=PYTHON python -m tests.conformance.record_tacker MINUTES FILE. Adds cases to FILE (*.jsonl.gz).
 
-A decision is the grant request of an operation: the VMs that Tacker adds and removes, by VDU, and their placement
-constraints. An NFVO of its own grants every request.
+A decision is the grant request of an operation: the VMs added and removed by Tacker, by VDU, and their placement
+constraints. A separate NFVO grants every request.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SECONDS = 120.0  # for one operation
 
 
 class GrantingServer(grant_server.GrantServer):
-    """NFVO that grants every request, in the zone az1, and keeps the last one."""
+    """NFVO that grants every request in the zone az1, and keeps the last one."""
 
     last_request: Body
 
@@ -82,7 +82,7 @@ def build_decision(request: Body) -> Body:
 
 
 class LifeCycle:
-    """Operations on one VNF through the API of Tacker, and the cases of these."""
+    """Operations on one VNF through the API of Tacker, and their cases."""
 
     def __init__(self, bed: TackerBed, server: GrantingServer, spec: PackageSpec) -> None:
         self._bed, self._server, self._spec = bed, server, spec

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/fidelity.md: the decisions of tests/conformance, and those of a night.
+"""Write the tables of docs/fidelity.md: the decisions of tests/conformance, and those of a night.
 
 Run: python -m tests.conformance.write_table [FILE]. FILE is the output of `nexusform conformance -json` for a night.
 """

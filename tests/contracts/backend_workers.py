@@ -1,10 +1,9 @@
-"""Processes that use a backend at once, forked from one that has loaded it: a start costs a fraction of Python's.
+"""Parallel processes with a backend, forked from one with loaded modules: a start takes a fraction of Python's.
 
-    with BackendWorkers() as workers:
-        worker = workers.start(kind, directory, settings, "hold")
+with BackendWorkers() as workers:         worker = workers.start(kind, directory, settings, "hold")
 
-Every process opens a client of its own: what is about to fork only loads. A thread that signs in may hold a lock
-that no child could ever take.
+Every process opens its own client: the parent process only loads modules. A sign-in thread of the parent could hold
+a lock that is never released in a child.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Worker:
         return self.stdout.readline().strip()
 
     def go(self) -> None:
-        """Let a worker that waits go on."""
+        """Let a waiting worker continue."""
         self.stdin.write("go\n")
         self.stdin.flush()
 
@@ -47,12 +46,12 @@ class Worker:
         os.kill(self.pid, number)
 
     def kill(self) -> str:
-        """End it at once; return what it wrote after the lines that were read."""
+        """Kill the worker; return its remaining output."""
         self.send_signal(signal.SIGKILL)
         return self.finish()
 
     def finish(self) -> str:
-        """Wait for its end; return the rest of its lines."""
+        """Wait for the end of the worker; return its remaining output."""
         self.stdin.close()
         rest = self.stdout.read()
         self.stdout.close()
@@ -62,7 +61,7 @@ class Worker:
 
 
 class BackendWorkers:
-    """The process that forks, for as long as the block lasts."""
+    """Process that forks the workers, until the end of the block."""
 
     def __enter__(self) -> Self:
         self.control, theirs = socket.socketpair()
@@ -78,7 +77,7 @@ class BackendWorkers:
         self.process.wait(30)
 
     def start(self, kind: str, directory: Path, settings: Mapping[str, Any], task: str, *more: str) -> Worker:
-        """Start a task of `TASKS` in a process of its own, with the NF_ variables of this one."""
+        """Start a task of `TASKS` in a separate process, with the NF_ variables of this one."""
         stdin, our_stdin = os.pipe()
         our_stdout, stdout = os.pipe()
         variables = {name: value for name, value in os.environ.items() if name.startswith("NF_")}
@@ -91,7 +90,7 @@ class BackendWorkers:
         return Worker(self.control, pid, our_stdin, our_stdout)
 
 
-# --- the process that forks -----------------------------------------------------------------------
+# --- the parent process of the workers ------------------------------------------------------------
 
 
 def serve(control: socket.socket) -> None:
@@ -155,12 +154,12 @@ def build_info(lock_id: str = "") -> Any:
     return LockInfo(me, "apply", "me", "0", "now", "p", socket.gethostname(), os.getpid())
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     print(text, flush=True)
 
 
-def lock_in_turn(backend: Any, info: Any, pause: float) -> None:
-    """Take the lock as soon as it is free; between two looks others get the processor."""
+def wait_for_lock(backend: Any, info: Any, pause: float) -> None:
+    """Take the lock as soon as it is free; sleep between attempts for the sake of other processes."""
     from nexusform.interfaces.state_storage import StateLocked
 
     while True:
@@ -174,8 +173,8 @@ def lock_in_turn(backend: Any, info: Any, pause: float) -> None:
 
 def hold(opened: Any) -> None:
     for warning in opened().lock(build_info()):
-        say("warning " + warning)
-    say("held")
+        print_line("warning " + warning)
+    print_line("held")
     time.sleep(60)
 
 
@@ -184,15 +183,15 @@ def write(opened: Any) -> None:
 
     backend = opened()
     backend.lock(build_info())
-    say("held")
+    print_line("held")
     for number in range(100000):
         try:
             backend.append(b"{%d}" % number)
             backend.write(b"%d" % number)
         except BackendProblem as problem:
-            say(f"stopped {problem}")
+            print_line(f"stopped {problem}")
             break
-        say(str(number))
+        print_line(str(number))
         time.sleep(0.1)
 
 
@@ -200,30 +199,30 @@ def race(opened: Any) -> None:
     from nexusform.interfaces.state_storage import StateLocked
 
     backend = opened()
-    say("ready")
+    print_line("ready")
     sys.stdin.readline()
     try:
         warnings = backend.lock(build_info())
     except StateLocked:
-        say("lost")
+        print_line("lost")
     else:
-        say(f"won {len(warnings)}")
+        print_line(f"won {len(warnings)}")
         sys.stdin.readline()
 
 
 def count(opened: Any) -> None:
     backend, info = opened(), build_info()
     for _ in range(4):
-        lock_in_turn(backend, info, 0.05)
+        wait_for_lock(backend, info, 0.05)
         backend.write(str(int(backend.read() or b"0") + 1).encode())
         backend.unlock(info.id)
 
 
 def write_serial(opened: Any, number: str) -> None:
     backend, info = opened(), build_info(f"id-{number}")
-    say("ready")
+    print_line("ready")
     sys.stdin.readline()
-    lock_in_turn(backend, info, 0.3)
+    wait_for_lock(backend, info, 0.3)
     serial = int(backend.read() or b"0")
     backend.append(b"{%s}" % number.encode())
     backend.write_merged_state(str(serial + 1).encode())
@@ -235,7 +234,7 @@ def append(opened: Any) -> None:
     backend.lock(build_info())
     for number in range(100000):
         backend.append(b"{%d}" % number)
-        say(str(number))
+        print_line(str(number))
 
 
 def compact(opened: Any) -> None:
@@ -244,7 +243,7 @@ def compact(opened: Any) -> None:
     for number in range(100000):
         backend.append(b"{%d}" % number)
         backend.write_merged_state(b"%d" % number + b" " * 100000)
-        say(str(number))
+        print_line(str(number))
 
 
 TASKS: dict[str, Any] = {task.__name__: task for task in (hold, write, race, count, write_serial, append, compact)}

@@ -1,4 +1,4 @@
-"""The servers of the backend tests, one of each for all of them."""
+"""Fixtures with the servers of the backend tests, one of each for all tests."""
 
 from collections.abc import Iterator
 

@@ -1,10 +1,9 @@
-"""Runs commands one after another, each in a process of its own that ends, or fails, at one durable call.
+"""Runner of commands in separate processes that end, or fail, at one durable call.
 
-Started as a program, it reads a JSON object per line: where to run, which words, what happens (`kind`) at
-which call, and answers with a line: the exit code and how many durable calls there were.
-Forked from a process that has everything loaded, a command costs a fraction of a start. Modules that it loads are
-loaded for those that follow, too; `load` runs a command there, for what else it prepares. Waits of clients between
-their tries are cut short with `longest_wait`.
+Started as a program, it reads a JSON object per line: directory, words, fault (`kind`) and number of the call, and
+answers with a line: the exit code and the number of durable calls. Forked from a process with all modules loaded, a
+command takes a fraction of a start. Additional modules of a command are loaded for later ones, too; `load` runs a
+command in the parent, to prepare anything else. `longest_wait` shortens pauses of clients between attempts.
 """
 
 import errno
@@ -29,8 +28,8 @@ REMOTE_KINDS = ("before", "after", "EIO")
 _READING = ("GET", "HEAD")
 
 
-class Crash:
-    """Counts durable calls; at one of them the process dies, or the call fails."""
+class CrashPoint:
+    """Counter of durable calls; at one of them the process dies, or the call fails."""
 
     def __init__(self, kind: str, call: int) -> None:
         self.kind = kind
@@ -44,9 +43,9 @@ class Crash:
             return self.calls == self.call
 
     def around(self, whole: Callable[..., Any], failure: Callable[[], Exception]) -> Callable[..., Any]:
-        """The call with the crash before or after it, or instead of it."""
+        """Return the call with the crash before or after it, or instead of it."""
 
-        def instead(*arguments: Any, **more: Any) -> Any:
+        def call_or_crash(*arguments: Any, **more: Any) -> Any:
             if not self.is_here():
                 return whole(*arguments, **more)
             if self.kind in ("ENOSPC", "EIO"):
@@ -57,19 +56,19 @@ class Crash:
                 whole(arguments[0], arguments[1][: len(arguments[1]) // 2])
             os._exit(DIED)
 
-        return instead
+        return call_or_crash
 
-    def os_error(self) -> OSError:
+    def build_os_error(self) -> OSError:
         number = getattr(errno, self.kind)
         return OSError(number, os.strerror(number))
 
-    def on_disk(self) -> None:
-        """The calls by which files last."""
+    def patch_disk(self) -> None:
+        """Patch the calls that make files durable."""
         for name in ("write", "fsync", "replace", "unlink", "rename", "mkdir", "rmdir"):
-            setattr(os, name, self.around(getattr(os, name), self.os_error))
+            setattr(os, name, self.around(getattr(os, name), self.build_os_error))
 
-    def on_wire(self) -> None:
-        """Requests that change something: before they are sent, or when they were answered."""
+    def patch_network(self) -> None:
+        """Patch modifying requests: crash before they are sent, or after their response."""
         connection: Any = http.client.HTTPConnection
         begin, answer, crash = connection.putrequest, connection.getresponse, self
 
@@ -78,7 +77,7 @@ class Crash:
             if this.crashes and crash.kind in ("before", "torn"):
                 os._exit(DIED)
             if this.crashes and crash.kind in ("EIO", "ENOSPC"):
-                # Not a reset: urllib3 then asks for the answer, on a connection that is none yet.
+                # Not a reset: urllib3 would then read the response on a connection that does not exist yet.
                 raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
             return begin(this, method, *arguments, **more)
 
@@ -90,32 +89,32 @@ class Crash:
 
         connection.putrequest, connection.getresponse = putrequest, getresponse
 
-    def on_database(self) -> None:
-        """Statements, whatever they do: a transaction may be cut between any two."""
+    def patch_database(self) -> None:
+        """Patch all statements: a transaction may be interrupted between any two."""
         import psycopg
 
-        def lost() -> Exception:
+        def build_lost_connection() -> Exception:
             return psycopg.OperationalError("the connection is lost")
 
         cursor: Any = psycopg.Cursor
-        cursor.execute = self.around(cursor.execute, lost)
+        cursor.execute = self.around(cursor.execute, build_lost_connection)
 
 
 def shorten_pauses(sleep: Callable[[float], None]) -> Callable[[float], None]:
-    """Return a `sleep` whose pauses between retries are short: an SDK waits for seconds after a failed call."""
+    """Return a `sleep` with short pauses between retries: an SDK waits for seconds after a failed call."""
     return lambda seconds: sleep(min(seconds, 0.02))
 
 
 _WRITE = os.write
-_PLACES: dict[str, Callable[[Crash], None]] = {
-    "disk": Crash.on_disk,
-    "wire": Crash.on_wire,
-    "database": Crash.on_database,
+_PLACES: dict[str, Callable[[CrashPoint], None]] = {
+    "disk": CrashPoint.patch_disk,
+    "wire": CrashPoint.patch_network,
+    "database": CrashPoint.patch_database,
 }
 
 
-def carry_out(task: dict[str, Any], report: int) -> None:
-    """Run one command in this process, and end it. `report` is the file for the names of the modules that it loads."""
+def execute_command(task: dict[str, Any], report: int) -> None:
+    """Run one command in this process, and end it. `report` is the file for the names of its loaded modules."""
     from nexusform.cli.main import run_command_line
 
     before = list_modules()
@@ -130,7 +129,7 @@ def carry_out(task: dict[str, Any], report: int) -> None:
     for name, value in task["constants"].items():
         module, _, constant = name.rpartition(".")
         setattr(importlib.import_module(module), constant, value)
-    crash = Crash(task["kind"], task["call"])
+    crash = CrashPoint(task["kind"], task["call"])
     if crash.kind:
         time.sleep = shorten_pauses(time.sleep)
     for place in task["places"]:
@@ -144,8 +143,8 @@ def carry_out(task: dict[str, Any], report: int) -> None:
     os._exit(code)
 
 
-class Runner:
-    """Commands in processes of their own (see the module's text)."""
+class CommandRunner:
+    """Commands in separate processes (see the docstring of the module)."""
 
     def __init__(
         self,
@@ -156,10 +155,9 @@ class Runner:
         longest_wait: float | None = None,
         constants: Mapping[str, float] | None = None,
     ) -> None:
-        """`template` is a project that loads what its commands need, and the backend is opened for the same
-        reason; `variables` are added to the environment. `longest_wait` in seconds. `constants` are
-        other values of constants, by module and name.
-        """
+        """`template` is a project for loading the modules of commands, and the backend is opened for the same
+        reason; `variables` are added to the environment. `longest_wait` is in seconds. `constants` are other values
+        of constants, by module and name."""
         self.constants = dict(constants or {})
         self.longest_wait = longest_wait
         reading, writing = os.pipe()
@@ -182,7 +180,7 @@ class Runner:
     def run(
         self, where: Path, *words: str, kind: str = "", call: int = 0, places: Sequence[str] = ()
     ) -> tuple[int, str]:
-        """The exit code, and all that was said."""
+        """Return the exit code and all output."""
         said = where.parent / "said"
         task = {
             "where": str(where),
@@ -200,13 +198,13 @@ class Runner:
         return code, " ".join(said.read_text().replace("│", " ").split())
 
     def load(self, where: Path, *words: str) -> None:
-        """Run a command in the process that is forked, so that the others find its modules loaded."""
+        """Run a command in the parent process, so that later ones find its modules loaded."""
         assert self.process.stdin is not None
         print(json.dumps({"load": [f"-chdir={where}", *words]}), file=self.process.stdin, flush=True)
         assert self.answers.readline()
 
     def calls(self, where: Path, places: Sequence[str], *words: str) -> int:
-        """How many durable calls a command makes."""
+        """Return the number of durable calls of a command."""
         code, told = self.run(where, *words, places=places)
         assert code == 0, told
         return int((where.parent / "said.calls").read_text())
@@ -219,11 +217,11 @@ class Runner:
 
 
 def main() -> None:
-    """Answer tasks until there are no more."""
+    """Answer tasks until the end of the input."""
     from nexusform.backends.registry import BACKENDS, Directories
     from nexusform.cli.main import run_command_line
 
-    run_command_line([f"-chdir={sys.argv[1]}", "validate"])  # what every command needs is loaded once
+    run_command_line([f"-chdir={sys.argv[1]}", "validate"])  # modules of all commands are loaded once
     run_command_line([f"-chdir={sys.argv[1]}", "plan", "-lock=false"])
     BACKENDS[sys.argv[3]].open_backend(json.loads(sys.argv[4]), Directories(sys.argv[1], sys.argv[1]))
     answers = os.fdopen(int(sys.argv[2]), "w")
@@ -237,7 +235,7 @@ def main() -> None:
         child = os.fork()
         if not child:
             try:
-                carry_out(task, writing)
+                execute_command(task, writing)
             finally:
                 os._exit(99)
         os.close(writing)

@@ -1,4 +1,4 @@
-"""A state server with Terraform's HTTP protocol, and GitLab's dialect below `/gitlab/`."""
+"""State server with Terraform's HTTP protocol, and GitLab's dialect below `/gitlab/`."""
 
 import json
 import ssl
@@ -10,12 +10,12 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from tests.crowded_server import Server
+from tests.crowded_server import CrowdedServer
 
 
 @dataclass
-class Place:
-    """What stands at one path."""
+class StoredState:
+    """Content of one path."""
 
     document: bytes | None = None
     lock: bytes | None = None
@@ -26,10 +26,10 @@ class Place:
 
 
 @dataclass
-class Store:
-    """All that the server knows, and how many of the next requests it is to refuse with 503."""
+class ServerContent:
+    """Content of the server, and the number of further requests to answer with 503."""
 
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, StoredState] = field(default_factory=dict)
     guard: threading.Lock = field(default_factory=threading.Lock)
     refuse_next: int = 0
     requests: list[tuple[str, str]] = field(default_factory=list)
@@ -37,11 +37,11 @@ class Store:
 
 
 class Handler(BaseHTTPRequestHandler):
-    store: ClassVar[Store]
+    store: ClassVar[ServerContent]
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
     def answer(self, status: int, content: bytes = b"") -> None:
         self.send_response(status)
@@ -59,7 +59,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.answer(503)
                 return
             is_lock = parts.path.endswith("/lock")
-            place = self.store.places.setdefault(parts.path.removesuffix("/lock"), Place())
+            place = self.store.places.setdefault(parts.path.removesuffix("/lock"), StoredState())
             if self.command == "LOCK" or (is_lock and self.command == "POST"):
                 self.lock(place, body)
             elif self.command == "UNLOCK" or (is_lock and self.command == "DELETE"):
@@ -67,14 +67,14 @@ class Handler(BaseHTTPRequestHandler):
             else:
                 self.document(place, body, parse_qs(parts.query).get("ID", [""])[0])
 
-    def lock(self, place: Place, body: bytes) -> None:
+    def lock(self, place: StoredState, body: bytes) -> None:
         if place.lock is not None:
             self.answer(423 if self.command == "LOCK" else 409, place.lock)
             return
         place.lock = body
         self.answer(200)
 
-    def unlock(self, place: Place, body: bytes) -> None:
+    def unlock(self, place: StoredState, body: bytes) -> None:
         named = str(json.loads(body)["ID"]) if body else ""
         if place.lock is None or (named and named != place.lock_id):
             self.answer(409, place.lock or b"")
@@ -82,7 +82,7 @@ class Handler(BaseHTTPRequestHandler):
         place.lock = None
         self.answer(200)
 
-    def document(self, place: Place, body: bytes, lock_id: str) -> None:
+    def document(self, place: StoredState, body: bytes, lock_id: str) -> None:
         if self.command == "GET":
             self.answer(200 if place.document is not None else 404, place.document or b"")
         elif place.lock is not None and lock_id != place.lock_id:
@@ -99,11 +99,13 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def state_server(kind: type[Handler] = Handler, tls: ssl.SSLContext | None = None) -> Iterator[tuple[str, Store]]:
-    """The address of a server in a thread, and what it knows."""
-    store = Store()
+def state_server(
+    kind: type[Handler] = Handler, tls: ssl.SSLContext | None = None
+) -> Iterator[tuple[str, ServerContent]]:
+    """Run the server in a thread; yield its address and content."""
+    store = ServerContent()
     handler = type("StoreHandler", (kind,), {"store": store})
-    server = Server(("127.0.0.1", 0), handler)
+    server = CrowdedServer(("127.0.0.1", 0), handler)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -1,4 +1,4 @@
-"""What every provider must do, run for every entry of the registry (test_providers.py)."""
+"""Contract of every provider, run for every entry of the registry (test_providers.py)."""
 
 from __future__ import annotations
 
@@ -11,51 +11,51 @@ SUCCESSOR = ObjectKey("nexus_rack", "lab/r1", 2)
 ATTRIBUTES = {"id": "lab/r1", "name": "r1", "machine_count": 4, "labels": {"a": "b"}, "zones": ["1", "2"]}
 
 
-def creation(key: ObjectKey = KEY, **more: Any) -> ChangeRequest:
+def build_creation(key: ObjectKey = KEY, **more: Any) -> ChangeRequest:
     return ChangeRequest(key, "nexus_rack.r1", None, {**ATTRIBUTES, **more})
 
 
-def check_it_says_what_it_is(provider: Provider) -> None:
+def check_provider_describes_itself(provider: Provider) -> None:
     assert provider.name.count("/") == 2
     assert provider.sends_changes in (True, False)
     assert provider.observes_objects in (True, False)
 
 
-def check_an_object_lives_and_dies(provider: Provider) -> None:
-    made = provider.create(creation()).attributes
+def check_object_is_created_updated_and_deleted(provider: Provider) -> None:
+    made = provider.create(build_creation()).attributes
     assert made == ATTRIBUTES
-    assert read(provider, KEY, made) == ATTRIBUTES
+    assert read_one(provider, KEY, made) == ATTRIBUTES
     changed = {**ATTRIBUTES, "machine_count": 5}
     answer = provider.update(ChangeRequest(KEY, "nexus_rack.r1", made, changed))
     assert answer.attributes == changed
-    assert read(provider, KEY, changed) == changed
+    assert read_one(provider, KEY, changed) == changed
     provider.delete(ChangeRequest(KEY, "nexus_rack.r1", changed, None))
-    assert read(provider, KEY, {}) is None
+    assert read_one(provider, KEY, {}) is None
 
 
-def check_deleting_what_is_gone_is_no_error(provider: Provider) -> None:
+def check_deleting_a_missing_object_is_no_error(provider: Provider) -> None:
     provider.delete(ChangeRequest(KEY, "nexus_rack.r1", ATTRIBUTES, None))
     provider.delete(ChangeRequest(KEY, "nexus_rack.r1", ATTRIBUTES, None))
 
 
-def check_a_repeated_create_makes_one_object(provider: Provider) -> None:
-    first = provider.create(creation()).attributes
-    assert provider.create(creation()).attributes == first
+def check_repeated_create_makes_one_object(provider: Provider) -> None:
+    first = provider.create(build_creation()).attributes
+    assert provider.create(build_creation()).attributes == first
     provider.delete(ChangeRequest(KEY, "nexus_rack.r1", first, None))
-    assert read(provider, KEY, {}) is None
+    assert read_one(provider, KEY, {}) is None
 
 
-def check_old_and_new_of_one_id_are_two_objects(provider: Provider) -> None:
-    provider.create(creation(KEY, machine_count=1))
-    provider.create(creation(SUCCESSOR, machine_count=2))
+def check_objects_of_one_id_are_distinguished_by_creation(provider: Provider) -> None:
+    provider.create(build_creation(KEY, machine_count=1))
+    provider.create(build_creation(SUCCESSOR, machine_count=2))
     provider.delete(ChangeRequest(KEY, "nexus_rack.r1", ATTRIBUTES, None))
-    assert read(provider, KEY, {}) is None
-    left = read(provider, SUCCESSOR, {**ATTRIBUTES, "machine_count": 2})
+    assert read_one(provider, KEY, {}) is None
+    left = read_one(provider, SUCCESSOR, {**ATTRIBUTES, "machine_count": 2})
     assert left is not None
     assert left["machine_count"] == 2
 
 
-def check_reads_come_back_in_order(provider: Provider) -> None:
+def check_reads_are_answered_in_order(provider: Provider) -> None:
     keys = [ObjectKey("nexus_rack", f"lab/r{n}", n) for n in (3, 1, 2)]
     for key in keys:
         provider.create(ChangeRequest(key, "nexus_rack.r", None, {"id": key.id}))
@@ -64,23 +64,23 @@ def check_reads_come_back_in_order(provider: Provider) -> None:
     assert provider.read([]) == []
 
 
-def check_what_it_is_given_is_not_changed(provider: Provider) -> None:
+def check_arguments_are_not_changed(provider: Provider) -> None:
     planned = {"id": "lab/r1", "labels": {"a": "b"}}
     provider.create(ChangeRequest(KEY, "nexus_rack.r1", None, planned))
     assert planned == {"id": "lab/r1", "labels": {"a": "b"}}
 
 
 CHECKS = [
-    check_it_says_what_it_is,
-    check_an_object_lives_and_dies,
-    check_deleting_what_is_gone_is_no_error,
-    check_a_repeated_create_makes_one_object,
-    check_old_and_new_of_one_id_are_two_objects,
-    check_reads_come_back_in_order,
-    check_what_it_is_given_is_not_changed,
+    check_provider_describes_itself,
+    check_object_is_created_updated_and_deleted,
+    check_deleting_a_missing_object_is_no_error,
+    check_repeated_create_makes_one_object,
+    check_objects_of_one_id_are_distinguished_by_creation,
+    check_reads_are_answered_in_order,
+    check_arguments_are_not_changed,
 ]
 
 
-def read(provider: Provider, key: ObjectKey, remembered: Any) -> Any:
+def read_one(provider: Provider, key: ObjectKey, remembered: Any) -> Any:
     (answer,) = provider.read([ReadRequest(key, remembered, "nexus_rack.r1")])
     return answer.attributes

@@ -1,4 +1,4 @@
-"""moto's server, one request at a time: S3 writes on a condition at once, moto looks and then writes.
+"""moto's server with one request at a time: a conditional write of S3 is atomic, moto checks first and then writes.
 
 python tests/contracts/s3_service.py PORT
 """
@@ -16,11 +16,11 @@ from moto import server
 _ALONE = Lock()
 
 
-class OneAtATime(server.DomainDispatcherApplication):
-    """The application, of which no two requests are under way together."""
+class SequentialApplication(server.DomainDispatcherApplication):
+    """Application without parallel requests."""
 
     def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
-        # All of it is there before others wait for it: who sends half a request may never send the rest.
+        # Read the whole body before others wait: the rest of an incomplete request may never arrive.
         is_chunked = environ.get("HTTP_TRANSFER_ENCODING", "").lower() == "chunked"
         length = -1 if is_chunked else int(environ.get("CONTENT_LENGTH") or 0)
         environ["wsgi.input"] = BytesIO(environ["wsgi.input"].read(length))
@@ -28,5 +28,5 @@ class OneAtATime(server.DomainDispatcherApplication):
             return list(super().__call__(environ, start_response))
 
 
-server.DomainDispatcherApplication = OneAtATime  # type: ignore[misc]
+server.DomainDispatcherApplication = SequentialApplication  # type: ignore[misc]
 server.main(["-H", "127.0.0.1", "-p", sys.argv[1]])

@@ -1,6 +1,6 @@
-"""Servers that the backend tests talk to, each started on a free port of this machine and stopped at the end.
+"""Servers of the backend tests, each started on a free port of this machine and stopped at the end.
 
-Where a program is missing the tests skip and say which; with NEXUSFORM_NEED_SERVERS=1 that is a failure.
+If a program is missing, the tests are skipped with its name; with NEXUSFORM_NEED_SERVERS=1 they fail.
 """
 
 import importlib.util
@@ -19,29 +19,29 @@ from pathlib import Path
 import pytest
 
 NEEDED = "NEXUSFORM_NEED_SERVERS"
-STARTS_WITHIN = 60.0  # seconds; a server that takes longer is broken
+STARTS_WITHIN = 60.0  # seconds; a slower server is broken
 
 
-def missing(what: str) -> None:
-    """Skip, or fail where servers are promised to be there."""
+def skip_or_fail(what: str) -> None:
+    """Skip the test, or fail if all servers are required."""
     if os.environ.get(NEEDED) == "1":
         pytest.fail(f"{what}, and {NEEDED}=1 says that every server is here")
     pytest.skip(what)
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 @contextmanager
-def running(command: list[str], port: int, where: Path, **more: object) -> Iterator[None]:
-    """The program, from its first answer on the port to the end of the block."""
+def run_program(command: list[str], port: int, where: Path, **more: object) -> Iterator[None]:
+    """Run the program, from its first answer on the port to the end of the block."""
     with (where / "server.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=where, stdout=log, stderr=log, **more)  # type: ignore[call-overload]
         try:
-            wait_until(lambda: answers(port), process)
+            wait_until(lambda: is_listening(port), process)
             yield
         finally:
             process.terminate()
@@ -58,7 +58,7 @@ def wait_until(ready: Callable[[], bool], process: "subprocess.Popen[bytes]") ->
         time.sleep(0.05)
 
 
-def answers(port: int) -> bool:
+def is_listening(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=0.5).close()
     except OSError:
@@ -75,14 +75,14 @@ KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr
 
 @contextmanager
 def azurite() -> Iterator[str]:
-    """The address of a blob service with the well-known account."""
+    """Run a blob service with the well-known account; yield its address."""
     if not AZURITE:
-        missing("azurite is not installed (npm install azurite; NEXUSFORM_AZURITE names azurite-blob)")
-    port = free_port()
+        skip_or_fail("azurite is not installed (npm install azurite; NEXUSFORM_AZURITE names azurite-blob)")
+    port = find_free_port()
     with tempfile.TemporaryDirectory(prefix="nexusform-azurite-") as folder:
         command = [AZURITE, "--silent", "--skipApiVersionCheck", "--inMemoryPersistence", "--disableTelemetry"]
         command += ["--blobHost", "127.0.0.1", "--blobPort", str(port)]
-        with running(command, port, Path(folder)):
+        with run_program(command, port, Path(folder)):
             yield f"http://127.0.0.1:{port}/{ACCOUNT}"
 
 
@@ -91,21 +91,21 @@ def azurite() -> Iterator[str]:
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """The address of an S3 service."""
+    """Run an S3 service; yield its address."""
     if importlib.util.find_spec("moto") is None:
-        missing("moto's server is not installed (pip install 'nexusform[dev]')")
-    port = free_port()
+        skip_or_fail("moto's server is not installed (pip install 'nexusform[dev]')")
+    port = find_free_port()
     with tempfile.TemporaryDirectory(prefix="nexusform-s3-") as folder:
         command = [sys.executable, str(Path(__file__).with_name("s3_service.py")), str(port)]
-        with running(command, port, Path(folder)):
+        with run_program(command, port, Path(folder)):
             yield f"http://127.0.0.1:{port}"
 
 
 # --- PostgreSQL ---------------------------------------------------------------------------------
 
 
-def postgres_programs() -> Path | None:
-    """Where initdb and postgres stand together."""
+def find_postgres_programs() -> Path | None:
+    """Return the folder with both initdb and postgres."""
     candidates = [Path(place).parent for name in ("initdb", "postgres") if (place := shutil.which(name))]
     candidates += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     for folder in candidates:
@@ -117,27 +117,27 @@ def postgres_programs() -> Path | None:
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """The connection string of a database of its own server."""
-    programs = postgres_programs()
+    """Run a database server; yield the connection string of its database."""
+    programs = find_postgres_programs()
     if programs is None:
-        missing("PostgreSQL is not installed (apt-get install postgresql)")
+        skip_or_fail("PostgreSQL is not installed (apt-get install postgresql)")
     assert programs is not None
-    port = free_port()
+    port = find_free_port()
     with tempfile.TemporaryDirectory(prefix="nexusform-pg-") as folder:
-        as_user = unprivileged(Path(folder))
+        as_user = select_unprivileged_user(Path(folder))
         data = f"{folder}/data"
         make = [str(programs / "initdb"), "-D", data, "-U", "nexusform", "-A", "trust", "-E", "UTF8", "--no-sync"]
         subprocess.run(make, check=True, capture_output=True, cwd=folder, **as_user)  # type: ignore[call-overload]
         command = [str(programs / "postgres"), "-D", data, "-p", str(port), "-k", folder, "-F"]
         command += ["-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200"]
-        with running(command, port, Path(folder), **as_user):
+        with run_program(command, port, Path(folder), **as_user):
             address = f"host=127.0.0.1 port={port} user=nexusform dbname=postgres"
             wait_for_database(address)
             yield address
 
 
-def unprivileged(folder: Path) -> dict[str, object]:
-    """PostgreSQL refuses to run as root: as whom it runs then."""
+def select_unprivileged_user(folder: Path) -> dict[str, object]:
+    """Return another user for PostgreSQL, if this is root: it rejects root."""
     if os.getuid() != 0:
         return {}
     for name in ("postgres", "nobody"):
@@ -147,12 +147,12 @@ def unprivileged(folder: Path) -> dict[str, object]:
             continue
         os.chown(folder, entry.pw_uid, entry.pw_gid)
         return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
-    missing("PostgreSQL does not run as root, and there is no user postgres or nobody")
+    skip_or_fail("PostgreSQL does not run as root, and there is no user postgres or nobody")
     return {}
 
 
 def wait_for_database(address: str) -> None:
-    """The port answers before the database does."""
+    """Wait for the database: the port accepts connections earlier."""
     psycopg = pytest.importorskip("psycopg")
     end = time.monotonic() + STARTS_WITHIN
     while True:

@@ -1,4 +1,4 @@
-"""What every backend promises, run for every entry of the registry."""
+"""Contract of every backend, run for every entry of the registry."""
 
 import base64
 import os
@@ -33,14 +33,14 @@ from tests.contracts.backend_workers import BackendWorkers, Worker
 from tests.kill_points import select_groups
 
 LONG = "NEXUSFORM_LONG_STORIES"
-LEASE = 15  # seconds; the least that NF_LEASE_SECONDS takes
+LEASE = 15  # seconds; the minimum of NF_LEASE_SECONDS
 
 
-def local_settings(_server: str, _name: str) -> dict[str, Any]:
+def build_local_settings(_server: str, _name: str) -> dict[str, Any]:
     return {"path": "state/s.nfstate"}
 
 
-def azurerm_settings(server: str, name: str) -> dict[str, Any]:
+def build_azurerm_settings(server: str, name: str) -> dict[str, Any]:
     from azure.storage.blob import ContainerClient
 
     container = ContainerClient(server, f"c{name}", credential=servers.KEY)
@@ -55,16 +55,16 @@ def azurerm_settings(server: str, name: str) -> dict[str, Any]:
     }
 
 
-def http_settings(server: str, name: str) -> dict[str, Any]:
+def build_http_settings(server: str, name: str) -> dict[str, Any]:
     return {"address": f"{server}/{name}/{{workspace}}", "lock_address": f"{server}/{name}/{{workspace}}/lock"}
 
 
-def gitlab_settings(server: str, name: str) -> dict[str, Any]:
+def build_gitlab_settings(server: str, name: str) -> dict[str, Any]:
     dialect = {"lock_method": "POST", "unlock_method": "DELETE", "username": "ci", "password": "token"}
-    return http_settings(server, f"gitlab/{name}") | dialect
+    return build_http_settings(server, f"gitlab/{name}") | dialect
 
 
-def s3_settings(server: str, name: str) -> dict[str, Any]:
+def build_s3_settings(server: str, name: str) -> dict[str, Any]:
     import boto3
 
     login = {"region": "us-east-1", "access_key": "test", "secret_key": "test"}
@@ -76,53 +76,53 @@ def s3_settings(server: str, name: str) -> dict[str, Any]:
     return {"bucket": f"b{name}", "key": "site/lon1.nfstate", "endpoint": server, "use_path_style": True} | login
 
 
-def postgres_settings(server: str, name: str) -> dict[str, Any]:
+def build_postgres_settings(server: str, name: str) -> dict[str, Any]:
     return {"conn_str": server, "schema_name": f"s{name}"}
 
 
-class Kind(Struct, frozen=True):
-    """How a test reaches a backend of one kind, and what it may expect of it."""
+class BackendKind(Struct, frozen=True):
+    """Access to backends of one kind in tests, and their expected properties."""
 
     backend: str
     settings: Callable[[str, str], dict[str, Any]]
-    server: str = ""  # the fixture that starts its server
-    forgets: bool = False  # everything, with the process
-    keeps: int = 2  # earlier documents, at the least
-    # Seconds until the lock of a killed holder is free; None: never by itself.
+    server: str = ""  # the fixture with its server
+    forgets: bool = False  # everything, at the end of the process
+    keeps: int = 2  # minimum number of earlier documents
+    # Seconds until the lock of a killed holder is free; None: it never expires.
     frees_within: float | None = 0.0
 
 
 _EVERY_KIND = {
-    "local": Kind("local", local_settings, keeps=1),
-    "memory": Kind("memory", lambda _server, _name: {}, forgets=True, keeps=1),
-    "azurerm": Kind("azurerm", azurerm_settings, "azurite", frees_within=LEASE),
-    "http": Kind("http", http_settings, "http_server", frees_within=None),
-    "gitlab": Kind("http", gitlab_settings, "http_server", frees_within=None),
-    "s3": Kind("s3", s3_settings, "s3_server", frees_within=LEASE),
-    "postgres": Kind("postgres", postgres_settings, "postgres"),
+    "local": BackendKind("local", build_local_settings, keeps=1),
+    "memory": BackendKind("memory", lambda _server, _name: {}, forgets=True, keeps=1),
+    "azurerm": BackendKind("azurerm", build_azurerm_settings, "azurite", frees_within=LEASE),
+    "http": BackendKind("http", build_http_settings, "http_server", frees_within=None),
+    "gitlab": BackendKind("http", build_gitlab_settings, "http_server", frees_within=None),
+    "s3": BackendKind("s3", build_s3_settings, "s3_server", frees_within=LEASE),
+    "postgres": BackendKind("postgres", build_postgres_settings, "postgres"),
 }
-# Those of a domain go with it.
+# Backends of a deleted domain are omitted.
 KINDS = {name: kind for name, kind in _EVERY_KIND.items() if kind.backend in BACKENDS}
 SHARED = [name for name, kind in KINDS.items() if not kind.forgets]  # by several processes
 
 
 @pytest.fixture(autouse=True)
-def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+def shorten_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NF_LEASE_SECONDS", str(LEASE))
 
 
-class Opened(Struct):
-    """A backend and the way to open the same place again, as another process would."""
+class OpenedBackend(Struct):
+    """A backend and a function to open the same location again, as another process would."""
 
-    kind: Kind
+    kind: BackendKind
     backend: StateBackend
     open_again: Callable[[], StateBackend]
 
 
-class Somewhere(Struct, frozen=True):
-    """A fresh place of one kind, which other processes can open as well."""
+class BackendLocation(Struct, frozen=True):
+    """An empty location of one kind, also accessible by other processes."""
 
-    kind: Kind
+    kind: BackendKind
     settings: dict[str, Any]
     directory: Path
 
@@ -131,32 +131,32 @@ class Somewhere(Struct, frozen=True):
         return BACKENDS[self.kind.backend].open_backend(self.settings, place)
 
 
-def fresh(request: pytest.FixtureRequest, directory: Path) -> Somewhere:
+def create_location(request: pytest.FixtureRequest, directory: Path) -> BackendLocation:
     kind = KINDS[request.param]
     server = request.getfixturevalue(kind.server) if kind.server else ""
-    return Somewhere(kind, kind.settings(server, uuid.uuid4().hex), directory)
+    return BackendLocation(kind, kind.settings(server, uuid.uuid4().hex), directory)
 
 
 @pytest.fixture(params=list(KINDS))
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
-    where = fresh(request, tmp_path)
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> OpenedBackend:
+    where = create_location(request, tmp_path)
     backend = where.open()
     if where.kind.forgets:
-        return Opened(where.kind, backend, lambda: backend.select_workspace("default"))
-    return Opened(where.kind, backend, where.open)
+        return OpenedBackend(where.kind, backend, lambda: backend.select_workspace("default"))
+    return OpenedBackend(where.kind, backend, where.open)
 
 
 @pytest.fixture(params=SHARED)
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> Somewhere:
-    return fresh(request, tmp_path)
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> BackendLocation:
+    return create_location(request, tmp_path)
 
 
 @pytest.fixture
-def backend(opened: Opened) -> StateBackend:
+def backend(opened: OpenedBackend) -> StateBackend:
     return opened.backend
 
 
-def info(lock_id: str = "id-1", **more: Any) -> LockInfo:
+def build_lock_info(lock_id: str = "id-1", **more: Any) -> LockInfo:
     import os
     import socket
 
@@ -169,7 +169,7 @@ def test_every_kind_has_a_schema_of_settings() -> None:
     assert all(isinstance(kind.schema, BlockSchema) for kind in BACKENDS.values())
 
 
-def test_a_fresh_place_holds_nothing(backend: StateBackend) -> None:
+def test_new_location_is_empty(backend: StateBackend) -> None:
     assert backend.read() is None
     assert backend.read_journal() == []
     assert backend.read_lock() is None
@@ -177,14 +177,14 @@ def test_a_fresh_place_holds_nothing(backend: StateBackend) -> None:
     assert backend.describe()
 
 
-def test_what_is_written_is_read_by_others(opened: Opened) -> None:
+def test_written_document_is_read_by_others(opened: OpenedBackend) -> None:
     opened.backend.write(b"one")
     assert opened.open_again().read() == b"one"
     opened.backend.write(b"two")
     assert opened.open_again().read() == b"two"
 
 
-def test_records_are_kept_in_order_until_compaction(opened: Opened) -> None:
+def test_records_are_kept_in_order_until_compaction(opened: OpenedBackend) -> None:
     opened.backend.write(b"one")
     opened.backend.append(b"{a}")
     opened.backend.append(b"{b}")
@@ -196,14 +196,14 @@ def test_records_are_kept_in_order_until_compaction(opened: Opened) -> None:
     assert opened.open_again().read_journal() == [b"{c}"]
 
 
-def test_compacting_an_unchanged_document_empties_the_journal_too(opened: Opened) -> None:
+def test_compaction_of_unchanged_document_empties_the_journal(opened: OpenedBackend) -> None:
     opened.backend.write_merged_state(b"one")
     opened.backend.append(b"{a}")
     opened.backend.write_merged_state(b"one")
     assert opened.open_again().read_journal() == []
 
 
-def test_records_to_keep_outlive_a_compaction(opened: Opened) -> None:
+def test_records_to_keep_survive_a_compaction(opened: OpenedBackend) -> None:
     opened.backend.append(b"{a}")
     opened.backend.write_merged_state(b"one", [b"{kept}", b"{too}"])
     assert (opened.open_again().read(), opened.open_again().read_journal()) == (b"one", [b"{kept}", b"{too}"])
@@ -215,7 +215,7 @@ def test_records_to_keep_outlive_a_compaction(opened: Opened) -> None:
     assert opened.open_again().read_journal() == []
 
 
-def test_several_records_are_added_in_order(opened: Opened) -> None:
+def test_several_records_are_added_in_order(opened: OpenedBackend) -> None:
     if not isinstance(opened.backend, BatchJournalBackend):
         pytest.skip("adds one record at a time")
     opened.backend.append_all([])
@@ -228,7 +228,9 @@ def test_several_records_are_added_in_order(opened: Opened) -> None:
 
 @pytest.mark.parametrize("what", ["document", "journal", "version"])
 @pytest.mark.parametrize("workspace", ["default", "staging"])
-def test_what_is_too_large_is_refused_before_it_is_in_memory(where: Somewhere, what: str, workspace: str) -> None:
+def test_oversized_content_is_rejected_before_it_is_in_memory(
+    where: BackendLocation, what: str, workspace: str
+) -> None:
     def opened(largest: int = registry.MAXIMUM_SIZE) -> StateBackend:
         return where.open(largest).select_workspace(workspace)
 
@@ -256,7 +258,7 @@ def test_what_is_too_large_is_refused_before_it_is_in_memory(where: Somewhere, w
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # Answers of unknown length are read up to the bound.
+    # Responses of unknown length are read up to the limit.
     assert where.kind.backend == "http" or peak < 12 << 20
     assert read(opened((16 << 20) + 1)) in (large, [large])
 
@@ -271,8 +273,8 @@ GARBAGE = {
 }
 
 
-def lay_a_lock(where: Somewhere, content: bytes) -> None:
-    """A lock of somebody else, with whatever stands in it."""
+def write_foreign_lock(where: BackendLocation, content: bytes) -> None:
+    """Write a lock of another process with this content."""
     opened: Any = where.open()
     opened.write(b"{}")
     backend = opened.inner
@@ -285,7 +287,7 @@ def lay_a_lock(where: Somewhere, content: bytes) -> None:
         backend._blob.set_blob_metadata(note)
         BlobLeaseClient(backend._blob).acquire(60)
     elif where.kind.backend == "postgres":
-        backend.lock(info("another"))
+        backend.lock(build_lock_info("another"))
         statement = backend._database.format_sql("UPDATE {schema}.workspaces SET holder = %s")
         with backend._open_session("lay a lock") as connection:
             connection.execute(statement, (content,))
@@ -294,25 +296,25 @@ def lay_a_lock(where: Somewhere, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_a_garbage_lock_is_broken_by_the_id_that_it_is_told_by(where: Somewhere, garbage: str) -> None:
-    lay_a_lock(where, GARBAGE[garbage])
+def test_unreadable_lock_is_broken_by_its_reported_id(where: BackendLocation, garbage: str) -> None:
+    write_foreign_lock(where, GARBAGE[garbage])
     again = where.open()
     with pytest.raises(StateLocked) as held:
-        again.lock(info("mine"))
+        again.lock(build_lock_info("mine"))
     holder = held.value.holder
     assert holder is not None
     assert holder.id.startswith("unreadable-")
     again.force_unlock(holder.id)
-    again.lock(info("mine"))
+    again.lock(build_lock_info("mine"))
     again.unlock("mine")
 
 
-def test_a_record_is_one_line(backend: StateBackend) -> None:
+def test_record_is_one_line(backend: StateBackend) -> None:
     with pytest.raises(ValueError, match="one line"):
         backend.append(b"a\nb")
 
 
-def test_threads_may_append_at_once(opened: Opened) -> None:
+def test_threads_may_append_in_parallel(opened: OpenedBackend) -> None:
     def work(name: int) -> None:
         for number in range(20):
             opened.backend.append(b"{%d-%d}" % (name, number))
@@ -327,27 +329,27 @@ def test_threads_may_append_at_once(opened: Opened) -> None:
     assert [line for line in found if line.startswith(b"{3-")] == [b"{3-%d}" % n for n in range(20)]
 
 
-def test_one_holds_the_lock_and_others_are_told_who(opened: Opened) -> None:
-    assert opened.backend.lock(info()) == []
+def test_lock_has_one_holder_and_others_get_its_details(opened: OpenedBackend) -> None:
+    assert opened.backend.lock(build_lock_info()) == []
     other = opened.open_again()
     with pytest.raises(StateLocked) as held:
-        other.lock(info("id-2"))
-    assert held.value.holder == info()
-    assert other.read_lock() == info()
+        other.lock(build_lock_info("id-2"))
+    assert held.value.holder == build_lock_info()
+    assert other.read_lock() == build_lock_info()
     opened.backend.unlock("id-1")
     assert other.read_lock() is None
-    assert other.lock(info("id-2")) == []
+    assert other.lock(build_lock_info("id-2")) == []
     other.unlock("id-2")
 
 
-def test_a_lock_is_not_given_back_under_another_id(backend: StateBackend) -> None:
-    backend.lock(info())
+def test_lock_is_not_released_with_another_id(backend: StateBackend) -> None:
+    backend.lock(build_lock_info())
     with pytest.raises(BackendProblem, match="id-2"):
         backend.unlock("id-2")
 
 
-def test_a_lock_is_broken_by_its_id_only(opened: Opened) -> None:
-    opened.backend.lock(info())
+def test_lock_is_broken_with_its_id_only(opened: OpenedBackend) -> None:
+    opened.backend.lock(build_lock_info())
     other = opened.open_again()
     with pytest.raises(BackendProblem, match="id-1"):
         other.force_unlock("id-2")
@@ -359,14 +361,14 @@ def test_a_lock_is_broken_by_its_id_only(opened: Opened) -> None:
         opened.backend.unlock("id-1")
 
 
-def test_a_lock_remembers_everything_about_its_holder(opened: Opened) -> None:
-    full = info("x", info="müde", link="https://ci.example/job/1", path="state/ä")
+def test_lock_has_all_details_of_its_holder(opened: OpenedBackend) -> None:
+    full = build_lock_info("x", info="müde", link="https://ci.example/job/1", path="state/ä")
     opened.backend.lock(full)
     assert opened.open_again().read_lock() == full
     opened.backend.unlock("x")
 
 
-def test_workspaces_are_apart(opened: Opened) -> None:
+def test_workspaces_are_separate(opened: OpenedBackend) -> None:
     opened.backend.write(b"main")
     staging = opened.backend.select_workspace("staging")
     assert staging.read() is None
@@ -381,14 +383,14 @@ def test_workspaces_are_apart(opened: Opened) -> None:
 
 def test_each_workspace_has_its_own_lock(backend: StateBackend) -> None:
     staging = backend.select_workspace("staging")
-    backend.lock(info())
-    staging.lock(info("id-2"))
-    assert (backend.read_lock(), staging.read_lock()) == (info(), info("id-2"))
+    backend.lock(build_lock_info())
+    staging.lock(build_lock_info("id-2"))
+    assert (backend.read_lock(), staging.read_lock()) == (build_lock_info(), build_lock_info("id-2"))
     staging.unlock("id-2")
     backend.unlock("id-1")
 
 
-def test_a_workspace_is_deleted_with_all_it_has(opened: Opened) -> None:
+def test_workspace_is_deleted_with_all_its_content(opened: OpenedBackend) -> None:
     staging = opened.backend.select_workspace("staging")
     staging.write(b"one")
     staging.write(b"two")
@@ -399,7 +401,7 @@ def test_a_workspace_is_deleted_with_all_it_has(opened: Opened) -> None:
     assert (again.read(), again.read_journal()) == (None, [])
 
 
-def test_only_what_exists_is_deleted_and_never_the_default(backend: StateBackend) -> None:
+def test_only_existing_workspace_except_default_is_deleted(backend: StateBackend) -> None:
     with pytest.raises(BackendProblem, match="no workspace"):
         backend.delete_workspace("nowhere")
     with pytest.raises(BackendProblem, match="default"):
@@ -407,7 +409,7 @@ def test_only_what_exists_is_deleted_and_never_the_default(backend: StateBackend
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", ".hidden", "a b", "ä", "x" * 91, "a\n"])
-def test_a_name_that_could_lead_elsewhere_is_refused(backend: StateBackend, name: str) -> None:
+def test_unsafe_workspace_name_is_rejected(backend: StateBackend, name: str) -> None:
     with pytest.raises(BackendProblem):
         backend.select_workspace(name)
     with pytest.raises(BackendProblem):
@@ -427,46 +429,46 @@ Start = Callable[..., Worker]
 
 
 @pytest.fixture
-def start(workers: BackendWorkers, where: Somewhere) -> Start:
-    """Start a process that does a task in the same place."""
+def start(workers: BackendWorkers, where: BackendLocation) -> Start:
+    """Return a function that starts a task in a process at the same location."""
     return partial(workers.start, where.kind.backend, where.directory, where.settings)
 
 
-def lock_when_free(backend: StateBackend, kind: Kind) -> list[str]:
-    """Take the lock of a holder that was killed, once it has run out."""
+def lock_when_free(backend: StateBackend, kind: BackendKind) -> list[str]:
+    """Take the lock of a killed holder after its expiry."""
     assert kind.frees_within is not None
     end = time.monotonic() + kind.frees_within + 30
     while True:
         try:
-            return backend.lock(info())
+            return backend.lock(build_lock_info())
         except StateLocked:
             if time.monotonic() > end:
                 raise
             time.sleep(0.2)
 
 
-def test_a_living_holder_keeps_its_lock_and_a_killed_one_is_replaced(where: Somewhere, start: Start) -> None:
+def test_living_holder_keeps_its_lock_and_killed_one_is_replaced(where: BackendLocation, start: Start) -> None:
     holder = start("hold")
     assert holder.read_line() == "held"
     backend = where.open()
     with pytest.raises(StateLocked) as held:
-        backend.lock(info())
+        backend.lock(build_lock_info())
     assert held.value.holder is not None
     assert held.value.holder.pid == holder.pid
     holder.kill()
     if where.kind.frees_within is None:
         backend.force_unlock(held.value.holder.id)
-        assert backend.lock(info()) == []
+        assert backend.lock(build_lock_info()) == []
     else:
         (warning,) = lock_when_free(backend, where.kind)
         assert f"process {holder.pid} " in warning
-    assert backend.read_lock() == info()
+    assert backend.read_lock() == build_lock_info()
     backend.unlock("id-1")
 
 
 @pytest.mark.parametrize("where", select_groups(SHARED), indirect=True)
 @pytest.mark.parametrize("dead", [False, True])
-def test_of_many_that_want_the_lock_one_gets_it(where: Somewhere, start: Start, dead: bool) -> None:
+def test_one_of_several_processes_gets_the_lock(where: BackendLocation, start: Start, dead: bool) -> None:
     if dead and where.kind.frees_within is None:
         pytest.skip("a dead holder keeps this lock until it is broken")
     if dead:
@@ -487,7 +489,7 @@ def test_of_many_that_want_the_lock_one_gets_it(where: Somewhere, start: Start, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", select_groups(SHARED), indirect=True)
-def test_under_the_lock_nothing_is_lost(where: Somewhere, start: Start) -> None:
+def test_no_update_is_lost_under_the_lock(where: BackendLocation, start: Start) -> None:
     processes = [start("count") for _ in range(3)]
     for process in processes:
         process.finish()
@@ -497,8 +499,8 @@ def test_under_the_lock_nothing_is_lost(where: Somewhere, start: Start) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", select_groups(SHARED), indirect=True)
-def test_many_processes_write_one_serial_each(where: Somewhere, start: Start) -> None:
-    # Each waits for all others, and its looks at the lock cost the service processor time.
+def test_each_of_many_processes_writes_one_serial(where: BackendLocation, start: Start) -> None:
+    # Each waits for all others, and its attempts to lock take processor time of the service.
     count = 24 if where.kind.backend == "local" else 6
     crowd = [start("write_serial", str(number)) for number in range(count)]
     for process in crowd:
@@ -516,7 +518,7 @@ def test_fifty_threads_write_fifty_serials() -> None:
     memory = MemoryBackend()
 
     def work(number: int) -> None:
-        mine = info(f"id-{number}")
+        mine = build_lock_info(f"id-{number}")
         while True:
             try:
                 memory.lock(mine)
@@ -534,7 +536,7 @@ def test_fifty_threads_write_fifty_serials() -> None:
     assert memory.read() == b"50"
 
 
-def test_a_killed_process_loses_no_record_that_it_was_told_is_kept(where: Somewhere, start: Start) -> None:
+def test_killed_process_loses_no_confirmed_record(where: BackendLocation, start: Start) -> None:
     process = start("append")
     for _ in range(25):
         last = process.read_line()
@@ -546,7 +548,7 @@ def test_a_killed_process_loses_no_record_that_it_was_told_is_kept(where: Somewh
 
 
 @pytest.mark.parametrize("where", select_groups(SHARED), indirect=True)
-def test_a_process_killed_while_compacting_leaves_one_truth(where: Somewhere, start: Start) -> None:
+def test_kill_during_compaction_keeps_state_consistent(where: BackendLocation, start: Start) -> None:
     process = start("compact")
     for _ in range(20):
         last = process.read_line()
@@ -562,7 +564,7 @@ def test_a_process_killed_while_compacting_leaves_one_truth(where: Somewhere, st
         holder = backend.read_lock()
         assert holder is not None
         backend.force_unlock(holder.id)
-        backend.lock(info())
+        backend.lock(build_lock_info())
     else:
         lock_when_free(backend, where.kind)
     backend.write_merged_state(b"new")
@@ -572,8 +574,8 @@ def test_a_process_killed_while_compacting_leaves_one_truth(where: Somewhere, st
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", select_groups(SHARED), indirect=True)
-def test_a_holder_that_slept_too_long_writes_nothing(where: Somewhere, start: Start) -> None:
-    """Stopped past its time, replaced, and woken up: neither journal nor document is its own any more."""
+def test_holder_stopped_beyond_its_lease_writes_nothing(where: BackendLocation, start: Start) -> None:
+    """After stop, replacement and wake-up, it has neither journal nor document any more."""
     if where.kind.frees_within is None or where.kind.backend == "local":
         pytest.skip("this lock does not run out while its holder is stopped")
     holder = start("write")
@@ -596,10 +598,10 @@ def test_a_holder_that_slept_too_long_writes_nothing(where: Somewhere, start: St
 
 @pytest.mark.slow
 @pytest.mark.skipif(not os.environ.get(LONG), reason=f"takes 90 s of waiting; {LONG}=1 runs it")
-def test_a_holder_that_slept_for_ninety_seconds_writes_nothing(
-    where: Somewhere, start: Start, monkeypatch: pytest.MonkeyPatch
+def test_holder_stopped_for_ninety_seconds_writes_nothing(
+    where: BackendLocation, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the lease that people have: free within 60 s, or by `force-unlock` where it does not run out."""
+    """With the default lease: free within 60 s, or by `force-unlock` if it does not expire."""
     monkeypatch.delenv("NF_LEASE_SECONDS")
     holder = start("write")
     assert holder.read_line() == "held"
@@ -614,7 +616,7 @@ def test_a_holder_that_slept_for_ninety_seconds_writes_nothing(
         held = backend.read_lock()
         assert held is not None
         backend.force_unlock(held.id)
-        backend.lock(info())
+        backend.lock(build_lock_info())
     assert backend.read() is not None
     records = backend.read_journal()
     backend.append(b"{mine}")
@@ -625,12 +627,12 @@ def test_a_holder_that_slept_for_ninety_seconds_writes_nothing(
     rest = holder.finish()
     assert "stopped" in rest
     assert where.open().read() == b"mine"
-    if where.kind.backend != "http":  # its journal is that of one machine, here of both
+    if where.kind.backend != "http":  # its journal is a file of one machine, here of both processes
         assert where.open().read_journal() == [*records, b"{mine}"]
     backend.unlock("id-1")
 
 
-def test_earlier_documents_are_kept_where_the_kind_keeps_them(opened: Opened) -> None:
+def test_versioned_backends_keep_earlier_documents(opened: OpenedBackend) -> None:
     backend = opened.backend
     if not isinstance(backend, VersionedBackend):
         pytest.skip("keeps no history")
@@ -646,7 +648,7 @@ def test_earlier_documents_are_kept_where_the_kind_keeps_them(opened: Opened) ->
         again.read_version("0")
 
 
-# --- nothing that was not read is written over ----------------------------------------------------
+# --- protection of unread state -------------------------------------------------------------------
 
 
 WRITES: dict[str, Callable[[Any, bytes], None]] = {
@@ -656,49 +658,49 @@ WRITES: dict[str, Callable[[Any, bytes], None]] = {
 }
 
 
-def of_lineage(lineage: str) -> bytes:
+def build_document(lineage: str) -> bytes:
     return b'{"lineage": "%s", "serial": 3}' % lineage.encode()
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_a_state_that_was_not_read_is_not_written_over(opened: Opened, write: str) -> None:
-    opened.backend.write(of_lineage("theirs"))
+def test_unread_state_is_not_overwritten(opened: OpenedBackend, write: str) -> None:
+    opened.backend.write(build_document("theirs"))
     ours = opened.open_again()
     with pytest.raises(
         BackendProblem, match='contains the state with lineage "theirs", serial 3, which this run has not'
     ):
-        WRITES[write](ours, of_lineage("ours"))
-    assert opened.open_again().read() == of_lineage("theirs")
+        WRITES[write](ours, build_document("ours"))
+    assert opened.open_again().read() == build_document("theirs")
 
 
 @pytest.mark.parametrize("write", [*WRITES, "append"])
-def test_a_state_that_is_another_than_was_read_is_not_written_over(opened: Opened, write: str) -> None:
-    """As after an answer that was wrong: nothing was read, and something stands."""
+def test_state_changed_since_read_is_not_overwritten(opened: OpenedBackend, write: str) -> None:
+    """As after a wrong response: nothing was read, and there is a state."""
     ours = opened.open_again()
     assert ours.read() is None
-    opened.backend.write(of_lineage("theirs"))
-    ours.lock(info())
+    opened.backend.write(build_document("theirs"))
+    ours.lock(build_lock_info())
     with pytest.raises(BackendProblem, match='lineage "theirs", serial 3; before, it contained no state'):
-        (WRITES | {"append": lambda backend, _: backend.append(b"{a}")})[write](ours, of_lineage("ours"))
+        (WRITES | {"append": lambda backend, _: backend.append(b"{a}")})[write](ours, build_document("ours"))
     ours.unlock("id-1")
     again = opened.open_again()
-    assert (again.read(), again.read_journal()) == (of_lineage("theirs"), [])
+    assert (again.read(), again.read_journal()) == (build_document("theirs"), [])
 
 
-def test_whoever_has_read_a_state_may_write_over_it(opened: Opened) -> None:
-    opened.backend.write(of_lineage("theirs"))
+def test_state_may_be_overwritten_after_read(opened: OpenedBackend) -> None:
+    opened.backend.write(build_document("theirs"))
     ours = opened.open_again()
-    ours.lock(info())
-    assert ours.read() == of_lineage("theirs")
+    ours.lock(build_lock_info())
+    assert ours.read() == build_document("theirs")
     ours.append(b"{a}")
-    ours.write_merged_state(of_lineage("ours"))
+    ours.write_merged_state(build_document("ours"))
     ours.unlock("id-1")
-    assert opened.open_again().read() == of_lineage("ours")
+    assert opened.open_again().read() == build_document("ours")
 
 
 @pytest.mark.of_domains("remote_state")
 def test_force_unlock_ends_no_session_of_another_database(postgres: str, tmp_path: Path) -> None:
-    """Advisory locks of all databases of a server stand in one list."""
+    """Advisory locks of all databases of a server are in one list."""
     import psycopg
 
     name = f"other{uuid.uuid4().hex}"
@@ -706,12 +708,12 @@ def test_force_unlock_ends_no_session_of_another_database(postgres: str, tmp_pat
         connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
     place = Directories(str(tmp_path), str(tmp_path / ".nexusform"))
     elsewhere = psycopg.conninfo.make_conninfo(postgres, dbname=name)
-    settings = postgres_settings(postgres, uuid.uuid4().hex)
+    settings = build_postgres_settings(postgres, uuid.uuid4().hex)
     ours = BACKENDS["postgres"].open_backend(settings, place)
     theirs = BACKENDS["postgres"].open_backend({**settings, "conn_str": elsewhere}, place)
-    ours.lock(info("ours"))
-    theirs.lock(info("theirs"))
+    ours.lock(build_lock_info("ours"))
+    theirs.lock(build_lock_info("theirs"))
     BACKENDS["postgres"].open_backend(settings, place).force_unlock("ours")
-    assert theirs.read_lock() == info("theirs")
+    assert theirs.read_lock() == build_lock_info("theirs")
     theirs.write(b"{}")
     theirs.unlock("theirs")

@@ -1,4 +1,4 @@
-"""Every remote backend before servers that answer half, something else, slowly or never."""
+"""Tests of every remote backend with servers that send incomplete, wrong or slow responses, or none."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import pytest
 from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend
 from tests.contracts import servers
-from tests.contracts.bad_answers import CUT, GARBAGE, Answer, bad_server, dripping, redirect, silent
+from tests.contracts.bad_answers import CUT, GARBAGE, Answer, build_redirect, drip_body, keep_silent, run_bad_server
 
 pytestmark = pytest.mark.of_domains("remote_state")
 INFO = LockInfo("id-1", "apply", "me@here", "0.1.0", "2026-11-20", "p", "here", 1)
@@ -42,23 +42,25 @@ CALLS: dict[str, Callable[[StateBackend], object]] = {
     "workspaces": lambda backend: backend.list_workspaces(),
 }
 ANSWERS: dict[str, Answer] = {
-    "silent": silent,
-    "dripping": dripping,
-    "redirecting": redirect(302, "http://127.0.0.1:9/x"),
+    "silent": keep_silent,
+    "dripping": drip_body,
+    "redirecting": build_redirect(302, "http://127.0.0.1:9/x"),
     **{name: CUT[name] for name in ("no body", "half a body", "no head", "half a chunk")},
     **{name: GARBAGE[name] for name in ("another protocol", "a page", "an endless line", "control characters")},
 }
-# A journal of http is on this machine, and its workspaces are those of the address.
+# The journal of http is on this machine, and its workspaces are those of the address.
 NOT_ASKED = {("http", "journal"), ("http", "workspaces")}
 
 
-# What a client of a service leaves open when it stumbles is its own.
+# Resources left open by a client library after an error are not ours.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("answer", ANSWERS)
 @pytest.mark.parametrize("kind", SETTINGS)
-def test_it_ends_and_says_so(kind: str, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with bad_server(ANSWERS[answer]) as server:
+def test_call_ends_in_time_with_an_error(
+    kind: str, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with run_bad_server(ANSWERS[answer]) as server:
         for name, call in CALLS.items():
             if (kind, name) in NOT_ASKED:
                 continue
@@ -68,27 +70,28 @@ def test_it_ends_and_says_so(kind: str, answer: str, tmp_path: Path, monkeypatch
             monkeypatch.setenv("NF_NET_DEADLINE", "1")
             begun = time.monotonic()
             if (kind, name, answer) == ("http", "read", "a page"):
-                assert backend.read() == b"<html>Hi</html>"  # whether that is a state its reader says
+                assert backend.read() == b"<html>Hi</html>"  # the reader of the state decides whether this is one
                 continue
             if (kind, name, answer) == ("http", "lock", "a page"):
-                continue  # a server that says yes to everything; what is written is read again
+                continue  # a server that accepts everything; writes are verified by a read
             with pytest.raises(BackendProblem) as refused:
                 call(backend)
-            assert time.monotonic() - begun < 60  # each is given a second, all in threads of a busy machine
+            # each call has a deadline of one second, all in threads of a busy machine
+            assert time.monotonic() - begun < 60
             said = str(refused.value)
             assert "127.0.0.1" in said, said
-            assert "Elsewhere" not in said, said  # the words of a status tell nobody what it is
+            assert "Elsewhere" not in said, said  # the reason phrase of a status gives no information
             assert "canary" not in said
             assert len(said) < 1000
 
 
-# What a client of a service leaves open when it stumbles is its own.
+# Resources left open by a client library after an error are not ours.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 @pytest.mark.parametrize("kind", ["http", "azurerm", "s3"])
-def test_nothing_follows_a_redirect_to_another_host(kind: str, status: int, tmp_path: Path) -> None:
-    with bad_server(GARBAGE["a page"]) as elsewhere:
-        with bad_server(redirect(status, f"{elsewhere.address}/x")) as server:
+def test_redirect_to_another_host_is_not_followed(kind: str, status: int, tmp_path: Path) -> None:
+    with run_bad_server(GARBAGE["a page"]) as elsewhere:
+        with run_bad_server(build_redirect(status, f"{elsewhere.address}/x")) as server:
             place = Directories(str(tmp_path), str(tmp_path / ".nexusform"))
             backend = BACKENDS[kind].open_backend(SETTINGS[kind](server.address), place)
             for call in ("read", "write", "lock"):
@@ -107,7 +110,5 @@ def test_nothing_follows_a_redirect_to_another_host(kind: str, status: int, tmp_
         ("service=lab", ()),
     ],
 )
-def test_the_server_of_a_connection_string_is_named_without_its_secrets(
-    connection: str, server: tuple[str, ...]
-) -> None:
+def test_server_of_connection_string_is_named_without_secrets(connection: str, server: tuple[str, ...]) -> None:
     assert BACKENDS["postgres"].list_server_urls({"conn_str": connection}) == server

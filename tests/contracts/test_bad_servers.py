@@ -1,4 +1,4 @@
-"""Every client of a server before 40 bad servers: it ends in time, says why, and uses little memory."""
+"""Tests of every client with 40 bad servers: it ends in time, reports the reason, and uses little memory."""
 
 from __future__ import annotations
 
@@ -22,31 +22,41 @@ from nexusform.domains.hub.api.hub_client import HubProblem
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem
 from tests.certificates import create_certificate
-from tests.contracts.bad_answers import CUT, GARBAGE, WRONG, Answer, BadServer, bad_server, dripping, redirect, silent
+from tests.contracts.bad_answers import (
+    CUT,
+    GARBAGE,
+    WRONG,
+    Answer,
+    BadServer,
+    build_redirect,
+    drip_body,
+    keep_silent,
+    run_bad_server,
+)
 from tests.contracts.test_bad_answers import SETTINGS
 from tests.kill_points import choose_quarter, select_share, tries_all
 
 pytestmark = pytest.mark.of_domains("azure", "hub", "remote_state", "vnf")
 ANSWERS: dict[str, Answer] = {
-    "silent": silent,
-    "dripping": dripping,
-    "redirecting": redirect(302, "http://127.0.0.1:9/x"),
+    "silent": keep_silent,
+    "dripping": drip_body,
+    "redirecting": build_redirect(302, "http://127.0.0.1:9/x"),
     **{name: CUT[name] for name in ("no body", "half a body", "no head", "half a chunk")},
     **{name: GARBAGE[name] for name in ("another protocol", "an endless line", "control characters")},
     **{name: GARBAGE[name] for name in ("a length of letters", "a status of letters")},
     **WRONG,
 }
-# Answers that a client must not keep whole. The others are short.
+# Answers that a client must not keep in memory. The others are short.
 LARGE = {
     *("an endless line", "an endless body", "endless chunks", "endless early hints", "a gzip bomb", "a huge error"),
     *("many brackets", "many closed brackets", "pages without end", "the same page again", "dripping"),
 }
-PATIENCE = 60.0  # seconds; a server is given one, on a machine that others use
-MEMORY = 100 << 20  # bytes, with answers of 16 MiB at most
+PATIENCE = 60.0  # seconds; a server has a deadline of one, on a shared machine
+MEMORY = 100 << 20  # bytes, with responses of at most 16 MiB
 Call = Callable[[str, Path], object]
 
 
-def kubeconfig(address: str, folder: Path) -> Path:
+def write_kubeconfig(address: str, folder: Path) -> Path:
     path = folder / "kubeconfig"
     cluster = {"server": address, "certificate-authority": str(folder / "server.pem")}
     entries = {
@@ -58,23 +68,23 @@ def kubeconfig(address: str, folder: Path) -> Path:
     return path
 
 
-def ask_hub(call: Callable[[Any], object]) -> Call:
-    def ask(address: str, folder: Path) -> object:
+def build_hub_call(call: Callable[[Any], object]) -> Call:
+    def call_server(address: str, folder: Path) -> object:
         from nexusform.domains.hub.api.hub_client import ClientClock, HubClient, HubLocation
 
         clock = itertools.count(0, 30)
         timing = ClientClock(lambda _seconds: None, lambda: float(next(clock)))
-        with closing(HubClient(HubLocation(str(kubeconfig(address, folder))), timing)) as hub:
+        with closing(HubClient(HubLocation(str(write_kubeconfig(address, folder))), timing)) as hub:
             return call(hub)
 
-    return ask
+    return call_server
 
 
 def delete_node(address: str, folder: Path) -> None:
     from nexusform.domains.azure.providers.node_recreation import _delete_nodes_with_kubeconfig
     from nexusform.providers.kubeconfig import TRUSTED
 
-    _delete_nodes_with_kubeconfig(kubeconfig(address, folder), ["node"], TRUSTED)
+    _delete_nodes_with_kubeconfig(write_kubeconfig(address, folder), ["node"], TRUSTED)
 
 
 def read_arm(_address: str, _folder: Path) -> object:
@@ -86,10 +96,10 @@ def read_arm(_address: str, _folder: Path) -> object:
         return AzureSubscription({"subscription_id": "s"}, stack).read_sites()
 
 
-def read_state(kind: str) -> Call:
-    """The state is read by a command: whether a document is one is not for the client to say."""
+def build_state_call(kind: str) -> Call:
+    """Return a call that reads the state by a command: the client does not decide whether a document is a state."""
 
-    def read(address: str, folder: Path) -> object:
+    def verify_state(address: str, folder: Path) -> object:
         settings = SETTINGS[kind](address)
         lines = [f"    {name} = {json.dumps(value)}" for name, value in settings.items()]
         text = "\n".join(["nexusform {", f'  backend "{kind}" {{', *lines, "  }", "}", ""])
@@ -101,7 +111,7 @@ def read_state(kind: str) -> Call:
         assert "Internal error" not in said.getvalue()
         raise BackendProblem(said.getvalue())
 
-    return read
+    return verify_state
 
 
 def request_token(address: str, _folder: Path) -> object:
@@ -110,7 +120,7 @@ def request_token(address: str, _folder: Path) -> object:
     return _request_token(f"{address}/token?a=b", "canary")
 
 
-def ask_tacker(call: Callable[[Any], object]) -> Call:
+def build_tacker_call(call: Callable[[Any], object]) -> Call:
     def ask(address: str, _folder: Path) -> object:
         from nexusform.domains.vnf.providers.tacker_client import PollTiming, TackerClient
 
@@ -127,8 +137,8 @@ def sign_in_to_keystone(address: str, _folder: Path) -> object:
     return fetch_token(Credentials(fields))
 
 
-class Token:
-    """A credential that is signed in."""
+class FakeCredential:
+    """Credential with a token."""
 
     def get_token(self, *_scopes: str, **_options: Any) -> Any:
         from azure.core.credentials import AccessToken
@@ -140,34 +150,34 @@ class Token:
 
 
 CLIENTS: dict[str, Call] = {
-    "hub list": ask_hub(lambda hub: hub.list_objects("/apis/x/v1/things")),
-    "hub object": ask_hub(lambda hub: hub.get("/apis/x/v1/things/a")),
-    "hub apply": ask_hub(lambda hub: hub.apply("/apis/x/v1/things/a", {}, "me")),
-    "hub watch": ask_hub(lambda hub: next(hub.watch("/apis/x/v1/things", "1"))),
-    "hub kinds": ask_hub(lambda hub: hub.get_api_kinds("x/v1")),
+    "hub list": build_hub_call(lambda hub: hub.list_objects("/apis/x/v1/things")),
+    "hub object": build_hub_call(lambda hub: hub.get("/apis/x/v1/things/a")),
+    "hub apply": build_hub_call(lambda hub: hub.apply("/apis/x/v1/things/a", {}, "me")),
+    "hub watch": build_hub_call(lambda hub: next(hub.watch("/apis/x/v1/things", "1"))),
+    "hub kinds": build_hub_call(lambda hub: hub.get_api_kinds("x/v1")),
     "node": delete_node,
     "arm": read_arm,
-    **{f"{kind} state": read_state(kind) for kind in SETTINGS},
+    **{f"{kind} state": build_state_call(kind) for kind in SETTINGS},
     "oidc": request_token,
-    "tacker list": ask_tacker(lambda tacker: tacker.read_list("/vnf_instances", {})),
-    "tacker instance": ask_tacker(lambda tacker: tacker.read("/vnf_instances/a")),
-    "tacker create": ask_tacker(lambda tacker: tacker.create_instance({})),
+    "tacker list": build_tacker_call(lambda tacker: tacker.read_list("/vnf_instances", {})),
+    "tacker instance": build_tacker_call(lambda tacker: tacker.read("/vnf_instances/a")),
+    "tacker create": build_tacker_call(lambda tacker: tacker.create_instance({})),
     "keystone": sign_in_to_keystone,
 }
-ENCRYPTED = ("arm",)  # of these the address must be https
+ENCRYPTED = ("arm",)  # these require an https address
 
 
 @contextmanager
-def serve(answer: str, client: str, folder: Path) -> Iterator[BadServer]:
+def run_server(answer: str, client: str, folder: Path) -> Iterator[BadServer]:
     certificate, key = create_certificate(folder)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
-    with bad_server(ANSWERS[answer], tls if client in ENCRYPTED else None) as server:
+    with run_bad_server(ANSWERS[answer], tls if client in ENCRYPTED else None) as server:
         yield server
 
 
 PROBLEMS = (HubProblem, ApiError, ProviderProblem, BackendProblem)
-# Answers that are correct for a client: a watch without events, a short token, an empty list.
+# Correct answers for a client: a watch without events, a short token, an empty list.
 WELL_FORMED = {
     *(
         (name, "hub watch")
@@ -179,7 +189,7 @@ WELL_FORMED = {
 
 
 def select_pairs() -> list[tuple[str, str]]:
-    """Return pairs of an answer and a client: all of them are tried by four commits, each answer by each."""
+    """Return pairs of an answer and a client: four commits cover all of them, each answer for each client."""
     pairs = [(answer, client) for answer in ANSWERS for client in CLIENTS]
     if tries_all():
         return select_share(pairs)
@@ -187,14 +197,14 @@ def select_pairs() -> list[tuple[str, str]]:
     return [pair for pair in pairs if (rows.index(pair[0]) + columns.index(pair[1])) % 4 == choose_quarter()]
 
 
-def test_there_are_forty() -> None:
+def test_number_of_answers_is_forty() -> None:
     assert len(ANSWERS) == 40
 
 
-# What a client of a service leaves open when it stumbles is its own.
+# Resources left open by a client library after an error are not ours.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 @pytest.mark.parametrize(("answer", "client"), select_pairs())
-def test_a_client_ends_in_time_and_says_why(
+def test_client_ends_in_time_with_an_error(
     answer: str, client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NF_NET_DEADLINE", "1")
@@ -204,15 +214,15 @@ def test_a_client_ends_in_time_and_says_why(
     for name in ("_WATCH_SECONDS", "_WATCH_MARGIN"):
         monkeypatch.setattr(f"nexusform.domains.hub.api.hub_client.{name}", 1)
     monkeypatch.setattr("time.sleep", lambda _seconds, sleep=time.sleep: sleep(min(_seconds, 0.1)))
-    gc.freeze()  # what other tests left behind is no matter of the collection below
-    with serve(answer, client, tmp_path) as server:
+    gc.freeze()  # exclude objects of earlier tests from the collection below
+    with run_server(answer, client, tmp_path) as server:
         address = (
             server.address.replace("http://127.0.0.1", "https://localhost") if client in ENCRYPTED else server.address
         )
         monkeypatch.setenv("NF_AZURE_ENDPOINT", address)
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "server.pem"))
-        monkeypatch.setattr("azure.identity.DefaultAzureCredential", Token)
-        if answer in LARGE:  # it takes as long as the rest
+        monkeypatch.setattr("azure.identity.DefaultAzureCredential", FakeCredential)
+        if answer in LARGE:  # tracing takes as long as the rest
             tracemalloc.start()
         begun = time.monotonic()
         try:
@@ -223,10 +233,10 @@ def test_a_client_ends_in_time_and_says_why(
             ):
                 CLIENTS[client](address, tmp_path)
         finally:
-            peak = tracemalloc.get_traced_memory()[1]  # 0 where it was not started
+            peak = tracemalloc.get_traced_memory()[1]  # 0 without tracing
             tracemalloc.stop()
-            gc.collect()  # connections that SDKs leave open belong to this test
-            gc.unfreeze()  # each parse of a later test would count what is frozen
+            gc.collect()  # connections left open by SDKs belong to this test
+            gc.unfreeze()  # otherwise each parse of a later test would count the frozen objects
         assert time.monotonic() - begun < PATIENCE
         assert peak < MEMORY
         said = str(raised.value) if raised is not None else ""

@@ -1,5 +1,5 @@
-"""A command that dies, or whose disk or network fails, at any durable call: an apply reaches the reviewed
-plan all the same, an edit of the state is done or is not.
+"""Tests of commands killed, or with a failing disk or network, at any durable call: an apply still reaches the
+reviewed plan, an edit of the state is complete or has no effect.
 
 Every run tries some points of files and of one server, chosen by the commit (tests/kill_points.py);
 NEXUSFORM_CRASH_POINTS=all tries every one.
@@ -19,13 +19,13 @@ from msgspec import Struct
 
 from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.interfaces.state_storage import StateBackend, VersionedBackend
-from tests.contracts.crash_runner import DIED, LOCAL_KINDS, REMOTE_KINDS, Runner
-from tests.contracts.test_backend_contract import KINDS, LEASE, Kind
+from tests.contracts.crash_runner import DIED, LOCAL_KINDS, REMOTE_KINDS, CommandRunner
+from tests.contracts.test_backend_contract import KINDS, LEASE, BackendKind
 from tests.kill_points import select_groups, select_points, tries_all
 from tests.taints import taint_in_document
 
 MAXIMUM = 16  # points of the local backend in one run
-# Where the durable calls of each backend go; http keeps its journal on the disk.
+# Places of durable calls of each backend; http keeps its journal on the disk.
 CALLS = {"local": ("disk",), "postgres": ("database",), "http": ("wire", "disk")}
 SITE = """nexusform {
   backend "BACKEND" {}
@@ -62,12 +62,12 @@ resource "nexus_kubernetes_cluster" "c" {
 """
 
 
-class Story:
-    """A reviewed plan for one kind of backend, and places of their own to apply it at."""
+class CrashScenario:
+    """A reviewed plan for one kind of backend, and separate locations for its applies."""
 
     def __init__(self, name: str, server: str, folder: Path) -> None:
         self.name = name
-        self.kind: Kind = KINDS[name]
+        self.kind: BackendKind = KINDS[name]
         self.server = server
         self.folder = folder
         self.places = CALLS.get(self.kind.backend, ("wire",))
@@ -75,7 +75,7 @@ class Story:
         plain.mkdir(parents=True)
         (plain / "main.nf.hcl").write_text(SITE.replace('backend "BACKEND" {}', ""))
         settings = self.settings(plain)
-        self.runner = Runner(plain, {"NF_LEASE_SECONDS": str(LEASE)}, self.kind.backend, settings)
+        self.runner = CommandRunner(plain, {"NF_LEASE_SECONDS": str(LEASE)}, self.kind.backend, settings)
         self.template = self.fresh("template", planned=False)
         self.good(self.template, "plan", "-out=p")
         self.good(self.template, "show", "-report=json:p.json", "p")
@@ -88,7 +88,7 @@ class Story:
         return told
 
     def fresh(self, name: str, *, planned: bool = True) -> Path:
-        """A work directory whose backend holds nothing yet."""
+        """Create a work directory with an empty backend."""
         where = self.folder / name / "work"
         where.mkdir(parents=True)
         (where.parent / "settings").write_text(json.dumps(self.settings(where)))
@@ -101,7 +101,7 @@ class Story:
         return self.kind.settings(self.server, uuid.uuid4().hex)
 
     def prepare(self, where: Path, *, planned: bool = True) -> None:
-        """The configuration and its backend, as a fresh clone and `init` give them."""
+        """Write the configuration and its backend as in a fresh clone after `init`."""
         (where / "main.nf.hcl").write_text(SITE.replace("BACKEND", self.kind.backend))
         settings = json.loads((where.parent / "settings").read_text())
         given = {name: str(value).lower() if value is True else value for name, value in settings.items()}
@@ -112,30 +112,30 @@ class Story:
             shutil.copy(self.template / "p", where / "p")
 
     def points(self, where: Path, *words: str) -> list[tuple[str, int]]:
-        """Every point at which a command can break off there: what happens, at which call."""
-        places = self.places_of(words)
+        """Return every possible fault of a command: its kind, and the number of the call."""
+        places = self.select_places(words)
         kinds = LOCAL_KINDS if "disk" in places else REMOTE_KINDS
         calls = self.runner.calls(where, places, *words)
         return [(kind, call) for call in range(1, calls + 1) for kind in kinds]
 
-    def places_of(self, words: Sequence[str]) -> tuple[str, ...]:
-        """Where a command makes durable calls; a plan file stands on the disk, wherever the state is."""
+    def select_places(self, words: Sequence[str]) -> tuple[str, ...]:
+        """Return the places of durable calls of a command; a plan file is on the disk for every backend."""
         return tuple(dict.fromkeys((*self.places, "disk"))) if words[0] == "plan" else self.places
 
     def backend(self, where: Path) -> StateBackend:
-        """What a command at this place opens."""
+        """Open the backend as a command in this directory does."""
         settings = json.loads((where.parent / "settings").read_text())
         return BACKENDS[self.kind.backend].open_backend(settings, Directories(str(where), str(where / ".nexusform")))
 
     def broken(self, where: Path, words: Sequence[str], kind: str, call: int) -> int:
-        """Run a command that breaks off; its exit code."""
-        code, told = self.runner.run(where, *words, kind=kind, call=call, places=self.places_of(words))
+        """Run a command with a fault; return its exit code."""
+        code, told = self.runner.run(where, *words, kind=kind, call=call, places=self.select_places(words))
         assert code in (0, 1, DIED), (words, kind, call, told)
         assert "Internal error" not in told, (words, kind, call)
         return code
 
     def machines(self, where: Path) -> tuple[dict[str, str], list[tuple[str, str]]]:
-        """Where the state says that every node stands, and which objects it holds."""
+        """Return the machine of every node in the state, and the objects of the state."""
         self.good(where, "state", "pull")
         document = json.loads((where.parent / "said").read_text())
         nodes: dict[str, str] = {}
@@ -149,7 +149,7 @@ class Story:
         return nodes, sorted(objects)
 
     def unlock(self, where: Path) -> None:
-        """Break the lock of a dead holder where it does not run out."""
+        """Break the lock of a dead holder if it does not expire."""
         if self.kind.frees_within is not None:
             return
         backend = self.backend(where)
@@ -158,7 +158,7 @@ class Story:
             backend.force_unlock(holder.id)
 
     def finish(self, where: Path) -> None:
-        """Go on as a person would, and look whether the reviewed placements were reached."""
+        """Recover as an operator would, and check for the reviewed placements."""
         self.unlock(where)
         if (where / "errored.nfstate").exists():
             self.good(where, "state", "push", "errored.nfstate")
@@ -176,7 +176,7 @@ class Story:
         assert nodes == self.reviewed
         reality = json.loads((where.parent / "site.json").read_text())
         assert sorted((each["type"], each["id"]) for each in reality) == objects
-        if self.kind.backend == "local":  # elsewhere it would be the same, and takes its time
+        if self.kind.backend == "local":  # the same for other backends, so save the time
             self.good(where, "plan", "-detailed-exitcode")
 
 
@@ -184,10 +184,10 @@ Point = TypeVar("Point")
 
 
 @pytest.fixture
-def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Story]:
+def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CrashScenario]:
     kind = KINDS[request.param]
     server = request.getfixturevalue(kind.server) if kind.server else ""
-    story = Story(request.param, server, tmp_path)
+    story = CrashScenario(request.param, server, tmp_path)
     yield story
     story.runner.end()
 
@@ -196,8 +196,8 @@ def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Story]:
 REMOTE = [name for name, kind in KINDS.items() if not kind.forgets and name not in ("gitlab", "local")]
 
 
-class Broken(Struct):
-    """A command that broke off at one point, and what must be so once its lock is free."""
+class InterruptedCommand(Struct):
+    """A command interrupted at one point, and the check after its lock is free."""
 
     point: str
     finish: Callable[[], None]
@@ -205,11 +205,11 @@ class Broken(Struct):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("story", ["local", *select_groups(REMOTE)], indirect=True)
-def test_whatever_breaks_off_anywhere_can_be_finished(story: Story) -> None:
+def test_interrupted_command_can_be_completed(story: CrashScenario) -> None:
     part = 1 if story.kind.backend == "local" else 5
-    broken = [*broken_applies(story, part), *broken_edits(story, part)]
+    broken = [*interrupt_applies(story, part), *interrupt_edits(story, part)]
     if story.kind.frees_within:
-        time.sleep(story.kind.frees_within + 1)  # all locks run out side by side
+        time.sleep(story.kind.frees_within + 1)  # all locks expire at the same time
     for each in broken:
         try:
             each.finish()
@@ -217,9 +217,9 @@ def test_whatever_breaks_off_anywhere_can_be_finished(story: Story) -> None:
             raise AssertionError(f"{each.point}: {failure}") from failure
 
 
-def broken_applies(story: Story, part: int) -> list[Broken]:
-    """Applies of the reviewed plan; of every other one that is killed the machine is gone, too."""
-    broken: list[Broken] = []
+def interrupt_applies(story: CrashScenario, part: int) -> list[InterruptedCommand]:
+    """Interrupt applies of the reviewed plan; for every other killed apply, the work directory is lost, too."""
+    broken: list[InterruptedCommand] = []
     died = 0
     words = ("apply", "-parallelism=2", "p")
     for number, (kind, call) in enumerate(
@@ -232,18 +232,18 @@ def broken_applies(story: Story, part: int) -> list[Broken]:
             where.mkdir()
             story.prepare(where)
         died += code == DIED
-        broken.append(Broken(f"{kind} at call {call} of apply", partial(story.finish, where)))
-    if tries_all():  # a few points of a commit may all be full disks
+        broken.append(InterruptedCommand(f"{kind} at call {call} of apply", partial(story.finish, where)))
+    if tries_all():  # the few points of one commit may all be full disks
         assert died > len(broken) // 3
     return broken
 
 
 CLUSTER = "nexus_kubernetes_cluster.c[1]"
-# From which states, oldest first, by what made them; and the edit.
+# The states before an edit, oldest first, named by their commands; and the edit.
 APPLIED: tuple[str, ...] = ("apply", "p")
 FORGOTTEN = ("state", "rm", CLUSTER)
 ROLLBACK = ("state", "rollback", "1")
-TAINTED = ("tainted", "nexus_rack.r[0]")  # no command: as a failed apply leaves it
+TAINTED = ("tainted", "nexus_rack.r[0]")  # no command: as after a failed apply
 EDITS: list[tuple[list[tuple[str, ...]], tuple[str, ...]]] = [
     ([APPLIED], ("state", "mv", "nexus_site.lab", "nexus_site.moved")),
     ([APPLIED], FORGOTTEN),
@@ -255,10 +255,10 @@ EDITS: list[tuple[list[tuple[str, ...]], tuple[str, ...]]] = [
 ]
 
 
-class Edits:
-    """Places with a state, and what each edit makes of it."""
+class StateEdits:
+    """Locations with a state, and the result of each edit."""
 
-    def __init__(self, story: Story) -> None:
+    def __init__(self, story: CrashScenario) -> None:
         self.story = story
         self.documents: dict[tuple[str, ...], bytes] = {}
         self.reality = ""
@@ -270,7 +270,7 @@ class Edits:
         self.documents[TAINTED] = taint_in_document(self.documents[APPLIED], TAINTED[1])
 
     def at(self, name: str, states: Sequence[tuple[str, ...]] = (APPLIED,)) -> Path:
-        """A new place where these states came one after the other."""
+        """Create a location with these states, one after the other."""
         where = self.story.fresh(f"edited-{name}", planned=False)
         (where.parent / "site.json").write_text(self.reality)
         if FORGOTTEN in self.documents:
@@ -281,7 +281,7 @@ class Edits:
         return where
 
     def check(self, where: Path, code: int, words: tuple[str, ...], before: bytes, after: bytes) -> None:
-        """All or nothing, nothing left over, and the same edit succeeds where nothing was done."""
+        """Check that an edit is complete or without effect, leaves nothing behind, and succeeds if repeated."""
         story = self.story
         story.unlock(where)
         document = story.backend(where).read()
@@ -295,9 +295,9 @@ class Edits:
         assert story.backend(where).read() == after
 
 
-def broken_edits(story: Story, part: int) -> list[Broken]:
-    """Every kind of edit of a state, and a plan that is saved."""
-    edits = Edits(story)
+def interrupt_edits(story: CrashScenario, part: int) -> list[InterruptedCommand]:
+    """Interrupt every kind of edit of a state, and a saved plan."""
+    edits = StateEdits(story)
     points: list[tuple[tuple[str, ...], str, int]] = []
     states = {words: states for states, words in EDITS}
     if not isinstance(story.backend(story.template), VersionedBackend):
@@ -307,11 +307,11 @@ def broken_edits(story: Story, part: int) -> list[Broken]:
         where = edits.at(f"counted-{len(afters)}", before)
         points += [(words, *point) for point in story.points(where, *words)]
         afters[words] = story.backend(where).read() or b""
-    broken: list[Broken] = []
+    broken: list[InterruptedCommand] = []
     for number, (words, kind, call) in enumerate(select_points(points, max(MAXIMUM // part, 2))):
         where = edits.at(str(number), states[words])
         code = story.broken(where, words, kind, call)
         before = edits.documents[states[words][-1]]
         finish = partial(edits.check, where, code, words, before, afters[words])
-        broken.append(Broken(f"{kind} at call {call} of {' '.join(words)}", finish))
+        broken.append(InterruptedCommand(f"{kind} at call {call} of {' '.join(words)}", finish))
     return broken

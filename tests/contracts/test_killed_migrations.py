@@ -1,5 +1,5 @@
-"""`init -migrate-state` and `workspace delete` that die, or whose disk or network fails, at any durable call,
-and once more while what was left is finished: every workspace's state arrives, and none is lost.
+"""Tests of `init -migrate-state` and `workspace delete` killed, or with a failing disk or network, at any durable
+call, and again during recovery: every workspace's state arrives, and none is lost.
 
 Every run tries some points of a quarter of the backends; NEXUSFORM_CRASH_POINTS=all tries every one.
 """
@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.crash_runner import DIED, LOCAL_KINDS, REMOTE_KINDS, Runner
-from tests.contracts.test_backend_contract import KINDS, LEASE, Kind
+from tests.contracts.crash_runner import DIED, LOCAL_KINDS, REMOTE_KINDS, CommandRunner
+from tests.contracts.test_backend_contract import KINDS, LEASE, BackendKind
 from tests.contracts.test_crashes import CALLS
 from tests.kill_points import select_groups, select_points
 
@@ -33,11 +33,11 @@ resource "nexus_site" "lab" {
 MIGRATE = ("init", "-migrate-state")
 
 
-class Moving:
-    """A project with its state on this machine, and what it becomes with another backend."""
+class MigrationScenario:
+    """A project with local state, and its migration to another backend."""
 
     def __init__(self, name: str, server: str, folder: Path) -> None:
-        self.kind: Kind = KINDS[name]
+        self.kind: BackendKind = KINDS[name]
         self.server = server
         self.folder = folder
         self.places = tuple(dict.fromkeys((*CALLS.get(self.kind.backend, ("wire",)), "disk")))
@@ -45,8 +45,8 @@ class Moving:
         self.template.mkdir(parents=True)
         self.write(self.template, "")
         settings = self.kind.settings(server, uuid.uuid4().hex)
-        self.runner = Runner(self.template, {"NF_LEASE_SECONDS": str(LEASE)}, self.kind.backend, settings)
-        # A server of Terraform's HTTP protocol has one state at an address, here one for each workspace.
+        self.runner = CommandRunner(self.template, {"NF_LEASE_SECONDS": str(LEASE)}, self.kind.backend, settings)
+        # A server of Terraform's HTTP protocol has one state per address, here one for each workspace.
         self.workspaces = ("default", "dev")
         self.states: dict[str, str] = {}
         for workspace in self.workspaces:
@@ -54,7 +54,7 @@ class Moving:
                 self.good(self.template, "workspace", "new", workspace)
             self.good(self.template, "init")
             self.good(self.template, "apply", "-auto-approve")
-            self.states[workspace] = self.state_of(self.template)
+            self.states[workspace] = self.read_state(self.template)
         self.good(self.template, "workspace", "select", "default")
         self.reality = (folder / "template" / "site.json").read_text()
 
@@ -68,12 +68,12 @@ class Moving:
         assert code == 0, (words, told)
         return told
 
-    def state_of(self, where: Path) -> str:
+    def read_state(self, where: Path) -> str:
         self.good(where, "state", "pull")
         return (where.parent / "said").read_text()
 
-    def about_to_move(self, name: str) -> Path:
-        """A copy of the project whose configuration names the other backend, which holds nothing yet."""
+    def prepare_migration(self, name: str) -> Path:
+        """Copy the project, and configure the other backend, still empty."""
         where = self.folder / name / "work"
         shutil.copytree(self.template, where)
         (where.parent / "site.json").write_text(self.reality)
@@ -88,7 +88,7 @@ class Moving:
         return (*MIGRATE, *(f"-backend-config={name}={value}" for name, value in given.items()))
 
     def moved(self, name: str) -> Path:
-        where = self.about_to_move(name)
+        where = self.prepare_migration(name)
         self.good(where, *self.migrate(where))
         return where
 
@@ -98,20 +98,20 @@ class Moving:
         return [(kind, call) for call in range(1, calls + 1) for kind in kinds]
 
     def broken(self, where: Path, words: Sequence[str], kind: str, call: int) -> int:
-        """Run a command that breaks off; its exit code."""
+        """Run a command with a fault; return its exit code."""
         code, told = self.runner.run(where, *words, kind=kind, call=call, places=self.places)
         assert code in (0, 1, DIED), (words, kind, call, told)
         assert "Internal error" not in told, (words, kind, call, told)
         return code
 
     def told(self, where: Path) -> None:
-        """The next command says what happened, or finds that all is done."""
+        """Check that the next command reports the interruption, or that all is complete."""
         code, told = self.runner.run(where, "plan")
         changed = "The backend of this configuration changed" in told
         assert code == 0 or changed or "Migration interrupted" in told, told
 
     def free(self, where: Path) -> tuple[int, str]:
-        """Migrate, breaking the lock of a dead holder as the refusal says where none runs out."""
+        """Migrate; break the lock of a dead holder by the suggested command if it does not expire."""
         words = self.migrate(where)
         for _ in range(4):
             code, told = self.runner.run(where, *words)
@@ -126,10 +126,10 @@ class Moving:
         return code, told
 
     def check(self, where: Path) -> None:
-        """Every state is whole, in the new place or, before the migration, in the old one."""
+        """Check that every state is complete, in the new location or, before the migration, in the old one."""
         for workspace in self.workspaces:
             self.good(where, "workspace", "select", workspace)
-            assert self.state_of(where) == self.states[workspace], workspace
+            assert self.read_state(where) == self.states[workspace], workspace
             assert "No changes." in self.good(where, "plan", "-detailed-exitcode")
 
 
@@ -137,58 +137,58 @@ class Moving:
 @pytest.fixture(
     params=select_groups([name for name in ("local", "azurerm", "http", "s3", "postgres") if name in KINDS])
 )
-def moving(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Moving]:
+def migration_scenario(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MigrationScenario]:
     server = KINDS[request.param].server
-    moving = Moving(request.param, request.getfixturevalue(server) if server else "", tmp_path)
-    yield moving
-    moving.runner.end()
+    migration_scenario = MigrationScenario(request.param, request.getfixturevalue(server) if server else "", tmp_path)
+    yield migration_scenario
+    migration_scenario.runner.end()
 
 
 @pytest.mark.slow
-def test_a_migration_that_breaks_off_anywhere_can_be_finished(moving: Moving) -> None:
-    counted = moving.about_to_move("counted")
-    points = moving.points(counted, moving.migrate(counted))
-    moving.check(counted)
+def test_interrupted_migration_can_be_completed(migration_scenario: MigrationScenario) -> None:
+    counted = migration_scenario.prepare_migration("counted")
+    points = migration_scenario.points(counted, migration_scenario.migrate(counted))
+    migration_scenario.check(counted)
     broken: list[tuple[Path, str]] = []
     for number, (kind, call) in enumerate(select_points(points, 2)):
-        where = moving.about_to_move(f"at-{number}")
-        moving.broken(where, moving.migrate(where), kind, call)
-        moving.told(where)
+        where = migration_scenario.prepare_migration(f"at-{number}")
+        migration_scenario.broken(where, migration_scenario.migrate(where), kind, call)
+        migration_scenario.told(where)
         broken.append((where, f"{kind} at call {call} of {len(points)}"))
-    time.sleep((moving.kind.frees_within or 0) + 1)
+    time.sleep((migration_scenario.kind.frees_within or 0) + 1)
     for number, (where, point) in enumerate(broken):
-        # The second run breaks off, too, ever later; the third one is let through.
+        # The second run is interrupted, too, at a later point each time; the third one is not.
         kind, call = points[number * len(points) // max(len(broken), 1)]
-        moving.broken(where, moving.migrate(where), kind, call)
+        migration_scenario.broken(where, migration_scenario.migrate(where), kind, call)
         broken[number] = (where, f"{point}, then {kind} at call {call}")
-    time.sleep((moving.kind.frees_within or 0) + 1)
+    time.sleep((migration_scenario.kind.frees_within or 0) + 1)
     for where, point in broken:
-        code, told = moving.free(where)
+        code, told = migration_scenario.free(where)
         assert code == 0, (point, told)
         try:
-            moving.check(where)
+            migration_scenario.check(where)
         except AssertionError as failure:
             raise AssertionError(f"{point}: {failure}") from failure
 
 
 @pytest.mark.slow
-def test_a_workspace_whose_deletion_breaks_off_is_whole_or_gone(moving: Moving) -> None:
-    if moving.kind.backend == "http":
+def test_interrupted_deletion_keeps_or_removes_whole_workspace(migration_scenario: MigrationScenario) -> None:
+    if migration_scenario.kind.backend == "http":
         pytest.skip("an http backend has the workspaces of its addresses")
     words = ("workspace", "delete", "-force", "dev")
-    points = moving.points(moving.moved("counted"), words)
+    points = migration_scenario.points(migration_scenario.moved("counted"), words)
     broken: list[tuple[Path, str]] = []
     for number, (kind, call) in enumerate(select_points(points, 2)):
-        where = moving.moved(f"at-{number}")
-        moving.broken(where, words, kind, call)
+        where = migration_scenario.moved(f"at-{number}")
+        migration_scenario.broken(where, words, kind, call)
         broken.append((where, f"{kind} at call {call} of {len(points)}"))
-    time.sleep((moving.kind.frees_within or 0) + 1)
+    time.sleep((migration_scenario.kind.frees_within or 0) + 1)
     for where, point in broken:
-        there = "dev" in moving.good(where, "workspace", "list")
+        there = "dev" in migration_scenario.good(where, "workspace", "list")
         if there:
-            moving.good(where, "workspace", "select", "dev")
-            assert moving.state_of(where) in (moving.states["dev"], ""), point
-            moving.good(where, "workspace", "select", "default")
-            moving.good(where, *words)
-        assert "dev" not in moving.good(where, "workspace", "list"), point
-        assert moving.state_of(where) == moving.states["default"], point
+            migration_scenario.good(where, "workspace", "select", "dev")
+            assert migration_scenario.read_state(where) in (migration_scenario.states["dev"], ""), point
+            migration_scenario.good(where, "workspace", "select", "default")
+            migration_scenario.good(where, *words)
+        assert "dev" not in migration_scenario.good(where, "workspace", "list"), point
+        assert migration_scenario.read_state(where) == migration_scenario.states["default"], point

@@ -12,12 +12,12 @@ from nexusform.interfaces.plugins import Provider
 from nexusform.providers.registry import PROVIDERS
 from tests.contracts.provider_contract import CHECKS
 
-# Settings with which each writable provider of the registry is run; read-only ones have none.
+# Settings for the runs of each writable provider of the registry; read-only ones have none.
 SETTINGS: dict[str, list[dict[str, Any]]] = {
     "azure": [],
     "azure_export": [],
     "fleet": [],
-    "tacker": [],  # beside a running one: tests/domains/vnf/tacker
+    "tacker": [],  # tested with a running Tacker: tests/domains/vnf/tacker
     "simulated": [{}, {"reality": "site.json"}],
 }
 CASES = [(name, settings) for name, given in SETTINGS.items() for settings in given]
@@ -30,5 +30,5 @@ def test_contract(name: str, settings: dict[str, Any], check: Callable[[Provider
         check(PROVIDERS[name].make(settings, str(tmp_path), leaving, UNCONFINED))
 
 
-def test_every_provider_of_the_registry_is_held_to_the_contract() -> None:
+def test_contract_covers_every_provider_of_the_registry() -> None:
     assert set(SETTINGS) == set(PROVIDERS)

@@ -16,14 +16,14 @@ SKUS = ("NC_G12_56_v1", "NC_G24_112_v1", "NC_M12_56_v1", "NC_P12_56_v1", "NC_P46
         ("nc_g24_112_v2", "NC_G24_112_v1"),
     ],
 )
-def test_the_same_letters_in_another_case_are_meant_first(written: str, meant: str) -> None:
+def test_name_in_other_case_is_suggested_first(written: str, meant: str) -> None:
     assert suggest_name(written, SKUS) == f' Did you mean "{meant}"?'
     assert find_nearest_names(written, SKUS, max_names=3)[0] == meant
 
 
-def test_of_names_that_differ_in_case_alone_the_nearest_spelling_is_meant() -> None:
+def test_nearest_spelling_is_suggested_among_cases() -> None:
     assert find_nearest_names("Shopp", ["SHOP", "Shop", "shop"], max_names=2) == ["Shop", "shop"]
 
 
-def test_nothing_is_meant_by_what_is_like_nothing() -> None:
+def test_dissimilar_name_has_no_suggestion() -> None:
     assert suggest_name("zebra", SKUS) == ""

@@ -1,4 +1,4 @@
-"""Ids of diagnostics: their summaries and the page that explains them.
+"""Tests of diagnostic ids: their summaries and the page with their explanations.
 
 docs/reference/diagnostics.md is written by hand: a section for each id with a cause and a fix to explain.
 """
@@ -45,9 +45,8 @@ _ID = r"[a-z0-9]+(-[a-z0-9]+)+|separation"
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """Facts of one file: its texts, the lines that build a diagnostic or replace its summary, and the lines
-    that compare a text of a diagnostic.
-    """
+    """Facts of one file: its texts, the lines with a new diagnostic or a replaced summary, and the lines comparing a
+    text of a diagnostic."""
 
     texts: frozenset[str]
     builds_summary: tuple[int, ...]
@@ -65,7 +64,7 @@ def list_page_entries() -> list[tuple[str, str]]:
 
 
 def list_page_ids() -> list[str]:
-    """Return the ids that docs/reference/diagnostics.md explains, in its order."""
+    """Return the ids explained in docs/reference/diagnostics.md, in order."""
     return re.findall(r"^### (.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
 
@@ -100,8 +99,8 @@ def collect_facts() -> dict[Path, SourceFacts]:
 
 
 @cache
-def known_ids() -> frozenset[str]:
-    """Return every text of the code that may be an id."""
+def list_known_ids() -> frozenset[str]:
+    """Return every possible id among the texts of the code."""
     texts = {text for facts in collect_facts().values() for text in facts.texts}
     return frozenset(text for text in texts if re.fullmatch(_ID, text)) | {*RULE_IDS, *list_risk_ids()}
 
@@ -109,7 +108,7 @@ def known_ids() -> frozenset[str]:
 # --- summaries ---------------------------------------------------------------------------------
 
 
-def test_a_summary_is_the_id_in_words() -> None:
+def test_summary_is_the_id_in_words() -> None:
     assert get_summary("unknown-vm-sku") == "Unknown VM SKU"
     assert get_summary("junit-report-missing") == "JUnit report missing"
     assert get_summary("separation") == "Separation rule does not hold"
@@ -120,11 +119,11 @@ def test_listed_summaries_differ_from_the_id_and_ids_are_used() -> None:
     assert entries
     assert [kind for kind, _ in entries] == sorted(kind for kind, _ in entries)
     for kind, summary in entries:
-        assert kind in known_ids()
+        assert kind in list_known_ids()
         assert ast.literal_eval(summary) != kind.replace("-", " ").capitalize()
 
 
-def test_only_the_id_gives_a_summary() -> None:
+def test_summary_is_derived_from_the_id_only() -> None:
     """Only `build_diagnostic` and its short forms build a diagnostic; its summary never changes."""
     elsewhere = [
         f"{path.relative_to(ROOT)}:{line}"
@@ -145,14 +144,14 @@ def test_no_code_compares_texts_of_diagnostics() -> None:
 # --- building --------------------------------------------------------------------------------
 
 
-def test_the_id_gives_the_summary_unless_there_is_a_headline() -> None:
+def test_summary_is_derived_from_the_id_or_a_headline() -> None:
     plain = build_error("unknown-site", "There is none.")
     assert (plain.id, plain.summary, plain.severity) == ("unknown-site", "Unknown site", Severity.ERROR)
     figures = build_warning("insufficient-capacity", headline="24 x A do not fit")
     assert (figures.id, figures.summary) == ("insufficient-capacity", "24 x A do not fit")
 
 
-def test_a_problem_starts_with_its_position() -> None:
+def test_problem_starts_with_its_position() -> None:
     inside = Problem((4, "rackId"), "missing-field", "it is missing.", file="racks.json")
     assert str(inside) == "racks.json, [4].rackId: it is missing."
     assert inside.prepend_path("value").position_text == "value[4].rackId"
@@ -166,11 +165,11 @@ def test_a_problem_starts_with_its_position() -> None:
 
 
 @of_documented_domains
-def test_every_id_list_page_ids_exists() -> None:
-    assert [kind for kind in list_page_ids() if kind not in known_ids()] == []
+def test_every_documented_id_exists() -> None:
+    assert [kind for kind in list_page_ids() if kind not in list_known_ids()] == []
 
 
-def test_the_page_explains_an_id_once_with_a_cause_and_a_fix() -> None:
+def test_page_explains_each_id_once_with_cause_and_fix() -> None:
     kinds = list_page_ids()
     assert len(kinds) == len(set(kinds)) >= 100
     entries = list_page_entries()
@@ -178,5 +177,5 @@ def test_the_page_explains_an_id_once_with_a_cause_and_a_fix() -> None:
     assert [text for _, text in entries if not re.fullmatch(r"\S.*\. Fix: \S.*\.", text)] == []
 
 
-def test_lint_rules_have_a_page_of_their_own() -> None:
+def test_lint_rules_have_a_separate_page() -> None:
     assert set(list_page_ids()).isdisjoint(RULE_IDS)

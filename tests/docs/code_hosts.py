@@ -1,4 +1,4 @@
-"""Stand-ins for code hosts: what of GitLab's API the recipe asks, beside its state store, and a `gh`."""
+"""Fakes of code hosts: the part of GitLab's API used by the recipe, in addition to its state store, and a `gh`."""
 
 import json
 import re
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.contracts import http_state_server
-from tests.contracts.http_state_server import Handler, Store
+from tests.contracts.http_state_server import Handler, ServerContent
 
 PROJECT = "/api/v4/projects/1"
 
 
 @dataclass
-class GitLab:
-    """What the host knows: notes by id, merge requests of a commit, pipelines, jobs and artifacts."""
+class FakeGitLab:
+    """Content of the host: comments by id, merge requests of a commit, pipelines, jobs and artifacts."""
 
     notes: dict[int, str] = field(default_factory=dict)
     merge_requests: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class GitLab:
     tokens: set[str] = field(default_factory=set)
 
     def answer(self, method: str, path: str, body: bytes) -> bytes | None:
-        """The answer to a request; None for a path that GitLab does not know."""
+        """Return the answer to a request; None for an unknown path."""
         bare = path.partition("?")[0].removeprefix(PROJECT)
         if method in ("POST", "PUT") and "/notes" in bare:
             number = int(bare.rpartition("/")[2]) if method == "PUT" else len(self.notes) + 1
@@ -47,12 +47,12 @@ class GitLab:
 
 
 @contextmanager
-def gitlab() -> Iterator[tuple[str, GitLab, Store]]:
-    """The address of a GitLab with one project, what it knows, and its state store."""
-    host = GitLab()
+def run_gitlab() -> Iterator[tuple[str, FakeGitLab, ServerContent]]:
+    """Run a GitLab with one project; yield its address, its content and its state store."""
+    host = FakeGitLab()
     handle_state = Handler.handle_any
 
-    def handle(self: Handler) -> None:
+    def handle_request(self: Handler) -> None:
         if "/terraform/state/" in self.path:
             handle_state(self)
             return
@@ -61,7 +61,7 @@ def gitlab() -> Iterator[tuple[str, GitLab, Store]]:
         content = host.answer(self.command, self.path, body)
         self.answer(404 if content is None else 200, content or b"")
 
-    methods = dict.fromkeys(("do_GET", "do_POST", "do_PUT", "do_DELETE", "do_LOCK", "do_UNLOCK"), handle)
+    methods = dict.fromkeys(("do_GET", "do_POST", "do_PUT", "do_DELETE", "do_LOCK", "do_UNLOCK"), handle_request)
     with http_state_server.state_server(type("GitLabHandler", (Handler,), methods)) as (address, store):
         yield f"{address}/api/v4", host, store
 

@@ -1,4 +1,4 @@
-"""The domains that the pages of docs/ are about: a page of what a domain brings is right only beside it."""
+"""Domains covered by the pages of docs/: a page about a domain is correct only if the domain is installed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 _PAGE: Final = Path(__file__).parents[2] / "docs" / "architecture.md"
 
 
-def documented_domains() -> frozenset[str]:
-    """The names in the table of domains."""
+def read_documented_domains() -> frozenset[str]:
+    """Return the names in the table of domains."""
     section = _PAGE.read_text(encoding="utf-8").partition("## The domains\n")[2].partition("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     return frozenset(name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1]))
 
 
-of_documented_domains: Final = pytest.mark.of_domains(*sorted(documented_domains()))
+of_documented_domains: Final = pytest.mark.of_domains(*sorted(read_documented_domains()))

@@ -1,6 +1,5 @@
-"""GitHub's composite action, run step by step as a runner would: conditions, expressions, outputs, artifacts,
-a `gh`, and the recipe's own JavaScript before a stand-in of the API.
-"""
+"""Emulation of a runner for GitHub's composite action, step by step: conditions, expressions, outputs, artifacts, a
+`gh`, and the recipe's JavaScript with a fake API."""
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ elif words[:2] == ["run", "download"]:
 else:
     sys.exit(f"gh: unknown: {{words}}")
 """
-# What actions/github-script gives to a script, as far as the recipe asks for it.
+# The part of actions/github-script used by the recipe.
 SCRIPT = """
 const fs = require('fs');
 const file = process.env.COMMENTS;
@@ -78,8 +77,8 @@ const github = { paginate: async (list, place) => list(place), rest: { issues } 
 """
 
 
-class Job(Struct):
-    """What one job did: whether it succeeded, all that was printed, and where it ran."""
+class JobResult(Struct):
+    """Result of one job: success, log, and directories."""
 
     clone: Path
     temporary: Path
@@ -89,8 +88,8 @@ class Job(Struct):
     skipped: list[str] = field(default_factory=list)
 
 
-class Hub:
-    """A repository at GitHub: commits to clone, runs with artifacts, comments, and jobs of the recipes."""
+class FakeGitHub:
+    """Repository at GitHub: commits to clone, runs with artifacts, comments, and jobs of the recipes."""
 
     def __init__(self, place: Path, nexusform: str) -> None:
         self.place = place
@@ -118,8 +117,8 @@ class Hub:
     def comments(self) -> list[str]:
         return [comment["body"] for comment in self.read("comments")]
 
-    def plan(self, tree: Path, sha: str, variables: Mapping[str, str], **inputs: str) -> Job:
-        """The run of a pull request on its head, with its artifact at the host."""
+    def plan(self, tree: Path, sha: str, variables: Mapping[str, str], **inputs: str) -> JobResult:
+        """Run the check of a pull request on its head, and keep its artifact at the host."""
         number = len(self.read("runs")) + 1
         job = self.job("plan", tree, number, sha, "pull_request", variables, inputs)
         run = {"id": number, "sha": sha, "event": "pull_request"}
@@ -132,10 +131,10 @@ class Hub:
 
     def after_merge(
         self, tree: Path, commit: str, variables: Mapping[str, str], keys: Mapping[str, str], **inputs: str
-    ) -> list[Job]:
-        """The jobs of the push: sign where there are keys, and apply if that went well."""
+    ) -> list[JobResult]:
+        """Run the jobs of the push: sign if there are keys, and then apply unless this failed."""
         run = 1000 + len(self.read("pulls"))
-        jobs: list[Job] = []
+        jobs: list[JobResult] = []
         if keys:
             signing = {"sign-key": keys["private"]}
             jobs.append(self.job("sign", None, run, commit, "push", variables, signing))
@@ -154,22 +153,22 @@ class Hub:
         event: str,
         variables: Mapping[str, str],
         inputs: Mapping[str, str],
-    ) -> Job:
+    ) -> JobResult:
         job = self.fresh(tree)
         given = {name: str(one.get("default", "")) for name, one in ACTION["inputs"].items()}
         given |= {"token": TOKEN, "directory": "lab", "command": command, "install": "false", **inputs}
         known: dict[str, str] = {f"inputs.{name}": value for name, value in given.items()}
-        known |= self.surroundings(job, run, sha, event)
+        known |= self.build_context(job, run, sha, event)
         for step in ACTION["runs"]["steps"]:
             self.step(step, job, known, variables)
         return job
 
-    def explain(self, comment: str, sha: str) -> Job:
-        """The answer to a comment on the pull request, from the plan of its head."""
+    def explain(self, comment: str, sha: str) -> JobResult:
+        """Answer a comment on the pull request from the plan of its head."""
         pull = {"number": 5, "merged_at": None, "merge_commit_sha": None, "head": {"sha": sha}}
         self.write("pulls", [pull])
         job = self.fresh(None)
-        known = self.surroundings(job, 2000, sha, "issue_comment")
+        known = self.build_context(job, 2000, sha, "issue_comment")
         known |= {"github.event.issue.number": "5", "github.event.comment.body": comment}
         (described,) = EXPLAIN["jobs"].values()
         assert self.holds(described["if"].partition("&&")[0], {**known, "github.event.issue.pull_request": "x"})
@@ -178,16 +177,16 @@ class Hub:
             self.step(step, job, known, {**variables, "ARTIFACT": "nexusformlab"})
         return job
 
-    def foretell(self, tree: Path, sha: str) -> Job:
-        """The check of a repository of Terraform, with the `terraform` that stands among the programs."""
+    def foretell(self, tree: Path, sha: str) -> JobResult:
+        """Run the check of a Terraform repository, with the `terraform` among the programs."""
         job = self.fresh(tree)
-        known = self.surroundings(job, 3000 + self.jobs, sha, "pull_request")
+        known = self.build_context(job, 3000 + self.jobs, sha, "pull_request")
         variables = {key: self.filled(text, known) for key, text in TERRAFORM["env"].items()}
         for step in TERRAFORM["jobs"]["predict"]["steps"]:
             self.step(step, job, known, variables)
         return job
 
-    def fresh(self, tree: Path | None) -> Job:
+    def fresh(self, tree: Path | None) -> JobResult:
         self.jobs += 1
         clone = self.place / f"job{self.jobs}" / "work"
         clone.parent.mkdir()
@@ -197,9 +196,9 @@ class Hub:
             shutil.copytree(tree, clone, symlinks=True)
         temporary = clone.parent / "temp"
         temporary.mkdir()
-        return Job(clone, temporary)
+        return JobResult(clone, temporary)
 
-    def surroundings(self, job: Job, run: int, sha: str, event: str) -> dict[str, str]:
+    def build_context(self, job: JobResult, run: int, sha: str, event: str) -> dict[str, str]:
         return {
             "github.workspace": str(job.clone),
             "github.token": TOKEN,
@@ -214,19 +213,19 @@ class Hub:
         }
 
     def filled(self, text: object, known: Mapping[str, str]) -> str:
-        """A text of the recipe with its expressions replaced."""
+        """Return a text of the recipe with its expressions replaced."""
         return re.sub(r"\$\{\{\s*(.*?)\s*\}\}", lambda found: known.get(found[1], ""), str(text))
 
     def holds(self, condition: str, known: Mapping[str, str]) -> bool:
-        """What an `if` says; the operators are those of the recipe, names that are not known are empty."""
+        """Evaluate an `if` with the operators of the recipe; unknown names are empty."""
         python = NAME.sub(lambda found: repr(known.get(found[0], "")), condition)
         for theirs, ours in (("&&", " and "), ("||", " or ")):
             python = python.replace(theirs, ours)
         return bool(eval(" ".join(python.split()), {"__builtins__": {}, "always": lambda: True}))
 
-    def step(self, step: dict[str, Any], job: Job, known: dict[str, str], variables: Mapping[str, str]) -> None:
+    def step(self, step: dict[str, Any], job: JobResult, known: dict[str, str], variables: Mapping[str, str]) -> None:
         said = str(step.get("run", step.get("uses")))
-        installs = "pip install" in said  # what packages come to is another test's
+        installs = "pip install" in said  # other tests install the packages
         condition = str(step.get("if", "True"))
         reached = job.success or "always()" in condition
         if installs or not reached or not self.holds(condition, known):
@@ -244,7 +243,7 @@ class Hub:
         self.collect(step, job, known)
         known[f"steps.{step.get('id', '')}.outcome"] = "success" if job.success else "failure"
 
-    def environment(self, job: Job, known: Mapping[str, str]) -> dict[str, str]:
+    def environment(self, job: JobResult, known: Mapping[str, str]) -> dict[str, str]:
         kept = {name: text for name, text in os.environ.items() if not name.startswith(("NF_", "GITHUB_"))}
         return {
             **kept,
@@ -261,15 +260,15 @@ class Hub:
             "GITHUB_WORKFLOW": "nexusform",
         }
 
-    def execute(self, words: list[str], place: str, environment: dict[str, str], job: Job) -> None:
+    def execute(self, words: list[str], place: str, environment: dict[str, str], job: JobResult) -> None:
         done = subprocess.run(
             words, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
         )
         job.success = job.success and done.returncode == 0
         job.log += done.stdout.decode(errors="replace")
 
-    def collect(self, step: Mapping[str, Any], job: Job, known: dict[str, str]) -> None:
-        """What a step left in the file of outputs."""
+    def collect(self, step: Mapping[str, Any], job: JobResult, known: dict[str, str]) -> None:
+        """Read the file of outputs after a step."""
         file = job.temporary / "outputs"
         lines = file.read_text().splitlines() if file.exists() else []
         for name, _, value in (line.partition("=") for line in lines):
@@ -278,9 +277,9 @@ class Hub:
         file.unlink(missing_ok=True)
 
     def used(
-        self, name: str, given: Mapping[str, str], environment: dict[str, str], job: Job, known: Mapping[str, str]
+        self, name: str, given: Mapping[str, str], environment: dict[str, str], job: JobResult, known: Mapping[str, str]
     ) -> None:
-        """An action of somebody else's, as far as the recipe uses it."""
+        """Emulate an external action as used by the recipe."""
         artifacts = self.place / "artifacts" / known["github.run_id"]
         uses: dict[str, Callable[[], object]] = {
             "actions/github-script": lambda: self.script(given["script"], environment, job),
@@ -288,14 +287,14 @@ class Hub:
             "actions/download-artifact": lambda: shutil.copytree(
                 artifacts / given["name"], given["path"], dirs_exist_ok=True
             ),
-            "actions/checkout": lambda: None,  # the tree lies there
-            "./.github/actions/nexusform": lambda: None,  # its installation has tests of its own
-            "hashicorp/setup-terraform": lambda: None,  # as a program of the hub's
+            "actions/checkout": lambda: None,  # the tree is there already
+            "./.github/actions/nexusform": lambda: None,  # other tests cover its installation
+            "hashicorp/setup-terraform": lambda: None,  # it is a program of this host
         }
         uses[name]()
 
-    def script(self, text: str, environment: dict[str, str], job: Job) -> None:
-        """The recipe's own JavaScript; without a node to run it what it would post is taken from its file."""
+    def script(self, text: str, environment: dict[str, str], job: JobResult) -> None:
+        """Run the recipe's JavaScript; without node, take the comment from its file."""
         if shutil.which("node"):
             self.execute(["node", "-e", SCRIPT.replace("SCRIPT", text)], str(job.clone), environment, job)
             return

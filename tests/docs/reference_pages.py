@@ -1,4 +1,4 @@
-"""The reference pages, written from what the product itself knows: schemas and commands."""
+"""Builders of the reference pages from schemas and commands of the product."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ resource "nexus_kubernetes_cluster" "NAME" {
 """
 
 
-def _example(machines: int, *clusters: tuple[str, int, str, str]) -> str:
+def _build_example(machines: int, *clusters: tuple[str, int, str, str]) -> str:
     blocks = [
         _CLUSTER.replace("NAME", name).replace("COUNT", str(count)).replace("SKU", sku).replace("MORE", more)
         for name, count, sku, more in clusters
@@ -169,14 +169,14 @@ def _example(machines: int, *clusters: tuple[str, int, str, str]) -> str:
 
 _PINNED = '\n    availability_zones = ["rack1"]'
 LINT_EXAMPLES = {
-    "zones-pinned": _example(4, ("a", 6, "NC_P46_224_v1", _PINNED)),
-    "zones-too-small": _example(2, ("a", 4, "NC_P22_112_v1", _PINNED)),
-    "small-before-large": _example(4, ("small", 4, "NC_P10_56_v1", ""), ("large", 12, "NC_P46_224_v1", "")),
-    "sku-mismatch": _example(4, ("a", 4, "NC_P46_224_v1", "")).replace(
+    "zones-pinned": _build_example(4, ("a", 6, "NC_P46_224_v1", _PINNED)),
+    "zones-too-small": _build_example(2, ("a", 4, "NC_P22_112_v1", _PINNED)),
+    "small-before-large": _build_example(4, ("small", 4, "NC_P10_56_v1", ""), ("large", 12, "NC_P46_224_v1", "")),
+    "sku-mismatch": _build_example(4, ("a", 4, "NC_P46_224_v1", "")).replace(
         "machine_count = 4", 'machine_count = 4\n  machine_sku   = "bom-2.0"'
     ),
-    "shared-machine": _example(1, ("a", 7, "NC_P46_224_v1", "")),
-    "no-surge-capacity": _example(1, ("a", 7, "NC_P46_224_v1", "")),
+    "shared-machine": _build_example(1, ("a", 7, "NC_P46_224_v1", "")),
+    "no-surge-capacity": _build_example(1, ("a", 7, "NC_P46_224_v1", "")),
 }
 ENVIRONMENT = {
     "NF_VAR_NAME": "value of the variable NAME; `-var-file` and `-var` override it",
@@ -224,23 +224,23 @@ _ON_CHANGE = {OnChange.UPDATE: "", OnChange.REPLACE: "forces replacement", OnCha
 
 
 def types_page() -> str:
-    """docs/reference/types.md: all types, each with its page."""
+    """Build docs/reference/types.md: all types, with links to their pages."""
     lines = [HEAD, "", "# Resource types and data sources", "", *TYPES_WORDS.splitlines(), ""]
-    lines += [*SHARED_WORDS.splitlines(), "", *sorted(shared_arguments().values()), ""]
+    lines += [*SHARED_WORDS.splitlines(), "", *sorted(collect_shared_arguments().values()), ""]
     for title, table in (("Resource types", RESOURCE_TYPES), ("Data sources", DATA_SOURCES)):
         lines += [f"## {title}", ""]
         for name, resource_type in table.items():
             words = escape_description(resource_type.schema.description)
-            lines.append(f"- [{name}]({_file_of(resource_type)}): {words}")
+            lines.append(f"- [{name}]({_get_file(resource_type)}): {words}")
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
 
 @cache
-def shared_arguments() -> dict[tuple[str, str], str]:
-    """Return the lines of arguments that many types share, by name and line on the page of a type."""
+def collect_shared_arguments() -> dict[tuple[str, str], str]:
+    """Return the lines of arguments shared by many types, by name and line on the page of a type."""
     uses = Counter(
-        _sharing_key(name, attribute)
+        _get_sharing_key(name, attribute)
         for resource_type in RESOURCE_TYPES.values()
         for name, attribute in resource_type.schema.attributes.items()
         if attribute.is_configurable
@@ -252,7 +252,7 @@ def type_pages() -> dict[str, str]:
     """Build the page of every type, by its file below docs/reference."""
     kinds = [*RESOURCE_TYPES.values(), *DATA_SOURCES.values()]
     known = KnownBlocks()
-    return {_file_of(kind): "\n".join(_type(kind, known)).rstrip() + "\n" for kind in kinds}
+    return {_get_file(kind): "\n".join(_build_type(kind, known)).rstrip() + "\n" for kind in kinds}
 
 
 class KnownBlocks:
@@ -264,7 +264,7 @@ class KnownBlocks:
         self._read_only: dict[str, set[str]] = {}
 
     def split_read_only(self, lines: Sequence[str]) -> tuple[str, list[str]]:
-        """Return an earlier page with attributes that are all here, too, and the other lines."""
+        """Return an earlier page with no attributes beyond those here, and the other lines."""
         for page, known in self._read_only.items():
             if known <= {*lines}:
                 return page, [line for line in lines if line not in known]
@@ -274,7 +274,7 @@ class KnownBlocks:
         return "", [*lines]
 
     def find_or_add(self, rows: Sequence[str], path: str) -> str:
-        """Return where an equal block is described, "" for a new or short one."""
+        """Return the position of an equal block's description, "" for a new or short one."""
         if len(rows) < FOLDED_FROM:
             return ""
         page, known = self._known.setdefault(tuple(rows), (self.page, path))
@@ -283,13 +283,13 @@ class KnownBlocks:
         return f"Arguments as in `{known}` of [{page}]({page}.md)."
 
 
-def _file_of(resource_type: ResourceType) -> str:
+def _get_file(resource_type: ResourceType) -> str:
     front = "data_" if resource_type.mode == "data" else ""
     return f"types/{front}{resource_type.name}.md"
 
 
 def backends_page() -> str:
-    """docs/reference/backends.md."""
+    """Build docs/reference/backends.md."""
     lines = [
         HEAD,
         "",
@@ -306,21 +306,21 @@ def backends_page() -> str:
     ]
     for name, kind in BACKENDS.items():
         lines += [f'## backend "{name}"', "", kind.schema.description, ""]
-        lines += _body(kind.schema) if kind.schema.attributes else []
+        lines += _build_body(kind.schema) if kind.schema.attributes else []
     return "\n".join(lines).rstrip() + "\n"
 
 
 def providers_page() -> str:
-    """docs/reference/providers.md."""
+    """Build docs/reference/providers.md."""
     lines = [HEAD, "", "# Providers", "", *PROVIDERS_WORDS.splitlines(), ""]
     for name, kind in PROVIDERS.items():
-        lines += [f'## provider "{name}"', "", kind.settings.description, "", *_body(kind.settings)]
+        lines += [f'## provider "{name}"', "", kind.settings.description, "", *_build_body(kind.settings)]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _type(resource_type: ResourceType, known: KnownBlocks) -> Iterator[str]:
+def _build_type(resource_type: ResourceType, known: KnownBlocks) -> Iterator[str]:
     front = "data " if resource_type.mode == "data" else ""
-    known.page = Path(_file_of(resource_type)).stem
+    known.page = Path(_get_file(resource_type)).stem
     yield from (
         HEAD,
         "",
@@ -332,15 +332,15 @@ def _type(resource_type: ResourceType, known: KnownBlocks) -> Iterator[str]:
     directory = ELSEWHERE.get(resource_type.name, EVERY_TYPE)
     example = directory / f"{resource_type.name.replace('_', '-')}.nf.hcl"
     yield from ("```hcl", *example.read_text(encoding="utf-8").splitlines(), "```", "")
-    yield from _body(resource_type.schema, known)
+    yield from _build_body(resource_type.schema, known)
 
 
-def _body(schema: BlockSchema, known: KnownBlocks | None = None) -> Iterator[str]:
+def _build_body(schema: BlockSchema, known: KnownBlocks | None = None) -> Iterator[str]:
     """Return the arguments of a block, then its read-only attributes."""
     written = {name: attribute for name, attribute in schema.attributes.items() if attribute.is_configurable}
     shared = [name for name, attribute in written.items() if known and _is_shared(name, attribute)]
-    lines = [_argument(name, attribute) for name, attribute in written.items() if name not in shared]
-    lines += _block_lines(schema, "", known or KnownBlocks(), "")
+    lines = [_build_argument(name, attribute) for name, attribute in written.items() if name not in shared]
+    lines += _build_block_lines(schema, "", known or KnownBlocks(), "")
     if lines or shared:
         yield from ("## Arguments", "") if known else ()
         yield from lines
@@ -348,7 +348,7 @@ def _body(schema: BlockSchema, known: KnownBlocks | None = None) -> Iterator[str
         names = ", ".join(f"`{name}`" for name in shared)
         yield from ("", f"[Shared arguments](../types.md#shared-arguments): {names}.")
     yield ""
-    read_only = [_read_only(name, field) for name, field in schema.attributes.items() if name not in written]
+    read_only = [_build_read_only(name, field) for name, field in schema.attributes.items() if name not in written]
     page, own = known.split_read_only(read_only) if known else ("", read_only)
     if own:
         yield from ("## Read-only attributes", "", *own, "")
@@ -357,79 +357,79 @@ def _body(schema: BlockSchema, known: KnownBlocks | None = None) -> Iterator[str
 
 
 def _is_shared(name: str, attribute: AttributeSchema) -> bool:
-    return _sharing_key(name, attribute) in shared_arguments()
+    return _get_sharing_key(name, attribute) in collect_shared_arguments()
 
 
-def _sharing_key(name: str, attribute: AttributeSchema) -> tuple[str, str]:
+def _get_sharing_key(name: str, attribute: AttributeSchema) -> tuple[str, str]:
     """Return the name and the line of an argument, for a `name` without the kind of object."""
-    line = _argument(name, attribute)
+    line = _build_argument(name, attribute)
     with_manifest = " of a type with `manifest`" if name == "name" and "from the manifest" in line else ""
     return name, NAME.sub("Name of the object.", line).replace("` (", f"`{with_manifest} (", 1)
 
 
-def _lines(schema: BlockSchema, indent: str, known: KnownBlocks, path: str = "") -> Iterator[str]:
+def _build_lines(schema: BlockSchema, indent: str, known: KnownBlocks, path: str = "") -> Iterator[str]:
     """Return a line for each argument of a nested block."""
     for name, attribute in schema.attributes.items():
-        yield indent + _argument(name, attribute)
-    yield from _block_lines(schema, indent, known, path)
+        yield indent + _build_argument(name, attribute)
+    yield from _build_block_lines(schema, indent, known, path)
 
 
-def _block_lines(schema: BlockSchema, indent: str, known: KnownBlocks, path: str) -> Iterator[str]:
+def _build_block_lines(schema: BlockSchema, indent: str, known: KnownBlocks, path: str) -> Iterator[str]:
     """Return a line for each block, with its arguments unless they are described elsewhere."""
     for name, block in schema.blocks.items():
-        elsewhere = known.find_or_add(list(_lines(block.schema, "", KnownBlocks())), f"{path}{name}")
+        elsewhere = known.find_or_add(list(_build_lines(block.schema, "", KnownBlocks())), f"{path}{name}")
         notes = ["block", *(["required"] if block.min_items else [])]
         if block.nesting is not Nesting.SINGLE:
             notes.append("repeatable")
         notes += filter(None, [_ON_CHANGE[block.on_change]])
         meaning = f"{escape_description(block.description)} {elsewhere}".strip()
-        yield f"{indent}- `{name}{_label(block)}` ({', '.join(notes)}): {meaning}"
+        yield f"{indent}- `{name}{_build_label(block)}` ({', '.join(notes)}): {meaning}"
         if not elsewhere:
-            yield from _lines(block.schema, f"{indent}    ", known, f"{path}{name}.")
+            yield from _build_lines(block.schema, f"{indent}    ", known, f"{path}{name}.")
 
 
-def _label(block: NestedBlock) -> str:
+def _build_label(block: NestedBlock) -> str:
     return f' "{block.label.upper()}"' if block.nesting is Nesting.MAP else ""
 
 
-def _argument(name: str, attribute: AttributeSchema) -> str:
-    """Return the line of an attribute that can be written."""
+def _build_argument(name: str, attribute: AttributeSchema) -> str:
+    """Return the line of a configurable attribute."""
     notes = [describe_type(attribute.type, constraint=True)]
     if attribute.required:
         notes.append("required")
     elif attribute.optional and attribute.default not in (None, ""):
-        notes.append(f"default `{_literal(attribute.default)}`")
+        notes.append(f"default `{_format_literal(attribute.default)}`")
     else:
-        notes += filter(None, [_source(attribute)])
+        notes += filter(None, [_format_source(attribute)])
     if attribute.is_configurable:
         notes += filter(None, [_ON_CHANGE[attribute.on_change]])
-    return f"- `{name}` ({', '.join(notes)}): {_meaning(attribute)}"
+    return f"- `{name}` ({', '.join(notes)}): {_format_meaning(attribute)}"
 
 
-def _read_only(name: str, attribute: AttributeSchema) -> str:
-    """Return the line of an attribute that nexusform sets."""
+def _build_read_only(name: str, attribute: AttributeSchema) -> str:
+    """Return the line of an attribute set by nexusform."""
     kind = describe_type(attribute.type, constraint=True)
     predicted = ", predicted" if attribute.predicted else ""
-    return f"- `{name}` ({kind}{predicted}): {_meaning(attribute)}"
+    return f"- `{name}` ({kind}{predicted}): {_format_meaning(attribute)}"
 
 
-def _source(attribute: AttributeSchema) -> str:
+def _format_source(attribute: AttributeSchema) -> str:
     return "predicted" if attribute.predicted else "computed" if attribute.computed else ""
 
 
-def _meaning(attribute: AttributeSchema) -> str:
+def _format_meaning(attribute: AttributeSchema) -> str:
     """Return the description, the choices unless they are the description, and the bounds."""
     description = escape_description(attribute.description)
     choices = ", ".join(f"`{choice}`" for choice in attribute.choices)
     if choices and all(word in attribute.choices or word == "or" for word in re.split(r"[ ,.]+", description)[:-1]):
         description = ""
     sentences = [description, f"One of {choices}." if choices else ""]
-    if bounds := _bounds(attribute):
+    if bounds := _format_bounds(attribute):
         sentences.append(f"{bounds[0].upper()}{bounds[1:]}.")
     return " ".join(filter(None, sentences))
 
 
-def _bounds(attribute: AttributeSchema) -> str:
+def _format_bounds(attribute: AttributeSchema) -> str:
     """Return the bounds in words; "" without, and for the largest whole numbers of a machine."""
     minimum, maximum = attribute.minimum, attribute.maximum
     if maximum is None or maximum >= LARGE:
@@ -437,39 +437,41 @@ def _bounds(attribute: AttributeSchema) -> str:
     return f"at most {maximum}" if minimum is None else f"{minimum} to {maximum}"
 
 
-def _literal(value: object) -> str:
+def _format_literal(value: object) -> str:
     return {True: "true", False: "false"}.get(value, str(value)) if isinstance(value, bool) else str(value)
 
 
 def commands_page() -> str:
     """Build docs/reference/commands.md."""
-    commands = list(_commands("nexusform", ROOT))
-    uses = Counter(record for _, command in commands for record in _flags(command).values())
+    commands = list(_iterate_commands("nexusform", ROOT))
+    uses = Counter(record for _, command in commands for record in _read_flags(command).values())
     # Of two flags of one name the more frequent one is shared.
     by_name = {record[0]: record for record, count in reversed(uses.most_common()) if count >= SHARED_FROM}
     shared = set(by_name.values())
     lines = [HEAD, "", "# Commands", "", *COMMANDS_WORDS.splitlines(), ""]
     for path, command in commands:
-        lines += _command(path, command, shared)
-    return "\n".join([*lines, *_shared_flags(commands, by_name)]).rstrip() + "\n"
+        lines += _build_command(path, command, shared)
+    return "\n".join([*lines, *_build_shared_flags(commands, by_name)]).rstrip() + "\n"
 
 
-def _shared_flags(commands: Sequence[tuple[str, click.Command]], by_name: dict[str, tuple[str, str]]) -> Iterator[str]:
+def _build_shared_flags(
+    commands: Sequence[tuple[str, click.Command]], by_name: dict[str, tuple[str, str]]
+) -> Iterator[str]:
     """Return the section of shared flags: first the groups, then the others."""
     grouped = {name for names in FLAG_GROUPS.values() for name in names}
-    # A flag is known by the first word of its record.
+    # A flag is identified by the first word of its record.
     records = {record[0].lstrip("-").split("=")[0].split("[")[0]: record for record in by_name.values()}
     yield from ("## Shared flags", "")
-    yield from sorted(_flag_line(*record) for name, record in records.items() if name not in grouped)
+    yield from sorted(_build_flag_line(*record) for name, record in records.items() if name not in grouped)
     for group, names in FLAG_GROUPS.items():
-        users = [path.removeprefix("nexusform ") for path, command in commands if {*names} <= {*_flags(command)}]
+        users = [path.removeprefix("nexusform ") for path, command in commands if {*names} <= {*_read_flags(command)}]
         yield from ("", f"### {group.capitalize()} flags", "")
         if group != "general":
             yield from (f"Of {', '.join(f'`{user}`' for user in users)}.", "")
-        yield from (_flag_line(*records[name]) for name in names)
+        yield from (_build_flag_line(*records[name]) for name in names)
 
 
-def _commands(path: str, group: LazyGroup) -> Iterator[tuple[str, click.Command]]:
+def _iterate_commands(path: str, group: LazyGroup) -> Iterator[tuple[str, click.Command]]:
     """Return every command with its words, groups before their commands."""
     with click.Context(group, info_name=path) as context:
         for name in group.list_commands(context):
@@ -477,39 +479,39 @@ def _commands(path: str, group: LazyGroup) -> Iterator[tuple[str, click.Command]
             assert command is not None
             yield f"{path} {name}", command
             if isinstance(command, LazyGroup):
-                yield from _commands(f"{path} {name}", command)
+                yield from _iterate_commands(f"{path} {name}", command)
 
 
-def _command(path: str, command: click.Command, shared: set[tuple[str, str]]) -> Iterator[str]:
+def _build_command(path: str, command: click.Command, shared: set[tuple[str, str]]) -> Iterator[str]:
     """Return the section of one command."""
     with click.Context(command, info_name=path) as context:
         usage = " ".join([path, *command.collect_usage_pieces(context)]).replace(" [OPTIONS]", "").strip()
     yield from (f"## {path}", "", *([f"`{usage}`", ""] if usage != path else ()))
-    yield from (*_escaped(inspect.cleandoc(command.help or "")).splitlines(), "")
+    yield from (*_escape_asterisks(inspect.cleandoc(command.help or "")).splitlines(), "")
     examples = get_command_examples(path.removeprefix("nexusform "))
     if examples:
         yield from ("```sh", *(f"{typed}  # {effect}" for typed, effect in examples), "```", "")
-    flags = _flags(command)
+    flags = _read_flags(command)
     if path in SAME_FLAGS:
-        yield from (_same_flags(path, flags), "")
+        yield from (_build_same_flags(path, flags), "")
         return
-    own = [_flag_line(*record) for record in flags.values() if record not in shared]
+    own = [_build_flag_line(*record) for record in flags.values() if record not in shared]
     if own:
         yield from (*own, "")
-    if names := list(_shared_names([name for name, record in flags.items() if record in shared])):
+    if names := list(_list_shared_names([name for name, record in flags.items() if record in shared])):
         yield from (f"Shared flags: {', '.join(names)}.", "")
 
 
-def _same_flags(path: str, flags: dict[str, tuple[str, str]]) -> str:
+def _build_same_flags(path: str, flags: dict[str, tuple[str, str]]) -> str:
     """Return the sentence of a command with the flags of another one."""
     other = SAME_FLAGS[path]
-    theirs = _flags(dict(_commands("nexusform", ROOT))[other])
+    theirs = _read_flags(dict(_iterate_commands("nexusform", ROOT))[other])
     assert flags.items() <= theirs.items()
     missing = ", ".join(f"`-{name}`" for name in theirs if name not in flags)
     return f"The flags of [{other}](#{other.replace(' ', '-')}) without {missing}."
 
 
-def _shared_names(names: list[str]) -> Iterator[str]:
+def _list_shared_names(names: list[str]) -> Iterator[str]:
     """Return the names of shared flags, for a complete group its name; without general flags."""
     for group, members in FLAG_GROUPS.items():
         if group != "general" and set(members) <= set(names):
@@ -518,12 +520,12 @@ def _shared_names(names: list[str]) -> Iterator[str]:
     yield from (f"`-{name}`" for name in names if name not in GENERAL)
 
 
-def _escaped(text: str) -> str:
+def _escape_asterisks(text: str) -> str:
     """Escape asterisks outside of code."""
     return "`".join(part if number % 2 else part.replace("*", "\\*") for number, part in enumerate(text.split("`")))
 
 
-def _flags(command: click.Command) -> dict[str, tuple[str, str]]:
+def _read_flags(command: click.Command) -> dict[str, tuple[str, str]]:
     """Return the help records of a command's flags by name."""
     with click.Context(command) as context:
         records = {
@@ -536,7 +538,7 @@ def _flags(command: click.Command) -> dict[str, tuple[str, str]]:
 
 def help_texts() -> Iterator[tuple[str, str, str]]:
     """Return the help of every flag, and of every command in the list of its group: command, name, text."""
-    for path, command in _commands("nexusform", ROOT):
+    for path, command in _iterate_commands("nexusform", ROOT):
         for option in command.params:
             if isinstance(option, Flag) and not option.hidden:
                 yield path, option.opts[0], option.help or ""
@@ -545,12 +547,12 @@ def help_texts() -> Iterator[tuple[str, str, str]]:
     yield from (("nexusform", name, entry.summary) for name, entry in ROOT.table.items())
 
 
-def _flag_line(flag: str, effect: str) -> str:
+def _build_flag_line(flag: str, effect: str) -> str:
     return f"- `{flag}`: {effect}"
 
 
 def triggers_page() -> str:
-    """docs/reference/triggers.md."""
+    """Build docs/reference/triggers.md."""
     lines = [HEAD, "", "# Triggers", "", *TRIGGERS_WORDS.splitlines(), ""]
     tables = (("VMs", VM_REASONS), ("Fleet bindings", BINDING_REASONS), ("Pods", POD_REASONS))
     for title, reasons in tables:
@@ -563,17 +565,17 @@ def triggers_page() -> str:
 
 
 def lint_page() -> str:
-    """docs/reference/lint.md. The examples are run by the tests."""
+    """Build docs/reference/lint.md. The examples are run by the tests."""
     lines = [HEAD, "", "# Lint rules", "", *LINT_WORDS.splitlines(), ""]
     lines += ["```hcl", *_SITE.replace("MACHINES", "4 # unless the example has another number").splitlines(), "```", ""]
     for rule in RULES:
         where = "`validate`, `plan` and `advise`" if rule.literal else "`plan` and `advise`"
         lines += [f"## {rule.id}", "", rule.help, "", f"Reported by {where}.", ""]
-        lines += ["```hcl", *_short_example(rule.id).splitlines(), "```", ""]
+        lines += ["```hcl", *_shorten_example(rule.id).splitlines(), "```", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _short_example(rule_id: str) -> str:
+def _shorten_example(rule_id: str) -> str:
     """Return the lines of an example that differ from the site and the cluster of all examples."""
     site, _, clusters = lint_example(rule_id).partition('\n}\n\nresource "nexus_kubernetes_cluster"')
     rack = [line.strip() for line in site.splitlines() if re.match(r"  machine_(?!count += 4$)", line)]
@@ -582,12 +584,12 @@ def _short_example(rule_id: str) -> str:
 
 
 def lint_example(rule_id: str) -> str:
-    """Return a configuration that a rule reports."""
+    """Return a configuration reported by a rule."""
     return LINT_EXAMPLES[rule_id].strip("\n")
 
 
 def skus_page() -> str:
-    """docs/reference/skus.md."""
+    """Build docs/reference/skus.md."""
     catalogue = CATALOGUES[NEWEST]
     lines = [HEAD, "", "# VM SKUs and machines", "", f"Catalogue {NEWEST}, of {catalogue.date}: {catalogue.source}", ""]
     large = ", ".join(f"`{sku.name}`" for sku in catalogue.vm_skus.values() if sku.extra_large)
@@ -605,7 +607,7 @@ def skus_page() -> str:
 
 
 def environment_page() -> str:
-    """docs/reference/environment.md."""
+    """Build docs/reference/environment.md."""
     lines = [HEAD, "", "# Environment variables", ""]
     lines += ["```sh", "NF_LOG=debug NF_VAR_region=eu nexusform plan", "```", ""]
     lines += [f"- `{name}`: {meaning}" for name, meaning in ENVIRONMENT.items()]

@@ -1,7 +1,7 @@
-"""The code path of one VM in docs/how-a-plan-is-made.md: its tables name every module that one VM passes.
+"""Tests of the code path of one VM in docs/how-a-plan-is-made.md: its tables list every module on the path.
 
-One VM is followed through a real plan, its apply and its reports. A module counts when one of its functions
-is given that VM (a record of its own, a demand, a name, a row, a place on a map), or reads its record.
+One VM is traced through a real plan, its apply and its reports. A module counts if one of its functions gets this VM
+as an argument (its own record, a demand, a name, a row, a position on a map), or reads its record.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nexusform.placements.vm_demands import PlacedVm
 from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.page.rack_map import MapVm
 from nexusform.scheduling.racks.vms import Demand, ScheduledVm, VmName
-from tests.docs.documented_domains import documented_domains, of_documented_domains
+from tests.docs.documented_domains import of_documented_domains, read_documented_domains
 from tests.rendering.real_plans import nexusform, plan_repair
 
 pytestmark = pytest.mark.of_domains("fleet")
@@ -35,7 +35,7 @@ MOST_MODULES = 25
 TRACED = ("web", "workers", 0)
 NAME = "web-workers-0"
 RULES = "scheduling/racks/rules/"
-# Its cluster has pods, so that it is a node for somebody. What becomes of the node is the walk of pods.
+# Its cluster has pods, so its node is part of pod planning. The path of the node itself is that of pods.
 PODS = """
 resource "fleet_hub_manifest" "shop" {
   cluster_id = nexus_kubernetes_cluster.web.id
@@ -52,7 +52,7 @@ resource "fleet_hub_manifest" "shop" {
   YAML
 }
 """
-# Who may make the record of a VM: its resource type reads it from state, the plan decides it.
+# Modules allowed to create the record of a VM: its resource type reads it from the state, the plan decides it.
 MAKERS = {
     "resource_types/nexus_virtual_machine.py",
     "resource_types/nks_pools.py",
@@ -62,20 +62,20 @@ MAKERS = {
 }
 
 
-def table(heading: str) -> set[str]:
-    """The modules that a table of the page names; a folder stands for all files in it."""
+def read_table(heading: str) -> set[str]:
+    """Return the modules in a table of the page; a folder stands for all its files."""
     section = PAGE.read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     return {name for row in rows for name in re.findall(r"`([\w/.]+)`", row)}
 
 
-def entry_of(module: str) -> str:
-    """What stands for a module in the tables: the rules are a file each, and one entry."""
+def get_table_entry(module: str) -> str:
+    """Return the table entry of a module: the rules have one file each, and one entry."""
     return RULES if module.startswith(RULES) else module
 
 
 def is_traced(value: object) -> bool:
-    """Whether a value stands for the traced VM alone."""
+    """Return whether a value refers to the traced VM only."""
     match value:
         case VmName():
             return (value.cluster, value.pool, value.number) == TRACED
@@ -89,30 +89,30 @@ def is_traced(value: object) -> bool:
             return False
 
 
-def module_of(frame: FrameType) -> str | None:
+def get_module(frame: FrameType) -> str | None:
     file = Path(frame.f_code.co_filename)
     return str(file.relative_to(PACKAGE)) if file.is_relative_to(PACKAGE) else None
 
 
-def watched_record(seen: set[str]) -> type[PlacedVm]:
-    """The record, which notes the modules that read it."""
+def build_watched_record(seen: set[str]) -> type[PlacedVm]:
+    """Return a record class that notes the modules reading it."""
 
-    class Watched(PlacedVm, frozen=True):
+    class WatchedVm(PlacedVm, frozen=True):
         def __getattribute__(self, name: str) -> Any:
             if object.__getattribute__(self, "name") == NAME:
-                module = module_of(sys._getframe(1))
+                module = get_module(sys._getframe(1))
                 if module is not None:
                     seen.add(module)
             return object.__getattribute__(self, name)
 
-    return Watched
+    return WatchedVm
 
 
-def given_to(seen: set[str]) -> Callable[[FrameType, str, Any], None]:
-    """A profiler that notes the modules of which a function is given the VM."""
+def build_profiler(seen: set[str]) -> Callable[[FrameType, str, Any], None]:
+    """Return a profiler that notes modules with the VM as an argument of a function."""
 
-    def note(frame: FrameType, event: str, _: Any) -> None:
-        module = module_of(frame) if event == "call" else None
+    def record_call(frame: FrameType, event: str, _: Any) -> None:
+        module = get_module(frame) if event == "call" else None
         if module is None:
             return
         code = frame.f_code
@@ -120,14 +120,14 @@ def given_to(seen: set[str]) -> Callable[[FrameType, str, Any], None]:
         if any(is_traced(frame.f_locals.get(name)) for name in names):
             seen.add(module)
 
-    return note
+    return record_call
 
 
-def module_named(path: str) -> Any:
+def import_source(path: str) -> Any:
     return import_module("nexusform." + path.removesuffix(".py").replace("/", "."))
 
 
-def constructions(name: str) -> Iterator[str]:
+def find_constructions(name: str) -> Iterator[str]:
     for file in PACKAGE.rglob("*.py"):
         text = file.read_text(encoding="utf-8")
         if f"{name}(" not in text:
@@ -138,53 +138,49 @@ def constructions(name: str) -> Iterator[str]:
 
 
 @of_documented_domains
-def test_only_state_and_the_plan_make_the_record_of_a_vm() -> None:
-    assert set(constructions("PlacedVm")) == MAKERS
+def test_only_state_and_plan_create_the_record_of_a_vm() -> None:
+    assert set(find_constructions("PlacedVm")) == MAKERS
 
 
-def followed(directory: Path, monkeypatch: pytest.MonkeyPatch, *commands: Sequence[str]) -> set[str]:
-    """The entries of the modules that the VM passes while these commands run."""
+def trace_commands(directory: Path, monkeypatch: pytest.MonkeyPatch, *commands: Sequence[str]) -> set[str]:
+    """Return the table entries of modules on the path of the VM in these commands."""
     seen: set[str] = set()
-    watched = watched_record(seen)
+    watched = build_watched_record(seen)
     for maker in MAKERS:
-        monkeypatch.setattr(module_named(maker), "PlacedVm", watched)
-    sys.setprofile(given_to(seen))
+        monkeypatch.setattr(import_source(maker), "PlacedVm", watched)
+    sys.setprofile(build_profiler(seen))
     try:
         for words in commands:
             nexusform(directory, *words)
     finally:
         sys.setprofile(None)
-    return {entry_of(module) for module in seen}
+    return {get_table_entry(module) for module in seen}
 
 
 @of_documented_domains
-def test_the_table_names_every_module_from_text_to_a_line_in_a_pull_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_table_lists_modules_from_configuration_to_comment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = plan_repair(tmp_path).file.parent
     with (directory / "main.nf.hcl").open("a") as configuration:
         configuration.write(PODS)
     planned = ("plan", "-out=traced.plan", "-report=markdown:report.md")
-    seen = followed(directory, monkeypatch, planned, ("apply", "traced.plan"))
+    seen = trace_commands(directory, monkeypatch, planned, ("apply", "traced.plan"))
     assert NAME in (directory / "report.md").read_text()
-    assert seen == table("Every module that one VM passes")
+    assert seen == read_table("Every module that one VM passes")
     assert len(seen) <= MOST_MODULES
 
 
 @of_documented_domains
-def test_the_other_table_names_the_modules_of_the_other_reports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_second_table_lists_modules_of_other_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = plan_repair(tmp_path).file.parent
     reports = [f"-report={name}:report.{name}" for name in ("json", "html", "svg")]
-    seen = followed(directory, monkeypatch, ("plan", *reports))
-    assert seen - table("Every module that one VM passes") == table("The other reports of a VM")
+    seen = trace_commands(directory, monkeypatch, ("plan", *reports))
+    assert seen - read_table("Every module that one VM passes") == read_table("The other reports of a VM")
 
 
-def test_the_page_names_every_domain_and_every_room_of_the_engine() -> None:
+def test_page_lists_every_domain_and_engine_package() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     layers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     known = next(each["layers"] for each in layers if each["name"].startswith("Domains import one another"))
-    assert set(find_domains()) <= documented_domains() == set(re.findall(r"\w+", " ".join(known)))
+    assert set(find_domains()) <= read_documented_domains() == set(re.findall(r"\w+", " ".join(known)))
     rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()} - {"domains"}
     assert rooms <= set(re.findall(r"`(\w+)/`", page))

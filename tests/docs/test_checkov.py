@@ -1,4 +1,4 @@
-"""docs/ci/policy/checkov: the policies pass and fail what they promise, in checkov itself."""
+"""Tests of docs/ci/policy/checkov: the policies accept and reject plans as documented, in checkov itself."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ resource "nexus_separation_rule" "web" {
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list[str]]]:
-    """By plan, what fails: "CHECK ADDRESS" with its details. One run of checkov, with its own checks too."""
+def checkov_failures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list[str]]]:
+    """Return the failures by plan: "CHECK ADDRESS" with its details. One run of checkov, including its own checks."""
     where = tmp_path_factory.mktemp("checkov")
-    _save(where, "repaired", plan_repair(where).file)
+    _save_plan(where, "repaired", plan_repair(where).file)
     site = where / "site"
     site.mkdir()
     main = site / "main.nf.hcl"
@@ -44,9 +44,9 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list
     main.write_text(text)
     nexusform(site, "apply", "-auto-approve", "-samples=0")
     main.write_text(text.replace("count       = 4", 'availability_zones = ["r1"]\n    count = 4') + RULE)
-    _save(where, "pinned", plan_directory(site).file)
+    _save_plan(where, "pinned", plan_directory(site).file)
     main.write_text('resource "nexus_site" "s" {}\n')
-    _save(where, "destroyed", plan_directory(site).file)
+    _save_plan(where, "destroyed", plan_directory(site).file)
     assert CHECKOV is not None
     words = [CHECKOV, "--framework", "terraform_plan", "--external-checks-dir", str(POLICY)]
     words += ["--skip-download", "-o", "json", "-f", *[f"{name}.json" for name in _PLANS]]
@@ -65,25 +65,25 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list
 _PLANS = ("repaired", "pinned", "destroyed")
 
 
-def _save(where: Path, name: str, plan: Path) -> None:
+def _save_plan(where: Path, name: str, plan: Path) -> None:
     words = [*commands.nexusform(), "show", "-json", str(plan)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     (where / f"{name}.json").write_text(done.stdout)
 
 
 @pytest.mark.skipif(CHECKOV is None, reason=MISSING)
-def test_repairs_pass(judged: dict[str, dict[str, list[str]]]) -> None:
-    assert judged["repaired"] == {}
+def test_repairs_pass(checkov_failures: dict[str, dict[str, list[str]]]) -> None:
+    assert checkov_failures["repaired"] == {}
 
 
 @pytest.mark.skipif(CHECKOV is None, reason=MISSING)
-def test_other_moves_single_racks_warnings_and_lax_rules_fail(judged: dict[str, dict[str, list[str]]]) -> None:
-    pinned = judged["pinned"]
+def test_other_moves_single_racks_and_lax_rules_fail(checkov_failures: dict[str, dict[str, list[str]]]) -> None:
+    pinned = checkov_failures["pinned"]
     web = "nexus_kubernetes_cluster.web"
     assert set(pinned) == {
         f"CKV_NEXUSFORM_1 {web}",
         f"CKV_NEXUSFORM_2 {web}",
-        # The advice that zones are pinned fails nobody.
+        # Advice about pinned zones is no failure.
         "CKV_NEXUSFORM_4 nexus_separation_rule.web",
         "CKV2_NEXUSFORM_2 nexus_separation_rule.web",
     }
@@ -95,5 +95,7 @@ def test_other_moves_single_racks_warnings_and_lax_rules_fail(judged: dict[str, 
 
 
 @pytest.mark.skipif(CHECKOV is None, reason=MISSING)
-def test_a_destroyed_cluster_fails_at_its_site(judged: dict[str, dict[str, list[str]]]) -> None:
-    assert judged["destroyed"]["CKV_NEXUSFORM_3 nexus_site.s"] == ["nexus_kubernetes_cluster.web is destroyed"]
+def test_destroyed_cluster_fails_at_its_site(checkov_failures: dict[str, dict[str, list[str]]]) -> None:
+    assert checkov_failures["destroyed"]["CKV_NEXUSFORM_3 nexus_site.s"] == [
+        "nexus_kubernetes_cluster.web is destroyed"
+    ]

@@ -1,4 +1,4 @@
-"""docs/ci: the scripts in it run, the policies say what they promise, links lead somewhere."""
+"""Tests of docs/ci: its scripts run, its policies decide as documented, and its links have targets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GITLAB = list(yaml.safe_load_all((CI / "gitlab.yml").read_text(encoding="utf-8")
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A repository with a root module in lab/, and nexusform in the PATH."""
+    """Create a repository with a root module in lab/, and nexusform in the PATH."""
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "nexusform"
     program.write_text(f"#!/bin/sh\n{commands.program()}\n")
@@ -39,7 +39,7 @@ def workspace(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def bash(workspace: Path, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_bash(workspace: Path, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "PATH": f"{workspace / 'bin'}:{os.environ['PATH']}",
@@ -57,22 +57,22 @@ def bash(workspace: Path, script: str, **variables: str) -> subprocess.Completed
     return subprocess.run(words, cwd=workspace, env=environment, capture_output=True, text=True, check=False)
 
 
-def step(name: str) -> str:
+def find_step_script(name: str) -> str:
     (found,) = [s["run"] for s in ACTION["runs"]["steps"] if s.get("id") == name]
     return str(found)
 
 
-def outputs(workspace: Path) -> dict[str, str]:
+def read_outputs(workspace: Path) -> dict[str, str]:
     return dict(line.split("=", 1) for line in (workspace / "outputs").read_text().split())
 
 
 # --- GitHub ------------------------------------------------------------------------------------
 
 
-def test_the_action_plans(workspace: Path) -> None:
-    done = bash(workspace, step("plan"))
+def test_action_plans(workspace: Path) -> None:
+    done = run_bash(workspace, find_step_script("plan"))
     assert done.returncode == 0, done.stderr
-    assert outputs(workspace) == {"exitcode": "2", "moved": "0", "sarif": "true"}
+    assert read_outputs(workspace) == {"exitcode": "2", "moved": "0", "sarif": "true"}
     names = {file.name for file in (workspace / "out").iterdir()}
     assert names >= {"reviewed.plan", "plan.md", "plan.html", "racks.svg", "plan.json", "plan.sarif", "plan.xml"}
     assert (workspace / "summary").read_text().startswith("### nexusform: 13 to add, 178 VMs to place, nothing moves")
@@ -82,109 +82,109 @@ def test_the_action_plans(workspace: Path) -> None:
     assert all((workspace / uri).is_file() for uri in uris)
 
 
-def test_the_action_applies_what_was_planned(workspace: Path) -> None:
-    assert bash(workspace, step("plan")).returncode == 0
+def test_action_applies_the_saved_plan(workspace: Path) -> None:
+    assert run_bash(workspace, find_step_script("plan")).returncode == 0
     (apply,) = [s["run"] for s in ACTION["runs"]["steps"] if "apply -input=false" in s.get("run", "")]
-    done = bash(workspace, apply)
+    done = run_bash(workspace, apply)
     assert done.returncode == 0, done.stderr
     assert "Apply complete! Resources: 13 added, 0 changed, 0 destroyed." in done.stdout
-    again = bash(workspace, apply)
+    again = run_bash(workspace, apply)
     assert again.returncode == 1
     assert "Saved plan already applied" in again.stdout
 
 
-def test_the_action_applies_the_signed_plan_alone(workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_action_applies_only_the_signed_plan(workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     key, public = workspace / "plan.key", workspace / "plan.pub"
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
     subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
-    outside = {"FOLDER": str(tmp_path_factory.mktemp("runner"))}  # as RUNNER_TEMP, no folder of the work tree
+    outside = {"FOLDER": str(tmp_path_factory.mktemp("runner"))}  # as with RUNNER_TEMP, outside of the work tree
     steps = [s["run"] for s in ACTION["runs"]["steps"] if "run" in s]
     (sign,) = [text for text in steps if " sign -no-color" in text]
     (apply,) = [text for text in steps if "apply -input=false" in text]
-    assert bash(workspace, step("plan"), **outside).returncode == 0
+    assert run_bash(workspace, find_step_script("plan"), **outside).returncode == 0
     verify = {**outside, "VERIFY_KEY": public.read_text()}
-    refused = bash(workspace, apply, **verify)
+    refused = run_bash(workspace, apply, **verify)
     assert (refused.returncode, "It is not signed" in refused.stdout) == (1, True)
-    assert bash(workspace, sign, SIGN_KEY="", **outside).returncode == 1
-    done = bash(workspace, sign, SIGN_KEY=key.read_text(), **outside)
+    assert run_bash(workspace, sign, SIGN_KEY="", **outside).returncode == 1
+    done = run_bash(workspace, sign, SIGN_KEY=key.read_text(), **outside)
     assert done.returncode == 0, done.stderr
-    done = bash(workspace, apply, **verify)
+    done = run_bash(workspace, apply, **verify)
     assert done.returncode == 0, done.stdout
 
 
-def test_the_action_comments_on_mistakes_too(workspace: Path) -> None:
+def test_action_comments_on_errors(workspace: Path) -> None:
     (workspace / "lab" / "broken.nf.hcl").write_text("resource {\n")
-    assert bash(workspace, step("plan")).returncode == 0
-    assert outputs(workspace)["exitcode"] == "1"
+    assert run_bash(workspace, find_step_script("plan")).returncode == 0
+    assert read_outputs(workspace)["exitcode"] == "1"
     comment = (workspace / "out" / "plan.md").read_text()
     assert comment.startswith("### nexusform: planning failed")
     assert "broken.nf.hcl" in comment
 
 
-def test_a_comment_is_answered_from_the_reviewed_plan(workspace: Path) -> None:
+def test_comment_is_answered_from_the_reviewed_plan(workspace: Path) -> None:
     bot = yaml.safe_load((CI / "github" / "explain.yml").read_text(encoding="utf-8"))
     (script,) = [s["run"] for s in bot["jobs"]["explain"]["steps"] if s.get("id") == "answer"]
     assert "${{" not in script
     (workspace / "plan").mkdir()
-    assert bash(workspace, step("plan"), FOLDER=str(workspace / "plan")).returncode == 0
+    assert run_bash(workspace, find_step_script("plan"), FOLDER=str(workspace / "plan")).returncode == 0
 
-    def answer(comment: str) -> str:
-        done = bash(workspace, script, COMMENT=comment)
+    def answer_comment(comment: str) -> str:
+        done = run_bash(workspace, script, COMMENT=comment)
         assert done.returncode == 0, done.stderr
         return (workspace / "answer.md").read_text()
 
-    said = answer("nexusform explain nexus_kubernetes_cluster.a cluster-a-pool1-5\nthanks")
+    said = answer_comment("nexusform explain nexus_kubernetes_cluster.a cluster-a-pool1-5\nthanks")
     assert "cluster-a-pool1-5" in said
     assert "rack" in said
-    assert "has no object" in answer("nexusform explain nexus_kubernetes_cluster.a x;touch${IFS}owned")
-    assert 'at nexus_rack.rack["a 1"].' in answer('nexusform explain nexus_rack.rack["a 1"]')
-    assert 'at nexus_rack.rack["1"].' in answer('nexusform explain `nexus_rack.rack["1"]`')
-    assert "Write `nexusform explain" in answer("nexusform explain -report=html:owned nexus_site.lab")
-    assert "Write `nexusform explain" in answer("nexusform explain 'x' '-state=owned'")
-    assert "is not an address" in answer("nexusform explain $(touch\towned)")
+    assert "has no object" in answer_comment("nexusform explain nexus_kubernetes_cluster.a x;touch${IFS}owned")
+    assert 'at nexus_rack.rack["a 1"].' in answer_comment('nexusform explain nexus_rack.rack["a 1"]')
+    assert 'at nexus_rack.rack["1"].' in answer_comment('nexusform explain `nexus_rack.rack["1"]`')
+    assert "Write `nexusform explain" in answer_comment("nexusform explain -report=html:owned nexus_site.lab")
+    assert "Write `nexusform explain" in answer_comment("nexusform explain 'x' '-state=owned'")
+    assert "is not an address" in answer_comment("nexusform explain $(touch\towned)")
     assert not list(workspace.rglob("owned"))
 
 
-def test_a_review_is_made_where_there_is_a_diff(workspace: Path) -> None:
+def test_review_is_created_for_a_diff(workspace: Path) -> None:
     (workspace / "out" / "pull-request.diff").write_text(
         "--- a/lab/clusters.nf.hcl\n+++ b/lab/clusters.nf.hcl\n@@ -1,500 +1,500 @@\n" + " x\n" * 500
     )
-    assert bash(workspace, step("plan")).returncode == 0
+    assert run_bash(workspace, find_step_script("plan")).returncode == 0
     review = json.loads((workspace / "out" / "review.json").read_text())
     assert review["event"] == "COMMENT"
     assert {comment["path"] for comment in review["comments"]} <= {"lab/clusters.nf.hcl"}
 
 
-def test_the_action_tells_root_modules_apart(workspace: Path) -> None:
-    assert bash(workspace, step("names"), DIRECTORY="sites/lon 1; rm -rf").returncode == 0
-    assert outputs(workspace)["slug"] == "sites-lon-1--rm--rf"
+def test_action_distinguishes_root_modules(workspace: Path) -> None:
+    assert run_bash(workspace, find_step_script("names"), DIRECTORY="sites/lon 1; rm -rf").returncode == 0
+    assert read_outputs(workspace)["slug"] == "sites-lon-1--rm--rf"
 
 
-def test_no_input_is_pasted_into_a_script() -> None:
+def test_scripts_contain_no_expressions() -> None:
     for one in ACTION["runs"]["steps"]:
         assert "${{" not in one.get("run", "")
         assert "${{" not in one.get("with", {}).get("script", "")
 
 
-def test_every_recipe_is_confined_and_remembers_nothing_in_the_work_tree() -> None:
+def test_recipes_are_confined_and_write_no_data_to_work_tree() -> None:
     steps = [s for s in ACTION["runs"]["steps"] if re.search(r"nexusform -chdir", s.get("run", ""))]
     assert len(steps) == 3
     for one in steps:
         assert one["env"]["NF_CONFINE"] == "${{ github.workspace }}"
         assert one["env"]["NF_DATA_DIR"] == "${{ steps.names.outputs.data }}"
-    assert 'data="${RUNNER_TEMP' in step("names")
+    assert 'data="${RUNNER_TEMP' in find_step_script("names")
     variables = GITLAB[".nexusform"]["variables"]
     assert variables["NF_CONFINE"] == "$CI_PROJECT_DIR"
     assert variables["NF_DATA_DIR"].startswith("$CI_PROJECT_DIR.tmp/")
     assert "NF_CONFINE" in (CI / "README.md").read_text(encoding="utf-8")
 
 
-# What the recipes' own scripts import, or run.
+# Modules imported or run by the recipes' scripts.
 SHADOWS = ("secrets", "json", "posixpath", "os", "urllib", "pip", "shlex", "subprocess", "io", "zipfile")
 
 
-def test_no_recipe_runs_what_stands_in_the_work_tree(workspace: Path) -> None:
-    """Python looks beside a script on standard input, after -c and after -m for what it imports."""
+def test_recipes_run_no_code_of_the_work_tree(workspace: Path) -> None:
+    """For a script on standard input, after -c and after -m, Python imports modules from the current directory."""
     for name in SHADOWS:
         (workspace / name).mkdir()
         for file in ("__init__.py", "__main__.py"):
@@ -206,11 +206,11 @@ def test_no_recipe_runs_what_stands_in_the_work_tree(workspace: Path) -> None:
     for script, place in with_python.items():
         assert place in (None, "${{ runner.temp }}", "${{ runner.temp }}/nexusform-explain")
         there = f"cd {workspace / 'out'}\n" if place else ""
-        bash(workspace, there + script, **offline)
+        run_bash(workspace, there + script, **offline)
         assert not (workspace / "owned").exists(), script
 
 
-def test_what_a_merge_request_laid_where_the_gitlab_job_writes_is_taken_away(workspace: Path) -> None:
+def test_gitlab_job_removes_planted_files_from_its_folder(workspace: Path) -> None:
     elsewhere = workspace / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "plan.md").write_text("### nexusform: no changes\n")
@@ -218,12 +218,12 @@ def test_what_a_merge_request_laid_where_the_gitlab_job_writes_is_taken_away(wor
     (workspace / "lab" / "broken.nf.hcl").write_text("resource {\n")
     clear = GITLAB[".nexusform"]["before_script"][0]
     script = "\n".join([clear, *GITLAB["nexusform-plan"]["script"]])
-    assert bash(workspace, script, FOLDER=str(workspace / ".nexusform-plan")).returncode == 1
+    assert run_bash(workspace, script, FOLDER=str(workspace / ".nexusform-plan")).returncode == 1
     assert {file.name for file in elsewhere.iterdir()} == {"plan.md"}
     assert "planning failed" in (workspace / ".nexusform-plan" / "plan.md").read_text()
 
 
-def test_the_workflow_uses_what_the_action_takes() -> None:
+def test_workflow_uses_inputs_of_the_action() -> None:
     text = (CI / "github" / "workflow.yml").read_text(encoding="utf-8")
     jobs = yaml.safe_load(text)["jobs"]
     for job in jobs.values():
@@ -232,8 +232,8 @@ def test_the_workflow_uses_what_the_action_takes() -> None:
         assert all(set(s["with"]) <= set(ACTION["inputs"]) for s in used)
 
 
-def predicted(workspace: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The check of a repository of Terraform, on the example's plan."""
+def run_prediction(workspace: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the check of a Terraform repository on the plan of the example."""
     workflow = yaml.safe_load((CI / "github" / "terraform.yml").read_text(encoding="utf-8"))
     (script,) = [s["run"] for s in workflow["jobs"]["predict"]["steps"] if s.get("id") == "predict"]
     assert "${{" not in script
@@ -243,13 +243,13 @@ def predicted(workspace: Path, **variables: str) -> subprocess.CompletedProcess[
         shutil.copy(EXAMPLES / "terraform-plan" / "plan.json", temp / "tfplan.json")
     export = str(EXAMPLES / "terraform-plan" / "export")
     terms = {"EXPORT": export, "FAIL_ON": "capacity:1", "NF_IN_AUTOMATION": "true", **variables}
-    return bash(workspace, script, NF_CONFINE=str(EXAMPLES), **terms)
+    return run_bash(workspace, script, NF_CONFINE=str(EXAMPLES), **terms)
 
 
 @of_documented_domains
-def test_a_plan_of_terraform_is_foretold_in_a_comment(workspace: Path) -> None:
-    done = predicted(workspace)
-    assert (done.returncode, outputs(workspace)) == (0, {"exitcode": "0"}), done.stdout
+def test_comment_predicts_placements_of_terraform_plan(workspace: Path) -> None:
+    done = run_prediction(workspace)
+    assert (done.returncode, read_outputs(workspace)) == (0, {"exitcode": "0"}), done.stdout
     comment = (workspace / "temp" / "placements.md").read_text()
     assert comment.startswith("### nexusform: 2 to add, 17 VMs to place, nothing moves")
     assert "NC\\_P46\\_224\\_v1" in comment
@@ -259,16 +259,16 @@ def test_a_plan_of_terraform_is_foretold_in_a_comment(workspace: Path) -> None:
 @pytest.mark.parametrize(
     ("terms", "told"), [({"FAIL_ON": "capacity:99"}, "capacity"), ({"EXPORT": "nowhere"}, "nowhere")]
 )
-def test_what_does_not_land_fails_the_check_and_says_why(terms: dict[str, str], told: str, workspace: Path) -> None:
-    done = predicted(workspace, **terms)
-    assert (done.returncode, outputs(workspace)) == (0, {"exitcode": "1"}), done.stdout
+def test_failed_prediction_fails_the_check_with_a_reason(terms: dict[str, str], told: str, workspace: Path) -> None:
+    done = run_prediction(workspace, **terms)
+    assert (done.returncode, read_outputs(workspace)) == (0, {"exitcode": "1"}), done.stdout
     assert told in (workspace / "temp" / "placements.md").read_text()
 
 
-def test_a_plan_of_terraform_that_is_none_is_told(workspace: Path) -> None:
+def test_invalid_terraform_plan_is_reported(workspace: Path) -> None:
     (workspace / "temp").mkdir()
     (workspace / "temp" / "tfplan.json").write_text("Error: no plan\n/approve\n")
-    assert predicted(workspace).returncode == 0
+    assert run_prediction(workspace).returncode == 0
     comment = (workspace / "temp" / "placements.md").read_text()
     assert comment.startswith("### nexusform: planning failed: not a Terraform plan")
     assert not re.search(r"^\s*/", comment, re.MULTILINE)
@@ -277,20 +277,20 @@ def test_a_plan_of_terraform_that_is_none_is_told(workspace: Path) -> None:
 # --- GitLab ------------------------------------------------------------------------------------
 
 
-def test_the_gitlab_job_plans(workspace: Path) -> None:
+def test_gitlab_job_plans(workspace: Path) -> None:
     script = "\n".join(GITLAB["nexusform-plan"]["script"])
-    done = bash(workspace, script)
+    done = run_bash(workspace, script)
     assert done.returncode == 0, done.stderr
     assert (workspace / "out" / "reviewed.plan").is_file()
     assert (workspace / "out" / "plan.xml").read_text().startswith("<?xml")
     assert "Plan: 13 to add" in done.stdout
     (workspace / "lab" / "broken.nf.hcl").write_text("resource {\n")
     (workspace / "out" / "plan.md").unlink()
-    assert bash(workspace, script).returncode == 1
+    assert run_bash(workspace, script).returncode == 1
     assert "planning failed" in (workspace / "out" / "plan.md").read_text()
 
 
-def test_python_in_the_gitlab_template_is_python() -> None:
+def test_python_in_gitlab_template_compiles() -> None:
     scripts = [s for job in ("nexusform-plan", "nexusform-apply") for s in GITLAB[job]["script"]]
     found = [re.search(r"<<'PYTHON'[^\n]*\n(.*?)PYTHON\n", s, re.DOTALL) for s in scripts if "PYTHON" in s]
     assert len(found) == 3
@@ -299,7 +299,7 @@ def test_python_in_the_gitlab_template_is_python() -> None:
         compile(match.group(1), "script", "exec")
 
 
-# --- what all of them say ----------------------------------------------------------------------
+# --- all recipes and pages -----------------------------------------------------------------------
 
 
 @of_documented_domains
@@ -326,19 +326,19 @@ def test_every_command_and_flag_exists() -> None:
 
 
 @pytest.mark.parametrize("page", sorted(p.name for p in CI.glob("*.md")))
-def test_links_lead_somewhere(page: str) -> None:
+def test_link_targets_exist(page: str) -> None:
     text = (CI / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
         assert (CI / target).exists(), target
 
 
-def test_yaml_in_pages_is_yaml() -> None:
+def test_yaml_in_pages_is_valid() -> None:
     for page in CI.glob("*.md"):
         for block in re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
             assert yaml.safe_load(block)
 
 
-def test_the_page_lists_every_report_format() -> None:
+def test_page_lists_every_report_format() -> None:
     section = (CI / "README.md").read_text(encoding="utf-8").partition("## Reports")[2].partition("\n## ")[0]
     assert re.findall(r"^\| `([\w-]+)` \|", section, re.MULTILINE) == list(FORMATS)
 
@@ -346,7 +346,7 @@ def test_the_page_lists_every_report_format() -> None:
 # --- policies ----------------------------------------------------------------------------------
 
 
-# In a process of its own: regopy brings an RE2 along that does not bear the one of google-re2 beside it.
+# In a separate process: regopy includes an RE2 that conflicts with the one of google-re2.
 _JUDGING = """
 import json, sys, regopy
 policy, plan = json.load(sys.stdin)
@@ -358,7 +358,7 @@ json.dump({rule: answer["expressions"][0] for rule, answer in answers.items()}, 
 """
 
 
-def judged(plan: dict[str, Any]) -> dict[str, list[str]]:
+def evaluate_policy(plan: dict[str, Any]) -> dict[str, list[str]]:
     if find_spec("regopy") is None:
         pytest.skip("regopy is not installed")
     policy = (CI / "policy" / "placements.rego").read_text(encoding="utf-8")
@@ -374,21 +374,21 @@ def judged(plan: dict[str, Any]) -> dict[str, list[str]]:
     return verdicts
 
 
-def shown(directory: Path, file: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def show_plan(directory: Path, file: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     capsys.readouterr()
     nexusform(directory, "show", "-json", str(file))
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     return document
 
 
-def test_policies_let_repairs_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_policies_accept_repairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     real = plan_repair(tmp_path)
-    plan = shown(tmp_path, real.file, capsys)
+    plan = show_plan(tmp_path, real.file, capsys)
     assert [row["action"] for row in plan["placement_changes"]].count("move") == 1
-    assert judged(plan)["deny"] == []
+    assert evaluate_policy(plan)["deny"] == []
 
 
-def test_policies_refuse_other_moves_single_racks_and_destroyed_clusters(
+def test_policies_deny_other_moves_single_racks_and_destruction(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = tmp_path / "site"
@@ -398,22 +398,22 @@ def test_policies_refuse_other_moves_single_racks_and_destroyed_clusters(
     main.write_text(text)
     nexusform(directory, "apply", "-auto-approve", "-samples=0")
     main.write_text(text.replace("count       = 4", 'availability_zones = ["r1"]\n    count = 4'))
-    pinned = judged(shown(directory, plan_directory(directory).file, capsys))
+    pinned = evaluate_policy(show_plan(directory, plan_directory(directory).file, capsys))
     assert "all VMs of web/workers are on one rack" in pinned["deny"]
     moves = [message for message in pinned["deny"] if message.startswith("web-workers-")]
     assert len(moves) == 4
     assert all("(zones_changed)" in message for message in moves)
-    # Advice and what held before stay in the reports.
+    # Advice and pre-existing findings remain in the reports.
     assert not any(message.startswith("zones-pinned") for message in pinned["warn"])
     finding = {"level": "warning", "summary": "an upgrade would fail", "severity": "warning"}
-    assert judged({"diagnostics": [finding, finding | {"summary": "old", "preexisting": True}]})["warn"] == [
+    assert evaluate_policy({"diagnostics": [finding, finding | {"summary": "old", "preexisting": True}]})["warn"] == [
         "an upgrade would fail"
     ]
-    refused = judged({"errored": True, "diagnostics": [{"level": "error", "summary": "x"}]})
+    refused = evaluate_policy({"errored": True, "diagnostics": [{"level": "error", "summary": "x"}]})
     assert refused["deny"] == ["plan failed: x", "the plan is in error"]
-    # Of a refused plan, what found no place stands nowhere.
+    # In a rejected plan, unplaced VMs have no location.
     table = {"cluster": "web", "pool": "workers", "total_count": 4, "actual_vms_per_rack": {}}
-    assert judged({"placement_tables": [table]})["deny"] == []
+    assert evaluate_policy({"placement_tables": [table]})["deny"] == []
     with change_directory(directory):
-        gone = judged(shown(directory, plan_directory(directory, "-destroy").file, capsys))
+        gone = evaluate_policy(show_plan(directory, plan_directory(directory, "-destroy").file, capsys))
     assert gone["deny"] == ["nexus_kubernetes_cluster.web is destroyed"]

@@ -1,6 +1,5 @@
-"""GitHub's recipe from end to end: the action's own steps on fresh clones, two pull requests, kills, links,
-and pull requests of people who mean no good.
-"""
+"""End-to-end tests of GitHub's recipe: the action's own steps on fresh clones, two pull requests, kills, links, and
+hostile pull requests."""
 
 from __future__ import annotations
 
@@ -14,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests import commands
-from tests.contracts.bad_answers import bad_server, raw
-from tests.contracts.http_state_server import Store, state_server
-from tests.docs.github_jobs import TOKEN, Hub, Job
+from tests.contracts.bad_answers import build_raw_answer, run_bad_server
+from tests.contracts.http_state_server import ServerContent, state_server
+from tests.docs.github_jobs import TOKEN, FakeGitHub, JobResult
 from tests.docs.hostile_requests import REQUESTS, Files
 from tests.kill_points import select_cases
 from tests.trust.test_comments import COMMAND, REFERENCE, extract_text
@@ -36,7 +35,7 @@ resource "nexus_rack" "r" {{
   machine_count = 1
 }}
 """
-# What a runner does when a step prints it, at the beginning of a line or, in the older form, anywhere.
+# Output with an effect on a runner, at the beginning of a line or, in the older form, anywhere.
 NAMES = (
     "set-env|set-output|save-state|add-path|add-mask|add-matcher|remove-matcher|warning|error|notice|debug|group|"
     "endgroup|echo|stop-commands"
@@ -45,8 +44,8 @@ RUNNER = re.compile(rf"^\s*::(?:{NAMES})\b.*::|##\[(?:{NAMES})\b.*\]", re.IGNORE
 STOP = re.compile(r"\s*::stop-commands::(.+)")
 
 
-def obeyed(log: str) -> list[str]:
-    """The lines of a log that a runner takes for commands."""
+def find_runner_commands(log: str) -> list[str]:
+    """Return the lines of a log interpreted as commands by a runner."""
     found: list[str] = []
     until = ""
     for line in log.splitlines():
@@ -66,13 +65,13 @@ MC4CAQAwBQYDK2VwBCIEIJ+DYvh6SEqVTm50DFtMDoQikTmiCqirVv9mWG9qfSnF
 """
 
 
-class Repository:
-    """Commits of one project, and a hub whose jobs keep the state at a server."""
+class GitHubRepository:
+    """Commits of one project, and a hub with jobs that keep the state at a server."""
 
-    def __init__(self, place: Path, state: str, store: Store) -> None:
+    def __init__(self, place: Path, state: str, store: ServerContent) -> None:
         self.place, self.store = place, store
         (place / "hub").mkdir()
-        self.hub = Hub(place / "hub", f"NF_LIMIT_SECONDS=3 {commands.program()}")
+        self.hub = FakeGitHub(place / "hub", f"NF_LIMIT_SECONDS=3 {commands.program()}")
         self.settings = f"address={state}/lab\nlock_address={state}/lab/lock\n"
         self.trees = 0
 
@@ -85,15 +84,15 @@ class Repository:
         (tree / "lab" / "main.nf.hcl").write_text(TEXT.format(racks=racks))
         return tree
 
-    def plan(self, tree: Path, sha: str) -> Job:
+    def plan(self, tree: Path, sha: str) -> JobResult:
         variables = {"ARM_ACCESS_KEY": TOKEN, "ACTIONS_ID_TOKEN_REQUEST_TOKEN": TOKEN}
         return self.hub.plan(tree, sha, variables, **{"backend-config": self.settings})
 
-    def after_merge(self, tree: Path, commit: str, keys: dict[str, str]) -> list[Job]:
+    def after_merge(self, tree: Path, commit: str, keys: dict[str, str]) -> list[JobResult]:
         return self.hub.after_merge(tree, commit, {}, keys, **{"backend-config": self.settings})
 
     def add(self, tree: Path, files: Files, url: str) -> None:
-        """Lay the files of a request into a tree."""
+        """Write the files of a request to a tree."""
         for name, content in files.items():
             file = tree / name
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -119,9 +118,9 @@ class Repository:
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Iterator[Repository]:
+def repository(tmp_path: Path) -> Iterator[GitHubRepository]:
     with state_server() as (address, store):
-        yield Repository(tmp_path, address, store)
+        yield GitHubRepository(tmp_path, address, store)
 
 
 @pytest.fixture(scope="module")
@@ -134,8 +133,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("signed", [True, False])
-def test_two_pull_requests_are_planned_told_and_applied(
-    signed: bool, repository: Repository, keys: dict[str, str]
+def test_two_pull_requests_are_planned_commented_and_applied(
+    signed: bool, repository: GitHubRepository, keys: dict[str, str]
 ) -> None:
     for racks, head in ((1, "aaa1"), (3, "bbb1")):
         tree = repository.tree(racks)
@@ -151,14 +150,14 @@ def test_two_pull_requests_are_planned_told_and_applied(
         assert repository.racks == racks
 
 
-def test_a_second_push_is_compared_with_the_first(repository: Repository) -> None:
+def test_second_push_is_compared_with_the_first(repository: GitHubRepository) -> None:
     assert repository.plan(repository.tree(1), "aaa1").success
     assert "> Since " not in repository.hub.comments[0]
     assert repository.plan(repository.tree(3), "bbb1").success
     assert "> Since " in repository.hub.comments[0]
 
 
-def test_a_plan_that_nobody_signed_is_not_applied(repository: Repository, keys: dict[str, str]) -> None:
+def test_plan_without_signature_is_not_applied(repository: GitHubRepository, keys: dict[str, str]) -> None:
     tree = repository.tree(1)
     assert repository.plan(tree, "aaa1").success
     repository.hub.merge("aaa1", "merged1")
@@ -169,7 +168,7 @@ def test_a_plan_that_nobody_signed_is_not_applied(repository: Repository, keys: 
     assert not any(place.document for place in repository.store.places.values())
 
 
-def test_a_plan_that_failed_or_was_killed_is_neither_kept_nor_applied(repository: Repository) -> None:
+def test_failed_or_killed_plan_is_neither_kept_nor_applied(repository: GitHubRepository) -> None:
     tree = repository.tree(1)
     assert repository.plan(tree, "old1").success
     dies = 'case "$*" in *" plan "*) kill -9 $$;; esac'
@@ -185,10 +184,10 @@ def test_a_plan_that_failed_or_was_killed_is_neither_kept_nor_applied(repository
     assert not any(place.document for place in repository.store.places.values())
 
 
-def test_a_run_that_stops_before_it_plans_takes_back_what_the_comment_said(repository: Repository) -> None:
+def test_run_ended_before_planning_replaces_the_comment(repository: GitHubRepository) -> None:
     tree = repository.tree(1)
     repository.hub.write("comments", [{"id": 1, "body": "<!-- nexusform lab -->\n2 to add: Allowed"}])
-    # Without the text of the pull request there is nothing to review, so the job stops there.
+    # Without the text of the pull request there is nothing to review, so the job ends there.
     job = repository.hub.plan(tree, "head2", {}, **{"backend-config": repository.settings, "review": "true"})
     assert not job.success
     (comment,) = repository.hub.comments
@@ -197,7 +196,7 @@ def test_a_run_that_stops_before_it_plans_takes_back_what_the_comment_said(repos
     assert "before planning" in (job.temporary / "summary.md").read_text()
 
 
-# A `terraform` whose plan is that of the example, or none where the configuration has a mistake.
+# A `terraform` with the plan of the example, or none for a configuration with a mistake.
 FAILING_TERRAFORM = """#!/bin/sh
 case "$*" in
   *" plan "*)
@@ -207,7 +206,7 @@ esac
 """
 
 
-def test_a_plan_that_terraform_does_not_make_takes_back_what_the_comment_said(repository: Repository) -> None:
+def test_failed_terraform_plan_replaces_the_comment(repository: GitHubRepository) -> None:
     hub = repository.hub
     hub.program("terraform", FAILING_TERRAFORM.replace("PLAN", str(EXAMPLE / "plan.json")))
     tree = repository.place / "terraform"
@@ -219,7 +218,7 @@ def test_a_plan_that_terraform_does_not_make_takes_back_what_the_comment_said(re
     assert "### nexusform: 2 to add, 17 VMs to place, nothing moves" in hub.comments[0]
     (tree / "live" / "lab" / "main.tf").write_text("# a mistake\n")
     bad = hub.foretell(tree, "head2")
-    assert not bad.success  # the check is red
+    assert not bad.success  # the check has failed
     assert "Unsupported argument" in bad.log
     (comment,) = hub.comments
     assert "### nexusform: no prediction for head2" in comment
@@ -230,12 +229,12 @@ def test_a_plan_that_terraform_does_not_make_takes_back_what_the_comment_said(re
 
 
 @pytest.mark.parametrize("name", select_cases(list(REQUESTS)))
-def test_a_hostile_pull_request_learns_and_commands_nothing(name: str, repository: Repository) -> None:
+def test_hostile_pull_request_gets_no_secrets_or_commands(name: str, repository: GitHubRepository) -> None:
     repository.outside.mkdir()
     (repository.outside / "secret").write_text(TOKEN)
     (repository.outside / "secret.json").write_text(json.dumps({"locals": {"a": TOKEN}}))
     (repository.outside / "main.nf.hcl").write_text(f'output "o" {{\n  value = "{TOKEN}"\n}}\n')
-    with bad_server(raw(b"")) as visited:
+    with run_bad_server(build_raw_answer(b"")) as visited:
         tree = repository.tree(1)
         repository.add(tree, REQUESTS[name], visited.address)
         job = repository.plan(tree, "head1")
@@ -243,14 +242,14 @@ def test_a_hostile_pull_request_learns_and_commands_nothing(name: str, repositor
         if job.success:
             log += repository.hub.explain("nexusform explain nexus_kubernetes_cluster.a", "head1").log
         assert not visited.heads
-    assert not obeyed(log), obeyed(log)
+    assert not find_runner_commands(log), find_runner_commands(log)
     assert not any(place.document for place in repository.store.places.values())
     assert sorted(file.name for file in repository.outside.iterdir()) == ["main.nf.hcl", "secret", "secret.json"]
     assert sorted(file.name for file in repository.place.iterdir()) == ["hub", "outside", "tree1"]
     assert "Traceback" not in log
     said = [*repository.hub.comments, *repository.hub.read("answers")]
     assert len(said) == 1 + job.success
-    # What init refused is told, not that there was no init.
+    # The comment has the error of init, not the missing backend settings after it.
     assert "Missing backend setting" not in repository.hub.comments[0]
     for comment in said:
         assert COMMAND.search(comment) is None, COMMAND.search(comment)

@@ -1,4 +1,4 @@
-"""Installation of nexusform: recipes, documents, and the files of packaging/build.py as pip installs them."""
+"""Tests of the installation of nexusform: recipes, documents, and the files of packaging/build.py installed by pip."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNREACHABLE = re.compile(r"No matching distribution|Could not fetch|Connection|T
 
 # --- documents ---------------------------------------------------------------------------------
 
-# Each form runs the package of whoever registers the name.
+# Each form installs the package of any owner of the name.
 BY_NAME = [
     re.compile(pattern)
     for pattern in (
@@ -66,7 +66,7 @@ EXAMPLES_OF_A_FILE = [
 
 
 def list_documents() -> list[Path]:
-    """Return the files in the repository that a user may read or copy."""
+    """Return the files in the repository with text for users."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
     folders = ("docs", "examples", "packaging", "editors", "nexusform", "state", ".github", ".ci")
     names = listed or [str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("*")]
@@ -79,12 +79,12 @@ def find_installations_by_name(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("text", EXAMPLES_BY_NAME)
-def test_an_installation_by_name_is_found(text: str) -> None:
+def test_installation_by_name_is_found(text: str) -> None:
     assert find_installations_by_name(text)
 
 
 @pytest.mark.parametrize("text", EXAMPLES_OF_A_FILE)
-def test_an_installation_of_a_file_is_not_reported(text: str) -> None:
+def test_installation_of_a_file_is_not_reported(text: str) -> None:
     assert not find_installations_by_name(text)
 
 
@@ -125,7 +125,7 @@ def run_install_script(script: str, worktree: Path, **variables: str) -> subproc
 
 @pytest.mark.parametrize("recipe", SCRIPTS)
 @pytest.mark.parametrize("variables", [{}, {"NEXUSFORM_WHEEL": "dist/a.whl"}, {"NEXUSFORM_SHA256": "0"}])
-def test_an_empty_variable_fails_at_the_first_step(recipe: str, variables: dict[str, str], tmp_path: Path) -> None:
+def test_empty_variable_fails_at_the_first_step(recipe: str, variables: dict[str, str], tmp_path: Path) -> None:
     done = run_install_script(SCRIPTS[recipe], tmp_path, **variables)
     assert done.returncode == 1
     assert COMMAND in done.stderr
@@ -133,7 +133,7 @@ def test_an_empty_variable_fails_at_the_first_step(recipe: str, variables: dict[
 
 
 @pytest.mark.parametrize("recipe", SCRIPTS)
-def test_another_file_than_the_wheel_of_the_hash_is_not_installed(recipe: str, tmp_path: Path) -> None:
+def test_file_with_other_hash_is_not_installed(recipe: str, tmp_path: Path) -> None:
     (tmp_path / "nexusform-0.1.0-py3-none-any.whl").write_bytes(b"another wheel")
     variables = {"NEXUSFORM_WHEEL": "nexusform-0.1.0-py3-none-any.whl", "NEXUSFORM_SHA256": "0" * 64}
     done = run_install_script(SCRIPTS[recipe], tmp_path, **variables)
@@ -154,7 +154,8 @@ def test_workflows_use_the_local_action_with_both_variables(name: str) -> None:
 
 # --- builds ------------------------------------------------------------------------------------
 
-# They install tools and all dependencies: a quarter of the commits, `.ci/crashes` and the nightly run build.
+# Builds install tools and all dependencies: they run for a quarter of the commits, in `.ci/crashes` and in the
+# nightly run.
 
 
 def build(tools: str, directory: Path, *flags: str, umask: int) -> dict[str, Path]:
@@ -177,7 +178,7 @@ def skip_if_unreachable(text: str) -> None:
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return a Python with the tools of a build: two builds share them."""
+    """Return a Python with the build tools, shared by two builds."""
     program = "import build, os, sys; print(build.create_environment(build.Path(sys.argv[1]), dict(os.environ)))"
     environment = {**os.environ, "PYTHONPATH": str(BUILD.parent), "PIP_NO_COMPILE": "1"}
     command = [sys.executable, "-c", program, str(tmp_path_factory.mktemp("tools") / "venv")]
@@ -203,7 +204,7 @@ def test_two_builds_are_equal_in_bytes(tools: str, built: dict[str, Path], tmp_p
 
 @pytest.mark.slow
 @run_at_quarter(0)
-def test_the_sdist_has_sources_docs_and_no_tests(built: dict[str, Path]) -> None:
+def test_sdist_has_sources_docs_and_no_tests(built: dict[str, Path]) -> None:
     with tarfile.open(built[".gz"]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"packaging/build.py", "packaging/constraints.txt", "docs/README.md", "nexusform/cli/main.py"} <= names
@@ -212,7 +213,7 @@ def test_the_sdist_has_sources_docs_and_no_tests(built: dict[str, Path]) -> None
 
 @pytest.mark.slow
 @run_at_quarter(0)
-def test_the_wheel_has_the_hashes_of_its_dependencies(built: dict[str, Path]) -> None:
+def test_wheel_has_the_hashes_of_its_dependencies(built: dict[str, Path]) -> None:
     with zipfile.ZipFile(built[".whl"]) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith("share/nexusform/constraints.txt")]
         assert archive.read(name) == (ROOT / "packaging" / "constraints.txt").read_bytes()
@@ -221,7 +222,7 @@ def test_the_wheel_has_the_hashes_of_its_dependencies(built: dict[str, Path]) ->
 @pytest.mark.slow
 @run_at_quarter(0)
 @pytest.mark.parametrize("recipe", ["github"])
-def test_a_recipe_installs_the_wheel(recipe: str, built: dict[str, Path], tmp_path: Path) -> None:
+def test_recipe_installs_the_wheel(recipe: str, built: dict[str, Path], tmp_path: Path) -> None:
     create_environment(tmp_path / "venv")
     path = f"{tmp_path / 'venv' / 'bin'}:{os.environ['PATH']}"
     wheel = built[".whl"]
@@ -235,12 +236,12 @@ def test_a_recipe_installs_the_wheel(recipe: str, built: dict[str, Path], tmp_pa
 @pytest.mark.slow
 @run_at_quarter(0)
 @pytest.mark.skipif(not HAS_ZIPAPP, reason="the zipapp is for CPython 3.11 on linux-x86_64")
-def test_the_zipapp_plans(built: dict[str, Path], tmp_path: Path) -> None:
+def test_zipapp_plans(built: dict[str, Path], tmp_path: Path) -> None:
     assert_plans_the_example([sys.executable, str(built[".pyz"])], SHIV_ROOT=str(tmp_path))
 
 
 def create_environment(directory: Path) -> None:
-    """Create an empty environment with the pip of this one: its own pip would take longer than the rest."""
+    """Create an empty environment with the current pip: installing another pip would take longer than the rest."""
     pip = find_spec("pip")
     if pip is None or pip.origin is None:
         venv.create(directory, with_pip=True)

@@ -1,4 +1,4 @@
-"""Every module that the documentation names is there."""
+"""Tests of module names in the documentation: every named module exists."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ FOLDERS = ("nexusform", "tests", "packaging", "examples", "editors")
 FILES = {f"/{path.relative_to(ROOT)}" for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
 _PATH = re.compile(r"(?<![\w/.<>*{}-])((?:\w+/)*\w+\.py)\b")
 _DOTTED = re.compile(r"\bnexusform((?:\.[a-z_]\w*)+)")
-_OF_OTHERS = {"kubernetes_mgmt.py"}  # Tacker ships it
-# What follows `nexusform.` in names of files and in expressions.
+_OF_OTHERS = {"kubernetes_mgmt.py"}  # part of Tacker
+# Words after `nexusform.` in file names and expressions.
 _NO_MODULES = {"cdx", "json", "nfstate", "nfvars", "sites", "workspace", "yml"}
 
 
-def _is_there(path: str) -> bool:
-    """Whether a file is there, under whichever folder the page means."""
+def _exists(path: str) -> bool:
+    """Return whether a file exists, in any folder."""
     return any(each.endswith(f"/{path}") for each in FILES)
 
 
-def _missing(text: str) -> Iterator[str]:
-    yield from (path for path in _PATH.findall(text) if not _is_there(path) and path not in _OF_OTHERS)
+def _find_missing(text: str) -> Iterator[str]:
+    yield from (path for path in _PATH.findall(text) if not _exists(path) and path not in _OF_OTHERS)
     for dotted in _DOTTED.findall(text):
         names = dotted.split(".")[1:]
-        # The last name may be one in the module.
+        # The last name may be defined in the module.
         modules = ["/".join(["nexusform", *names[:length]]) for length in {len(names), max(len(names) - 1, 1)}]
         known = any((ROOT / module).is_dir() or (ROOT / f"{module}.py").is_file() for module in modules)
         if names[0] not in _NO_MODULES and not known:
@@ -36,5 +36,5 @@ def _missing(text: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_modules_that_a_page_names_are_there(page: Path) -> None:
-    assert list(_missing(page.read_text(encoding="utf-8"))) == []
+def test_modules_named_in_a_page_exist(page: Path) -> None:
+    assert list(_find_missing(page.read_text(encoding="utf-8"))) == []

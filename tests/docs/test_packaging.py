@@ -1,4 +1,4 @@
-"""What nexusform is handed out as: hooks, man pages, the image."""
+"""Tests of packaging: hooks, man pages, the image."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOOKS = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.
         ("nexusform-validate", "lon/main.nf.hcl", 1),
     ],
 )
-def test_a_hook_does_its_work_on_the_files_it_asks_for(
+def test_hook_processes_its_files(
     hook: str, name: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -42,7 +42,7 @@ def test_a_hook_does_its_work_on_the_files_it_asks_for(
         assert Path(name).read_text() == 'resource "nexus_site" "a" {\n  nme = "x"\n}\n'
 
 
-def test_validate_takes_root_modules_and_files_in_them(
+def test_validate_accepts_root_modules_and_files_in_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -67,7 +67,7 @@ def test_every_command_has_a_man_page(tmp_path: Path) -> None:
     assert COMMANDS["plan"].summary in page
 
 
-def test_the_image_is_made_of_what_there_is() -> None:
+def test_image_is_built_from_existing_files() -> None:
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     shown = set((ROOT / ".dockerignore").read_text(encoding="utf-8").split())
     for line in re.findall(r"^COPY (?!--from)(.*)$", text, re.MULTILINE):
@@ -111,7 +111,7 @@ def test_every_extra_is_pinned_and_versions_agree() -> None:
 UNVERIFIED = {"pypa/gh-action-pypi-publish@release/v1"}
 
 
-def test_workflows_name_actions_by_commit_and_build_on_a_clean_machine() -> None:
+def test_workflows_pin_actions_and_build_on_a_clean_machine() -> None:
     for path in (ROOT / ".github" / "workflows").iterdir():
         text = path.read_text(encoding="utf-8")
         for action in re.findall(r"uses: (\S+)", text):
@@ -124,13 +124,14 @@ def test_workflows_name_actions_by_commit_and_build_on_a_clean_machine() -> None
     assert installs
     assert all("--require-hashes" in line or "--no-deps dist/" in line for line in installs)
     assert "sha256sum" in build
-    # What runs the program has its dependencies.
+    # Environments running the program have its dependencies.
     for environment in re.findall(r"(\w+)/bin/python ", build):
         assert any(f"{environment}/bin/pip" in line and "packaging/constraints.txt" in line for line in installs)
 
 
 def test_workflows_leave_no_token_and_publish_the_tested_commit() -> None:
-    """Tests run packages without hashes; a token in .git/config would be theirs. A tag may have moved since."""
+    """Tests run packages without hashes, and could read a token in .git/config. A tag may have moved since the
+    tests."""
     workflows = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in (ROOT / ".github/workflows").iterdir()]
     steps = [step for workflow in workflows for job in workflow["jobs"].values() for step in job["steps"]]
     for name, setting, value in (
@@ -144,8 +145,8 @@ def test_workflows_leave_no_token_and_publish_the_tested_commit() -> None:
     assert ["--verify-tag" in command for command in publications] == [True]
 
 
-def test_hashed_installs_take_wheels_only() -> None:
-    """A source distribution would be built with tools that have neither version nor hash."""
+def test_hashed_installs_accept_wheels_only() -> None:
+    """A source distribution would be built by tools without pinned version and hash."""
     paths = [*(ROOT / ".github" / "workflows").iterdir(), ROOT / "Dockerfile", *(ROOT / "docs" / "ci").rglob("*.yml")]
     lines = [line for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
     installs = [line.strip() for line in lines if "pip install" in line and "--require-hashes" in line]
@@ -153,14 +154,14 @@ def test_hashed_installs_take_wheels_only() -> None:
     assert [line for line in installs if "--only-binary=:all:" not in line] == []
 
 
-def test_an_image_with_attestations_has_a_builder_that_makes_them() -> None:
+def test_image_with_attestations_uses_buildx() -> None:
     """The driver `docker` of a runner supports neither SBOM nor provenance."""
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))["jobs"]
     actions = [step.get("uses", "").partition("@")[0] for step in jobs["image"]["steps"]]
     assert actions.index("docker/setup-buildx-action") < actions.index("docker/build-push-action")
 
 
-def test_what_is_pinned_is_what_is_asked_for() -> None:
+def test_pinned_versions_satisfy_the_requirements() -> None:
     from packaging.requirements import Requirement
 
     pinned = dict(re.findall(r"(?m)^([a-z0-9-]+)==(\S+)", CONSTRAINTS))
@@ -174,7 +175,7 @@ SAFE = {"azure-identity": "1.16.1", "cryptography": "44.0.1", "orjson": "3.11.5"
 
 
 @pytest.mark.parametrize("name", SAFE)
-def test_no_version_with_a_published_hole_is_asked_for(name: str) -> None:
+def test_minimum_versions_exclude_published_vulnerabilities(name: str) -> None:
     from packaging.requirements import Requirement
     from packaging.version import Version
 
@@ -184,7 +185,7 @@ def test_no_version_with_a_published_hole_is_asked_for(name: str) -> None:
     assert lower >= Version(SAFE[name])
 
 
-def test_recipes_and_image_install_what_is_pinned() -> None:
+def test_recipes_and_image_install_pinned_versions() -> None:
     for name in ("Dockerfile", "docs/ci/github/action.yml", "docs/ci/gitlab.yml"):
         text = (ROOT / name).read_text(encoding="utf-8")
         assert "--require-hashes" in text
@@ -197,12 +198,12 @@ def test_project_urls_have_one_source() -> None:
     assert all(url.startswith(nexusform.PROJECT_URL) for url in urls.values())
 
 
-def test_the_source_distribution_has_docs_and_no_tests() -> None:
+def test_source_distribution_has_docs_and_no_tests() -> None:
     lines = (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines()
     assert {"graft docs", "graft examples", "prune tests"} <= set(lines)
 
 
-def test_what_is_built_on_and_run_in_is_named_by_one_digest() -> None:
+def test_image_and_recipe_use_one_base_image_digest() -> None:
     named = re.compile(r"python:3\.\d+-slim@sha256:[0-9a-f]{64}")
     in_image = named.findall((ROOT / "Dockerfile").read_text())
     in_recipe = named.findall((ROOT / "docs" / "ci" / "gitlab.yml").read_text())

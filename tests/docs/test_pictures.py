@@ -1,4 +1,4 @@
-"""The pictures of README and docs: the script draws them, and they show what is printed today."""
+"""Tests of the pictures in README and docs: the script draws them, and they show current output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PICTURES = ROOT / "docs" / "pictures"
 OLD = "the pictures are old: python packaging/pictures.py"
 
 
-def _module() -> Any:
+def _load_module() -> Any:
     spec = spec_from_file_location("pictures", ROOT / "packaging" / "pictures.py")
     assert spec is not None
     assert spec.loader is not None
@@ -28,18 +28,20 @@ def _module() -> Any:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The plan of the pictures, in all its forms."""
+def plan_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write the plan of the pictures in all its formats."""
     directory = tmp_path_factory.mktemp("plan")
-    _module().report(directory)
+    _load_module().report(directory)
     return directory
 
 
 @of_documented_domains
-def test_the_pictures_show_what_is_printed(place: Path) -> None:
+def test_pictures_show_current_output(plan_directory: Path) -> None:
     if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
-        _module().draw(place, PICTURES)
-    assert _module().texts(place) == json.loads((PICTURES / "texts.json").read_text(encoding="utf-8")), OLD
+        _load_module().draw(plan_directory, PICTURES)
+    assert _load_module().texts(plan_directory) == json.loads((PICTURES / "texts.json").read_text(encoding="utf-8")), (
+        OLD
+    )
 
 
 def test_every_picture_is_small_and_used() -> None:
@@ -50,9 +52,9 @@ def test_every_picture_is_small_and_used() -> None:
 
 
 @of_documented_domains
-@pytest.mark.skipif(_module().CHROMIUM is None, reason="Chromium is not installed (apt-get install chromium)")
-def test_the_script_draws_them(place: Path, tmp_path: Path) -> None:
-    _module().draw(place, tmp_path)
+@pytest.mark.skipif(_load_module().CHROMIUM is None, reason="Chromium is not installed (apt-get install chromium)")
+def test_script_draws_the_pictures(plan_directory: Path, tmp_path: Path) -> None:
+    _load_module().draw(plan_directory, tmp_path)
     assert {file.name for file in tmp_path.iterdir()} == {file.name for file in PICTURES.iterdir()}
     assert "cluster-a-pool1-5" in (tmp_path / "plan.svg").read_text(encoding="utf-8")
     for name in ("comment.webp", "page.webp"):

@@ -1,4 +1,4 @@
-"""The README's excerpt of a plan is what the plan prints, and commands named in pages exist."""
+"""Tests of documented commands: the README's excerpts of plans are current output, and commands in pages exist."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md")])
 
 
-def test_the_excerpt_is_printed_by_the_first_command(tmp_path: Path) -> None:
+def test_plan_excerpt_is_printed_by_the_first_command(tmp_path: Path) -> None:
     where = tmp_path / "example"
     shutil.copytree(ROOT / "examples" / "nexus-document", where, ignore=shutil.ignore_patterns("state"))
     words = [*commands.nexusform(), f"-chdir={where}", "plan"]
@@ -34,7 +34,7 @@ def test_the_excerpt_is_printed_by_the_first_command(tmp_path: Path) -> None:
 
 
 @of_documented_domains
-def test_the_excerpt_of_a_terraform_plan_is_printed_by_its_command(tmp_path: Path) -> None:
+def test_excerpt_of_terraform_plan_is_printed_by_its_command(tmp_path: Path) -> None:
     where = tmp_path / "example"
     shutil.copytree(ROOT / "examples" / "terraform-plan", where)
     flags = ["-terraform-plan=plan.json", "-inventory=export"]
@@ -50,7 +50,7 @@ def test_the_excerpt_of_a_terraform_plan_is_printed_by_its_command(tmp_path: Pat
         assert any(each.startswith(line) for each in printed), f"not printed, or not in this order: {line}"
 
 
-def test_no_command_of_an_example_overwrites_what_it_ships() -> None:
+def test_commands_of_examples_overwrite_no_files() -> None:
     for page in ROOT.glob("examples/*/README.md"):
         for name in re.findall(r"^\$ .* > (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
             assert not (page.parent / name).exists(), f"{page}: {name}"

@@ -1,6 +1,5 @@
-"""The recipes' own scripts from end to end: jobs on fresh clones, a stand-in GitLab and `gh`, and requests of
-people who mean no good.
-"""
+"""End-to-end tests of the recipes' scripts: jobs on fresh clones, fakes of GitLab and `gh`, and hostile merge
+requests."""
 
 import io
 import json
@@ -17,8 +16,8 @@ import pytest
 import yaml
 
 from tests import commands
-from tests.contracts.http_state_server import Store
-from tests.docs.code_hosts import GH, GitLab, gitlab
+from tests.contracts.http_state_server import ServerContent
+from tests.docs.code_hosts import GH, FakeGitLab, run_gitlab
 from tests.kill_points import select_cases
 from tests.trust.test_comments import COMMAND
 
@@ -43,10 +42,10 @@ resource "nexus_rack" "r" {{
 """
 
 
-class Jobs:
-    """A project at a code host: commits, and jobs that run a recipe's script on a fresh clone of one."""
+class GitLabJobs:
+    """Project at a code host: commits, and jobs running a recipe's script on a fresh clone of one."""
 
-    def __init__(self, place: Path, address: str, host: GitLab) -> None:
+    def __init__(self, place: Path, address: str, host: FakeGitLab) -> None:
         self.place, self.address, self.host = place, address, host
         self.clones = 0
         self.pipelines = 100
@@ -60,7 +59,7 @@ class Jobs:
         file.chmod(0o755)
 
     def tree(self, racks: int, more: str = "") -> Path:
-        """A commit, as a directory to clone."""
+        """Write a commit as a directory to clone."""
         self.clones += 1
         tree = self.place / f"tree{self.clones}"
         (tree / "lab").mkdir(parents=True)
@@ -69,7 +68,7 @@ class Jobs:
         return tree
 
     def run(self, name: str, tree: Path, **variables: str) -> tuple[int, str, Path]:
-        """One job of GitLab's: exit code, log, and the clone as it was left."""
+        """Run one job of GitLab; return exit code, log, and the clone after it."""
         self.clones += 1
         clone = self.place / f"clone{self.clones}"
         shutil.copytree(tree, clone, symlinks=True)
@@ -97,7 +96,7 @@ class Jobs:
         install = "exit 1" if self.install_fails else ":"
         script = [*(install if "pip install" in line else line for line in before), *job["script"]]
 
-        def step(lines: list[str], status: str) -> tuple[int, str]:
+        def run_script(lines: list[str], status: str) -> tuple[int, str]:
             done = subprocess.run(
                 ["bash", "-e", "-o", "pipefail", "-c", "\n".join(lines)],
                 cwd=clone, env=environment | {"CI_JOB_STATUS": status},
@@ -105,13 +104,14 @@ class Jobs:
             )  # fmt: skip
             return done.returncode, done.stdout + done.stderr
 
-        code, log = step(script, "running")
-        # As a runner does: in a shell of its own, whatever became of the script, and without a say in it.
-        _, afterwards = step(job.get("after_script", []), "failed" if code else "success")
+        code, log = run_script(script, "running")
+        # As in a runner: in a separate shell, whatever the result of the script, and without an effect on the exit
+        # code.
+        _, afterwards = run_script(job.get("after_script", []), "failed" if code else "success")
         return code, log + afterwards, clone
 
     def plan(self, tree: Path, sha: str, **pipeline: Any) -> tuple[int, str]:
-        """A merge request's pipeline on a commit, with its artifact at the host."""
+        """Run the pipeline of a merge request for a commit, and keep its artifact at the host."""
         code, log, clone = self.run("nexusform-plan", tree, CI_MERGE_REQUEST_IID="5", CI_COMMIT_SHA=sha)
         self.pipelines += 1
         number = self.pipelines
@@ -135,25 +135,27 @@ class Jobs:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Iterator[tuple[Jobs, GitLab, Store]]:
-    with gitlab() as (address, host, store):
-        yield Jobs(tmp_path, address, host), host, store
+def project(tmp_path: Path) -> Iterator[tuple[GitLabJobs, FakeGitLab, ServerContent]]:
+    with run_gitlab() as (address, host, store):
+        yield GitLabJobs(tmp_path, address, host), host, store
 
 
-def planned(host: GitLab) -> bytes:
-    """The plan of the newest pipeline, as its job left it."""
+def read_latest_plan(host: FakeGitLab) -> bytes:
+    """Return the plan in the artifact of the newest pipeline."""
     archive = host.artifacts[host.pipelines[0]["id"] * 10]
     with zipfile.ZipFile(io.BytesIO(archive)) as files:
         return files.read(".nexusform-plan/reviewed.plan")
 
 
-def objects(store: Store) -> int:
+def count_objects(store: ServerContent) -> int:
     (place,) = (place for path, place in store.places.items() if path.endswith("/state/lab"))
     resources = json.loads(place.document or b'{"resources": []}')["resources"]
     return sum(len(each["instances"]) for each in resources)
 
 
-def test_two_merge_requests_are_planned_noted_and_applied(project: tuple[Jobs, GitLab, Store]) -> None:
+def test_two_merge_requests_are_planned_commented_and_applied(
+    project: tuple[GitLabJobs, FakeGitLab, ServerContent],
+) -> None:
     jobs, host, store = project
     for racks, head in ((1, "aaa1"), (3, "bbb1")):
         tree = jobs.tree(racks)
@@ -162,14 +164,14 @@ def test_two_merge_requests_are_planned_noted_and_applied(project: tuple[Jobs, G
         jobs.merge(head, f"{head}merged")
         code, log = jobs.apply(tree, f"{head}merged")
         assert code == 0, log
-        assert objects(store) == racks + 1
+        assert count_objects(store) == racks + 1
     assert len(host.notes) == 1
     assert host.tokens == {TOKEN}
     assert "2 to add" in host.notes[1]
 
 
-def test_only_the_plan_of_the_head_is_applied(project: tuple[Jobs, GitLab, Store]) -> None:
-    """The last push was planned with an error, or not at all: then an older plan is not what was reviewed."""
+def test_only_plan_of_head_commit_is_applied(project: tuple[GitLabJobs, FakeGitLab, ServerContent]) -> None:
+    """The last push has a failed plan or none: then an older plan is not the reviewed one."""
     jobs, host, store = project
     assert jobs.plan(jobs.tree(1), "old1")[0] == 0
     newest = jobs.tree(9, HOSTILE["a command in an error"])
@@ -184,22 +186,22 @@ def test_only_the_plan_of_the_head_is_applied(project: tuple[Jobs, GitLab, Store
     assert not any(place.document for place in store.places.values())
 
 
-def keys(place: Path) -> dict[str, str]:
+def create_keys(place: Path) -> dict[str, str]:
     key, public = place / "plan.key", place / "plan.pub"
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
     subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
     return {"NEXUSFORM_PLAN_KEY": str(key), "NEXUSFORM_PLAN_PUB": str(public)}
 
 
-def test_where_plans_are_signed_only_a_signed_one_is_applied(project: tuple[Jobs, GitLab, Store]) -> None:
+def test_with_keys_only_signed_plans_are_applied(project: tuple[GitLabJobs, FakeGitLab, ServerContent]) -> None:
     jobs, _, store = project
-    variables = keys(jobs.place)
+    variables = create_keys(jobs.place)
     public = {"NEXUSFORM_PLAN_PUB": variables["NEXUSFORM_PLAN_PUB"]}
     tree = jobs.tree(1)
     assert jobs.plan(tree, "head1")[0] == 0
     jobs.merge("head1", "merged1")
     merged = shutil.copytree(tree, jobs.place / "merged")
-    # Somebody merged a link where the signed one is to stand.
+    # The merged branch has a link in place of the folder of signed plans.
     outside = jobs.place / "outside"
     outside.mkdir()
     (merged / ".nexusform-signed").symlink_to(outside)
@@ -211,14 +213,14 @@ def test_where_plans_are_signed_only_a_signed_one_is_applied(project: tuple[Jobs
     assert (code, "no NEXUSFORM_PLAN_KEY" in log) == (1, True)
     (merged / ".nexusform-signed").unlink()
     (merged / ".nexusform-signed").mkdir()
-    for plan, expected in ((planned(jobs.host), 1), (signed, 0)):
+    for plan, expected in ((read_latest_plan(jobs.host), 1), (signed, 0)):
         (merged / ".nexusform-signed" / "reviewed.plan").write_bytes(plan)
         code, log, _ = jobs.run("nexusform-apply", merged, CI_COMMIT_SHA="merged1", **public)
         assert code == expected, log
-    assert objects(store) == 2
+    assert count_objects(store) == 2
 
 
-def test_a_note_compares_with_the_plan_of_the_last_push(project: tuple[Jobs, GitLab, Store]) -> None:
+def test_comment_compares_with_plan_of_last_push(project: tuple[GitLabJobs, FakeGitLab, ServerContent]) -> None:
     jobs, host, _ = project
     assert jobs.plan(jobs.tree(racks=2), "a" * 40)[0] == 0
     assert "Since" not in list(host.notes.values())[-1]
@@ -233,7 +235,7 @@ def test_a_note_compares_with_the_plan_of_the_last_push(project: tuple[Jobs, Git
     assert "Since" not in list(host.notes.values())[-1]
 
 
-def test_a_commit_of_no_merge_request_applies_nothing(project: tuple[Jobs, GitLab, Store]) -> None:
+def test_commit_without_merge_request_applies_nothing(project: tuple[GitLabJobs, FakeGitLab, ServerContent]) -> None:
     jobs, host, _ = project
     tree = jobs.tree(1)
     assert jobs.plan(tree, "head1")[0] == 0
@@ -243,7 +245,7 @@ def test_a_commit_of_no_merge_request_applies_nothing(project: tuple[Jobs, GitLa
     assert "belongs to no merge request" in log
 
 
-def test_the_pipeline_of_a_fork_is_not_taken(project: tuple[Jobs, GitLab, Store]) -> None:
+def test_pipeline_of_a_fork_is_ignored(project: tuple[GitLabJobs, FakeGitLab, ServerContent]) -> None:
     jobs, _, _ = project
     tree = jobs.tree(1)
     assert jobs.plan(tree, "head1", project_id=2)[0] == 0
@@ -253,7 +255,7 @@ def test_the_pipeline_of_a_fork_is_not_taken(project: tuple[Jobs, GitLab, Store]
     assert "no pipeline on head1" in log
 
 
-def test_a_run_that_was_killed_fails_the_check(project: tuple[Jobs, GitLab, Store]) -> None:
+def test_killed_run_fails_the_check(project: tuple[GitLabJobs, FakeGitLab, ServerContent]) -> None:
     jobs, _, _ = project
     tree = jobs.tree(1)
     jobs.program("nexusform", f'case "$*" in *" plan "*) kill -9 $$;; esac\n{commands.program()}')
@@ -263,7 +265,9 @@ def test_a_run_that_was_killed_fails_the_check(project: tuple[Jobs, GitLab, Stor
 
 
 @pytest.mark.parametrize("laid", ["", "### nexusform: no changes\n"])
-def test_a_note_does_not_stay_where_nothing_was_installed(laid: str, project: tuple[Jobs, GitLab, Store]) -> None:
+def test_failed_installation_replaces_the_comment(
+    laid: str, project: tuple[GitLabJobs, FakeGitLab, ServerContent]
+) -> None:
     jobs, host, _ = project
     assert jobs.plan(jobs.tree(1), "head1")[0] == 0
     assert "2 to add" in host.notes[1]
@@ -279,7 +283,7 @@ def test_a_note_does_not_stay_where_nothing_was_installed(laid: str, project: tu
     assert "no changes" not in note
 
 
-def test_the_note_of_a_plan_that_failed_says_what_it_said(project: tuple[Jobs, GitLab, Store]) -> None:
+def test_comment_of_failed_plan_has_the_error(project: tuple[GitLabJobs, FakeGitLab, ServerContent]) -> None:
     jobs, host, _ = project
     assert jobs.plan(jobs.tree(9, HOSTILE["a command in an error"]), "head1")[0] == 1
     assert "planning failed" in host.notes[1] or "Error" in host.notes[1]
@@ -287,7 +291,7 @@ def test_the_note_of_a_plan_that_failed_says_what_it_said(project: tuple[Jobs, G
 
 
 @pytest.mark.parametrize("link", [".nexusform-plan", ".nexusform-plan/reviewed.plan"])
-def test_a_merged_link_is_not_written_through(link: str, project: tuple[Jobs, GitLab, Store]) -> None:
+def test_writes_do_not_follow_a_merged_link(link: str, project: tuple[GitLabJobs, FakeGitLab, ServerContent]) -> None:
     jobs, _, store = project
     outside = jobs.place / "outside"
     outside.mkdir()
@@ -300,7 +304,7 @@ def test_a_merged_link_is_not_written_through(link: str, project: tuple[Jobs, Gi
     jobs.merge("head1", "merged1")
     code, log = jobs.apply(tree, "merged1")
     assert code == 0, log
-    assert objects(store) == 2
+    assert count_objects(store) == 2
     assert [file.name for file in outside.iterdir()] == ["reviewed.plan"]
     assert (outside / "reviewed.plan").read_text() == "mine"
 
@@ -351,7 +355,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", select_cases(list(HOSTILE)))
-def test_a_hostile_merge_request_learns_and_commands_nothing(name: str, project: tuple[Jobs, GitLab, Store]) -> None:
+def test_hostile_merge_request_gets_no_secrets_or_commands(
+    name: str, project: tuple[GitLabJobs, FakeGitLab, ServerContent]
+) -> None:
     jobs, host, store = project
     jobs.program("nexusform", f"NF_LIMIT_SECONDS=3 {commands.program()}")
     _, log = jobs.plan(jobs.tree(1, HOSTILE[name]), "head1")
@@ -360,7 +366,7 @@ def test_a_hostile_merge_request_learns_and_commands_nothing(name: str, project:
     assert TOKEN not in note
     assert "job-token" not in note
     assert COMMAND.search(note) is None, note
-    # What init refused is told, not that there was no init.
+    # The comment has the error of init, not the missing backend settings after it.
     assert "Missing backend setting" not in note
     assert not any(place.document for place in store.places.values())
 
@@ -368,14 +374,14 @@ def test_a_hostile_merge_request_learns_and_commands_nothing(name: str, project:
 # --- GitHub ------------------------------------------------------------------------------------
 
 
-def step_of(text: str) -> str:
+def find_step_script(text: str) -> str:
     (script,) = [step["run"] for step in ACTION if text in step.get("run", "")]
     return str(script)
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Path:
-    """A code host as files, and `gh` in front of it."""
+def code_host(tmp_path: Path) -> Path:
+    """Return a code host made of files, with a fake `gh`."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "gh").write_text(GH)
     (tmp_path / "bin" / "gh").chmod(0o755)
@@ -383,59 +389,61 @@ def hub(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def fetched(hub: Path, pulls: list[dict[str, Any]], runs: list[dict[str, Any]]) -> tuple[int, str]:
-    """Fetch the reviewed plan of commit `merged1`; exit code, and what stands in its folder."""
-    (hub / "pulls.json").write_text(json.dumps(pulls))
-    (hub / "runs.json").write_text(json.dumps(runs))
+def fetch_reviewed_plan(code_host: Path, pulls: list[dict[str, Any]], runs: list[dict[str, Any]]) -> tuple[int, str]:
+    """Fetch the reviewed plan of commit `merged1`; return the exit code and the fetched plan, or the error output."""
+    (code_host / "pulls.json").write_text(json.dumps(pulls))
+    (code_host / "runs.json").write_text(json.dumps(runs))
     for run in runs:
-        folder = hub / "artifacts" / str(run["id"]) / "nexusform-lab"
+        folder = code_host / "artifacts" / str(run["id"]) / "nexusform-lab"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "reviewed.plan").write_text(str(run["id"]))
     environment = {
-        "PATH": f"{hub / 'bin'}:{os.environ['PATH']}",
-        "GH_HOST_DIRECTORY": str(hub),
+        "PATH": f"{code_host / 'bin'}:{os.environ['PATH']}",
+        "GH_HOST_DIRECTORY": str(code_host),
         "GITHUB_SHA": "merged1",
         "GITHUB_REPOSITORY": "o/r",
         "GITHUB_WORKFLOW": "nexusform",
-        "FOLDER": str(hub / "folder"),
+        "FOLDER": str(code_host / "folder"),
         "SLUG": "-lab",
     }
-    words = ["bash", "-e", "-o", "pipefail", "-c", step_of("belongs to no pull request")]
-    done = subprocess.run(words, cwd=hub, env=environment, capture_output=True, text=True, check=False)
-    plan = hub / "folder" / "reviewed.plan"
+    words = ["bash", "-e", "-o", "pipefail", "-c", find_step_script("belongs to no pull request")]
+    done = subprocess.run(words, cwd=code_host, env=environment, capture_output=True, text=True, check=False)
+    plan = code_host / "folder" / "reviewed.plan"
     return done.returncode, plan.read_text() if plan.exists() else done.stderr
 
 
-def run(number: int, sha: str = "head1", **more: str) -> dict[str, Any]:
+def build_run(number: int, sha: str = "head1", **more: str) -> dict[str, Any]:
     return {"id": number, "sha": sha, "workflow": "nexusform", "conclusion": "success"} | more
 
 
 MERGED = {"merged_at": "2026-11-21", "merge_commit_sha": "merged1", "head": {"sha": "head1"}}
 
 
-def test_the_action_takes_the_plan_of_the_merged_head(hub: Path) -> None:
+def test_action_uses_plan_of_merged_head(code_host: Path) -> None:
     other = MERGED | {"merge_commit_sha": "other", "head": {"sha": "head9"}}
-    assert fetched(hub, [other, MERGED], [run(1, "old1"), run(2, "head9"), run(3)]) == (0, "3")
+    assert fetch_reviewed_plan(
+        code_host, [other, MERGED], [build_run(1, "old1"), build_run(2, "head9"), build_run(3)]
+    ) == (0, "3")
 
 
 @pytest.mark.parametrize(
     ("pulls", "runs"),
     [
-        ([MERGED], [run(1, "old1")]),
-        ([MERGED], [run(1, workflow="of a pull request")]),
-        ([MERGED], [run(1, conclusion="failure")]),
-        ([MERGED | {"merged_at": None}], [run(1)]),
-        ([MERGED | {"merge_commit_sha": "other"}], [run(1)]),
-        ([], [run(1)]),
+        ([MERGED], [build_run(1, "old1")]),
+        ([MERGED], [build_run(1, workflow="of a pull request")]),
+        ([MERGED], [build_run(1, conclusion="failure")]),
+        ([MERGED | {"merged_at": None}], [build_run(1)]),
+        ([MERGED | {"merge_commit_sha": "other"}], [build_run(1)]),
+        ([], [build_run(1)]),
     ],
 )
-def test_the_action_takes_no_other_plan(hub: Path, pulls: list[Any], runs: list[Any]) -> None:
-    code, said = fetched(hub, pulls, runs)
+def test_action_rejects_other_plans(code_host: Path, pulls: list[Any], runs: list[Any]) -> None:
+    code, said = fetch_reviewed_plan(code_host, pulls, runs)
     assert code == 1
     assert said.startswith("nexusform: ")
 
 
-def test_the_action_fails_whatever_is_no_plan() -> None:
+def test_action_fails_without_a_plan() -> None:
     conditions = {step.get("run", step.get("uses")): step.get("if", "") for step in ACTION}
     (failing,) = [text for script, text in conditions.items() if "there is no plan" in str(script)]
     assert re.findall(r"exitcode != '(\d)'", failing) == ["0", "2"]
@@ -445,7 +453,7 @@ def test_the_action_fails_whatever_is_no_plan() -> None:
 
 
 @pytest.mark.parametrize("mistake", ["/approve\n/merge\n", 'resource "x" "/merge" {\n```\n@all\n'])
-def test_a_mistake_commands_nothing(mistake: str, tmp_path: Path) -> None:
+def test_configuration_error_contains_no_commands(mistake: str, tmp_path: Path) -> None:
     (tmp_path / "lab").mkdir()
     (tmp_path / "lab" / "main.nf.hcl").write_text(mistake)
     (tmp_path / "bin").mkdir()

@@ -1,4 +1,4 @@
-"""What is written down is true: reference pages, README commands, examples named in the docs."""
+"""Tests of the documentation's facts: reference pages, README commands, examples named in the docs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 MOST_WORDS = 70_000
 
 
-def _pages() -> dict[str, Callable[[], str]]:
+def _list_page_builders() -> dict[str, Callable[[], str]]:
     return {
         "types.md": reference_pages.types_page,
         "commands.md": reference_pages.commands_page,
@@ -34,30 +34,30 @@ def _pages() -> dict[str, Callable[[], str]]:
 
 
 @cache
-def _type_pages() -> dict[str, str]:
+def _build_type_pages() -> dict[str, str]:
     pages: dict[str, str] = reference_pages.type_pages()
     return pages
 
 
-@pytest.mark.parametrize("name", list(_type_pages()))
-def test_every_type_has_its_page(name: str) -> None:
+@pytest.mark.parametrize("name", list(_build_type_pages()))
+def test_every_type_has_a_current_page(name: str) -> None:
     path = ROOT / "docs" / "reference" / name
     if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
         path.parent.mkdir(exist_ok=True)
-        path.write_text(_type_pages()[name])
-    assert path.read_text() == _type_pages()[name]
+        path.write_text(_build_type_pages()[name])
+    assert path.read_text() == _build_type_pages()[name]
 
 
 @of_documented_domains
-def test_no_page_is_of_a_type_that_is_gone() -> None:
+def test_no_page_of_a_removed_type() -> None:
     directory = ROOT / "docs" / "reference"
-    assert {f"types/{path.name}" for path in directory.glob("types/*")} == set(_type_pages())
+    assert {f"types/{path.name}" for path in directory.glob("types/*")} == set(_build_type_pages())
 
 
 @of_documented_domains
-@pytest.mark.parametrize("name", list(_pages()))
-def test_reference_page_is_what_the_product_says(name: str) -> None:
-    page = _pages()[name]()
+@pytest.mark.parametrize("name", list(_list_page_builders()))
+def test_reference_page_is_current(name: str) -> None:
+    page = _list_page_builders()[name]()
     path = ROOT / "docs" / "reference" / name
     if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
         path.write_text(page)
@@ -70,23 +70,23 @@ def test_ci_runs_the_readme_test_command() -> None:
     assert commands[1] in (ROOT / ".ci" / "run").read_text()
 
 
-def _documents() -> list[Path]:
+def _list_documents() -> list[Path]:
     return sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md")])
 
 
-@pytest.mark.parametrize("document", _documents(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_links_lead_somewhere(document: Path) -> None:
+@pytest.mark.parametrize("document", _list_documents(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_link_targets_exist(document: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text()):
         assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
 
-def test_the_documents_are_short() -> None:
+def test_documents_are_short() -> None:
     pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md")]
     assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= MOST_WORDS
 
 
 @pytest.mark.parametrize("rule_id", RULE_IDS)
-def test_the_example_of_a_lint_rule_is_one(
+def test_example_of_a_lint_rule_triggers_it(
     rule_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -98,7 +98,7 @@ def test_the_example_of_a_lint_rule_is_one(
     capfd.readouterr()
 
 
-def test_every_variable_of_the_environment_is_told() -> None:
+def test_every_environment_variable_is_documented() -> None:
     named = set()
     for path in (ROOT / "nexusform").rglob("*.py"):
         named |= set(re.findall(r'"(NF_[A-Z_]+)"', path.read_text(encoding="utf-8")))
@@ -106,7 +106,7 @@ def test_every_variable_of_the_environment_is_told() -> None:
     assert named <= told | set(reference_pages.ENVIRONMENT)
 
 
-def test_every_trigger_of_bindings_is_told_of() -> None:
+def test_every_trigger_of_bindings_is_documented() -> None:
     page = reference_pages.triggers_page()
     assert [trigger for trigger in reference_pages.Trigger if f"`{trigger}`" not in page] == []
 
@@ -114,7 +114,7 @@ def test_every_trigger_of_bindings_is_told_of() -> None:
 LONGEST_HELP = 60
 
 
-def test_the_help_of_a_flag_or_a_command_is_one_short_phrase() -> None:
+def test_help_of_flags_and_commands_is_one_short_phrase() -> None:
     helps = {f"{path} {name}": text for path, name, text in reference_pages.help_texts()}
     assert len(helps) > 400
     assert {where: text for where, text in helps.items() if len(text) > LONGEST_HELP} == {}

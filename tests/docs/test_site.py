@@ -1,4 +1,5 @@
-"""The site is built strictly, every page is in its navigation, and every link in it leads somewhere."""
+"""Tests of the documentation site: the build is strict, every page is in the navigation, and every link has a
+target."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ SCRIPT = ROOT / "packaging" / "site.py"
 REPOSITORY = f"{nexusform.PROJECT_URL}/" if nexusform.PROJECT_URL else ""
 
 
-class Page(HTMLParser):
-    """The links and the anchors of a built page."""
+class BuiltPage(HTMLParser):
+    """Links and anchors of a built page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -42,7 +43,7 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("zensical", reason="zensical is not installed")
     directory = tmp_path_factory.mktemp("docs")
     done = subprocess.run([sys.executable, str(SCRIPT), str(directory)], capture_output=True, text=True, check=False)
@@ -50,25 +51,25 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_no_link_is_broken(build: Path) -> None:
-    site = build / "site"
-    pages = {path: Page(path) for path in site.rglob("*.html") if path.name != "404.html"}
+def test_no_link_is_broken(built_site: Path) -> None:
+    site = built_site / "site"
+    pages = {path: BuiltPage(path) for path in site.rglob("*.html") if path.name != "404.html"}
     assert len(pages) > 50
     broken = [
         f"{path.relative_to(site)}: {link}"
         for path, page in pages.items()
         for link in page.links
-        if not leads_somewhere(link, path, pages)
+        if not has_target(link, path, pages)
     ]
     assert not broken, "\n".join(broken)
 
 
-def test_code_is_shown_as_code(build: Path) -> None:
-    for page in (build / "site").rglob("*.html"):
+def test_code_blocks_are_rendered(built_site: Path) -> None:
+    for page in (built_site / "site").rglob("*.html"):
         assert "```" not in page.read_text(encoding="utf-8"), page
 
 
-def leads_somewhere(link: str, path: Path, pages: dict[Path, Page]) -> bool:
+def has_target(link: str, path: Path, pages: dict[Path, BuiltPage]) -> bool:
     address = urlsplit(link)
     if REPOSITORY and link.startswith((f"{REPOSITORY}blob/main/", f"{REPOSITORY}tree/main/")):
         return (ROOT / address.path.split("/", 5)[5]).exists()
@@ -82,36 +83,36 @@ def leads_somewhere(link: str, path: Path, pages: dict[Path, Page]) -> bool:
     return not address.fragment or target not in pages or unquote(address.fragment) in pages[target].anchors
 
 
-def test_every_page_is_in_the_navigation(build: Path) -> None:
-    settings = tomllib.loads((build / "zensical.toml").read_text(encoding="utf-8"))
+def test_every_page_is_in_the_navigation(built_site: Path) -> None:
+    settings = tomllib.loads((built_site / "zensical.toml").read_text(encoding="utf-8"))
     linked = [page for section in settings["project"]["nav"] for pages in section.values() for page in pages]
-    staged = {path.relative_to(build / "pages").as_posix() for path in (build / "pages").rglob("*.md")}
+    staged = {path.relative_to(built_site / "pages").as_posix() for path in (built_site / "pages").rglob("*.md")}
     assert sorted(linked) == sorted(staged)
 
 
-def test_links_to_what_is_no_page_lead_to_the_repository(build: Path) -> None:
-    page = (build / "site" / "docs" / "ci" / "index.html").read_text(encoding="utf-8")
+def test_links_to_other_files_lead_to_the_repository(built_site: Path) -> None:
+    page = (built_site / "site" / "docs" / "ci" / "index.html").read_text(encoding="utf-8")
     for kind, name in (("blob", "docs/ci/gitlab.yml"), ("tree", "docs/ci/policy")):
-        # Without a repository they are text.
+        # Without a repository URL they are plain text.
         assert (f'href="{REPOSITORY}{kind}/main/{name}"' in page) == bool(REPOSITORY)
     assert "nexusform:none" not in page
     assert "gitlab.yml" in page
 
 
-def test_decisions_are_outside_the_search(build: Path) -> None:
-    """They are for contributors; a page that links to one leads to the repository."""
-    assert not (build / "site" / "docs" / "decisions").exists()
-    page = (build / "site" / "docs" / "index.html").read_text(encoding="utf-8")
+def test_decisions_are_excluded_from_search(built_site: Path) -> None:
+    """They are for contributors; links to them lead to the repository."""
+    assert not (built_site / "site" / "docs" / "decisions").exists()
+    page = (built_site / "site" / "docs" / "index.html").read_text(encoding="utf-8")
     assert (f'href="{REPOSITORY}blob/main/docs/decisions/README.md"' in page) == bool(REPOSITORY)
 
 
-def test_no_page_asks_another_host(build: Path) -> None:
-    """The theme asks api.github.com for the stars of a repository that a page names in its head."""
-    for page in (build / "site").rglob("*.html"):
+def test_no_page_requests_stars_of_a_repository(built_site: Path) -> None:
+    """The theme requests the stars of a repository named in the head of a page from api.github.com."""
+    for page in (built_site / "site").rglob("*.html"):
         assert 'data-md-component="source"' not in page.read_text(encoding="utf-8"), page
 
 
-# The page that each of these words has to find first.
+# The expected first result for each search.
 SEARCHES = {
     "why is my vm on this rack": "docs/why-is-my-vm-there.html",
     "fail build if VMs move": "docs/how-to/guard-rails.html",
@@ -122,13 +123,13 @@ SEARCHES = {
     "role assignment": "docs/azure-permissions.html",
     "locked state": "docs/locked-state.html",
 }
-# The search is in a shadow tree of its own.
+# The search box is in a separate shadow tree.
 SEARCH_BOX = "const tree = [...document.querySelectorAll('*')].find((node) => node.shadowRoot).shadowRoot;"
 
 
 @pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING)
-def test_the_search_finds_the_right_page_first(build: Path) -> None:
-    handler = partial(SimpleHTTPRequestHandler, directory=str(build / "site"))
+def test_search_finds_the_expected_page_first(built_site: Path) -> None:
+    handler = partial(SimpleHTTPRequestHandler, directory=str(built_site / "site"))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         home = f"http://127.0.0.1:{server.server_port}/"
@@ -157,9 +158,9 @@ def test_the_search_finds_the_right_page_first(build: Path) -> None:
 
 
 @pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING)
-def test_a_browser_asks_no_other_host(build: Path) -> None:
-    """The theme knows how to ask a code host for stars; the browser tells what was asked for."""
-    handler = partial(SimpleHTTPRequestHandler, directory=str(build / "site"))
+def test_browser_requests_no_other_host(built_site: Path) -> None:
+    """The theme can request stars from a code host; the browser lists all its requests."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(built_site / "site"))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         home = f"http://127.0.0.1:{server.server_port}/"
@@ -176,8 +177,8 @@ def test_a_browser_asks_no_other_host(build: Path) -> None:
             server.shutdown()
 
 
-def test_the_landing_page_has_three_doors_with_a_picture_each(build: Path) -> None:
-    text = (build / "site" / "index.html").read_text(encoding="utf-8")
+def test_landing_page_has_three_entries_with_pictures(built_site: Path) -> None:
+    text = (built_site / "site" / "index.html").read_text(encoding="utf-8")
     doors = text.partition("You run a Nexus site")[2].partition("The worked example")[0]
     assert [Path(link).name for link in re.findall(r'<img[^>]* src="([^"]+)"', doors)] == [
         "page.webp",

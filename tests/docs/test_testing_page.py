@@ -1,4 +1,4 @@
-"""docs/testing.md: its configuration and its test file are run, and print what it says."""
+"""Tests of docs/testing.md: its configuration and its test file run, and print the documented output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ PRINTED = re.findall(r"```console\n\$ nexusform test\n(.*?)```", PAGE, re.DOTALL
 
 
 @of_documented_domains
-def test_the_page_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_example_of_the_page_prints_documented_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert sorted(FILES) == ["main.nf.hcl", "tests/spread.nftest.hcl"]
     for name, text in FILES.items():
@@ -28,7 +30,7 @@ def test_the_page_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
 
 
 @of_documented_domains
-def test_every_argument_that_run_blocks_take_is_named() -> None:
+def test_every_argument_of_run_blocks_is_documented() -> None:
     from nexusform.domains.testing.configuration.test_file_blocks import FILE_SCHEMA, RUN_SCHEMA
 
     names = {*FILE_SCHEMA.blocks, *RUN_SCHEMA.attributes, *RUN_SCHEMA.blocks} - {"test", "state_key"}

@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md: its table of exit codes says what commands say of theirs, and what they do."""
+"""Tests of docs/troubleshooting.md: its table of exit codes agrees with the help and the behaviour of commands."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TABLE = PAGE.partition("## Exit codes\n")[2].partition("\n## ")[0]
 _OTHER_CODE = re.compile(r"[Ee]xit(?: codes?:?)?(?: with)?\b[^.]*\b[23]\b|detailed-exitcode")
 
 
-def _commands_with_codes() -> list[str]:
-    """The commands whose help names an exit code beside 0 and 1."""
+def _list_commands_with_codes() -> list[str]:
+    """Return the commands with an exit code other than 0 and 1 in their help."""
     sections = re.split(r"^## nexusform ", COMMANDS, flags=re.MULTILINE)[1:]
     return [text.partition("\n")[0] for text in sections if _OTHER_CODE.search(" ".join(text.split()))]
 
 
-def test_every_command_with_codes_of_its_own_has_a_row() -> None:
-    commands = _commands_with_codes()
+def test_every_command_with_special_exit_codes_has_a_row() -> None:
+    commands = _list_commands_with_codes()
     assert {"plan", "predict", "advise", "fmt", "simulate failure"} <= set(commands)
     rows = (f"`{name}" in TABLE or f"`{name.split()[0]}`" in TABLE for name in commands)
     assert all(rows)
@@ -31,7 +31,7 @@ def test_every_command_with_codes_of_its_own_has_a_row() -> None:
 
 @pytest.mark.parametrize("flags", [[], ["-check"]])
 @pytest.mark.parametrize("target", ["nope", "wrong.nf.hcl"])
-def test_fmt_ends_as_its_row_says(
+def test_fmt_exits_as_documented(
     flags: list[str], target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""The tutorial is run as it stands: its files, its edits, its commands and their output."""
+"""Tests of the tutorial and the guides: their files, edits, commands and output."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @of_documented_domains
-def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
-    assert _follow(TUTORIAL, tmp_path) >= 7
+def test_tutorial_works_as_documented(tmp_path: Path) -> None:
+    assert _follow_page(TUTORIAL, tmp_path) >= 7
 
 
 @of_documented_domains
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
-def test_a_guide_does_what_it_says(page: Path, tmp_path: Path) -> None:
-    assert _follow(page, tmp_path) >= 2
+def test_guide_works_as_documented(page: Path, tmp_path: Path) -> None:
+    assert _follow_page(page, tmp_path) >= 2
 
 
-def _follow(page: Path, directory: Path) -> int:
-    """Do what a page says; how many of its blocks are commands."""
+def _follow_page(page: Path, directory: Path) -> int:
+    """Follow the steps of a page; return the number of its command blocks."""
     main = directory / "main.nf.hcl"
     ran = 0
     for language, title, body in FENCE.findall(page.read_text()):
@@ -45,13 +45,13 @@ def _follow(page: Path, directory: Path) -> int:
         elif language == "console":
             for command in re.split(r"^(?=\$ )", body, flags=re.MULTILINE):
                 if command:
-                    _run(command, directory)
+                    _run_command(command, directory)
             ran += 1
     return ran
 
 
 @of_documented_domains
-def test_the_import_page_does_what_it_says(tmp_path: Path) -> None:
+def test_import_page_works_as_documented(tmp_path: Path) -> None:
     shutil.copytree(BROWNFIELD / "export", tmp_path / "export")
     site = tmp_path / "site.nf.hcl"
     for language, _, body in FENCE.findall(IMPORT_PAGE.read_text()):
@@ -62,10 +62,10 @@ def test_the_import_page_does_what_it_says(tmp_path: Path) -> None:
         else:
             for command in re.split(r"^(?=\$ )", body, flags=re.MULTILINE):
                 if command:
-                    _run(command, tmp_path)
+                    _run_command(command, tmp_path)
 
 
-def _run(body: str, directory: Path) -> None:
+def _run_command(body: str, directory: Path) -> None:
     first, *expected = body.splitlines()
     command, _, note = first.removeprefix("$ nexusform ").partition(" # exit code ")
     done = subprocess.run(

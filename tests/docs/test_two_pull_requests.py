@@ -1,4 +1,5 @@
-"""The CI recipes over two pull requests, jobs on fresh clones: what the first applied, the second keeps."""
+"""Tests of the CI recipes with two pull requests and jobs on fresh clones: the second keeps the placements of the
+first."""
 
 import os
 import shutil
@@ -51,7 +52,7 @@ resource "nexus_kubernetes_cluster" "core" {{
 
 
 class Repository:
-    """A repository, its code host's artifact of the last plan, and jobs that run on fresh clones of it."""
+    """Repository with its code host's artifact of the last plan, and jobs on fresh clones."""
 
     def __init__(self, place: Path, backend: str, variables: dict[str, str]) -> None:
         self.place = place
@@ -66,13 +67,13 @@ class Repository:
             program.chmod(0o755)
 
     def commit(self, workers: int) -> None:
-        """What the branch of a pull request holds, and main after its merge."""
+        """Write the content of a pull request's branch, and of main after its merge."""
         text = CONFIGURATION.format(backend=self.backend, workers=workers)
         (self.place / "lab").mkdir(exist_ok=True)
         (self.place / "lab" / "main.nf.hcl").write_text(text)
 
     def job(self, script: str) -> str:
-        """Run a script as a runner does: on a clone with nothing of the jobs before but the artifact."""
+        """Run a script as a runner does: on a clone, with only the artifact of earlier jobs."""
         self.jobs += 1
         clone = self.place / f"clone{self.jobs}"
         clone.mkdir()
@@ -99,20 +100,22 @@ class Repository:
         return done.stdout
 
 
-def github(repository: Repository) -> tuple[Callable[[], str], Callable[[], str]]:
+def build_github_jobs(repository: Repository) -> tuple[Callable[[], str], Callable[[], str]]:
     repository.artifact.mkdir()
     plan = f"({ACTION['init']})\n{ACTION['plan']}"
     apply = f"({ACTION['init']})\n{GITHUB_APPLY}"
     return lambda: repository.job(plan), lambda: repository.job(apply)
 
 
-def gitlab(repository: Repository) -> tuple[Callable[[], str], Callable[[], str]]:
-    def script(name: str) -> str:
-        prepare = GITLAB[".nexusform"]["before_script"][-1:]  # what it installs is here already
-        lines = [line for line in GITLAB[name]["script"] if "<<'PYTHON'" not in line]  # talks to the host
+def build_gitlab_jobs(repository: Repository) -> tuple[Callable[[], str], Callable[[], str]]:
+    def build_script(name: str) -> str:
+        prepare = GITLAB[".nexusform"]["before_script"][-1:]  # its packages are installed already
+        lines = [line for line in GITLAB[name]["script"] if "<<'PYTHON'" not in line]  # these lines access the host
         return "\n".join([*prepare, *lines])
 
-    return lambda: repository.job(script("nexusform-plan")), lambda: repository.job(script("nexusform-apply"))
+    return lambda: repository.job(build_script("nexusform-plan")), lambda: repository.job(
+        build_script("nexusform-apply")
+    )
 
 
 @pytest.fixture
@@ -141,9 +144,11 @@ def azurerm_variables() -> Iterator[dict[str, str]]:
 
 @pytest.mark.of_domains("remote_state")
 @pytest.mark.parametrize(
-    ("recipe", "backend"), [(github, "http"), (gitlab, "http"), (github, "azurerm")], ids=lambda v: str(v)[:18]
+    ("recipe", "backend"),
+    [(build_github_jobs, "http"), (build_gitlab_jobs, "http"), (build_github_jobs, "azurerm")],
+    ids=lambda v: str(v)[:18],
 )
-def test_the_second_pull_request_keeps_what_the_first_one_placed(
+def test_second_pull_request_keeps_placements_of_the_first(
     recipe: Callable[[Repository], tuple[Callable[[], str], Callable[[], str]]],
     backend: str,
     tmp_path: Path,
@@ -160,18 +165,18 @@ def test_the_second_pull_request_keeps_what_the_first_one_placed(
     assert "No changes." in plan()
 
 
-def test_a_runner_with_a_state_of_its_own_is_warned(tmp_path: Path) -> None:
+def test_runner_with_local_state_gets_a_warning(tmp_path: Path) -> None:
     repository = Repository(tmp_path, "local", {"BACKEND_CONFIG": ""})
-    plan, _ = github(repository)
+    plan, _ = build_github_jobs(repository)
     repository.commit(workers=1)
     shown = plan()
     assert "Advice: Local only state" in shown
     assert 'backend "azurerm"' in " ".join(shown.replace("│", " ").split())
 
 
-def test_what_a_plan_prints_is_no_command_to_the_runner(tmp_path: Path) -> None:
+def test_plan_output_contains_no_runner_commands(tmp_path: Path) -> None:
     repository = Repository(tmp_path, "local", {"BACKEND_CONFIG": ""})
-    plan, _ = github(repository)
+    plan, _ = build_github_jobs(repository)
     repository.commit(workers=1)
     shown = plan()
     start, end = shown.index("::stop-commands::"), shown.rindex("\n::")

@@ -1,4 +1,4 @@
-"""What foreign data hold, and reading that passes over what is of another shape."""
+"""Tests of reading external data: values of other types are ignored."""
 
 import pytest
 
@@ -18,21 +18,21 @@ from nexusform.documents.field_validation import (
 DATA = {"spec": {"name": "web", "ports": [{"port": 80}, "x", 3, {"port": 443}], "count": 2}, "items": "none"}
 
 
-def test_a_path_leads_as_far_as_there_are_mappings() -> None:
+def test_path_is_followed_through_mappings() -> None:
     assert get_value_at_path(DATA, "spec", "count") == 2
     assert get_value_at_path(DATA) is DATA
     assert get_value_at_path(DATA, "items", "spec") is None
     assert get_value_at_path(None, "spec") is None
 
 
-def test_what_is_of_another_shape_counts_as_absent() -> None:
+def test_value_of_other_type_counts_as_absent() -> None:
     assert get_mapping(DATA, "spec", "ports") == {}
     assert get_list(DATA, "spec") == []
     assert get_text(DATA, "spec", "count") == ""
     assert get_text(DATA, "spec", "name") == "web"
 
 
-def test_of_a_list_only_the_items_of_the_shape_are_read() -> None:
+def test_list_items_of_other_type_are_ignored() -> None:
     assert list_mappings(DATA, "spec", "ports") == [{"port": 80}, {"port": 443}]
     assert list_texts(DATA, "spec", "ports") == ["x"]
     assert list_mappings(DATA, "items") == []
@@ -50,11 +50,11 @@ def test_of_a_list_only_the_items_of_the_shape_are_read() -> None:
         (None, set()),
     ],
 )
-def test_a_value_fits_what_holds_it(data: object, fits: set[FieldKind]) -> None:
+def test_value_is_valid_for_its_kinds(data: object, fits: set[FieldKind]) -> None:
     assert {holds for holds in FieldKind if holds.is_valid(data)} == fits | {FieldKind.ANY}
 
 
-def _even(value: object) -> str:
+def _check_even(value: object) -> str:
     return "" if value in (0, 2) else "it must be even"
 
 
@@ -82,17 +82,17 @@ def _even(value: object) -> str:
         ("10%", FieldShape(FieldKind.AMOUNT, minimum=20), ""),
         ("Prod", FieldShape(FieldKind.TEXT, choices=("prod", "test")), 'is "Prod"; it must be one of prod, test. '),
         ("5", FieldShape(FieldKind.AMOUNT, pattern="[0-9]+%"), "must match [0-9]+%, or a number, without quotes: 5."),
-        (3, FieldShape(FieldKind.WHOLE, check_form=_even), 'is "3": it must be even.'),
-        (2, FieldShape(FieldKind.WHOLE, minimum=0, maximum=2, check_form=_even), ""),
+        (3, FieldShape(FieldKind.WHOLE, check_form=_check_even), 'is "3": it must be even.'),
+        (2, FieldShape(FieldKind.WHOLE, minimum=0, maximum=2, check_form=_check_even), ""),
         (0.5, FieldShape(FieldKind.QUANTITY), ""),
     ],
 )
-def test_what_is_wrong_with_a_value_is_told_by_its_shape(data: object, shape: FieldShape, detail: str) -> None:
+def test_invalid_value_is_described_by_its_shape(data: object, shape: FieldShape, detail: str) -> None:
     fault = validate_value(data, shape)
     assert (detail in fault.detail) if fault is not None else (detail == "")
 
 
-def test_a_scalar_without_quotes_stands_for_the_text_that_it_is_written_as() -> None:
+def test_unquoted_scalar_is_suggested_in_its_original_form() -> None:
     assert validate_value(8, FieldShape(FieldKind.TEXT), "010") == SchemaViolation(
         'must be a text; write "010", with quotes.', "8"
     )

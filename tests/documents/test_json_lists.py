@@ -1,4 +1,4 @@
-"""Large Lists in JSON: the same data as from any text, with the lines of the items."""
+"""Tests of large Lists in JSON: the data equal those of the general parser, and items have their lines."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def test_items_have_their_lines() -> None:
         "",
     ],
 )
-def test_what_is_unusual_is_left_to_the_reader_of_any_text(text: str) -> None:
+def test_unusual_lists_are_left_to_the_general_parser(text: str) -> None:
     assert parse_large_list(text) is None
 
 
-def test_a_dump_may_be_larger_than_any_other_text() -> None:
+def test_list_may_be_larger_than_other_documents() -> None:
     body = json.dumps({"items": [{"a": "x" * MAX_BYTES}, {"a": 1}]})
     for content in (body, body.encode(), b"\xef\xbb\xbf" + body.encode()):
         stream = parse_yaml("hub.json", content)
@@ -54,7 +54,7 @@ def test_a_dump_may_be_larger_than_any_other_text() -> None:
     assert "several files" in finding.detail
 
 
-def test_what_is_wrong_with_a_large_text_is_told_at_its_line() -> None:
+def test_error_in_large_text_is_reported_at_its_line() -> None:
     text = LIST.replace('"x"', '"' + "x" * MIN_LARGE + '"').replace("null", "no: 3")
     (finding,) = parse_yaml("hub.json", text).findings
     assert (finding.id, finding.line) == ("invalid-yaml", 6)

@@ -1,16 +1,16 @@
-"""Walks over everything in plain data."""
+"""Tests of iteration over the scalars of plain data."""
 
 from nexusform.documents.scalars import OMITTED, list_scalars, replace_scalars
 
 DATA = {"a": [1, {"b": None, "c": True}], "d": {}, "e": "x"}
 
 
-def test_every_leaf_comes_with_its_path_in_the_order_of_the_data() -> None:
+def test_scalars_have_paths_in_the_order_of_the_data() -> None:
     assert list(list_scalars(DATA)) == [(("a", 0), 1), (("a", 1, "b"), None), (("a", 1, "c"), True), (("e",), "x")]
     assert list(list_scalars(7)) == [((), 7)]
 
 
-def test_what_is_left_out_of_a_list_leaves_its_place() -> None:
+def test_omitted_list_item_leaves_null() -> None:
     paths = {("a", 0), ("a", 1, "c")}
     rest = replace_scalars(DATA, lambda path, leaf: OMITTED if path in paths else leaf)
     assert rest == {"a": [None, {"b": None}], "d": {}, "e": "x"}

@@ -1,4 +1,4 @@
-"""YAML as Kubernetes reads it: plain data, places, and bounds."""
+"""Tests of YAML as read by Kubernetes: plain data, positions, and limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nexusform.documents.yaml_documents import MAX_BYTES, parse_yaml
 
 
-def data(text: str) -> object:
+def parse_single(text: str) -> object:
     stream = parse_yaml("f.yaml", text)
     assert stream.findings == ()
     (document,) = stream.documents
@@ -43,35 +43,35 @@ def data(text: str) -> object:
 )
 def test_scalars(written: str, value: object) -> None:
     if written == "-":
-        assert data("- \n") == value
+        assert parse_single("- \n") == value
         return
-    found = data(f"a: {written}\n")
+    found = parse_single(f"a: {written}\n")
     assert found == {"a": value}
     assert isinstance(found, dict)
     assert type(found["a"]) is type(value)
 
 
-def test_keys_are_texts() -> None:
-    assert data("1: a\ntrue: b\n1.5: c\n") == {"1": "a", "true": "b", "1.5": "c"}
-    assert data("y: 1\n") == {"true": 1}  # as Kubernetes does
+def test_keys_are_strings() -> None:
+    assert parse_single("1: a\ntrue: b\n1.5: c\n") == {"1": "a", "true": "b", "1.5": "c"}
+    assert parse_single("y: 1\n") == {"true": 1}  # as in Kubernetes
 
 
 def test_aliases_and_merges() -> None:
-    assert data("base: &b {x: 1, z: 2}\nmine: {<<: *b, z: 3}\nsame: *b\n") == {
+    assert parse_single("base: &b {x: 1, z: 2}\nmine: {<<: *b, z: 3}\nsame: *b\n") == {
         "base": {"x": 1, "z": 2},
         "mine": {"x": 1, "z": 3},
         "same": {"x": 1, "z": 2},
     }
-    assert data("a: {<<: [{x: 1}, {x: 2, z: 3}]}\n") == {"a": {"x": 1, "z": 3}}
+    assert parse_single("a: {<<: [{x: 1}, {x: 2, z: 3}]}\n") == {"a": {"x": 1, "z": 3}}
 
 
-def test_merged_keys_keep_their_order_behind_those_of_the_mapping() -> None:
+def test_merged_keys_keep_their_order_after_own_keys() -> None:
     names = [f"key{number}" for number in range(12)]
     base = ", ".join(f"{name}: 1" for name in names)
-    assert list(data(f"base: &b {{{base}}}\nmine: {{<<: *b, z: 3}}\n")["mine"]) == ["z", *names]
+    assert list(parse_single(f"base: &b {{{base}}}\nmine: {{<<: *b, z: 3}}\n")["mine"]) == ["z", *names]
 
 
-def test_places() -> None:
+def test_positions() -> None:
     stream = parse_yaml("f.yaml", "---\na:\n  - b: 1\n---\n# only a remark\n---\nc: 2\n")
     first, second = stream.documents
     assert (
@@ -101,7 +101,7 @@ def test_places() -> None:
         ("a: \t b\n\tc: d\n", 2, ""),
     ],
 )
-def test_broken_documents_say_where(text: str, line: int, said: str) -> None:
+def test_invalid_documents_are_reported_with_position(text: str, line: int, said: str) -> None:
     stream = parse_yaml("f.yaml", text)
     assert stream.documents == ()
     (finding,) = stream.findings
@@ -110,26 +110,26 @@ def test_broken_documents_say_where(text: str, line: int, said: str) -> None:
     assert str(finding).startswith(f"f.yaml, line {line}, column ")
 
 
-def test_documents_before_a_broken_one_are_kept() -> None:
+def test_documents_before_an_invalid_one_are_kept() -> None:
     stream = parse_yaml("f.yaml", "a: 1\n---\nb: [\n")
     assert [document.data for document in stream.documents] == [{"a": 1}]
     assert len(stream.findings) == 1
 
 
-def test_a_key_written_twice_is_a_warning_and_the_last_one_counts() -> None:
+def test_duplicate_key_is_a_warning_and_the_last_one_counts() -> None:
     stream = parse_yaml("f.yaml", "a: 1\na: 2\n")
     assert stream.documents[0].data == {"a": 2}
     (finding,) = stream.findings
     assert (finding.severity.value, finding.line) == ("warning", 2)
 
 
-def test_aliases_cannot_explode() -> None:
+def test_expansion_of_aliases_is_limited() -> None:
     levels = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]\n" for n in range(1, 9))
     (finding,) = parse_yaml("f.yaml", "l0: &l0 [x, x]\n" + levels).findings
     assert "expands to more than" in finding.detail
 
 
-def test_size_is_bounded_and_bytes_must_be_text() -> None:
+def test_size_is_limited_and_bytes_must_be_utf_8() -> None:
     assert parse_yaml("f.yaml", b"#" * (MAX_BYTES + 1)).findings[0].id == "file-too-large"
     (finding,) = parse_yaml("f.yaml", b"a: 1\nb: \xff\n").findings
     assert (finding.line, finding.column) == (2, 4)
@@ -138,6 +138,6 @@ def test_size_is_bounded_and_bytes_must_be_text() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet="ab01:-[]{}&*!|>\"'#,?%@`\n \t~.<", max_size=60))
-def test_no_text_is_too_odd(text: str) -> None:
+def test_any_text_is_parsed_without_exception(text: str) -> None:
     stream = parse_yaml("f.yaml", text)
     assert all(finding.line >= 0 for finding in stream.findings)

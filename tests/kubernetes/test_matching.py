@@ -44,7 +44,7 @@ LABELS = {"region": "east", "env": "prod", "rank": "7"}
         (Requirement("zone", "Lt", ("1",)), False),
     ],
 )
-def test_requirement(requirement: Requirement, expected: bool) -> None:
+def test_requirement_matches_labels(requirement: Requirement, expected: bool) -> None:
     assert is_requirement_met(requirement, LABELS) is expected
 
 
@@ -89,7 +89,7 @@ def test_invalid_selector_is_rejected(selector: LabelSelector, about: str) -> No
         (Toleration("k", "Unknown", "v"), False),
     ],
 )
-def test_toleration(toleration: Toleration, expected: bool) -> None:
+def test_toleration_matches_taint(toleration: Toleration, expected: bool) -> None:
     assert is_matching_toleration(toleration, Taint("k", "v")) is expected
 
 
@@ -100,16 +100,16 @@ def test_first_untolerated_taint_is_named() -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-d", "example.com/a", "kubernetes-fleet.io/node-count", "x" * 63])
-def test_label_keys(name: str) -> None:
+def test_valid_label_keys(name: str) -> None:
     assert not validate_qualified_name(name)
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", "a b", "x" * 64, "/a", "a/", "A_b/c", "a/b/c", "é"])
-def test_no_label_keys(name: str) -> None:
+def test_invalid_label_keys(name: str) -> None:
     assert validate_qualified_name(name)
 
 
-def test_values_and_names() -> None:
+def test_label_values_and_dns_names() -> None:
     assert not validate_label_value("")
     assert validate_label_value("a/b")
     assert not validate_dns_subdomain("a-1.b")

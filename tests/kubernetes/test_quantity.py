@@ -48,7 +48,7 @@ def parse_valid_quantity(text: str) -> Quantity:
         ("-", 0),
     ],
 )
-def test_value(text: str, nano: int) -> None:
+def test_value_is_parsed_in_nano_units(text: str, nano: int) -> None:
     assert parse_valid_quantity(text).nano == nano
 
 
@@ -75,7 +75,7 @@ def test_value(text: str, nano: int) -> None:
         ("1e99999999999999999999", "suffix"),
     ],
 )
-def test_malformed(text: str, about: str) -> None:
+def test_malformed_quantity_is_rejected(text: str, about: str) -> None:
     malformed = parse_quantity(text)
     assert isinstance(malformed, InvalidQuantity)
     assert about in malformed.message
@@ -114,7 +114,7 @@ def test_quantities_compare_equal_in_any_notation(one: str, other: str) -> None:
     assert not parse_valid_quantity(one) < parse_valid_quantity(other)
 
 
-def test_order() -> None:
+def test_quantities_are_ordered_by_value() -> None:
     texts = ["-1", "0", "1n", "999m", "1", "1k", "1Ki", "1M", "1Mi", "8Ei", "10E"]
     assert all(parse_valid_quantity(low) < parse_valid_quantity(high) for low, high in pairwise(texts))
     assert all(parse_valid_quantity(low) <= parse_valid_quantity(high) for low, high in pairwise(texts))

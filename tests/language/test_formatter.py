@@ -76,7 +76,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_case(name: str) -> None:
+def test_case_is_formatted_as_expected(name: str) -> None:
     before, after = CASES[name]
     assert format_configuration(before) == after
     assert format_configuration(after) == after

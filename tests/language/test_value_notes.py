@@ -14,7 +14,7 @@ def list_noted_references(text: str) -> list[str]:
     return [note.traversal for note in found]
 
 
-def test_references_are_noted_once_in_order() -> None:
+def test_references_are_recorded_once_in_order() -> None:
     assert list_noted_references("var.b + var.a[0] + var.b") == ["var.b", "var.a[0]"]
 
 

@@ -12,7 +12,16 @@ from nexusform.domains.remote_state.backends.http import HttpBackend, HttpSettin
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.http_client import WebRequest, send_request
 from nexusform.network.web_errors import WebError
-from tests.contracts.bad_answers import CUT, GARBAGE, STATE, bad_server, dripping, raw, redirect, silent
+from tests.contracts.bad_answers import (
+    CUT,
+    GARBAGE,
+    STATE,
+    build_raw_answer,
+    build_redirect,
+    drip_body,
+    keep_silent,
+    run_bad_server,
+)
 
 BAD = CUT | {name: answer for name, answer in GARBAGE.items() if name != "a page"}
 
@@ -24,7 +33,7 @@ def open_http_backend(address: str, directory: Path) -> HttpBackend:
 
 @pytest.mark.parametrize("name", BAD)
 def test_invalid_answers_are_not_treated_as_missing_state(name: str, tmp_path: Path) -> None:
-    with bad_server(BAD[name]) as server:
+    with run_bad_server(BAD[name]) as server:
         with pytest.raises(BackendProblem, match=r"^Cannot read the state at http://127.0.0.1:") as refused:
             open_http_backend(server.address, tmp_path).read()
         assert str(refused.value).isprintable()
@@ -40,20 +49,20 @@ def test_invalid_answers_are_not_treated_as_missing_state(name: str, tmp_path: P
     ],
 )
 def test_missing_state_is_recognized(answer: bytes, tmp_path: Path) -> None:
-    with bad_server(raw(answer)) as server:
+    with run_bad_server(build_raw_answer(answer)) as server:
         assert open_http_backend(server.address, tmp_path).read() is None
 
 
 def test_body_ended_by_closed_connection_is_read(tmp_path: Path) -> None:
     """HTTP/1.0 has no other end mark; the reader checks the document for completeness."""
-    with bad_server(raw(b"HTTP/1.0 200 OK\r\n\r\n" + STATE)) as server:
+    with run_bad_server(build_raw_answer(b"HTTP/1.0 200 OK\r\n\r\n" + STATE)) as server:
         assert open_http_backend(server.address, tmp_path).read() == STATE
 
 
 @pytest.mark.parametrize("name", CUT)
 def test_truncated_answer_is_requested_again(name: str, tmp_path: Path) -> None:
-    whole = raw(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(STATE) + STATE)
-    with bad_server(CUT[name]) as server:
+    whole = build_raw_answer(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(STATE) + STATE)
+    with run_bad_server(CUT[name]) as server:
         cut = server.answer
 
         def send_answer(connection: socket.socket, head: bytes) -> None:
@@ -66,7 +75,7 @@ def test_truncated_answer_is_requested_again(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_writes_follow_no_redirect(status: int) -> None:
-    with bad_server(redirect(status, "/elsewhere")) as server:
+    with run_bad_server(build_redirect(status, "/elsewhere")) as server:
         with pytest.raises(BackendProblem, match=rf"answered {status}, a redirect .*followed for GET only"):
             send_write(server.address)
         assert [head.split()[0] for head in server.heads] == [b"POST"]
@@ -79,8 +88,8 @@ def send_write(address: str) -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_credentials_are_sent_to_no_other_host(status: int, tmp_path: Path) -> None:
-    with bad_server(raw(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")) as other:
-        with bad_server(redirect(status, f"{other.address}/lon1")) as server:
+    with run_bad_server(build_raw_answer(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")) as other:
+        with run_bad_server(build_redirect(status, f"{other.address}/lon1")) as server:
             service = HttpSettings(f"{server.address}/lon1", username="me", password="secret")
             with pytest.raises(BackendProblem, match=rf"a redirect to {re.escape(other.address)}\. It is not followed"):
                 HttpBackend(service, str(tmp_path)).read()
@@ -91,14 +100,14 @@ def test_credentials_are_sent_to_no_other_host(status: int, tmp_path: Path) -> N
 @pytest.mark.parametrize("where", ["ftp://127.0.0.1/x", "file:///etc/passwd", "https:///x", "http://[::1/x"])
 def test_redirect_to_invalid_address_is_rejected(where: str, tmp_path: Path) -> None:
     refused = pytest.raises(BackendProblem, match="redirect to an invalid address")
-    with bad_server(redirect(302, where)) as server, refused:
+    with run_bad_server(build_redirect(302, where)) as server, refused:
         open_http_backend(server.address, tmp_path).read()
 
 
 def test_read_follows_redirect_within_one_origin(tmp_path: Path) -> None:
-    with bad_server(redirect(302, "/there")) as server:
+    with run_bad_server(build_redirect(302, "/there")) as server:
         first = server.answer
-        there = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        there = build_raw_answer(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
         server.answer = lambda connection, head: (there if b" /there " in head else first)(connection, head)
         assert open_http_backend(server.address, tmp_path).read() == b"{}"
         server.answer = first
@@ -112,15 +121,14 @@ def test_invalid_address_is_rejected(address: str) -> None:
         send_request(WebRequest("GET", address))
 
 
-@pytest.mark.parametrize("answer", [silent, dripping])
+@pytest.mark.parametrize("answer", [keep_silent, drip_body])
 @pytest.mark.parametrize("call", ["read", "lock", "holder", "write"])
 def test_slow_server_is_abandoned_after_deadline(
     answer: object, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.contracts.test_backend_contract import info
 
     monkeypatch.setenv("NF_NET_DEADLINE", "1")
-    with bad_server(answer) as server:  # type: ignore[arg-type]
+    with run_bad_server(answer) as server:  # type: ignore[arg-type]
         settings = {"address": f"{server.address}/s", "lock_address": f"{server.address}/s/lock"}
         backend = BACKENDS["http"].open_backend(settings, Directories(str(tmp_path), str(tmp_path)))
         asked = {

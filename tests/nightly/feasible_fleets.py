@@ -101,7 +101,7 @@ def build_fleet(seed: int) -> Fleet:
         name = f"p{number}"
         workloads[name] = [_build_workload(draw, name, f"w{index}") for index in range(draw.choice((1, 1, 2)))]
         text = "\n---\n".join(json.dumps(body) for body in (build_namespace(name), *workloads[name]))
-        policy = _draw_policy(draw, members)
+        policy = _choose_policy(draw, members)
         parts.append((_MANIFEST + PLACEMENT).replace("NAME", name).replace("TEXT", text).replace("POLICY", policy))
     objects = {name: _build_objects(draw) for name in members if name in dumped}
     return Fleet("".join(parts), objects, workloads)
@@ -112,7 +112,7 @@ def build_namespace(name: str) -> Body:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def _draw_policy(draw: random.Random, members: Sequence[str]) -> str:
+def _choose_policy(draw: random.Random, members: Sequence[str]) -> str:
     kind = draw.random()
     if kind < 0.3:
         return 'placement_type = "PickAll"'

@@ -94,7 +94,7 @@ class Fleet:
         )
 
     def _draw_policy(self, kind: str) -> str:
-        """Draw the policy of a placement; its type cannot change."""
+        """Return a random policy for a placement; its type cannot change."""
         if kind == "PickFixed":
             names = ", ".join(f'"{name}"' for name in self._random.sample(_MEMBERS, 2))
             return f'placement_type = "PickFixed"\ncluster_names  = [{names}]'

@@ -146,7 +146,6 @@ def run_commands(directory: Path, commands: list[list[str]]) -> str:
 def plan_from_hub(directory: Path) -> None:
     """Plan with a hub answering every request with the document of the case."""
     from nexusform.cli.main import run_command_line
-    from tests.contracts.bad_answers import bad_server, document
 
     with bad_server(document((directory / "hub.json").read_bytes(), "Content-Type: application/json")) as server:
         entries = {

@@ -11,7 +11,7 @@ from nexusform.cli.main import run_command_line
 from nexusform.files.access_record import get_recorded_accesses, start_access_record
 from nexusform.plans.plan_checks import EvaluatedFile
 from nexusform.plans.saved import plan_file
-from tests.contracts.bad_answers import bad_server, document
+from tests.contracts.bad_answers import build_document, run_bad_server
 
 
 @pytest.mark.parametrize("flag", ["-var-file=values.nfvars", ""])
@@ -65,7 +65,7 @@ def test_login_servers_are_recorded() -> None:
 
     from nexusform.domains.remote_state.backends.azure_login import _request_token
 
-    with bad_server(document(b'{"value": "token"}', "Content-Type: application/json")) as server:
+    with run_bad_server(build_document(b'{"value": "token"}', "Content-Type: application/json")) as server:
         start_access_record()
         assert _request_token(f"{server.address}/token?a=b", "bearer") == "token"
         assert get_recorded_accesses().origins == {server.address}

@@ -16,7 +16,7 @@ from nexusform.workflow.opening.directory_validation import validate_directory
 from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.runs.run import PlanOptions, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
-from tests.diagnostics.test_summaries import known_ids
+from tests.diagnostics.test_summaries import list_known_ids
 from tests.kill_points import select_cases
 
 SAMPLE = """\
@@ -183,7 +183,7 @@ def test_a_hundred_mutations_give_only_diagnostics(seed: int) -> None:
         Path("main.nf.hcl").write_text(text)
         found = validate_directory(CommandContext()).diagnostics
         assert all(is_inside_file(d, text) for d in found), text
-        assert all(d.id in known_ids() for d in found), text
+        assert all(d.id in list_known_ids() for d in found), text
         broken += any(d.severity is Severity.ERROR for d in found)
     assert broken > 60
 

@@ -1,4 +1,4 @@
-"""A site of a state as Azure would print it, with random names of nodes."""
+"""Export of a site from a state in the form of Azure, with random node names."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ GROUP = "/subscriptions/s/resourceGroups/g/providers/Microsoft.NetworkCloud"
 COMPUTE = "platform.afo-nc.microsoft.com/compute-plane=true"
 
 
-def captured_site(state: dict[str, Any], directory: Path) -> None:
+def write_site_export(state: dict[str, Any], directory: Path) -> None:
     """Write the export of a state."""
     directory.mkdir(parents=True)
 
-    def write(kind: str, bodies: list[dict[str, Any]]) -> None:
+    def write_bodies(kind: str, bodies: list[dict[str, Any]]) -> None:
         (directory / f"{kind}.json").write_text(json.dumps(bodies))
 
     objects = [
@@ -25,22 +25,22 @@ def captured_site(state: dict[str, Any], directory: Path) -> None:
     ]
     racks = [values for kind, values, _ in objects if kind == "nexus_rack"]
     clusters = [(made, values) for kind, values, made in objects if kind == "nexus_kubernetes_cluster"]
-    write("racks", [rack_body(rack) for rack in racks])
-    write("bare_metal_machines", [body for rack in racks for body in machine_bodies(rack)])
-    write("virtual_machines", [])
+    write_bodies("racks", [build_rack_body(rack) for rack in racks])
+    write_bodies("bare_metal_machines", [body for rack in racks for body in build_machine_bodies(rack)])
+    write_bodies("virtual_machines", [])
     random = Random(7)
     ordered = sorted(clusters, key=lambda pair: pair[0])
-    write("kubernetes_clusters", [cluster_body(values, made, random) for made, values in ordered])
+    write_bodies("kubernetes_clusters", [build_cluster_body(values, made, random) for made, values in ordered])
 
 
-def rack_body(rack: dict[str, Any]) -> dict[str, Any]:
+def build_rack_body(rack: dict[str, Any]) -> dict[str, Any]:
     name = rack["name"]
     sku = "VNearEdge1_Compute_DellR750_16C2M"
     zone = rack["availability_zone"]
     return {"id": f"{GROUP}/racks/{name}", "name": name, "availabilityZone": zone, "rackSkuId": sku}
 
 
-def machine_bodies(rack: dict[str, Any]) -> list[dict[str, Any]]:
+def build_machine_bodies(rack: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "id": f"{GROUP}/bareMetalMachines/{name}",
@@ -58,7 +58,7 @@ def machine_bodies(rack: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def cluster_body(cluster: dict[str, Any], made: int, random: Random) -> dict[str, Any]:
+def build_cluster_body(cluster: dict[str, Any], made: int, random: Random) -> dict[str, Any]:
     cluster_id = f"{GROUP}/kubernetesClusters/{cluster['name']}"
     nodes = [
         {
@@ -77,15 +77,15 @@ def cluster_body(cluster: dict[str, Any], made: int, random: Random) -> dict[str
         "name": cluster["name"],
         "clusterId": f"{GROUP}/clusters/lab",
         "systemData": {"createdAt": f"2024-01-{made % 28 + 1:02d}T00:00:00Z"},
-        "controlPlaneNodeConfiguration": plane_body(cluster["control_plane"]),
+        "controlPlaneNodeConfiguration": build_pool_body(cluster["control_plane"]),
         "initialAgentPoolConfigurations": [
-            {"name": name, "mode": pools[name]["mode"], **plane_body(pools[name])}
+            {"name": name, "mode": pools[name]["mode"], **build_pool_body(pools[name])}
             for name in cluster["agent_pool_order"]
         ],
         "nodes": nodes,
     }
 
 
-def plane_body(pool: dict[str, Any]) -> dict[str, Any]:
+def build_pool_body(pool: dict[str, Any]) -> dict[str, Any]:
     zones = pool["availability_zones"] or []
     return {"count": pool["count"], "vmSkuName": pool["vm_sku_name"], "availabilityZones": zones}

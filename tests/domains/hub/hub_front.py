@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from nexusform.domains.hub.api.hub_kinds import READ_KINDS, WORK
-from tests.crowded_server import Server
+from tests.crowded_server import CrowdedServer
 
 Body = dict[str, Any]
 WEBHOOK = "owner.acme.example"
@@ -62,7 +62,7 @@ class Front:
         self.carried_out: Callable[[str, str], None] = lambda _method, _target: None
         self.tokens = {"admin-token", "bob-token"}
         self.controller: Callable[[Front], None] = lambda _hub: None
-        self._http = Server(("127.0.0.1", 0), _build_handler(self))
+        self._http = CrowdedServer(("127.0.0.1", 0), _build_handler(self))
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
         threading.Thread(target=self._http.serve_forever, daemon=True).start()
 

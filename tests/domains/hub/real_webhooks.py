@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.certificates import create_certificate
-from tests.crowded_server import Server
+from tests.crowded_server import CrowdedServer
 from tests.domains.hub.hub_front import WEBHOOK, Body, RequestRejection, Rule, get_collection_path
 
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
@@ -49,7 +49,7 @@ class Webhooks:
         folder = where / "webhooks"
         folder.mkdir(exist_ok=True)
         certificate, key = create_certificate(folder)
-        self._http = Server(("127.0.0.1", 0), type("Handler", (_RequestHandler,), {"webhooks": self}))
+        self._http = CrowdedServer(("127.0.0.1", 0), type("Handler", (_RequestHandler,), {"webhooks": self}))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         self._http.socket = context.wrap_socket(self._http.socket, server_side=True, do_handshake_on_connect=False)

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 pytest.importorskip("lightkube")
 from nexusform.backends.local_file import LocalBackend
-from tests.contracts.crash_runner import DIED, LOCAL_KINDS, Runner
+from tests.contracts.crash_runner import DIED, LOCAL_KINDS, CommandRunner
 from tests.domains.hub.hub_controller import Controller, build_member
 from tests.domains.hub.hub_server import HubServer
 from tests.domains.hub.test_fleet_provider import MANY, WEB
@@ -63,12 +63,12 @@ class Kill:
 
     def before(self, _method: str, _path: str) -> None:
         self.requests += 1
-        self.die("before")
+        self.kill_once("before")
 
     def after(self, _method: str, _target: str) -> None:
-        self.die("after")
+        self.kill_once("after")
 
-    def die(self, moment: str) -> None:
+    def kill_once(self, moment: str) -> None:
         if self.happened or (self.requests, moment) != self.point:
             return
         self.happened = True
@@ -87,7 +87,7 @@ class CrashScenario:
         configuration = self.template / "main.nf.hcl"
         configuration.write_text(change.after)
         kubeconfig = str(hub.kubeconfig(folder))
-        self.runner = Runner(self.template, {"NF_FLEET_KUBECONFIG": kubeconfig, "NO_COLOR": "1"})
+        self.runner = CommandRunner(self.template, {"NF_FLEET_KUBECONFIG": kubeconfig, "NO_COLOR": "1"})
         if change.before:
             configuration.write_text(change.before)
             self.good(self.template, "apply", "-auto-approve")

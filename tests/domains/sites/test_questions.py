@@ -13,7 +13,7 @@ import pytest
 from nexusform.cli.main import run_command_line
 from nexusform.domains.sites.types.site_tasks import SiteQuestionFinding, SiteResult, SiteStatus
 from nexusform.domains.sites.workflow import fleet_questions
-from tests.domains.azure.captured_site import captured_site
+from tests.domains.azure.captured_site import write_site_export
 
 Command = Callable[..., tuple[int, str, str]]
 Fleet = Callable[..., None]
@@ -137,7 +137,7 @@ def test_replay_equals_reconcile_and_writes_nothing(
     fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fleet({"par1": {}})
-    captured_site(json.loads(STATE.read_text()), Path("exports", "par1"))
+    write_site_export(json.loads(STATE.read_text()), Path("exports", "par1"))
     Path("states").mkdir()
     shutil.copy(STATE, "states/par1.nfstate")
     before = Path("states/par1.nfstate").read_bytes()

@@ -1,4 +1,4 @@
-"""The forms in which exports come, and what tells kinds and sites apart."""
+"""Tests of the forms of exports, and of the separation of kinds and sites."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nexusform.domains.azure.importers.az_capture_commands import read_export_di
 from nexusform.domains.azure.importers.az_documents import read_export_resources
 from nexusform.domains.azure.importers.az_inventory import read_inventory, read_sites
 from nexusform.language.evaluation_run import FileProblem
-from tests.domains.azure.importers.test_az_inventory import cluster, machine, node, rack
+from tests.domains.azure.importers.test_az_inventory import build_cluster, build_machine, build_node, build_rack
 
-RACKS = [rack("r1"), rack("r2")]
+RACKS = [build_rack("r1"), build_rack("r2")]
 
 
-def names(name: str, content: str, kind: str = "racks") -> tuple[list[str], list[str]]:
-    """The names that a document gives under its kind, and the ids of findings."""
+def read_names(name: str, content: str, kind: str = "racks") -> tuple[list[str], list[str]]:
+    """Return the names in a document of its kind, and the ids of findings."""
     findings: list[Any] = []
     items = read_export_resources({kind: [(name, content.encode())]}, findings)
     return [item.read_text("name") or "" for item in items.list_resources("racks")], [
@@ -36,25 +36,25 @@ def names(name: str, content: str, kind: str = "racks") -> tuple[list[str], list
         json.dumps({"$schema": "x", "resources": RACKS}),
     ],
 )
-def test_every_form_of_a_list_reads_the_same(content: str) -> None:
-    assert names("racks.json", content) == (["r1", "r2"], [])
+def test_every_form_of_a_list_has_the_same_result(content: str) -> None:
+    assert read_names("racks.json", content) == (["r1", "r2"], [])
 
 
-def test_the_last_of_joined_pages_must_not_lead_on() -> None:
+def test_last_of_joined_pages_must_have_no_next_link() -> None:
     content = json.dumps([{"value": RACKS[:1], "nextLink": "x"}, {"value": RACKS[1:], "nextLink": "y"}])
-    assert names("racks.json", content) == (["r1", "r2"], ["incomplete-list"])
+    assert read_names("racks.json", content) == (["r1", "r2"], ["incomplete-list"])
 
 
-def test_yaml_is_read_by_the_name_of_the_file() -> None:
+def test_yaml_is_detected_by_file_name() -> None:
     content = "- id: /x/racks/r1\n  name: r1\n- id: /x/racks/r2\n  name: r2\n"
-    assert names("racks.yaml", content) == (["r1", "r2"], [])
-    assert names("racks.json", content)[1] == ["invalid-json"]
+    assert read_names("racks.yaml", content) == (["r1", "r2"], [])
+    assert read_names("racks.json", content)[1] == ["invalid-json"]
 
 
-def test_a_mixed_list_is_sorted_by_type() -> None:
+def test_mixed_list_is_split_by_type() -> None:
     mixed = [
-        {**rack("r1"), "id": "/x/r1", "type": "Microsoft.NetworkCloud/racks"},
-        machine("m1"),
+        {**build_rack("r1"), "id": "/x/r1", "type": "Microsoft.NetworkCloud/racks"},
+        build_machine("m1"),
         {"id": "/x/storage", "type": "Microsoft.Storage/storageAccounts", "name": "s"},
     ]
     mixed[1] = {**mixed[1], "rackId": "/x/r1"}
@@ -65,20 +65,20 @@ def test_a_mixed_list_is_sorted_by_type() -> None:
     ]
 
 
-def test_parameters_of_a_template_are_read_by_their_defaults() -> None:
+def test_template_parameters_have_their_default_values() -> None:
     template = {
         "$schema": "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#",
         "parameters": {"rack": {"type": "string", "defaultValue": "r9"}},
-        "resources": {"one": {**rack(), "name": "[parameters('rack')]"}},
+        "resources": {"one": {**build_rack(), "name": "[parameters('rack')]"}},
     }
-    assert names("racks.json", json.dumps(template)) == (["r9"], [])
+    assert read_names("racks.json", json.dumps(template)) == (["r9"], [])
 
 
-def test_an_unreadable_list_of_machines_is_one_error() -> None:
+def test_unreadable_list_of_machines_is_one_error() -> None:
     documents = {
-        "racks": [("racks.json", json.dumps([rack()]).encode())],
+        "racks": [("racks.json", json.dumps([build_rack()]).encode())],
         "bare_metal_machines": [("bare_metal_machines.json", b'[{"id":')],
-        "kubernetes_clusters": [("k.json", json.dumps([cluster(node("n", "m1"))]).encode())],
+        "kubernetes_clusters": [("k.json", json.dumps([build_cluster(build_node("n", "m1"))]).encode())],
     }
     _, findings = read_inventory(documents)
     assert [finding.id for finding in findings if "machine" in finding.id or finding.severity == "error"] == [
@@ -86,17 +86,17 @@ def test_an_unreadable_list_of_machines_is_one_error() -> None:
     ]
 
 
-def located(body: dict[str, Any], site: str) -> dict[str, Any]:
+def add_location(body: dict[str, Any], site: str) -> dict[str, Any]:
     return {**body, "extendedLocation": {"name": f"/x/customLocations/{site}-cl", "type": "CustomLocation"}}
 
 
-def test_sites_are_told_apart_by_their_location() -> None:
-    racks = [located(rack(f"{site}-r"), site) for site in ("lon", "par")]
+def test_sites_are_separated_by_their_location() -> None:
+    racks = [add_location(build_rack(f"{site}-r"), site) for site in ("lon", "par")]
     machines = [
-        {**located(machine(f"{site}-m", rack_name=f"{site}-r"), site), "clusterId": f"/x/clusters/{site}1"}
+        {**add_location(build_machine(f"{site}-m", rack_name=f"{site}-r"), site), "clusterId": f"/x/clusters/{site}1"}
         for site in ("lon", "par")
     ]
-    clusters = [located(cluster(node("n", f"{site}-m"), name="core"), site) for site in ("lon", "par")]
+    clusters = [add_location(build_cluster(build_node("n", f"{site}-m"), name="core"), site) for site in ("lon", "par")]
     documents = {
         "racks": [("racks.json", json.dumps(racks).encode())],
         "bare_metal_machines": [("m.json", json.dumps(machines).encode())],
@@ -104,7 +104,7 @@ def test_sites_are_told_apart_by_their_location() -> None:
         "virtual_machines": [("v.json", b"[]")],
     }
     sites, findings = read_sites(documents)
-    # The pools of each site come from its nodes, since none were captured.
+    # The pools of each site come from its nodes, since the export has none.
     assert [finding.id for finding in findings] == [*["derived-value"] * 2, "not-captured"]
     assert [(site.name, [m.name for m in site.inventory.machines]) for site in sites] == [
         ("lon1", ["lon-m"]),
@@ -115,20 +115,20 @@ def test_sites_are_told_apart_by_their_location() -> None:
     assert at.placement.machine == "par-m"
 
 
-def test_a_directory_is_sorted_by_names_and_what_is_configuration_is_left() -> None:
+def test_directory_is_sorted_by_names_without_configuration() -> None:
     files = {"racks.json", "agent_pools.core.json", "nodes.core.json", "mine.json", "site.nf.json", "README.md"}
 
-    def read(path: str) -> bytes:
+    def read_file(path: str) -> bytes:
         if path.endswith("mine.json"):
             raise FileProblem("gone")
         return b"[]"
 
-    export = read_export_directory("export", files, read)
+    export = read_export_directory("export", files, read_file)
     assert set(export.documents) == {"racks", "agent_pools", "nodes"}
     assert [problem.id for problem in export.problems] == ["unreadable-file"]
 
 
-def test_a_nexus_cluster_alone_is_a_planned_site() -> None:
+def test_nexus_cluster_alone_is_a_planned_site() -> None:
     servers = [{"rackSlot": slot, "machineName": f"c{slot}"} for slot in (1, 2)]
     definition = {
         "networkRackId": "/x/networkRacks/r1",
@@ -162,7 +162,7 @@ def test_a_nexus_cluster_alone_is_a_planned_site() -> None:
     ]
 
 
-def test_a_resource_that_stands_in_two_files_alike_is_read_once() -> None:
+def test_resource_in_two_equal_files_is_read_once() -> None:
     both = {"racks": [("racks.json", json.dumps(RACKS).encode())], "any": [("all.json", b"")]}
     typed = [{**one, "id": one["id"].upper(), "type": "microsoft.networkcloud/racks"} for one in RACKS]
     findings: list[Any] = []
@@ -170,11 +170,11 @@ def test_a_resource_that_stands_in_two_files_alike_is_read_once() -> None:
     both["any"] = [("all.json", json.dumps(typed).encode())]
     items = read_export_resources(both, findings)
     assert [finding.id for finding in findings] == ["duplicate-inventory-resources"]
-    assert len(items.list_resources("racks")) == 4  # what differs stands beside: who reads it says so
+    assert len(items.list_resources("racks")) == 4  # differing copies are kept: the caller reports them
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-def test_yaml_is_read_as_shells_write_it(encoding: str) -> None:
+def test_yaml_is_read_in_encodings_of_shells(encoding: str) -> None:
     content = "- id: /x/racks/r1\r\n  name: r1\r\n".encode(encoding)
     findings: list[Any] = []
     items = read_export_resources({"racks": [("racks.yaml", content)]}, findings)

@@ -1,4 +1,4 @@
-"""Exports of az networkcloud: both forms, joins, states, cells, and every way of being broken."""
+"""Tests of exports of az networkcloud: both forms, joins, states, cells, and all kinds of invalid content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUP = "/subscriptions/s/resourceGroups/Managed/providers/Microsoft.NetworkClou
 COMPUTE = "platform.afo-nc.microsoft.com/compute-plane=true"
 
 
-def rack(name: str = "r1", **more: Any) -> dict[str, Any]:
+def build_rack(name: str = "r1", **more: Any) -> dict[str, Any]:
     return {
         "id": f"{GROUP}/racks/{name}",
         "name": name,
@@ -32,7 +32,7 @@ def rack(name: str = "r1", **more: Any) -> dict[str, Any]:
     }
 
 
-def machine(name: str = "m1", slot: int = 1, rack_name: str = "r1", **more: Any) -> dict[str, Any]:
+def build_machine(name: str = "m1", slot: int = 1, rack_name: str = "r1", **more: Any) -> dict[str, Any]:
     return {
         "id": f"{GROUP}/bareMetalMachines/{name}",
         "name": name,
@@ -48,7 +48,7 @@ def machine(name: str = "m1", slot: int = 1, rack_name: str = "r1", **more: Any)
     }
 
 
-def node(name: str, on: str | None, sku: str = "NC_P22_112_v1", pool: str | None = "np1") -> dict[str, Any]:
+def build_node(name: str, on: str | None, sku: str = "NC_P22_112_v1", pool: str | None = "np1") -> dict[str, Any]:
     return {
         "name": name,
         "agentPoolId": f"{GROUP}/kubernetesClusters/k/agentPools/{pool}" if pool else None,
@@ -60,11 +60,11 @@ def node(name: str, on: str | None, sku: str = "NC_P22_112_v1", pool: str | None
     }
 
 
-def cluster(*nodes: dict[str, Any], name: str = "k") -> dict[str, Any]:
+def build_cluster(*nodes: dict[str, Any], name: str = "k") -> dict[str, Any]:
     return {"id": f"{GROUP}/kubernetesClusters/{name}", "name": name, "nodes": list(nodes)}
 
 
-def vm(name: str, on: str | None, cores: int = 4, memory: int = 16, **more: Any) -> dict[str, Any]:
+def build_vm(name: str, on: str | None, cores: int = 4, memory: int = 16, **more: Any) -> dict[str, Any]:
     return {
         "id": f"{GROUP}/virtualMachines/{name}",
         "name": name,
@@ -76,26 +76,26 @@ def vm(name: str, on: str | None, cores: int = 4, memory: int = 16, **more: Any)
     }
 
 
-def documents(**kinds: Any) -> Documents:
-    given_kinds = {"racks": [rack()], "bare_metal_machines": [machine()]} | kinds
+def build_documents(**kinds: Any) -> Documents:
+    given_kinds = {"racks": [build_rack()], "bare_metal_machines": [build_machine()]} | kinds
     return {
         kind: [(f"{kind}.json", content if isinstance(content, bytes) else json.dumps(content).encode())]
         for kind, content in given_kinds.items()
     }
 
 
-def read(**kinds: Any) -> tuple[AzInventory, tuple[Problem, ...]]:
-    return without_captures(read_inventory(documents(**kinds)))
+def read_documents(**kinds: Any) -> tuple[AzInventory, tuple[Problem, ...]]:
+    return remove_capture_findings(read_inventory(build_documents(**kinds)))
 
 
-def without_captures(answer: Read) -> Read:
-    """The answer without what is said of kinds that these small exports lack."""
+def remove_capture_findings(answer: Read) -> Read:
+    """Return the result without findings about kinds missing in these small exports."""
     inventory, findings = answer
     lacking = {NOT_CAPTURED, VMS_NOT_CAPTURED, "missing-file", "derived-value"}
     return inventory, tuple(f for f in findings if f.id not in lacking)
 
 
-def as_rest(items: list[dict[str, Any]]) -> dict[str, Any]:
+def convert_to_rest(items: list[dict[str, Any]]) -> dict[str, Any]:
     outside = {"id", "name", "systemData"}
     return {
         "value": [
@@ -108,22 +108,24 @@ def as_rest(items: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 class TestForms:
-    def test_az_and_rest_forms_read_the_same(self) -> None:
+    def test_az_and_rest_forms_have_the_same_result(self) -> None:
         kinds: dict[str, list[dict[str, Any]]] = {
-            "racks": [rack()],
-            "bare_metal_machines": [machine(), machine("m2", 2)],
-            "kubernetes_clusters": [cluster(node("n", "m1"))],
-            "virtual_machines": [vm("v", "m2")],
+            "racks": [build_rack()],
+            "bare_metal_machines": [build_machine(), build_machine("m2", 2)],
+            "kubernetes_clusters": [build_cluster(build_node("n", "m1"))],
+            "virtual_machines": [build_vm("v", "m2")],
         }
-        flat, problems = read(**kinds)
-        rest, more = read(**{kind: as_rest(items) for kind, items in kinds.items()})
+        flat, problems = read_documents(**kinds)
+        rest, more = read_documents(**{kind: convert_to_rest(items) for kind, items in kinds.items()})
         assert flat == rest
         assert problems == more == ()
 
-    def test_arm_ids_join_whatever_their_case(self) -> None:
-        inventory, findings = read(
-            bare_metal_machines=[machine(rackId=f"{GROUP}/racks/r1".upper() + "/")],
-            kubernetes_clusters=[cluster({**node("n", None), "bareMetalMachineId": f"{GROUP}/BAREMETALMACHINES/M1"})],
+    def test_arm_ids_are_joined_regardless_of_case(self) -> None:
+        inventory, findings = read_documents(
+            bare_metal_machines=[build_machine(rackId=f"{GROUP}/racks/r1".upper() + "/")],
+            kubernetes_clusters=[
+                build_cluster({**build_node("n", None), "bareMetalMachineId": f"{GROUP}/BAREMETALMACHINES/M1"})
+            ],
         )
         assert not findings
         assert inventory.machines[0].rack == "r1"
@@ -131,20 +133,20 @@ class TestForms:
         assert placement is not None
         assert (placement.machine, placement.rack, placement.availability_zone) == ("m1", "r1", "1")
 
-    def test_one_resource_alone(self) -> None:
-        inventory, findings = read(racks=rack())
+    def test_single_resource_without_list(self) -> None:
+        inventory, findings = read_documents(racks=build_rack())
         assert (len(inventory.racks), findings) == (1, ())
 
     @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-    def test_what_powershell_writes(self, encoding: str) -> None:
-        inventory, findings = read(racks=json.dumps([rack("rück")]).encode(encoding))
+    def test_output_of_powershell(self, encoding: str) -> None:
+        inventory, findings = read_documents(racks=json.dumps([build_rack("rück")]).encode(encoding))
         assert [r.name for r in inventory.racks] == ["rück"]
         assert [f.id for f in findings] == ["unknown-rack"]
 
     @pytest.mark.parametrize("kind", ["racks", "virtual_machines"])
-    def test_one_page_of_several_is_an_error_where_all_else_stands_on_it(self, kind: str) -> None:
-        bodies = {"racks": [rack()], "virtual_machines": []}[kind]
-        _, (finding,) = read(**{kind: {"value": bodies, "nextLink": "https://example.test/2"}})
+    def test_incomplete_list_is_an_error_for_required_kinds(self, kind: str) -> None:
+        bodies = {"racks": [build_rack()], "virtual_machines": []}[kind]
+        _, (finding,) = read_documents(**{kind: {"value": bodies, "nextLink": "https://example.test/2"}})
         severity = Severity.ERROR if kind == "racks" else Severity.WARNING
         assert (finding.id, finding.severity) == ("incomplete-list", severity)
 
@@ -160,80 +162,85 @@ class TestRacksAndMachines:
             (None, None),
         ],
     )
-    def test_rack_sku_tells_the_hardware(self, rack_sku: str | None, machine_sku: str | None) -> None:
+    def test_hardware_is_derived_from_rack_sku(self, rack_sku: str | None, machine_sku: str | None) -> None:
         assert find_machine_sku(rack_sku) == machine_sku
 
-    def test_machine_sku_by_id_wins_and_its_case_does_not_matter(self) -> None:
-        inventory, _ = read_inventory(documents(), {"aaaa": "bom-2.0"})
+    def test_machine_sku_by_id_wins_regardless_of_case(self) -> None:
+        inventory, _ = read_inventory(build_documents(), {"aaaa": "bom-2.0"})
         assert inventory.machines[0].machine_sku == "bom-2.0"
 
-    def test_unknown_hardware_is_a_warning_that_says_how_to_name_it(self) -> None:
-        inventory, (finding,) = read(racks=[rack(rackSkuId="Special")])
+    def test_unknown_hardware_is_a_warning_with_advice(self) -> None:
+        inventory, (finding,) = read_documents(racks=[build_rack(rackSkuId="Special")])
         assert inventory.machines[0].machine_sku is None
         assert finding.severity is Severity.WARNING
         assert 'machine_sku_by_id = { "AAAA"' in finding.detail
         assert "racksku list --output json > rack_skus.json" in finding.detail
 
-    def test_roles_lose_prefix_and_flag(self) -> None:
+    def test_roles_are_parsed_without_prefix_and_flag(self) -> None:
         labels = [COMPUTE, "platform.afo-nc.microsoft.com/management-plane=false", "control-plane"]
         assert parse_machine_roles(labels) == ("compute-plane", "control-plane")
 
     def test_states_are_kept(self) -> None:
-        machines = [machine(cordonStatus="Cordoned"), machine("m2", 2, powerState="Off", readyState="False")]
-        inventory, _ = read(bare_metal_machines=machines)
+        machines = [
+            build_machine(cordonStatus="Cordoned"),
+            build_machine("m2", 2, powerState="Off", readyState="False"),
+        ]
+        inventory, _ = read_documents(bare_metal_machines=machines)
         first, second = inventory.machines
         assert (first.facts["cordon_status"], first.facts["power_state"]) == ("Cordoned", "On")
         assert (second.facts["power_state"], second.facts["ready_state"]) == ("Off", "False")
 
-    def test_a_machine_without_a_state_is_not_ready(self) -> None:
-        inventory, (finding,) = read(bare_metal_machines=[machine(powerState=None)])
+    def test_machine_without_state_is_not_ready(self) -> None:
+        inventory, (finding,) = read_documents(bare_metal_machines=[build_machine(powerState=None)])
         assert inventory.machines[0].facts["ready_state"] == "False"
         assert "powerState" in finding.detail
 
-    def test_aggregator_racks_without_machines_are_left_out(self) -> None:
-        aggregator = rack("agg", rackSkuId="/x/rackSkus/VNearEdge1_Aggregator_x70")
-        inventory, findings = read(racks=[rack(), aggregator])
+    def test_aggregator_racks_without_machines_are_omitted(self) -> None:
+        aggregator = build_rack("agg", rackSkuId="/x/rackSkus/VNearEdge1_Aggregator_x70")
+        inventory, findings = read_documents(racks=[build_rack(), aggregator])
         assert ([r.name for r in inventory.racks], findings) == (["r1"], ())
 
-    def test_machine_in_a_rack_that_is_not_listed(self) -> None:
-        _, (finding,) = read(bare_metal_machines=[machine(rack_name="r9")])
+    def test_machine_in_unlisted_rack_is_an_error(self) -> None:
+        _, (finding,) = read_documents(bare_metal_machines=[build_machine(rack_name="r9")])
         assert (finding.severity, finding.position_text) == (Severity.ERROR, "[0].rackId")
         assert '"r9"' in finding.detail
 
-    def test_names_stand_once(self) -> None:
-        inventory, findings = read(bare_metal_machines=[machine(), machine(slot=2)])
+    def test_duplicate_machine_is_reported(self) -> None:
+        inventory, findings = read_documents(bare_metal_machines=[build_machine(), build_machine(slot=2)])
         assert len(inventory.machines) == 1
         assert [f.id for f in findings] == ["duplicate-machine"]
 
 
 class TestWorkloads:
-    def test_nodes_take_the_skus_figures_with_emulator_threads(self) -> None:
-        inventory, _ = read(kubernetes_clusters=[cluster(node("n", "m1"))])
+    def test_nodes_have_figures_of_sku_with_emulator_threads(self) -> None:
+        inventory, _ = read_documents(kubernetes_clusters=[build_cluster(build_node("n", "m1"))])
         (found,) = inventory.clusters[0].nodes
         assert (found.shape.cpu_cores, found.shape.memory_gib, found.shape.disk_gib) == (24, 112, 300)
         assert (found.pool, found.role) == ("np1", "Worker")
 
-    def test_a_node_without_a_pool_is_of_the_control_plane(self) -> None:
-        inventory, _ = read(kubernetes_clusters=[cluster(node("n", "m1", pool=None))])
+    def test_node_without_pool_belongs_to_control_plane(self) -> None:
+        inventory, _ = read_documents(kubernetes_clusters=[build_cluster(build_node("n", "m1", pool=None))])
         assert (inventory.clusters[0].nodes[0].pool, inventory.clusters[0].nodes[0].role) == (
             "control-plane",
             "ControlPlane",
         )
 
-    def test_a_sku_of_its_own_takes_the_nodes_figures(self) -> None:
-        inventory, (finding,) = read(kubernetes_clusters=[cluster(node("n", "m1", sku="NC_Z9"))])
+    def test_unknown_sku_has_the_figures_of_its_node(self) -> None:
+        inventory, (finding,) = read_documents(kubernetes_clusters=[build_cluster(build_node("n", "m1", sku="NC_Z9"))])
         assert inventory.clusters[0].nodes[0].shape.cpu_cores == 22
         assert finding.severity is Severity.WARNING
 
     def test_unscheduled_nodes_have_no_placement(self) -> None:
-        inventory, findings = read(kubernetes_clusters=[cluster(node("n", None))])
+        inventory, findings = read_documents(kubernetes_clusters=[build_cluster(build_node("n", None))])
         assert inventory.clusters[0].nodes[0].placement is None
         assert [(f.id, f.severity) for f in findings] == [("vms-without-machine", Severity.WARNING)]
         assert findings[0].detail.startswith("1 VM of the export is on no machine: n. ")
 
-    def test_persistent_disks_do_not_live_on_the_machine(self) -> None:
+    def test_persistent_disks_do_not_count_on_the_machine(self) -> None:
         persistent = {"osDisk": {"createOption": "Persistent", "diskSizeGB": 100}}
-        inventory, _ = read(virtual_machines=[vm("a", "m1"), vm("b", "m1", storageProfile=persistent)])
+        inventory, _ = read_documents(
+            virtual_machines=[build_vm("a", "m1"), build_vm("b", "m1", storageProfile=persistent)]
+        )
         assert [v.shape.disk_gib for v in inventory.virtual_machines] == [100, 0]
 
     def test_pools_with_labels_taints_and_zones(self) -> None:
@@ -247,7 +254,7 @@ class TestWorkloads:
             "taints": [{"key": "k", "value": "true:NoSchedule"}, {"key": "l", "value": "NoExecute"}],
             "upgradeSettings": {"maxSurge": "33%", "drainTimeout": 600},
         }
-        inventory, findings = read(kubernetes_clusters=[cluster()], agent_pools=[pool])
+        inventory, findings = read_documents(kubernetes_clusters=[build_cluster()], agent_pools=[pool])
         assert not findings
         (found,) = inventory.clusters[0].pools
         assert found.availability_zones == ("1", "2")
@@ -257,18 +264,18 @@ class TestWorkloads:
         ]
         assert (found.max_surge, found.drain_timeout, found.mode) == ("33%", 600, "User")
 
-    def test_a_vm_larger_than_a_cell_spans_both(self) -> None:
-        inventory, _ = read(virtual_machines=[vm("big", "m1", cores=60, memory=100)])
+    def test_vm_larger_than_a_cell_spans_both(self) -> None:
+        inventory, _ = read_documents(virtual_machines=[build_vm("big", "m1", cores=60, memory=100)])
         (found,) = inventory.virtual_machines
         assert found.shape.numa_cells == 2
 
-    def test_more_than_the_machine_has_is_said_once(self) -> None:
-        many = [node(f"n{i}", "m1") for i in range(6)]
-        _, findings = read(kubernetes_clusters=[cluster(*many)])
+    def test_overcommitted_machine_is_reported_once(self) -> None:
+        many = [build_node(f"n{i}", "m1") for i in range(6)]
+        _, findings = read_documents(kubernetes_clusters=[build_cluster(*many)])
         assert [(f.id, f.severity) for f in findings] == [("overcommitted-machine", Severity.WARNING)]
 
-    def test_vm_on_a_machine_that_is_not_listed(self) -> None:
-        inventory, (finding,) = read(virtual_machines=[vm("v", "m9")])
+    def test_vm_on_unlisted_machine_is_a_warning(self) -> None:
+        inventory, (finding,) = read_documents(virtual_machines=[build_vm("v", "m9")])
         assert inventory.virtual_machines[0].placement is None
         assert (finding.id, finding.severity) == ("unknown-machine", Severity.WARNING)
 
@@ -281,26 +288,28 @@ class TestAge:
         span = parse_duration(text)
         assert (span.total_seconds() / 3600 if span else None) == hours
 
-    def test_times_with_seven_digits_of_a_second(self) -> None:
+    def test_times_with_seven_decimals(self) -> None:
         assert parse_time("2024-05-03T15:12:48.0934793Z") is not None
         assert parse_time("yesterday") is None
 
-    def test_the_exports_own_time_wins_over_the_newest_change(self) -> None:
-        old = rack(systemData={"createdAt": "2020-01-01T00:00:00Z", "lastModifiedAt": "2021-01-01T00:00:00Z"})
-        inventory, _ = read(racks=[old])
+    def test_export_time_overrides_newest_change(self) -> None:
+        old = build_rack(systemData={"createdAt": "2020-01-01T00:00:00Z", "lastModifiedAt": "2021-01-01T00:00:00Z"})
+        inventory, _ = read_documents(racks=[old])
         assert (inventory.exported_at, inventory.is_age_certain) == ("2021-01-01T00:00:00Z", False)
-        stated = {**documents(racks=[old]), "exported_at": [("exported_at", b"2026-01-01T00:00:00Z\n")]}
+        stated = {**build_documents(racks=[old]), "exported_at": [("exported_at", b"2026-01-01T00:00:00Z\n")]}
         inventory, _ = read_inventory(stated)
         assert (inventory.exported_at, inventory.is_age_certain) == ("2026-01-01T00:00:00Z", True)
 
-    def test_an_unreadable_time_is_a_warning(self) -> None:
-        _, (finding,) = without_captures(read_inventory({**documents(), "exported_at": [("exported_at", b"now")]}))
+    def test_unreadable_time_is_a_warning(self) -> None:
+        _, (finding,) = remove_capture_findings(
+            read_inventory({**build_documents(), "exported_at": [("exported_at", b"now")]})
+        )
         assert (finding.file, finding.severity) == ("exported_at", Severity.WARNING)
 
 
-class TestBroken:
-    def test_broken_json_names_line_and_column(self) -> None:
-        _, findings = read(racks=b'[\n  {"name": "r1",}\n]')
+class TestInvalidExports:
+    def test_invalid_json_is_reported_with_line_and_column(self) -> None:
+        _, findings = read_documents(racks=b'[\n  {"name": "r1",}\n]')
         first = findings[0]
         assert (first.file, first.position_text) == ("racks.json", "line 2, column 16")
         assert str(first).startswith("racks.json, line 2, column 16: Illegal trailing comma before end of object.")
@@ -317,34 +326,34 @@ class TestBroken:
     @pytest.mark.parametrize(
         ("item", "where"),
         [
-            (machine(rackSlot="one"), "[0].rackSlot"),
-            (machine(rackSlot=-1), "[0].rackSlot"),
-            (machine(rackSlot=True), "[0].rackSlot"),
-            (machine(name=7), "[0].name"),
-            (machine(name="\ud800"), "[0].name"),
-            (machine(machineRoles="x"), "[0].machineRoles"),
-            (machine(properties=[]), "[0].properties"),
-            (machine(properties={"rackSlot": {}}), "[0].properties.rackSlot"),
+            (build_machine(rackSlot="one"), "[0].rackSlot"),
+            (build_machine(rackSlot=-1), "[0].rackSlot"),
+            (build_machine(rackSlot=True), "[0].rackSlot"),
+            (build_machine(name=7), "[0].name"),
+            (build_machine(name="\ud800"), "[0].name"),
+            (build_machine(machineRoles="x"), "[0].machineRoles"),
+            (build_machine(properties=[]), "[0].properties"),
+            (build_machine(properties={"rackSlot": {}}), "[0].properties.rackSlot"),
             ({"name": "m"}, "[0].rackId"),
         ],
     )
-    def test_wrong_shapes_name_the_json_path(self, item: dict[str, Any], where: str) -> None:
-        _, findings = read(bare_metal_machines=[item])
+    def test_wrong_types_are_reported_with_json_path(self, item: dict[str, Any], where: str) -> None:
+        _, findings = read_documents(bare_metal_machines=[item])
         assert where in {f.position_text for f in findings}
 
     @pytest.mark.parametrize("content", [5, "x", None, True, {}, {"value": 3}, [1], [None]])
     def test_wrong_top_levels(self, content: Any) -> None:
-        _, findings = read(racks=content)
+        _, findings = read_documents(racks=content)
         assert any(f.id == "unexpected-shape" for f in findings)
 
     def test_nested_paths(self) -> None:
-        broken = as_rest([cluster(node("n", "m1"))])
+        broken = convert_to_rest([build_cluster(build_node("n", "m1"))])
         broken["value"][0]["properties"]["nodes"][0]["name"] = []
-        _, findings = read(kubernetes_clusters=broken)
+        _, findings = read_documents(kubernetes_clusters=broken)
         assert [f.position_text for f in findings] == ["value[0].properties.nodes[0].name"]
 
-    def test_findings_are_bounded(self) -> None:
-        _, findings = read(bare_metal_machines=[machine(f"m{i}", rack_name="no") for i in range(500)])
+    def test_number_of_findings_is_limited(self) -> None:
+        _, findings = read_documents(bare_metal_machines=[build_machine(f"m{i}", rack_name="no") for i in range(500)])
         assert len(findings) == MAX_FINDINGS + 1
         assert "450 more" in findings[-1].detail
 
@@ -355,7 +364,16 @@ JSON = st.recursive(
     max_leaves=10,
 )
 KEYS = st.sampled_from(
-    [*machine(), *rack(), *cluster(), *vm("v", "m1"), *node("n", "m1"), "properties", "systemData", "taints"]
+    [
+        *build_machine(),
+        *build_rack(),
+        *build_cluster(),
+        *build_vm("v", "m1"),
+        *build_node("n", "m1"),
+        "properties",
+        "systemData",
+        "taints",
+    ]
 )
 RESOURCE = st.dictionaries(KEYS, JSON | st.sampled_from([f"{GROUP}/racks/r1", "m1", "r1"]), max_size=12)
 DOCUMENT = JSON | st.lists(RESOURCE | JSON, max_size=4) | st.fixed_dictionaries({"value": st.lists(RESOURCE)})
@@ -365,8 +383,8 @@ QUICK = settings(max_examples=scale_count(150), deadline=None, suppress_health_c
 Read = tuple[AzInventory, tuple[Problem, ...]]
 
 
-def told(answer: Read) -> Read:
-    """The answer, after a look that its findings are bounded and each says where and what."""
+def check_findings(answer: Read) -> Read:
+    """Check the number of findings, and file, id and detail of each; return the result."""
     findings = answer[1]
     assert len(findings) <= MAX_FINDINGS + 1
     assert all((f.file or f.id == "ambiguous-site") and f.id and f.detail for f in findings)
@@ -376,23 +394,25 @@ def told(answer: Read) -> Read:
 @QUICK
 @given(st.fixed_dictionaries(dict.fromkeys(("racks", "bare_metal_machines", "virtual_machines"), DOCUMENT)))
 def test_no_document_of_racks_or_machines_raises(content: dict[str, Any]) -> None:
-    told(without_captures(read_inventory({k: [(k, json.dumps(v).encode())] for k, v in content.items()})))
+    check_findings(
+        remove_capture_findings(read_inventory({k: [(k, json.dumps(v).encode())] for k, v in content.items()}))
+    )
 
 
 @QUICK
 @given(DOCUMENT, DOCUMENT, DOCUMENT)
 def test_no_document_of_workloads_raises(clusters: Any, pools: Any, sites: Any) -> None:
-    told(read(kubernetes_clusters=clusters, agent_pools=pools, clusters=sites))
+    check_findings(read_documents(kubernetes_clusters=clusters, agent_pools=pools, clusters=sites))
 
 
 @QUICK
 @given(RESOURCE, RESOURCE, JSON)
 def test_damaged_resources_never_raise(one: dict[str, Any], other: dict[str, Any], odd: Any) -> None:
-    found, _ = told(
-        read(
-            bare_metal_machines=[machine(), machine("m2", 2) | one],
-            kubernetes_clusters=[cluster(node("n", "m1") | other, node("o", "m2")) | {"taints": odd}],
-            virtual_machines=[vm("v", "m1") | other | {"placementHints": [one]}],
+    found, _ = check_findings(
+        read_documents(
+            bare_metal_machines=[build_machine(), build_machine("m2", 2) | one],
+            kubernetes_clusters=[build_cluster(build_node("n", "m1") | other, build_node("o", "m2")) | {"taints": odd}],
+            virtual_machines=[build_vm("v", "m1") | other | {"placementHints": [one]}],
         )
     )
     assert "m1" in {m.name for m in found.machines}, "what is whole is read beside what is damaged"
@@ -400,14 +420,14 @@ def test_damaged_resources_never_raise(one: dict[str, Any], other: dict[str, Any
 
 @QUICK
 @given(st.binary(max_size=60))
-def test_no_bytes_raise(content: bytes) -> None:
-    told(read(racks=content, exported_at=content))
+def test_arbitrary_bytes_never_raise(content: bytes) -> None:
+    check_findings(read_documents(racks=content, exported_at=content))
 
 
 @QUICK
 @given(st.permutations(["a", "b", "c", "d"]))
-def test_the_order_of_a_list_does_not_matter(names: list[str]) -> None:
+def test_order_of_a_list_does_not_matter(names: list[str]) -> None:
     ordered = sorted(names)
-    one, _ = read(kubernetes_clusters=[cluster(*[node(n, "m1") for n in names])])
-    two, _ = read(kubernetes_clusters=[cluster(*[node(n, "m1") for n in ordered])])
+    one, _ = read_documents(kubernetes_clusters=[build_cluster(*[build_node(n, "m1") for n in names])])
+    two, _ = read_documents(kubernetes_clusters=[build_cluster(*[build_node(n, "m1") for n in ordered])])
     assert one == two

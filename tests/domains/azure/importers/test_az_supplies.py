@@ -1,4 +1,4 @@
-"""Networks and storage of an export, as lists of REST and of `az`, whole, in part and with mistakes."""
+"""Tests of networks and storage of an export: lists of REST and of `az`, complete, partial and invalid."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from nexusform.plans.site_capacity.other_capacity import (
 IDS = "/subscriptions/0/resourceGroups/RG/providers/Microsoft.NetworkCloud"
 
 
-def body(kind: str, name: str, group: str = "rg", **properties: Any) -> dict[str, Any]:
+def build_body(kind: str, name: str, group: str = "rg", **properties: Any) -> dict[str, Any]:
     return {"id": f"{IDS.replace('RG', group)}/{kind}/{name}", "name": name, "properties": properties}
 
 
-def read(**kinds: Any) -> tuple[SiteSupplies, list[str]]:
+def read_supplies(**kinds: Any) -> tuple[SiteSupplies, list[str]]:
     findings: list[Problem] = []
     documents = {kind: [(f"{kind}.json", json.dumps(bodies).encode())] for kind, bodies in kinds.items()}
     supplies = build_site_supplies(read_site_supplies(read_export_resources(documents, findings)))
@@ -36,56 +36,56 @@ def read(**kinds: Any) -> tuple[SiteSupplies, list[str]]:
     ("prefix", "hosts"),
     [("10.1.0.0/24", 254), ("10.1.0.0/30", 2), ("10.1.0.0/31", 1), ("10.1.0.4/32", 1), ("2001:db8::/64", None)],
 )
-def test_a_prefix_has_so_many_hosts(prefix: str, hosts: int | None) -> None:
-    supplies, findings = read(l3_networks=[body("l3Networks", "n", ipv4ConnectedPrefix=prefix)])
+def test_number_of_hosts_of_a_prefix(prefix: str, hosts: int | None) -> None:
+    supplies, findings = read_supplies(l3_networks=[build_body("l3Networks", "n", ipv4ConnectedPrefix=prefix)])
     assert supplies.networks == (NetworkSupply("n", hosts, 0),)
     assert not findings
 
 
 @pytest.mark.parametrize("prefix", ["10.1.0.0/33", "ten", "10.1.0.9-10.1.0.2", "300.1.1.1/24"])
-def test_what_is_no_prefix_is_said_and_not_counted(prefix: str) -> None:
-    supplies, findings = read(l3_networks=[body("l3Networks", "n", ipv4ConnectedPrefix=prefix)])
+def test_invalid_prefix_is_reported_and_not_counted(prefix: str) -> None:
+    supplies, findings = read_supplies(l3_networks=[build_body("l3Networks", "n", ipv4ConnectedPrefix=prefix)])
     assert supplies.networks == (NetworkSupply("n", None, 0),)
     assert findings == ["invalid-addresses"]
 
 
-def test_what_az_prints_reads_like_what_rest_answers() -> None:
-    rest = [body("l3Networks", "n", ipv4ConnectedPrefix="10.1.0.0/24")]
+def test_output_of_az_equals_response_of_rest() -> None:
+    rest = [build_body("l3Networks", "n", ipv4ConnectedPrefix="10.1.0.0/24")]
     flat = [{"id": rest[0]["id"], "name": "n", "ipv4ConnectedPrefix": "10.1.0.0/24"}]
-    assert read(l3_networks={"value": rest}) == read(l3_networks=flat)
+    assert read_supplies(l3_networks={"value": rest}) == read_supplies(l3_networks=flat)
 
 
-def test_an_empty_list_says_that_there_is_none_and_no_file_says_nothing() -> None:
-    nothing, _ = read()
+def test_empty_list_is_zero_and_missing_file_is_unknown() -> None:
+    nothing, _ = read_supplies()
     assert (nothing.networks, nothing.storage, nothing.volumes) == (None, None, None)
-    none, _ = read(l3_networks=[], storage_appliances=[], volumes=[])
+    none, _ = read_supplies(l3_networks=[], storage_appliances=[], volumes=[])
     assert (none.networks, none.storage, none.volumes) == ((), (), (0, 0))
 
 
-def test_a_page_of_a_list_is_not_the_list() -> None:
-    cut = {"value": [body("volumes", "v", sizeMiB=10)], "nextLink": "https://more"}
-    supplies, _ = read(volumes=cut)
+def test_incomplete_list_is_unknown() -> None:
+    cut = {"value": [build_body("volumes", "v", sizeMiB=10)], "nextLink": "https://more"}
+    supplies, _ = read_supplies(volumes=cut)
     assert supplies.volumes is None
 
 
-def test_the_catalog_of_versions_is_read() -> None:
-    catalog = body("kubernetesVersions", "default", values=[{"version": "v1.31.4-4.5.0"}, {"version": "1.32"}])
-    supplies, findings = read(kubernetes_versions=[catalog])
+def test_catalog_of_versions_is_read() -> None:
+    catalog = build_body("kubernetesVersions", "default", values=[{"version": "v1.31.4-4.5.0"}, {"version": "1.32"}])
+    supplies, findings = read_supplies(kubernetes_versions=[catalog])
     assert supplies.versions == ("v1.31.4-4.5.0", "1.32")
-    assert read(kubernetes_versions=[])[0].versions == ()
-    assert read()[0].versions is None
+    assert read_supplies(kubernetes_versions=[])[0].versions == ()
+    assert read_supplies()[0].versions is None
     assert not findings
 
 
-def test_networks_of_one_name_are_told_apart() -> None:
-    two = [body("l3Networks", "n", group, ipv4ConnectedPrefix="10.1.0.0/24") for group in ("a", "b")]
-    cluster = body("kubernetesClusters", "c", networkConfiguration={"cniNetworkId": two[1]["id"].upper()})
-    supplies, _ = read(l3_networks=two, kubernetes_clusters=[cluster])
+def test_networks_of_one_name_are_qualified() -> None:
+    two = [build_body("l3Networks", "n", group, ipv4ConnectedPrefix="10.1.0.0/24") for group in ("a", "b")]
+    cluster = build_body("kubernetesClusters", "c", networkConfiguration={"cniNetworkId": two[1]["id"].upper()})
+    supplies, _ = read_supplies(l3_networks=two, kubernetes_clusters=[cluster])
     assert [network.name for network in supplies.networks or ()] == ["a/n", "b/n"]
     assert supplies.clusters[0].network == "b/n"
 
 
-def test_clusters_say_their_pods_addresses_and_their_balancers() -> None:
+def test_clusters_have_pod_addresses_and_load_balancer_pools() -> None:
     network = {
         "cniNetworkId": f"{IDS}/l3Networks/n",
         "podCidrs": ["10.244.0.0/16", "fd00::/64"],
@@ -95,8 +95,8 @@ def test_clusters_say_their_pods_addresses_and_their_balancers() -> None:
         "l2ServiceLoadBalancerConfiguration": {"ipAddressPools": [{"name": "two", "addresses": ["10.7.0.1/32"]}]},
     }
     nodes = [{"name": "c-1"}, {"name": "c-2"}]
-    cluster = body("kubernetesClusters", "c", networkConfiguration=network, nodes=nodes)
-    supplies, findings = read(kubernetes_clusters=[cluster])
+    cluster = build_body("kubernetesClusters", "c", networkConfiguration=network, nodes=nodes)
+    supplies, findings = read_supplies(kubernetes_clusters=[cluster])
     [read_cluster] = supplies.clusters
     assert read_cluster.pod_addresses == 65_536
     assert read_cluster.load_balancer_pools == (("one", 37), ("two", 1))
@@ -104,14 +104,14 @@ def test_clusters_say_their_pods_addresses_and_their_balancers() -> None:
     assert not findings
 
 
-def test_vms_take_addresses_and_appliances_say_what_is_used() -> None:
-    network = body("l3Networks", "n", ipv4ConnectedPrefix="10.1.0.0/24")
+def test_vms_use_addresses_and_appliances_report_usage() -> None:
+    network = build_body("l3Networks", "n", ipv4ConnectedPrefix="10.1.0.0/24")
     attachment = {"attachedNetworkId": network["id"].lower()}
-    supplies, _ = read(
+    supplies, _ = read_supplies(
         l3_networks=[network],
-        virtual_machines=[body("virtualMachines", f"v{n}", networkAttachments=[attachment]) for n in range(3)],
-        storage_appliances=[body("storageAppliances", "s", capacity=100, capacityUsed=40)],
-        volumes=[body("volumes", "v", sizeMiB=1500), body("volumes", "w", sizeMiB=None)],
+        virtual_machines=[build_body("virtualMachines", f"v{n}", networkAttachments=[attachment]) for n in range(3)],
+        storage_appliances=[build_body("storageAppliances", "s", capacity=100, capacityUsed=40)],
+        volumes=[build_body("volumes", "v", sizeMiB=1500), build_body("volumes", "w", sizeMiB=None)],
     )
     assert supplies.networks == (NetworkSupply("n", 254, 3),)
     assert supplies.storage == (ApplianceUsage("s", 100, 40),)
@@ -129,9 +129,9 @@ BUNDLES = (
 )
 
 
-def test_the_bundles_of_a_minor_version_are_told_in_a_text() -> None:
+def test_bundles_are_read_from_description_of_version() -> None:
     values = [{"version": "1.33", "description": BUNDLES}, {"version": "1.32", "description": "no bundle"}]
-    supplies, findings = read(kubernetes_versions=[body("kubernetesVersions", "default", values=values)])
+    supplies, findings = read_supplies(kubernetes_versions=[build_body("kubernetesVersions", "default", values=values)])
     assert supplies.versions == ("v1.33.4-4.7.0", "v1.33.1-4.5.0", "1.32")
     assert supplies.supported_until == (("v1.33.4-4.7.0", "2027-06-30"),)
     assert read_recorded_supplies(build_supplies_note(supplies)) == supplies

@@ -1,4 +1,4 @@
-"""The owner of an observed cordon decides whether a plan uncordons the machine."""
+"""Tests of observed cordons: their owner decides whether a plan uncordons the machine."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ OURS = {"cordon_status": "Cordoned", "cordoned_by": "nexusform"}
         pytest.param({**OURS, "cordon_status": "Uncordoned"}, False, None, "other", id="cordoned again by others"),
     ],
 )
-def test_a_cordon_has_an_owner(before: Mapping[str, Any], is_requested: bool, message: str | None, owner: str) -> None:
+def test_cordon_has_an_owner(before: Mapping[str, Any], is_requested: bool, message: str | None, owner: str) -> None:
     machine = AzMachine("m1", "/m1", "r1", 1, None, None, None, FACTS, status_message=message)
     observation = build_machine_observation(machine, before, "2026-11-23T00:00:00Z", is_requested=is_requested)
     assert observation["cordoned_by"] == owner
 
 
-def test_an_uncordoned_machine_has_no_owner() -> None:
+def test_uncordoned_machine_has_no_owner() -> None:
     facts = {**FACTS, "cordon_status": "Uncordoned"}
     machine = AzMachine("m1", "/m1", "r1", 1, None, None, None, facts)
     assert build_machine_observation(machine, OURS, None, is_requested=True)["cordoned_by"] is None

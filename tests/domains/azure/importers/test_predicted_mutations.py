@@ -1,4 +1,4 @@
-"""Plans of other tools with a part of them replaced: read or refused, never a crash."""
+"""Tests of plans of other tools with one part replaced: they are read or rejected, without an exception."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ PUT: tuple[Any, ...] = (None, True, 5.5, "x", [], {}, [[]])
 SAMPLE = 200
 
 
-def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def list_paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield at
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for step, part in parts:
-        yield from paths(part, (*at, step))
+        yield from list_paths(part, (*at, step))
 
 
-def with_part(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+def replace_part(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     if not path:
         return new
     copy = value.copy()
-    copy[path[0]] = with_part(value[path[0]], path[1:], new)
+    copy[path[0]] = replace_part(value[path[0]], path[1:], new)
     return copy
 
 
-def errors_of(document: Any) -> list[str]:
-    """What is wrong with a document, once it is laid over a site as `predict` does it."""
+def list_errors(document: Any) -> list[str]:
+    """Return the errors of a document applied to a site as in `predict`."""
     changes, problems = read_terraform_plan("terraform_plan.json", json.dumps(document).encode())
     if not any(problem.severity is Severity.ERROR for problem in problems):
         site = read_files(str(EXAMPLES / "inventory" / "export"), UNCONFINED).documents
@@ -48,10 +48,10 @@ def errors_of(document: Any) -> list[str]:
 
 def test_no_part_of_a_document_crashes_its_reader() -> None:
     document = json.loads((CASES / "terraform_plan.json").read_text())
-    assert errors_of(document) == []
-    mutations = [(path, new) for path in paths(document) for new in PUT]
+    assert list_errors(document) == []
+    mutations = [(path, new) for path in list_paths(document) for new in PUT]
     for path, new in random.Random(16).sample(mutations, SAMPLE):
-        errors_of(with_part(document, path, new))
+        list_errors(replace_part(document, path, new))
 
 
 CHANGE = ("resource_changes", 2, "change")
@@ -90,13 +90,13 @@ POOL = "azapi_resource.agentpool1: "
         ),
     ],
 )
-def test_a_malformed_resource_of_a_plan_is_refused(path: tuple[Any, ...], new: Any, words: str) -> None:
+def test_malformed_resource_of_a_plan_is_rejected(path: tuple[Any, ...], new: Any, words: str) -> None:
     document = json.loads((CASES / "terraform_plan.json").read_text())
-    told = errors_of(with_part(document, path, new))
+    told = list_errors(replace_part(document, path, new))
     assert any(words in one for one in told), told
 
 
-def test_what_terraform_forgets_stands_on() -> None:
+def test_resource_forgotten_by_terraform_is_kept() -> None:
     document = json.loads((CASES / "terraform_plan.json").read_text())
     forgotten = {**document["resource_changes"][2]["change"], "actions": ["forget"], "after": None}
-    assert errors_of(with_part(document, CHANGE, forgotten)) == []
+    assert list_errors(replace_part(document, CHANGE, forgotten)) == []

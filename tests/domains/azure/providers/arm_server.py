@@ -1,11 +1,11 @@
-"""A small Azure Resource Manager on this machine: the operations that provider azure uses, over TLS, and the
-faults of real ones.
+"""Small Azure Resource Manager on this machine: the operations of provider azure over TLS, with the faults of real
+servers.
 
-Facts: azure-rest-api-specs, networkcloud (201 and 202 with Azure-AsyncOperation, If-Match and If-None-Match,
-409 while another operation goes on), the rules of Azure Resource Manager for long-running operations, and
-recordings of the Azure CLI's networkcloud extension: what an operation says of itself while it goes on and
-when it is over (`properties` null or an object), signed addresses, another one with each 202, pages of lists.
-`recorded_answers.json` has what these recordings come to, and a test holds this server against it.
+Sources: azure-rest-api-specs, networkcloud (201 and 202 with Azure-AsyncOperation, If-Match and If-None-Match, 409
+during another operation), the rules of Azure Resource Manager for long-running operations, and recordings of the
+Azure CLI's networkcloud extension: status of an operation in progress and at its end (`properties` null or an
+object), signed addresses, a new one with each 202, pages of lists. `recorded_answers.json` summarizes these
+recordings, and a test compares this server with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from tests.certificates import create_certificate
-from tests.crowded_server import Server
+from tests.crowded_server import CrowdedServer
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 ROOT = f"/subscriptions/{SUBSCRIPTION}"
@@ -55,31 +55,31 @@ Body = dict[str, Any]
 
 @dataclass
 class Faults:
-    """What goes wrong, each so many times (or at so many polls)."""
+    """Faults, each with its number of occurrences (or of polls)."""
 
-    polls: int = 1  # looks at an operation until it is over
+    polls: int = 1  # polls of an operation until its end
     conflicts: int = 0  # changes answered 409
     throttles: int = 0  # changes answered 429
     throttled_reads: int = 0  # reads answered 429
     retry_after: str = "0.01"  # of the 429
-    fails: int = 0  # operations that end Failed
-    resets: int = 0  # changes that are taken, and the connection breaks
-    halves: int = 0  # changes that are taken, and the connection breaks within the answer
+    fails: int = 0  # operations with the final status Failed
+    resets: int = 0  # accepted changes with a broken connection
+    halves: int = 0  # accepted changes with a connection broken within the response
     pages: int = 0  # polls answered with a page of a proxy
-    stale: int = 0  # reads of a changed resource that show it as before
-    forgets: bool = False  # operations are not known any more when asked for
-    errors: tuple[int, ...] = ()  # statuses that polls are answered with, one each, before they are heard
-    vanishes: int = 0  # polls after which an operation is not known any more, though it goes on
-    outcome: str = "Failed"  # what operations that fail end as
-    rollback: bool = False  # what fails is taken back: the resource shows what stood before
-    short: int = 0  # nodes that a change asks for and that never come, though it succeeds
-    bare: bool = False  # Location alone says where an operation is
-    gap: int = 0  # polls answered 404, before the operation is known again
+    stale: int = 0  # reads of a changed resource with its old content
+    forgets: bool = False  # operations are unknown when polled
+    errors: tuple[int, ...] = ()  # status codes of the first polls, one each
+    vanishes: int = 0  # polls until an operation becomes unknown, although it continues
+    outcome: str = "Failed"  # final status of failed operations
+    rollback: bool = False  # failed changes are rolled back: the resource has its earlier content
+    short: int = 0  # requested nodes that are never created, although the change succeeds
+    bare: bool = False  # only Location has the address of an operation
+    gap: int = 0  # polls answered 404 before the operation is known again
     code: str = "Conflict"  # of the 409
     refusals: int = 0  # changes answered 400
-    others: int = 0  # changes before which somebody else changes the resource
+    others: int = 0  # changes preceded by a change of the resource by another client
     gone: bool = False  # every connection breaks
-    leaves: bool = False  # every connection breaks once a change was taken
+    leaves: bool = False  # every connection breaks after an accepted change
 
 
 @dataclass
@@ -90,26 +90,26 @@ class Operation:
     fails: bool = False
     over: bool = False
     looks: int = 0
-    heard: int = 0  # answers that said it goes on
+    heard: int = 0  # responses with a status in progress
 
     @property
     def owner(self) -> str:
-        """What it is about: of an action the machine."""
+        """Return the path of the changed resource; for an action, of the machine."""
         return self.path.rpartition("/")[0] if self.method == "POST" else self.path
 
 
 @dataclass
 class Site:
-    """What stands, and what was done. `place` gives the machine of a node or VM by its pool and number."""
+    """Resources and a record of changes. `place` returns the machine of a node or VM by its pool and number."""
 
     faults: Faults = field(default_factory=Faults)
-    resources: dict[str, Body] = field(default_factory=dict)  # by lowered id
-    before: dict[str, tuple[int, Body | None]] = field(default_factory=dict)  # stale reads left, body
+    resources: dict[str, Body] = field(default_factory=dict)  # by id in lower case
+    before: dict[str, tuple[int, Body | None]] = field(default_factory=dict)  # remaining stale reads, body
     words: dict[str, str] = field(
         default_factory=lambda: {"code": "InsufficientResources", "message": "no machine has room"}
-    )  # of what fails
+    )  # error of failed operations
     operations: dict[str, Operation] = field(default_factory=dict)
-    taken: list[tuple[str, str]] = field(default_factory=list)  # changes that were accepted
+    taken: list[tuple[str, str]] = field(default_factory=list)  # accepted changes
     asked: list[tuple[str, str, int]] = field(default_factory=list)
     bodies: list[Body] = field(default_factory=list)
     requests: list[tuple[str, str, Body]] = field(default_factory=list)  # never cleared by a test
@@ -117,18 +117,18 @@ class Site:
     etags: int = 0
     named: int = 0
     shows_runs: bool = True  # actionStates of machines
-    tells_etags: bool = True  # in bodies, as API versions since 2025 do; older ones in the header alone
-    keeps_out: tuple[str, ...] = ()  # properties that are taken and never shown
-    signed: int = 0  # addresses of operations that were given out
+    tells_etags: bool = True  # in bodies, as in API versions since 2025; older ones have them in the header only
+    keeps_out: tuple[str, ...] = ()  # properties accepted but never shown
+    signed: int = 0  # addresses of operations issued so far
 
-    # --- what stands ---
+    # --- resources ---
 
     def put(self, path: str, body: Body) -> None:
         self.etags += 1
         for hidden in self.keeps_out:
             body.get("properties", {}).pop(hidden, None)
         name = path.rsplit("/", 1)[1]
-        top = {"id": path, "name": name, "type": type_of(path), "systemData": SYSTEM_DATA}
+        top = {"id": path, "name": name, "type": get_resource_type(path), "systemData": SYSTEM_DATA}
         self.resources[path.lower()] = {**top, "etag": f"e{self.etags}", **body}
 
     def of_type(self, kind: str, under: str) -> list[Body]:
@@ -146,7 +146,7 @@ class Site:
     # --- changes ---
 
     def change(self, method: str, path: str, body: Body | None) -> Operation:
-        """Begin a change; it shows at once as going on."""
+        """Start a change; it is shown as in progress at once."""
         key = path.lower()
         self.taken.append((method, path))
         self.bodies.append(json.loads(json.dumps(body or {})))
@@ -154,7 +154,7 @@ class Site:
         self.before[key] = (self.faults.stale, json.loads(json.dumps(self.resources.get(key))))
         fails = self.faults.fails > 0
         self.faults.fails -= fails
-        if method == "POST":  # an action of a machine changes no version of it
+        if method == "POST":  # an action of a machine does not change its etag
             self.begin_run(path)
         elif method == "DELETE":
             self.resources[key]["properties"]["provisioningState"] = "Deleting"
@@ -165,12 +165,12 @@ class Site:
             self.etags += 1
             sent = (body or {}).get("properties", {})
             kept = {name: one for name, one in sent.items() if name not in self.keeps_out}
-            merged = merge(self.resources[key], {**(body or {}), "properties": kept})
+            merged = merge_bodies(self.resources[key], {**(body or {}), "properties": kept})
             merged["etag"] = f"e{self.etags}"
             merged["properties"]["provisioningState"] = "Updating"
             self.resources[key] = merged
         operation = Operation(self.faults.polls, path, method, fails)
-        self.operations[name_of(len(self.operations) + 1)] = operation
+        self.operations[build_operation_name(len(self.operations) + 1)] = operation
         if not self.faults.polls:
             self.end(operation)
         return operation
@@ -198,7 +198,7 @@ class Site:
                 run |= {"endTime": f"2026-01-01T{len(self.taken):02}:30:00Z", "message": self.words["message"]}
 
     def end(self, operation: Operation) -> None:
-        """The operation is over: what it was about shows so."""
+        """End an operation, and show its result in the resource."""
         operation.over = True
         key = operation.path.lower()
         if operation.method == "POST":
@@ -209,7 +209,7 @@ class Site:
             for path in owned:
                 del self.resources[path]
             if "/agentpools/" in key:
-                self.settle(operation.path.rsplit("/", 2)[0])
+                self.adjust_nodes(operation.path.rsplit("/", 2)[0])
             return
         state = self.faults.outcome if operation.fails else "Succeeded"
         stood = self.before.get(key, (0, None))[1]
@@ -226,14 +226,14 @@ class Site:
         properties["detailedStatusMessage"] = ""
         if "/kubernetesclusters/" in key:
             owner = operation.path if "/agentpools/" not in key else operation.path.rsplit("/", 2)[0]
-            self.settle(owner)
+            self.adjust_nodes(owner)
         elif "/virtualmachines/" in key:
             machine = self.place(operation.path.rsplit("/", 1)[1], 0)
-            self.resources[key]["properties"]["bareMetalMachineId"] = machine_id(machine)
+            self.resources[key]["properties"]["bareMetalMachineId"] = build_machine_id(machine)
             self.resources[key]["properties"]["clusterId"] = NEXUS
 
-    def settle(self, cluster: str) -> None:
-        """Nodes come and go until every pool has its count."""
+    def adjust_nodes(self, cluster: str) -> None:
+        """Add and remove nodes until every pool has its count."""
         body = self.resources[cluster.lower()]
         properties = body["properties"]
         properties["clusterId"] = NEXUS
@@ -264,7 +264,7 @@ class Site:
             "name": f"{cluster}-0a1b2c3d-{pool}-x{self.named:04}",
             **({"agentPoolId": pool_id} if pool_id else {}),
             "role": "Worker" if pool_id else "ControlPlane",
-            "bareMetalMachineId": machine_id(self.place(pool, number)),
+            "bareMetalMachineId": build_machine_id(self.place(pool, number)),
             "vmSkuName": sku,
             "cpuCores": int(cpus[1:]),
             "memorySizeGB": int(memory),
@@ -273,38 +273,38 @@ class Site:
         }
 
     def delete_node(self, name: str, cluster: str = f"{GROUP}/{PROVIDER}/kubernetesClusters/c") -> None:
-        """What `kubectl delete node` comes to: the platform makes another one."""
+        """Delete a node as `kubectl delete node` does: the platform creates another one."""
         nodes = self.resources[cluster.lower()]["properties"]["nodes"]
         nodes[:] = [node for node in nodes if node["name"] != name]
-        self.settle(cluster)
+        self.adjust_nodes(cluster)
 
 
-def merge(under: Body, over: Body) -> Body:
+def merge_bodies(under: Body, over: Body) -> Body:
     merged = dict(under)
     for name, part in over.items():
         old = merged.get(name)
-        merged[name] = merge(old, part) if isinstance(old, dict) and isinstance(part, dict) else part
+        merged[name] = merge_bodies(old, part) if isinstance(old, dict) and isinstance(part, dict) else part
     return merged
 
 
-def type_of(path: str) -> str:
-    """The type of a resource, as Azure writes it."""
+def get_resource_type(path: str) -> str:
+    """Return the type of a resource as written by Azure."""
     _, _, typed = path.rpartition("/providers/")
     return "/".join([typed.split("/", 1)[0], *typed.split("/")[1::2]]).lower()
 
 
-def name_of(number: int) -> str:
-    """The name of an operation, as long and as odd as Azure's."""
+def build_operation_name(number: int) -> str:
+    """Return the name of an operation, with the length and characters of Azure's names."""
     digest = hashlib.sha256(str(number).encode()).hexdigest()
     return f"{digest[:8]}-{digest[8:12]}-4{digest[13:16]}-a{digest[17:20]}-{digest[20:32]}*{digest.upper()}"
 
 
-def machine_id(name: str) -> str:
+def build_machine_id(name: str) -> str:
     return f"{HOSTED}/bareMetalMachines/{name}"
 
 
-def hardware(site: Site, racks: int = 2, machines: int = 3) -> None:
-    """Racks r1.. with machines m1.., and the Nexus cluster."""
+def add_hardware(site: Site, racks: int = 2, machines: int = 3) -> None:
+    """Add racks r1.. with machines m1.., and the Nexus cluster."""
     site.put(NEXUS, {"properties": {"clusterExtendedLocation": LOCATION}, "location": "eastus"})
     for rack in range(1, racks + 1):
         rack_id = f"{HOSTED}/racks/r{rack}"
@@ -328,20 +328,19 @@ def hardware(site: Site, racks: int = 2, machines: int = 3) -> None:
                 "machineRoles": ["platform.afo-nc.microsoft.com/compute-plane=true"],
             }
             body = {"extendedLocation": LOCATION, "location": "eastus", "properties": properties}
-            site.put(machine_id(f"m{number}"), body)
+            site.put(build_machine_id(f"m{number}"), body)
 
 
 # --- the server ----------------------------------------------------------------------------------
 
 
-class Killed(Exception):
-    """The client is gone: there is nobody to answer."""
+class ClientKilled(Exception):
+    """The client was killed: no response is sent."""
 
 
 class ArmServer:
-    """Serves a site. `at_request(number, after)` is called for every request but those for tokens, before the
-    site acts and after it did.
-    """
+    """Server of a site. `at_request(number, after)` is called for every request except those for tokens, before and
+    after its execution by the site."""
 
     def __init__(self, folder: Path) -> None:
         self.site = Site()
@@ -352,18 +351,18 @@ class ArmServer:
         certificate, key = create_certificate(folder)
         self.certificate = certificate
         handler = type("Handler", (_Handler,), {"arm": self})
-        self.http = Server(("127.0.0.1", 0), handler)
+        self.http = CrowdedServer(("127.0.0.1", 0), handler)
         self.http.daemon_threads = True
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         self.http.socket = context.wrap_socket(self.http.socket, server_side=True, do_handshake_on_connect=False)
         self.address = f"https://localhost:{self.http.server_address[1]}"
-        self.endpoint = self.address  # where operations are said to be
+        self.endpoint = self.address  # base address of operations
         self.thread = threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True)
         self.thread.start()
 
     def environment(self) -> dict[str, str]:
-        """What a client needs: the endpoint, whom to trust, and a managed identity to sign in with."""
+        """Return the variables of a client: the endpoint, its certificate, and a managed identity."""
         return {
             "NF_AZURE_ENDPOINT": self.endpoint,
             "NF_AZURE_POLL_SECONDS": "0.01",
@@ -407,10 +406,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self.arm.at_request(number, False)
                 try:
                     status, reply, headers = self.act(path, body)
-                finally:  # also after a request whose answer is lost
+                finally:  # also after a request with a lost response
                     self.arm.at_request(number, True)
                 self.arm.site.asked.append((self.command, path, status))
-            except (Killed, ConnectionError):
+            except (ClientKilled, ConnectionError):
                 self.close_connection = True
                 return
         self.answer(status, reply, headers)
@@ -433,10 +432,10 @@ class _Handler(BaseHTTPRequestHandler):
         if faults.gone or (faults.leaves and self.arm.site.taken):
             raise ConnectionError
         if self.headers.get("Authorization") != "Bearer token":
-            return 401, error("AuthenticationFailed", "Who are you?"), {}
+            return 401, build_error("AuthenticationFailed", "Who are you?"), {}
         if self.command == "GET" and faults.throttled_reads:
             faults.throttled_reads -= 1
-            return 429, error("TooManyRequests", "Slow down."), {"Retry-After": faults.retry_after}
+            return 429, build_error("TooManyRequests", "Slow down."), {"Retry-After": faults.retry_after}
         if self.command == "GET":
             return self.read(path)
         return self.change(path, body)
@@ -446,7 +445,7 @@ class _Handler(BaseHTTPRequestHandler):
         if "/operationStatuses/" in path:
             return self.poll(path.rsplit("/", 1)[1])
         parts = path.split("/")
-        if len(parts) % 2 == 0:  # a list: its last part is a type
+        if len(parts) % 2 == 0:  # a list: the last part of its path is a type
             under = (
                 f"/{'/'.join(parts[1 : parts.index('providers')])}"
                 if "agentPools" not in parts
@@ -456,7 +455,7 @@ class _Handler(BaseHTTPRequestHandler):
             return 200, self.page(path, bodies), {}
         for operation in site.operations.values():
             if operation.owner.lower() == path.lower() and not operation.over:
-                operation.polls -= 1  # time goes by for those who only look at the resource, too
+                operation.polls -= 1  # reads of the resource advance the operation, too
                 if operation.polls <= 0:
                     site.end(operation)
         left, before = site.before.get(path.lower(), (0, None))
@@ -465,11 +464,11 @@ class _Handler(BaseHTTPRequestHandler):
             site.before[path.lower()] = (left - 1, before)
             body = before
         if not body:
-            return 404, error("ResourceNotFound", path), {}
+            return 404, build_error("ResourceNotFound", path), {}
         return 200, self.shown(body), {"ETag": f'"{body["etag"]}"'}
 
     def shown(self, body: Body) -> Body:
-        """A resource as this API version shows it."""
+        """Return a resource as shown by this API version."""
         told = {name: part for name, part in body.items() if self.arm.site.tells_etags or name != "etag"}
         if "properties" in body:
             ours = body["properties"]
@@ -477,19 +476,17 @@ class _Handler(BaseHTTPRequestHandler):
         return told
 
     def page(self, path: str, bodies: list[Body]) -> Body:
-        """Some of a list, and where the next page is."""
+        """Return a part of a list, and the address of the next page."""
         skipped = int(self.query.get("$skipToken", "0"))
         rest = skipped + self.arm.page_size
         more = f"{self.arm.address}{path}?api-version={VERSION}&$skipToken={rest}"
         return {"value": bodies[skipped:rest], **({"nextLink": more} if len(bodies) > rest else {})}
 
     def poll(self, name: str) -> tuple[int, Any, dict[str, str]]:
-        """What an operation says of itself, as recordings have it. An address that is not signed as it was
-        given out is refused.
-        """
+        """Return the status of an operation as in recordings. An address without its original signature is rejected."""
         site = self.arm.site
-        if self.query.get("s") != signature(name, self.query.get("t", "")):
-            return 403, error("InvalidAuthenticationToken", "The address is not signed."), {}
+        if self.query.get("s") != compute_signature(name, self.query.get("t", "")):
+            return 403, build_error("InvalidAuthenticationToken", "The address is not signed."), {}
         if site.faults.pages:
             site.faults.pages -= 1
             return 200, b"<html><body>not available right now</body></html>", {}
@@ -500,29 +497,29 @@ class _Handler(BaseHTTPRequestHandler):
         return status, reply, headers
 
     def signed(self, name: str, purpose: str) -> str:
-        """An address of an operation, another one each time."""
+        """Return a new address of an operation at each call."""
         time = f"{638585633756722770 + self.arm.site.signed}"
         at = f"{self.arm.endpoint}{ROOT}/{PROVIDER}/locations/eastus/operationStatuses/{name}"
-        return f"{at}?api-version={VERSION}&t={time}&c={purpose}&s={signature(name, time)}&h=x-1_"
+        return f"{at}?api-version={VERSION}&t={time}&c={purpose}&s={compute_signature(name, time)}&h=x-1_"
 
     def progress(self, name: str) -> tuple[int, Any, dict[str, str]]:
         site = self.arm.site
         operation = site.operations.get(name)
         if site.faults.gap:
             site.faults.gap -= 1
-            return 404, error("NotFound", "There is no such operation."), {}
+            return 404, build_error("NotFound", "There is no such operation."), {}
         if site.faults.errors:
             status, *rest = site.faults.errors
             site.faults.errors = tuple(rest)
-            return status, error("NotNow", "Ask again."), {"Retry-After": "0"}
+            return status, build_error("NotNow", "Ask again."), {"Retry-After": "0"}
         if site.faults.vanishes and operation is not None:
             operation.looks += 1
             if operation.looks > site.faults.vanishes:
-                return 404, error("NotFound", "There is no such operation."), {}
+                return 404, build_error("NotFound", "There is no such operation."), {}
         if operation is None or site.faults.forgets:
             if operation and not operation.over:
                 site.end(operation)
-            return 404, error("NotFound", "There is no such operation."), {}
+            return 404, build_error("NotFound", "There is no such operation."), {}
         operation.polls -= 1
         where = f"{ROOT}/{PROVIDER}/locations/eastus/operationStatuses/{name}"
         told = {"id": where, "name": name, "resourceId": operation.owner}
@@ -542,7 +539,7 @@ class _Handler(BaseHTTPRequestHandler):
         return 200, {**told, "status": "Succeeded", **ended}, {}
 
     def is_busy(self, path: str, standing: Body | None) -> bool:
-        """Whether an operation goes on that no other one may join."""
+        """Return whether an exclusive operation is in progress."""
         acted_on = (one.owner == path for one in self.arm.site.operations.values() if not one.over)
         state = (standing or {}).get("properties", {}).get("provisioningState")
         return state not in (*ENDED, None) or any(acted_on)
@@ -555,7 +552,7 @@ class _Handler(BaseHTTPRequestHandler):
         if refusal:
             return refusal
         site.change(self.command, path, body)
-        name = name_of(len(site.operations))
+        name = build_operation_name(len(site.operations))
         if faults.resets:
             faults.resets -= 1
             raise ConnectionError
@@ -571,42 +568,42 @@ class _Handler(BaseHTTPRequestHandler):
         return 202, None, located
 
     def refuse_now(self) -> tuple[int, Any, dict[str, str]] | None:
-        """What hinders any change just now."""
+        """Return a temporary error for any change."""
         faults = self.arm.site.faults
         if faults.conflicts:
             faults.conflicts -= 1
-            return 409, error(faults.code, "Another operation is in progress."), {}
+            return 409, build_error(faults.code, "Another operation is in progress."), {}
         if faults.throttles:
             faults.throttles -= 1
-            return 429, error("TooManyRequests", "Slow down."), {"Retry-After": faults.retry_after}
+            return 429, build_error("TooManyRequests", "Slow down."), {"Retry-After": faults.retry_after}
         if faults.refusals:
             faults.refusals -= 1
             return 400, {"error": self.arm.site.words}, {}
         return None
 
     def refuse(self, owner: str, standing: Body | None) -> tuple[int, Any, dict[str, str]] | None:
-        """What of the resource hinders the change."""
+        """Return an error for a change that conflicts with the resource."""
         site, faults = self.arm.site, self.arm.site.faults
         if faults.others and standing is not None:
             faults.others -= 1
             site.etags += 1
             standing["etag"] = f"e{site.etags}"
         if self.headers.get("If-None-Match") == "*" and standing:
-            return 412, error("PreconditionFailed", "It exists."), {}
+            return 412, build_error("PreconditionFailed", "It exists."), {}
         match = (self.headers.get("If-Match") or "").strip('"')
         if match and (standing is None or standing["etag"] != match):
-            return 412, error("PreconditionFailed", "It is another version."), {}
+            return 412, build_error("PreconditionFailed", "It is another version."), {}
         if standing is None and self.command != "PUT":
-            return (204, None, {}) if self.command == "DELETE" else (404, error("NotFound", owner), {})
+            return (204, None, {}) if self.command == "DELETE" else (404, build_error("NotFound", owner), {})
         if self.is_busy(owner, standing):
-            return 409, error("Conflict", "Another operation is in progress."), {}
+            return 409, build_error("Conflict", "Another operation is in progress."), {}
         return None
 
 
-def signature(name: str, time: str) -> str:
-    """What an address of an operation is signed with."""
+def compute_signature(name: str, time: str) -> str:
+    """Return the signature of an operation's address."""
     return hashlib.sha256(f"{name} {time}".encode()).hexdigest()
 
 
-def error(code: str, message: str) -> Body:
+def build_error(code: str, message: str) -> Body:
     return {"error": {"code": code, "message": message}}

@@ -1,4 +1,4 @@
-"""A site with one cluster in a local Azure Resource Manager, and projects that change it."""
+"""Site with one cluster in a local Azure Resource Manager, and projects with changes to it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from tests.domains.azure.providers.arm_server import GROUP, LOCATION, NEXUS, PROVIDER, ArmServer, Site, hardware
+from tests.domains.azure.providers.arm_server import GROUP, LOCATION, NEXUS, PROVIDER, ArmServer, Site, add_hardware
 
 CLUSTER_ID = f"{GROUP}/{PROVIDER}/kubernetesClusters/c"
 CLUSTER = CLUSTER_ID.lower()
 PROVIDER_BLOCK = 'provider "azure" {\n  subscription_id = "00000000-0000-0000-0000-000000000001"\n}\n'
-# Configuration over what an import wrote: JSON overrides leave that as it is.
+# Configuration in addition to imported files: as overrides, it leaves those unchanged.
 SCALED = """resource "nexus_kubernetes_cluster" "c" {
   agent_pool "np1" {
     count       = 4
@@ -26,7 +26,7 @@ SCALED = """resource "nexus_kubernetes_cluster" "c" {
   }
 }
 """
-# A pool is made anew for its labels, one shrinks, one comes.
+# One pool is replaced for its labels, one shrinks, one is added.
 MIXED = """resource "nexus_kubernetes_cluster" "c" {
   agent_pool "np1" {
     count       = 1
@@ -95,12 +95,11 @@ resource "nexus_virtual_machine" "v" {
 """
 
 
-def standing_site() -> Site:
-    """Six machines in two racks, a cluster `c` with a control plane of one, a System pool `np1` and a User
-    pool `web` of two each.
-    """
+def build_existing_site() -> Site:
+    """Build a site with six machines in two racks and a cluster `c`: a control plane of one, a System pool `np1` and
+    a User pool `web` of two each."""
     site = Site()
-    hardware(site)
+    add_hardware(site)
     plane = {"count": 1, "vmSkuName": "NC_P10_56_v1"}
     pools = [
         {"name": name, "count": 2, "mode": mode, "vmSkuName": "NC_P22_112_v1"}
@@ -116,12 +115,12 @@ def standing_site() -> Site:
     created = {"createdAt": "2025-01-01T00:00:00Z"}
     body = {"extendedLocation": LOCATION, "location": "eastus", "systemData": created}
     site.put(CLUSTER_ID, {**body, "properties": properties})
-    site.settle(CLUSTER_ID)
+    site.adjust_nodes(CLUSTER_ID)
     return site
 
 
-def project(where: Path, configuration: str = "") -> None:
-    """A directory with the provider, and configuration beside what an import wrote there."""
+def write_project(where: Path, configuration: str = "") -> None:
+    """Write a directory with the provider, and configuration in addition to imported files."""
     where.mkdir(parents=True, exist_ok=True)
     if configuration.startswith('resource "nexus_kubernetes_cluster" "c"'):
         (where / "more_override.nf.hcl").write_text(configuration)
@@ -131,14 +130,13 @@ def project(where: Path, configuration: str = "") -> None:
         (where / "main.nf.hcl").write_text(PROVIDER_BLOCK)
 
 
-def write(configuration: str) -> None:
-    project(Path(), configuration)
+def write_configuration(configuration: str) -> None:
+    write_project(Path(), configuration)
 
 
-class Told:
-    """Runs commands and keeps what they said, in one line. The server puts VMs where it likes: an apply that
-    did all and says so of what it was sure of counts as done, and is `alarmed`.
-    """
+class CommandRunner:
+    """Run commands and keep their output on one line. The server chooses machines freely: a complete apply with
+    wrong certain predictions counts as successful, and is `alarmed`."""
 
     def __init__(self, server: ArmServer, capsys: pytest.CaptureFixture[str]) -> None:
         self.server = server
@@ -156,7 +154,7 @@ class Told:
         return 0 if self.alarmed else code
 
     def changes(self) -> list[tuple[str, str]]:
-        """What Azure took: method and the last two parts of the path."""
+        """Return the changes accepted by Azure: method and the last two parts of the path."""
         return [(method, "/".join(path.rsplit("/", 2)[1:])) for method, path in self.server.site.taken]
 
     def nodes(self, name: str = "c") -> list[dict[str, Any]]:

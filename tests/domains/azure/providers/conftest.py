@@ -1,4 +1,4 @@
-"""A local Azure Resource Manager with a site, and that site taken over."""
+"""Fixtures of a local Azure Resource Manager with a site, and of this site after its import."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.domains.azure.providers.arm_server import ArmServer
-from tests.domains.azure.providers.azure_sites import Told, project, standing_site
+from tests.domains.azure.providers.azure_sites import CommandRunner, build_existing_site, write_project
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArmServer]:
 
 @pytest.fixture(autouse=True)
 def check_bodies(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every body that a test sends is one of the SDK's models."""
+    """Check every request body of a test against the models of the SDK."""
     server = request.getfixturevalue("server") if "server" in request.fixturenames else None
     yield
     if server is None or importlib.util.find_spec("azure.mgmt.networkcloud") is None:
@@ -35,16 +35,16 @@ def check_bodies(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def nexusform(
     server: ArmServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Told:
-    """A site that was taken over."""
+) -> CommandRunner:
+    """Import the site and return a runner of commands."""
     monkeypatch.chdir(tmp_path)
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("NF_INPUT", "0")
-    # A request that failed is sent again at once, not after 0.8 s and more.
+    # A failed request is repeated at once, instead of after 0.8 s and more.
     monkeypatch.setattr("nexusform.domains.azure.providers.azure_subscription._MAX_BACKOFF", 0.02)
-    server.site = standing_site()
-    project(tmp_path)
-    told = Told(server, capsys)
+    server.site = build_existing_site()
+    write_project(tmp_path)
+    told = CommandRunner(server, capsys)
     assert told("import", "-from=azure", "-generate-config-out=site.nf.hcl") == 0, told.said
     return told

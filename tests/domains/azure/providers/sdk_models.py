@@ -1,4 +1,5 @@
-"""Request bodies compared with the models of azure-mgmt-networkcloud: unknown members, types, missing members."""
+"""Comparison of request bodies with the models of azure-mgmt-networkcloud: unknown members, wrong types, missing
+members."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from azure.mgmt.networkcloud import models
 
-# By the method and the type at the end of the path: a PUT sends a resource, a PATCH its patch.
+# By method and the type at the end of the path: a PUT sends a resource, a PATCH its patch.
 REQUESTS = {
     ("PUT", "kubernetesclusters"): models.KubernetesCluster,
     ("PATCH", "kubernetesclusters"): models.KubernetesClusterPatchParameters,
@@ -26,7 +27,7 @@ WITHOUT_BODY = {("POST", "uncordon"), ("POST", "start"), ("POST", "restart")}
 
 
 def find_request_errors(method: str, path: str, body: Any) -> list[str]:
-    """The errors of one request; a DELETE has no body."""
+    """Return the errors of one request; a DELETE has no body."""
     parts = path.split("?", maxsplit=1)[0].lower().split("/")
     key = (method, parts[-1] if method == "POST" else parts[-2])
     if method == "DELETE" or key in WITHOUT_BODY:
@@ -35,12 +36,12 @@ def find_request_errors(method: str, path: str, body: Any) -> list[str]:
 
 
 def find_errors(kind: Any, value: Any, path: str) -> Iterator[str]:
-    """The errors of a value of this type, by path."""
+    """Yield the errors of a value of this type, by path."""
     origin = get_origin(kind)
     if origin in (Union, UnionType):
         options = [option for option in get_args(kind) if option is not type(None)]
         texts = [option for option in options if option is str or is_enum(option)]
-        if texts:  # the SDK accepts names besides those of an enumeration, and so does Azure
+        if texts:  # the SDK accepts names beyond those of an enumeration, and so does Azure
             known = [member.value for option in options if is_enum(option) for member in option]
             if not isinstance(value, str) or (known and value not in known):
                 yield f"{path}: {value!r} is none of {known or 'a text'}"
@@ -64,7 +65,7 @@ def is_enum(kind: Any) -> bool:
 
 
 def find_model_errors(kind: Any, value: Any, path: str) -> Iterator[str]:
-    """The members that the model lacks or that are read-only, the required ones that are missing, and theirs."""
+    """Yield errors for unknown, read-only and missing members, and for values of members."""
     if not isinstance(value, dict):
         yield f"{path}: {value!r} is no object"
         return

@@ -1,6 +1,5 @@
-"""The local Azure Resource Manager says what the real one was recorded to say: same status codes, headers,
-keys and shapes of bodies. What the provider does against it is worth no more than that.
-"""
+"""Tests of the local Azure Resource Manager against recordings of the real one: same status codes, headers, keys and
+shapes of bodies. Other tests of the provider are only as good as this server."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ pytest.importorskip("requests")
 import requests
 
 from tests.domains.azure.providers.arm_server import GROUP, PROVIDER, ROOT, VERSION, ArmServer, Faults
-from tests.domains.azure.providers.azure_sites import CLUSTER_ID, standing_site
+from tests.domains.azure.providers.azure_sites import CLUSTER_ID, build_existing_site
 
 RECORDED = json.loads(Path(__file__).with_name("recorded_answers.json").read_text())
 OPERATIONS = RECORDED["operations"]
@@ -34,19 +33,19 @@ BODIES = os.environ.get("NEXUSFORM_AZURE_BODIES", "")
 
 @pytest.fixture
 def arm(server: ArmServer) -> ArmServer:
-    server.site = standing_site()
-    server.site.tells_etags = False  # as the API versions of the recordings
+    server.site = build_existing_site()
+    server.site.tells_etags = False  # as in the API versions of the recordings
     server.site.faults = Faults(polls=3)
     return server
 
 
-def ask(arm: ArmServer, method: str, address: str, body: Any = None) -> Any:
+def send_request(arm: ArmServer, method: str, address: str, body: Any = None) -> Any:
     at = address if address.startswith("https://") else f"{arm.address}{address}?api-version={VERSION}"
     token = {"Authorization": "Bearer token"}
     return requests.request(method, at, json=body, headers=token, verify=str(arm.certificate), timeout=120)
 
 
-def judge(answer: Any, recorded: dict[str, Any]) -> None:
+def compare_answer(answer: Any, recorded: dict[str, Any]) -> None:
     assert answer.status_code == recorded["status"]
     for name in recorded["headers"]:
         assert name in answer.headers, name
@@ -64,59 +63,59 @@ def judge(answer: Any, recorded: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "sent"), [("PUT", NEW, BODY), ("PATCH", POOL, CHANGE), ("DELETE", POOL, None)]
 )
-def test_a_change_is_answered_and_followed_as_recorded(method: str, path: str, sent: Any, arm: ArmServer) -> None:
-    answer = ask(arm, method, path, sent)
-    judge(answer, RECORDED["answers"][method])
+def test_change_and_its_operation_are_answered_as_recorded(method: str, path: str, sent: Any, arm: ArmServer) -> None:
+    answer = send_request(arm, method, path, sent)
+    compare_answer(answer, RECORDED["answers"][method])
     if method == "PUT":
         assert answer.json()["properties"]["provisioningState"] == "Accepted"
         assert list(answer.json()["systemData"]) == RECORDED["systemData"]
         assert answer.json()["type"] == RECORDED["type"]
     address = answer.headers["Azure-AsyncOperation"]
-    told = [ask(arm, "GET", address) for _ in range(3)]
+    told = [send_request(arm, "GET", address) for _ in range(3)]
     assert [one.status_code for one in told] == [200, 200, 200]
     assert [one.json()["status"] for one in told] == [*OPERATIONS["running"]["status"], "Succeeded"]
     assert [list(one.json()) for one in told[:2]] == [OPERATIONS["running"]["body"]] * 2
     assert list(told[2].json()) == [*OPERATIONS["running"]["body"], "endTime", "properties"]
-    shown = ask(arm, "GET", path)
+    shown = send_request(arm, "GET", path)
     assert shown.status_code == 404 if method == "DELETE" else 200
     if method == "PUT":
-        judge(shown, RECORDED["answers"]["GET"])
+        compare_answer(shown, RECORDED["answers"]["GET"])
 
 
-def test_an_operation_is_looked_at_by_its_location_as_recorded(arm: ArmServer) -> None:
-    address = ask(arm, "DELETE", POOL).headers["Location"]
+def test_operation_is_polled_by_location_as_recorded(arm: ArmServer) -> None:
+    address = send_request(arm, "DELETE", POOL).headers["Location"]
     codes, addresses = [], [address]
     for _ in range(3):
-        answer = ask(arm, "GET", addresses[-1])
+        answer = send_request(arm, "GET", addresses[-1])
         codes.append(answer.status_code)
         addresses += [answer.headers["Location"]] if "Location" in answer.headers else []
     assert codes == [202, 202, 200]
-    assert len(set(addresses)) == 3  # another one with each answer
+    assert len(set(addresses)) == 3  # a new one with each response
 
 
 @pytest.mark.parametrize("outcome", ["Failed", "Canceled"])
-def test_an_operation_that_ends_badly_says_code_and_message(outcome: str, arm: ArmServer) -> None:
+def test_failed_operation_has_code_and_message(outcome: str, arm: ArmServer) -> None:
     arm.site.faults = Faults(fails=1, outcome=outcome)
-    told = ask(arm, "GET", ask(arm, "PATCH", POOL, CHANGE).headers["Azure-AsyncOperation"]).json()
+    told = send_request(arm, "GET", send_request(arm, "PATCH", POOL, CHANGE).headers["Azure-AsyncOperation"]).json()
     assert told["status"] == outcome
     assert list(told) == OPERATIONS["failed"]["body"]
     assert list(told["error"]) == OPERATIONS["failed"]["error"]
     assert told["properties"] is None
 
 
-def test_what_is_not_signed_as_given_out_is_refused(arm: ArmServer) -> None:
-    address = ask(arm, "PATCH", POOL, CHANGE).headers["Azure-AsyncOperation"]
-    assert ask(arm, "GET", re.sub("t=[0-9]+", "t=1", address)).status_code == 403
-    assert ask(arm, "GET", address.split("?")[0] + f"?api-version={VERSION}").status_code == 403
+def test_address_with_wrong_signature_is_rejected(arm: ArmServer) -> None:
+    address = send_request(arm, "PATCH", POOL, CHANGE).headers["Azure-AsyncOperation"]
+    assert send_request(arm, "GET", re.sub("t=[0-9]+", "t=1", address)).status_code == 403
+    assert send_request(arm, "GET", address.split("?")[0] + f"?api-version={VERSION}").status_code == 403
 
 
-def test_lists_come_in_pages(arm: ArmServer) -> None:
-    listed = ask(arm, "GET", f"{CLUSTER_ID}/agentPools")
-    judge(listed, RECORDED["answers"]["list"])
+def test_lists_have_pages(arm: ArmServer) -> None:
+    listed = send_request(arm, "GET", f"{CLUSTER_ID}/agentPools")
+    compare_answer(listed, RECORDED["answers"]["list"])
     arm.page_size, before = 1, arm.page_size
     try:
-        first = ask(arm, "GET", f"{CLUSTER_ID}/agentPools").json()
-        last = ask(arm, "GET", first["nextLink"]).json()
+        first = send_request(arm, "GET", f"{CLUSTER_ID}/agentPools").json()
+        last = send_request(arm, "GET", first["nextLink"]).json()
     finally:
         arm.page_size = before
     assert sorted(first) == ["nextLink", "value"]
@@ -125,13 +124,13 @@ def test_lists_come_in_pages(arm: ArmServer) -> None:
 
 @pytest.mark.skipif(not BODIES, reason="NEXUSFORM_AZURE_BODIES names no bodies of real servers")
 @pytest.mark.parametrize("kind", ["kubernetes_clusters", "bare_metal_machines", "racks"])
-def test_bodies_have_no_key_that_real_ones_have_not(kind: str, arm: ArmServer) -> None:
-    real = [body for path in Path(BODIES).glob(f"*/*/{kind}.json") for body in _bodies(path)]
+def test_bodies_have_only_keys_of_real_bodies(kind: str, arm: ArmServer) -> None:
+    real = [body for path in Path(BODIES).glob(f"*/*/{kind}.json") for body in _read_bodies(path)]
     types = {"kubernetes_clusters": "kubernetesClusters", "bare_metal_machines": "bareMetalMachines"}
-    ours = ask(arm, "GET", f"{ROOT}/{PROVIDER}/{types.get(kind, kind)}").json()["value"]
+    ours = send_request(arm, "GET", f"{ROOT}/{PROVIDER}/{types.get(kind, kind)}").json()["value"]
     assert ours
     for body in ours:
-        # Of racks only parts were recorded.
+        # Racks were recorded only in part.
         partly = {"systemData", "extendedLocation"} if kind == "racks" else set()
         assert set(body) <= {key for one in real for key in one} | partly
         known = {key for one in real for key in one["properties"]}
@@ -140,16 +139,16 @@ def test_bodies_have_no_key_that_real_ones_have_not(kind: str, arm: ArmServer) -
         assert {key for node in body["properties"].get("nodes") or () for key in node} <= nodes
 
 
-def _bodies(path: Path) -> list[Any]:
+def _read_bodies(path: Path) -> list[Any]:
     read = json.loads(path.read_text())
     return list(read["value"] if isinstance(read, dict) else read)
 
 
-def test_a_machine_takes_an_action_and_keeps_its_version(arm: ArmServer) -> None:
+def test_machine_accepts_an_action_and_keeps_its_etag(arm: ArmServer) -> None:
     machine = f"{GROUP.replace('tenants', 'hosted')}/{PROVIDER}/bareMetalMachines/m1"
-    before = ask(arm, "GET", machine).headers["ETag"]
-    answer = ask(arm, "POST", f"{machine}/cordon", {"evacuate": "False"})
+    before = send_request(arm, "GET", machine).headers["ETag"]
+    answer = send_request(arm, "POST", f"{machine}/cordon", {"evacuate": "False"})
     assert answer.status_code == 202
     for _ in range(3):
-        ask(arm, "GET", answer.headers["Azure-AsyncOperation"])
-    assert ask(arm, "GET", machine).headers["ETag"] == before
+        send_request(arm, "GET", answer.headers["Azure-AsyncOperation"])
+    assert send_request(arm, "GET", machine).headers["ETag"] == before

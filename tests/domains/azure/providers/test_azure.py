@@ -1,4 +1,4 @@
-"""The provider azure: the SDK's client against bodies as Azure Resource Manager answers them."""
+"""Tests of provider azure: the client of the SDK with response bodies of Azure Resource Manager."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ ANOTHER = "ffffffff-0000-0000-0000-000000000002"
 TYPES = {"racks": "racks", "bareMetalMachines": "bare_metal_machines", "kubernetesClusters": "kubernetes_clusters"}
 
 
-class Arm(HttpTransport):
-    """Answers lists with the bodies of a recorded site, two to a page; `status` to all."""
+class RecordedTransport(HttpTransport):
+    """Transport with lists from the bodies of a recorded site, two per page; `status` applies to all responses."""
 
     def __init__(self, status: int = 200) -> None:
         self.status = status
         self.asked: list[str] = []
-        self.refused: frozenset[str] = frozenset()  # types whose lists nobody may read
+        self.refused: frozenset[str] = frozenset()  # types with lists forbidden for the client
         self.supplies: dict[str, list[dict[str, Any]]] = {}
 
     def send(self, request: Any, **_: Any) -> Any:
@@ -68,24 +68,24 @@ class Arm(HttpTransport):
     def __exit__(self, *_: object) -> None: ...
 
 
-class Somebody:
+class FakeCredential:
     def get_token(self, *_: str, **__: Any) -> AccessToken:
         return AccessToken("token", 2**40)
 
 
 @pytest.fixture
-def arm(monkeypatch: pytest.MonkeyPatch) -> Arm:
-    transport = Arm()
+def arm(monkeypatch: pytest.MonkeyPatch) -> RecordedTransport:
+    transport = RecordedTransport()
 
     def client(subscription_id: str) -> Any:
-        return NetworkCloudMgmtClient(Somebody(), subscription_id, transport=transport, retry_total=0)
+        return NetworkCloudMgmtClient(FakeCredential(), subscription_id, transport=transport, retry_total=0)
 
     monkeypatch.setattr(azure_subscription, "create_client", client)
     return transport
 
 
-def test_a_site_is_taken_over_from_azure_and_read_at_every_plan(
-    arm: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_site_is_imported_from_azure_and_read_at_every_plan(
+    arm: RecordedTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_command_line(["import", "-from=azure", "-generate-config-out=site.nf.hcl"]) == 1
@@ -101,8 +101,8 @@ def test_a_site_is_taken_over_from_azure_and_read_at_every_plan(
     assert len(arm.asked) > asked
 
 
-def test_networks_and_storage_are_read_as_far_as_they_may_be(
-    arm: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_networks_and_storage_are_read_as_far_as_permitted(
+    arm: RecordedTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", SUBSCRIPTION)
@@ -136,7 +136,7 @@ def test_networks_and_storage_are_read_as_far_as_they_may_be(
     assert found["volumes", None] == (100, None)
 
 
-def said(capsys: pytest.CaptureFixture[str]) -> str:
+def read_output(capsys: pytest.CaptureFixture[str]) -> str:
     captured = capsys.readouterr()
     return " ".join((captured.out + captured.err).replace("│", " ").split())
 
@@ -165,21 +165,21 @@ TAKEN_OVER = ["import", "-from=azure", "-generate-config-out=site.nf.hcl"]
         (BLOCK, TAKEN_OVER),
     ],
 )
-def test_a_confined_run_goes_to_no_other_subscription(
+def test_confined_run_accesses_no_other_subscription(
     text: str,
     command: list[str],
-    arm: Arm,
+    arm: RecordedTransport,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A pull request leads the credentials of a job nowhere but to addresses that are allowed."""
+    """A pull request cannot direct the credentials of a job to other than allowed addresses."""
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(text)
     for own in (SUBSCRIPTION, ""):
         monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", own)
         assert run_command_line([*command, "-confine"]) == 1
-        told = said(capsys)
+        told = read_output(capsys)
         address = f"https://management.azure.com/subscriptions/{ANOTHER}"
         assert f'The address "{address}" is set in the configuration' in told
         assert "Leave subscription_id out, and set AZURE_SUBSCRIPTION_ID" in told
@@ -192,8 +192,8 @@ def test_a_confined_run_goes_to_no_other_subscription(
 
 
 @pytest.mark.parametrize("written", ["", f'subscription_id = "{SUBSCRIPTION}"'])
-def test_a_confined_run_goes_to_the_subscription_of_the_environment(
-    written: str, arm: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_confined_run_accesses_subscription_of_environment(
+    written: str, arm: RecordedTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", SUBSCRIPTION.upper())
@@ -204,36 +204,40 @@ def test_a_confined_run_goes_to_the_subscription_of_the_environment(
 
 
 @pytest.mark.parametrize("subscription", ["s-1", "..", f"{SUBSCRIPTION}/resourceGroups", "a b"])
-def test_what_is_no_subscription_is_told(
-    subscription: str, arm: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_invalid_subscription_is_reported(
+    subscription: str,
+    arm: RecordedTransport,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", subscription)
     assert run_command_line(TAKEN_OVER) == 1
-    assert "AZURE_SUBSCRIPTION_ID must be a GUID (see `az account show --query id`)" in said(capsys)
+    assert "AZURE_SUBSCRIPTION_ID must be a GUID (see `az account show --query id`)" in read_output(capsys)
     Path("main.nf.hcl").write_text(BLOCK.replace(ANOTHER, subscription))
     assert run_command_line(["plan"]) == 1
-    told = said(capsys)
+    told = read_output(capsys)
     assert "on main.nf.hcl line 3" in told
     assert "a GUID" in told
     assert run_command_line(TAKEN_OVER) == 1
-    assert "subscription_id must be a GUID" in said(capsys)
+    assert "subscription_id must be a GUID" in read_output(capsys)
     assert arm.asked == []
 
 
-def test_what_azure_refuses_is_told(arm: Arm) -> None:
+def test_error_of_azure_is_reported(arm: RecordedTransport) -> None:
     arm.status = 403
     with pytest.raises(ProviderProblem, match="Azure cannot be read"):
         azure.read_azure({"subscription_id": SUBSCRIPTION})
 
 
 @pytest.mark.usefixtures("arm")
-def test_a_location_keeps_one_site() -> None:
+def test_extended_location_selects_one_site() -> None:
     sites, _ = azure.read_azure({"subscription_id": SUBSCRIPTION, "extended_location": "nowhere"})
     assert all(site.inventory.clusters == () for site in sites)
 
 
-def test_who_is_not_signed_in_is_told_how() -> None:
+def test_sign_in_error_suggests_az_login() -> None:
     from azure.core.exceptions import ClientAuthenticationError
 
     with (
@@ -243,7 +247,7 @@ def test_who_is_not_signed_in_is_told_how() -> None:
         raise ClientAuthenticationError("nobody")
 
 
-def test_the_sdk_prints_nothing_beside(capfd: pytest.CaptureFixture[str]) -> None:
+def test_sdk_prints_no_warnings(capfd: pytest.CaptureFixture[str]) -> None:
     import subprocess
     import sys
 

@@ -1,4 +1,4 @@
-"""Provider azure does what a plan says, through the SDK, against a local Azure Resource Manager."""
+"""Tests of applies with provider azure, through the SDK, against a local Azure Resource Manager."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typing import Any
 import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
-from tests.domains.azure.providers.arm_server import GROUP, LOCATION, PROVIDER, ArmServer, Faults, machine_id
-from tests.domains.azure.providers.azure_sites import CLUSTER, NEW, SCALED, Told, write
+from tests.domains.azure.providers.arm_server import GROUP, LOCATION, PROVIDER, ArmServer, Faults, build_machine_id
+from tests.domains.azure.providers.azure_sites import CLUSTER, NEW, SCALED, CommandRunner, write_configuration
 
 NODE_ANEW = "nexus_kubernetes_cluster.c:"
 VM = f"{GROUP}/{PROVIDER}/virtualMachines/v"
 BUSY = Faults(polls=4, conflicts=2, throttles=2, stale=3)
 
 
-def pool(name: str, more: str = "", count: int = 2, mode: str = "User") -> str:
+def format_pool(name: str, more: str = "", count: int = 2, mode: str = "User") -> str:
     return (
         f'  agent_pool "{name}" {{\n    count = {count}\n    vm_sku_name = "NC_P22_112_v1"\n'
         f'    mode = "{mode}"\n{more}  }}\n'
     )
 
 
-def cluster(*parts: str) -> str:
+def format_cluster(*parts: str) -> str:
     return f'resource "nexus_kubernetes_cluster" "c" {{\n{"".join(parts)}}}\n'
 
 
@@ -47,8 +47,8 @@ def cluster(*parts: str) -> str:
     ],
     ids=["plain", "at once", "busy", "reset", "forgotten", "vanishes", "errors", "located", "gap"],
 )
-def test_a_scale_out_is_sent_once_and_read_back(nexusform: Told, server: ArmServer, faults: Faults) -> None:
-    write(SCALED)
+def test_scale_out_is_sent_once_and_read_back(nexusform: CommandRunner, server: ArmServer, faults: Faults) -> None:
+    write_configuration(SCALED)
     server.site.faults = faults
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     assert nexusform.changes() == [("PATCH", "agentPools/np1")]
@@ -62,16 +62,16 @@ def test_a_scale_out_is_sent_once_and_read_back(nexusform: Told, server: ArmServ
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
-def test_operations_are_told_of(nexusform: Told, server: ArmServer) -> None:
-    write(SCALED)
+def test_progress_of_operations_is_reported(nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration(SCALED)
     server.site.faults = Faults(polls=3, conflicts=1)
     assert nexusform("apply", "-auto-approve") == 0
     assert "Conflict: Another operation is in progress. Trying again." in nexusform.said
     assert "nexus_kubernetes_cluster.c: Azure says: InProgress" in nexusform.said
 
 
-def test_a_failed_operation_says_why_and_the_next_apply_tries_again(nexusform: Told, server: ArmServer) -> None:
-    write(SCALED)
+def test_failed_operation_is_reported_and_retried_by_next_apply(nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration(SCALED)
     server.site.faults = Faults(fails=1)
     assert nexusform("apply", "-auto-approve") == 1
     assert "Azure could not change c/np1 (Failed): InsufficientResources: no machine has room" in nexusform.said
@@ -83,22 +83,22 @@ def test_a_failed_operation_says_why_and_the_next_apply_tries_again(nexusform: T
 @pytest.mark.parametrize("faults", [Faults(fails=1), Faults(fails=1, forgets=True)])
 @pytest.mark.parametrize("rollback", [False, True])
 @pytest.mark.parametrize("outcome", ["Failed", "Canceled"])
-def test_what_azure_says_of_a_failure_is_told_at_once(
-    faults: Faults, outcome: str, rollback: bool, nexusform: Told, server: ArmServer
+def test_failure_message_of_azure_is_reported_at_once(
+    faults: Faults, outcome: str, rollback: bool, nexusform: CommandRunner, server: ArmServer
 ) -> None:
-    """Its operation says it, or, where that is forgotten, the resource; what was taken back is no change."""
-    write(SCALED)
+    """The message is that of the operation or, if it is unknown, of the resource; a rollback is no change."""
+    write_configuration(SCALED)
     server.site.faults = dataclasses.replace(faults, outcome=outcome, rollback=rollback)
     server.site.asked.clear()
     assert nexusform("apply", "-auto-approve") == 1
     assert f"Azure could not change c/np1 ({outcome})" in nexusform.said, nexusform.said
     words = "no machine has room" if faults.forgets else "InsufficientResources: no machine has room"
     assert f"({outcome}): {words}" in nexusform.said
-    assert len(server.site.asked) < 100  # nobody looks for five minutes whether it shows after all
+    assert len(server.site.asked) < 100  # no five minutes of polling for a late result
 
 
-def test_a_new_cluster_that_fails_is_made_anew(nexusform: Told, server: ArmServer) -> None:
-    write(NEW)
+def test_failed_new_cluster_is_replaced(nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration(NEW)
     server.site.faults = Faults(fails=1)
     assert nexusform("apply", "-auto-approve", "-parallelism=1", "-target=nexus_kubernetes_cluster.d") == 1
     assert "Azure could not make d (Failed)" in nexusform.said
@@ -109,11 +109,11 @@ def test_a_new_cluster_that_fails_is_made_anew(nexusform: Told, server: ArmServe
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_what_was_sent_is_not_lost_when_azure_cannot_be_asked_about_it(
-    status: int, nexusform: Told, server: ArmServer
+def test_sent_changes_are_kept_if_azure_forbids_polling(
+    status: int, nexusform: CommandRunner, server: ArmServer
 ) -> None:
-    """Nobody may look at the operation for a while: it goes on all the same."""
-    write(NEW)
+    """The operation continues while polling it is forbidden."""
+    write_configuration(NEW)
     server.site.faults = Faults(polls=2, errors=(status,) * 60)
     assert nexusform("apply", "-auto-approve", "-parallelism=1") == 1
     assert "Error: Apply waiting" in nexusform.said, nexusform.said
@@ -123,16 +123,16 @@ def test_what_was_sent_is_not_lost_when_azure_cannot_be_asked_about_it(
     assert nexusform("plan", "-detailed-exitcode") == 0
 
 
-def test_a_throttled_azure_is_waited_for(nexusform: Told, server: ArmServer) -> None:
-    write(NEW)
+def test_throttled_requests_are_retried(nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration(NEW)
     server.site.faults = Faults(polls=2, errors=(429,) * 60)
     assert nexusform("apply", "-auto-approve", "-parallelism=1") == 0, nexusform.said
     assert len(server.site.taken) == len(set(server.site.taken))
     assert nexusform("plan", "-detailed-exitcode") == 0
 
 
-def test_a_conflict_that_no_waiting_ends_is_a_refusal(nexusform: Told, server: ArmServer) -> None:
-    write(SCALED)
+def test_permanent_conflict_is_an_error(nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration(SCALED)
     server.site.faults = Faults(conflicts=99, code="ScopeLocked")
     assert nexusform("apply", "-auto-approve") == 1
     assert "Azure rejects c" in nexusform.said
@@ -140,8 +140,8 @@ def test_a_conflict_that_no_waiting_ends_is_a_refusal(nexusform: Told, server: A
 
 
 @pytest.mark.parametrize("vanishes", [0, 1])
-def test_a_canceled_operation_fails_its_step(vanishes: int, nexusform: Told, server: ArmServer) -> None:
-    write(NEW)
+def test_canceled_operation_fails_its_step(vanishes: int, nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration(NEW)
     server.site.faults = Faults(polls=2, fails=1, outcome="Canceled", vanishes=vanishes)
     assert nexusform("apply", "-auto-approve", "-parallelism=1") == 1
     assert "(Canceled)" in nexusform.said, nexusform.said
@@ -150,8 +150,8 @@ def test_a_canceled_operation_fails_its_step(vanishes: int, nexusform: Told, ser
     assert nexusform("plan", "-detailed-exitcode") == 0
 
 
-def test_bodies_hold_the_block_and_the_place(nexusform: Told, server: ArmServer) -> None:
-    write(NEW)
+def test_bodies_have_configured_properties_and_location(nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration(NEW)
     assert nexusform("apply", "-auto-approve", "-parallelism=1") == 0, nexusform.said
     names = [path.rsplit("/", 1)[1] for _, path in server.site.taken]
     bodies = dict(zip(names, server.site.bodies, strict=True))
@@ -174,8 +174,8 @@ def test_bodies_hold_the_block_and_the_place(nexusform: Told, server: ArmServer)
     assert ("DELETE", "kubernetesClusters/d") in nexusform.changes()
 
 
-def test_what_stands_under_a_name_is_never_taken_over(nexusform: Told, server: ArmServer) -> None:
-    write(NEW)
+def test_existing_resource_of_same_name_is_never_imported(nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration(NEW)
     assert nexusform("plan", "-out=p") == 0
     server.site.put(VM, {"properties": {"provisioningState": "Succeeded", "cpuCores": 2, "memorySizeGB": 4}})
     assert nexusform("apply", "-parallelism=1", "p") == 1
@@ -183,20 +183,20 @@ def test_what_stands_under_a_name_is_never_taken_over(nexusform: Told, server: A
     assert "PUT virtualMachines/v" not in [" ".join(change) for change in nexusform.changes()]
 
 
-def test_a_pool_is_made_anew_only_within_max_unavailable(nexusform: Told) -> None:
+def test_pool_is_replaced_only_within_max_unavailable(nexusform: CommandRunner) -> None:
     label = '    labels = { a = "b" }\n'
-    write(cluster(pool("np1", mode="System"), pool("web", label)))
+    write_configuration(format_cluster(format_pool("np1", mode="System"), format_pool("web", label)))
     assert nexusform("plan") == 1
     assert "its 2 nodes would be down at once, but its max_unavailable allows 0" in nexusform.said
     whole = '    upgrade_settings {\n      max_unavailable = "100%"\n    }\n'
-    write(cluster(pool("np1", mode="System"), pool("web", label + whole)))
+    write_configuration(format_cluster(format_pool("np1", mode="System"), format_pool("web", label + whole)))
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     assert nexusform.changes() == [("DELETE", "agentPools/web"), ("PUT", "agentPools/web")]
     assert nexusform("plan", "-detailed-exitcode") == 0
 
 
-def test_pools_come_go_and_shrink(nexusform: Told, server: ArmServer) -> None:
-    write(cluster(pool("np1", mode="System", count=1), pool("other", count=1)))
+def test_pools_are_added_removed_and_scaled_in(nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration(format_cluster(format_pool("np1", mode="System", count=1), format_pool("other", count=1)))
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     assert nexusform.changes() == [
         ("DELETE", "agentPools/web"),
@@ -208,7 +208,7 @@ def test_pools_come_go_and_shrink(nexusform: Told, server: ArmServer) -> None:
     assert nexusform("plan", "-detailed-exitcode") == 0
 
 
-def test_one_node_is_made_anew_by_a_person(nexusform: Told, server: ArmServer) -> None:
+def test_node_is_re_created_manually(nexusform: CommandRunner, server: ArmServer) -> None:
     node = next(n["name"] for n in nexusform.nodes() if "web" in n["name"])
     assert nexusform("apply", "-auto-approve", f"-replace={NODE_ANEW}{node}") == 1
     kubectl = re.escape("kubectl --context=")
@@ -216,7 +216,7 @@ def test_one_node_is_made_anew_by_a_person(nexusform: Told, server: ArmServer) -
     assert re.search(rf"{kubectl}\S+ delete node {node}", nexusform.said)
     assert "Error: Apply waiting" in nexusform.said
     assert "Steps: 0 done, 0 failed, 1 waiting, 1 skipped." in nexusform.said
-    assert nexusform("apply", "-resume") == 1  # nobody did it yet
+    assert nexusform("apply", "-resume") == 1  # the node still exists
     assert "Error: Apply waiting" in nexusform.said
     assert nexusform.changes() == []
     server.site.delete_node(node)
@@ -224,8 +224,8 @@ def test_one_node_is_made_anew_by_a_person(nexusform: Told, server: ArmServer) -
     assert nexusform("plan", "-detailed-exitcode") == 0
 
 
-class Kubernetes(BaseHTTPRequestHandler):
-    """What of an API server cordoning and deleting a node asks for."""
+class KubernetesApiHandler(BaseHTTPRequestHandler):
+    """API server with the requests to cordon and delete a node."""
 
     arm: ArmServer
     asked: list[tuple[str, str]]
@@ -248,15 +248,15 @@ class Kubernetes(BaseHTTPRequestHandler):
     do_DELETE = do_PATCH  # noqa: N815 - names of http.server
 
 
-def test_one_node_is_made_anew_by_a_client(
-    nexusform: Told, server: ArmServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_node_is_re_created_through_kubeconfig(
+    nexusform: CommandRunner, server: ArmServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("lightkube")
     node = next(n["name"] for n in nexusform.nodes() if "web" in n["name"])
     monkeypatch.setenv("NF_KUBECONFIG_DIR", str(tmp_path / "kube"))
     assert nexusform("apply", "-auto-approve", f"-replace={NODE_ANEW}{node}") == 1
     assert "kube/c.yaml cannot be used" in nexusform.said
-    api = HTTPServer(("127.0.0.1", 0), type("Api", (Kubernetes,), {"arm": server, "asked": (asked := [])}))
+    api = HTTPServer(("127.0.0.1", 0), type("Api", (KubernetesApiHandler,), {"arm": server, "asked": (asked := [])}))
     Thread(target=api.serve_forever, args=(0.02,), daemon=True).start()
     (tmp_path / "kube").mkdir()
     address = f"http://127.0.0.1:{api.server_address[1]}"
@@ -282,26 +282,26 @@ def test_one_node_is_made_anew_by_a_client(
     assert nexusform("plan", "-detailed-exitcode") == 0
 
 
-def test_a_plain_vm_goes_elsewhere_by_being_made_anew(nexusform: Told, server: ArmServer) -> None:
-    write(NEW)
+def test_standalone_vm_is_moved_by_replacement(nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration(NEW)
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     server.site.taken.clear()
     server.site.place = lambda _pool, _number: "m6"
     assert nexusform("apply", "-auto-approve", "-replace=nexus_virtual_machine.v:v") == 0, nexusform.said
     assert nexusform.changes() == [("DELETE", "virtualMachines/v"), ("PUT", "virtualMachines/v")]
-    assert server.site.properties(VM)["bareMetalMachineId"] == machine_id("m6")
+    assert server.site.properties(VM)["bareMetalMachineId"] == build_machine_id("m6")
     assert nexusform("plan", "-detailed-exitcode") == 0
 
 
-def test_mistakes_are_told_by_the_plan(nexusform: Told) -> None:
-    write(NEW.replace('vmImage = "images/one", adminUsername = "admin"', "cpuCores = 6"))
+def test_configuration_errors_are_reported_by_plan(nexusform: CommandRunner) -> None:
+    write_configuration(NEW.replace('vmImage = "images/one", adminUsername = "admin"', "cpuCores = 6"))
     assert nexusform("plan") == 1
     assert "properties.cpuCores follows from the arguments of the block" in nexusform.said
     bare = NEW.partition("  azure {")[0] + "}\n"
-    write(bare)
+    write_configuration(bare)
     assert nexusform("plan") == 1
     assert "lab/d has no resource group" in nexusform.said
-    write(bare[:-2] + '  azure {\n    resource_group = "tenants"\n  }\n}\n')
+    write_configuration(bare[:-2] + '  azure {\n    resource_group = "tenants"\n  }\n}\n')
     assert nexusform("plan") == 1
     assert "d needs properties that nexusform does not know: networkConfiguration" in nexusform.said
 
@@ -325,10 +325,12 @@ HINTED = """
         ("nexus_virtual_machine.w", False),
     ],
 )
-def test_a_hint_that_azure_does_not_take_is_told_by_the_plan(target: str, is_refused: bool, nexusform: Told) -> None:
+def test_placement_hint_unsupported_by_azure_is_reported_by_plan(
+    target: str, is_refused: bool, nexusform: CommandRunner
+) -> None:
     other = NEW[NEW.index('resource "nexus_virtual_machine" "v"') :].replace('"v"', '"w"')
     hinted = NEW.replace("  disk_gib   = 64\n", f"  disk_gib   = 64\n{HINTED.replace('TARGET', target)}")
-    write(hinted + other)
+    write_configuration(hinted + other)
     assert nexusform("plan") == int(is_refused), nexusform.said
     assert ("Hints must refer to one of these" in nexusform.said) == is_refused, nexusform.said
 
@@ -350,7 +352,7 @@ MACHINE = """resource "nexus_bare_metal_machine" "m1" {
         ),
     ],
 )
-def test_what_people_do_to_machines_is_told_by_the_plan(states: str, said: str, nexusform: Told) -> None:
+def test_manual_machine_changes_are_reported_by_plan(states: str, said: str, nexusform: CommandRunner) -> None:
     Path("machines_override.nf.hcl").write_text(MACHINE.replace("STATES", states))
     assert nexusform("plan", "-details") == 0, nexusform.said
     assert f"1 machine (m1): {said}" in nexusform.said or said in nexusform.said, nexusform.said
@@ -358,8 +360,8 @@ def test_what_people_do_to_machines_is_told_by_the_plan(states: str, said: str, 
     assert ("apply prints the kubectl commands" in nexusform.said) == is_emptied
 
 
-def test_nodes_that_are_deleted_without_draining_are_told_by_the_plan(
-    nexusform: Told, monkeypatch: pytest.MonkeyPatch
+def test_nodes_deleted_without_drain_are_reported_by_plan(
+    nexusform: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = next(n["name"] for n in nexusform.nodes() if "web" in n["name"])
     monkeypatch.setenv("NF_KUBECONFIG_DIR", "kube")
@@ -368,9 +370,9 @@ def test_nodes_that_are_deleted_without_draining_are_told_by_the_plan(
     assert "without a drain" in nexusform.said
 
 
-def test_sensitive_parts_of_a_body_are_sent_and_never_shown(nexusform: Told, server: ArmServer) -> None:
+def test_sensitive_parts_of_body_are_sent_and_never_shown(nexusform: CommandRunner, server: ArmServer) -> None:
     secret = 'variable "key" {\n  sensitive = true\n  default   = "s3cr3t"\n}\n'
-    write(secret + NEW.replace('vmImage = "images/one"', 'vmImage = "images/one", userData = var.key'))
+    write_configuration(secret + NEW.replace('vmImage = "images/one"', 'vmImage = "images/one", userData = var.key'))
     assert nexusform("plan", "-details") == 0
     assert "s3cr3t" not in nexusform.text
     server.site.faults = Faults(conflicts=1)
@@ -379,8 +381,8 @@ def test_sensitive_parts_of_a_body_are_sent_and_never_shown(nexusform: Told, ser
     assert "s3cr3t" in json.dumps(server.site.bodies)
 
 
-def test_with_read_only_nothing_is_sent(nexusform: Told, server: ArmServer) -> None:
-    write(SCALED)
+def test_read_only_provider_sends_nothing(nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration(SCALED)
     main = Path("main.nf.hcl")
     main.write_text(main.read_text().replace("}\n", "  read_only = true\n}\n"))
     assert nexusform("apply", "-auto-approve") == 0
@@ -388,9 +390,9 @@ def test_with_read_only_nothing_is_sent(nexusform: Told, server: ArmServer) -> N
     assert server.site.taken == []
 
 
-def test_tokens_go_to_the_endpoint_alone(nexusform: Told, server: ArmServer) -> None:
-    """An operation elsewhere is not followed there: the resource itself says when it is done."""
-    write(SCALED)
+def test_tokens_are_sent_to_the_endpoint_only(nexusform: CommandRunner, server: ArmServer) -> None:
+    """An operation at another address is not polled: the resource itself shows its end."""
+    write_configuration(SCALED)
     endpoint, server.endpoint = server.endpoint, "https://elsewhere.invalid"
     try:
         assert nexusform("apply", "-auto-approve") == 0, nexusform.said
@@ -400,13 +402,13 @@ def test_tokens_go_to_the_endpoint_alone(nexusform: Told, server: ArmServer) -> 
 
 
 @pytest.mark.parametrize("address", ["http://localhost:1", "https://x y", "https://"])
-def test_the_endpoint_is_https(address: str, nexusform: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endpoint_requires_https(address: str, nexusform: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NF_AZURE_ENDPOINT", address)
     assert nexusform("plan") == 1
     assert f'must start with https:// and contain a host, not "{address}"' in nexusform.said
 
 
-def test_the_configuration_of_the_page_is_one_that_converges(nexusform: Told, server: ArmServer) -> None:
+def test_documented_configuration_converges(nexusform: CommandRunner, server: ArmServer) -> None:
     page = (Path(__file__).parents[4] / "docs" / "provider-azure.md").read_text()
     example = page.partition("```hcl\n")[2].partition("```")[0]
     block, _, rest = example.partition("\n\n")
@@ -420,23 +422,23 @@ def test_the_configuration_of_the_page_is_one_that_converges(nexusform: Told, se
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
-def test_what_azure_shows_otherwise_is_said_at_once(nexusform: Told, server: ArmServer) -> None:
-    """An argument that the platform does not give back: the plan goes on to ask for it, and says so."""
-    labelled = pool("more", '    labels = { a = "b" }\n', count=1)
-    write(cluster(pool("np1", mode="System"), pool("web"), labelled))
+def test_difference_shown_by_azure_is_reported_at_once(nexusform: CommandRunner, server: ArmServer) -> None:
+    """An argument not returned by the platform: later plans still request it, and this is reported."""
+    labelled = format_pool("more", '    labels = { a = "b" }\n', count=1)
+    write_configuration(format_cluster(format_pool("np1", mode="System"), format_pool("web"), labelled))
     server.site.keeps_out = ("labels",)
     server.site.asked.clear()
     assert nexusform("apply", "-auto-approve") == 1
     assert "shows another agent_pool than was planned" in nexusform.said, nexusform.said
     assert 'agent_pool.more.labels was planned as {"a": "b"}' in nexusform.said, nexusform.said
-    assert len(server.site.asked) < 100  # nobody looks for five minutes whether it shows after all
+    assert len(server.site.asked) < 100  # no five minutes of polling for a late result
     assert nexusform.changes() == [("PUT", "agentPools/more")]
     assert nexusform("plan") == 1
     assert "Azure must re-create the pool c/more" in nexusform.said
 
 
-def test_a_change_that_shows_in_other_words_is_said_at_once(nexusform: Told, server: ArmServer) -> None:
-    write('resource "nexus_kubernetes_cluster" "c" {\n  kubernetes_version = "v1.30"\n}\n')
+def test_change_shown_in_other_form_is_reported_at_once(nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration('resource "nexus_kubernetes_cluster" "c" {\n  kubernetes_version = "v1.30"\n}\n')
     server.site.keeps_out = ("kubernetesVersion",)
     server.site.asked.clear()
     assert nexusform("apply", "-auto-approve") == 1

@@ -1,4 +1,4 @@
-"""Lifecycle actions of machines through provider azure: each runs once, and its result is recorded."""
+"""Tests of lifecycle actions of machines with provider azure: each is executed once, and its result is recorded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("azure.mgmt.networkcloud")
 from nexusform.scheduling.machine_actions import ACTION_KINDS, MachineActionKind
 from tests.domains.azure.providers.arm_server import HOSTED, ArmServer, Faults
-from tests.domains.azure.providers.azure_sites import PROVIDER_BLOCK, Told
+from tests.domains.azure.providers.azure_sites import PROVIDER_BLOCK, CommandRunner
 
 ACTION = """resource "nexus_bare_metal_machine_action" "x" {
   provider        = azure
@@ -25,7 +25,7 @@ ADDRESS = "nexus_bare_metal_machine_action.x"
 
 
 @pytest.fixture
-def acting(nexusform: Told) -> Told:
+def acting(nexusform: CommandRunner) -> CommandRunner:
     Path("main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
     return nexusform
 
@@ -52,7 +52,9 @@ BODIES = {
 
 @pytest.mark.parametrize("faults", [Faults(), Faults(polls=3, conflicts=1, throttles=1), Faults(forgets=True)])
 @pytest.mark.parametrize("action", BODIES)
-def test_an_action_is_sent_once_and_recorded(action: str, faults: Faults, acting: Told, server: ArmServer) -> None:
+def test_action_is_sent_once_and_recorded(
+    action: str, faults: Faults, acting: CommandRunner, server: ArmServer
+) -> None:
     write_action(action)
     server.site.faults = faults
     assert acting("apply", "-auto-approve") == 0, acting.said
@@ -65,7 +67,7 @@ def test_an_action_is_sent_once_and_recorded(action: str, faults: Faults, acting
     assert acting("plan", "-detailed-exitcode") == 0, acting.said
 
 
-def test_a_new_run_id_runs_it_again(acting: Told) -> None:
+def test_new_run_id_repeats_the_action(acting: CommandRunner) -> None:
     write_action()
     assert acting("apply", "-auto-approve") == 0, acting.said
     write_action(run="2")
@@ -73,7 +75,7 @@ def test_a_new_run_id_runs_it_again(acting: Told) -> None:
     assert acting.changes() == [("POST", "m6/restart")] * 2
 
 
-def test_removing_the_block_sends_nothing(acting: Told) -> None:
+def test_removal_of_block_sends_nothing(acting: CommandRunner) -> None:
     write_action()
     assert acting("apply", "-auto-approve") == 0, acting.said
     Path("action.nf.hcl").unlink()
@@ -83,7 +85,7 @@ def test_removing_the_block_sends_nothing(acting: Told) -> None:
 
 
 @pytest.mark.parametrize("faults", [Faults(resets=1), Faults(halves=1), Faults(resets=1, polls=4)])
-def test_a_broken_connection_runs_nothing_twice(faults: Faults, acting: Told, server: ArmServer) -> None:
+def test_broken_connection_does_not_repeat_the_action(faults: Faults, acting: CommandRunner, server: ArmServer) -> None:
     write_action()
     server.site.faults = faults
     assert acting("apply", "-auto-approve") == 0, acting.said
@@ -91,7 +93,7 @@ def test_a_broken_connection_runs_nothing_twice(faults: Faults, acting: Told, se
 
 
 @pytest.mark.parametrize("is_answered", [True, False], ids=["answered", "unanswered"])
-def test_a_resumed_apply_awaits_the_started_action(is_answered: bool, acting: Told, server: ArmServer) -> None:
+def test_resumed_apply_awaits_started_action(is_answered: bool, acting: CommandRunner, server: ArmServer) -> None:
     write_action("Reimage")
     server.site.faults = Faults(leaves=True, polls=3, resets=int(not is_answered))
     assert acting("apply", "-auto-approve") == 1, acting.said
@@ -102,10 +104,10 @@ def test_a_resumed_apply_awaits_the_started_action(is_answered: bool, acting: To
 
 
 @pytest.mark.parametrize("is_answered", [True, False], ids=["answered", "unanswered"])
-def test_an_action_beyond_its_time_limit_is_resumed(
-    is_answered: bool, acting: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+def test_action_beyond_its_time_limit_is_resumed(
+    is_answered: bool, acting: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Azure's limit ends the wait, not the action: its machine takes no VM until a resumed apply saw the end."""
+    """Azure's limit ends the wait, not the action: its machine gets no VM until a resumed apply has read the end."""
     limit = {"Restart": MachineActionKind("Restart", 0)}
     monkeypatch.setattr("nexusform.domains.azure.providers.azure_actions.ACTION_KINDS", limit)
     write_action()
@@ -124,8 +126,8 @@ def test_an_action_beyond_its_time_limit_is_resumed(
     assert read_action()["result"] == "Succeeded"
 
 
-def test_without_runs_of_azure_an_unanswered_action_is_not_sent_again(
-    acting: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+def test_unanswered_action_is_not_repeated_without_action_states(
+    acting: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nexusform.domains.azure.providers.azure_actions.VISIBILITY_TIMEOUT", 0.0)
     write_action()
@@ -137,7 +139,7 @@ def test_without_runs_of_azure_an_unanswered_action_is_not_sent_again(
     assert acting.changes() == [("POST", "m6/restart")]
 
 
-def test_a_failed_action_is_recorded_and_its_machine_takes_no_vm(acting: Told, server: ArmServer) -> None:
+def test_failed_action_is_recorded_and_its_machine_gets_no_vm(acting: CommandRunner, server: ArmServer) -> None:
     write_action()
     server.site.faults = Faults(fails=1)
     assert acting("apply", "-auto-approve") == 1
@@ -149,7 +151,7 @@ def test_a_failed_action_is_recorded_and_its_machine_takes_no_vm(acting: Told, s
     assert read_action()["result"] == "Succeeded"
 
 
-def test_a_rejected_action_is_not_recorded(acting: Told, server: ArmServer) -> None:
+def test_rejected_action_is_not_recorded(acting: CommandRunner, server: ArmServer) -> None:
     write_action()
     server.site.faults = Faults(refusals=1)
     assert acting("apply", "-auto-approve") == 1
@@ -157,14 +159,14 @@ def test_a_rejected_action_is_not_recorded(acting: Told, server: ArmServer) -> N
     assert read_action() == {}
 
 
-def test_an_action_without_permission_is_an_error_of_the_plan(nexusform: Told) -> None:
+def test_action_without_permission_is_a_plan_error(nexusform: CommandRunner) -> None:
     write_action()
     assert nexusform("plan") == 1
     assert "Set act_on_machines = true" in nexusform.said
     assert "az networkcloud baremetalmachine restart --name m6" in nexusform.said
 
 
-def test_vms_on_the_machine_are_named(acting: Told, server: ArmServer) -> None:
+def test_vms_on_the_machine_are_named(acting: CommandRunner, server: ArmServer) -> None:
     write_action(allow="false")
     text = Path("action.nf.hcl").read_text()
     Path("action.nf.hcl").write_text(text.replace("lab/r2/m6", "lab/r1/m1"))
@@ -174,7 +176,7 @@ def test_vms_on_the_machine_are_named(acting: Told, server: ArmServer) -> None:
     assert server.site.taken == []
 
 
-def test_a_power_off_is_no_change_later(acting: Told, server: ArmServer) -> None:
+def test_power_off_is_no_change_in_next_plan(acting: CommandRunner, server: ArmServer) -> None:
     write_action("PowerOff")
     assert acting("apply", "-auto-approve") == 0, acting.said
     assert server.site.properties(f"{HOSTED}/bareMetalMachines/m6")["powerState"] == "Off"
@@ -182,13 +184,13 @@ def test_a_power_off_is_no_change_later(acting: Told, server: ArmServer) -> None
     assert "Out of service: 1 of 6 machines (1 Off)" in acting.said
 
 
-def test_replace_sends_the_body_of_its_azure_block(acting: Told, server: ArmServer) -> None:
+def test_replace_sends_body_of_its_azure_block(acting: CommandRunner, server: ArmServer) -> None:
     write_action("Replace", extra='  azure {\n    body = { serialNumber = "S1", storagePolicy = "Preserve" }\n  }\n')
     assert acting("apply", "-auto-approve") == 0, acting.said
     assert server.site.bodies == [{"safeguardMode": "All", "serialNumber": "S1", "storagePolicy": "Preserve"}]
 
 
-def test_the_cordon_of_an_action_is_ours_until_azure_shows_none(acting: Told, server: ArmServer) -> None:
+def test_cordon_of_action_is_ours_until_azure_shows_none(acting: CommandRunner, server: ArmServer) -> None:
     write_action("Cordon")
     assert acting("apply", "-auto-approve") == 0, acting.said
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""A subscription is sent so many requests a minute, whoever sends them."""
+"""Tests of the request rate limit of a subscription, shared by all processes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from nexusform.domains.azure.providers.azure_rate_limit import (
 from nexusform.interfaces.plugins import ProviderProblem
 
 
-def budgets(directory: Path, count: int) -> tuple[list[RequestRateLimit], list[float], Callable[[], float]]:
-    """As many processes as that, and when each of their requests was sent, by one clock."""
+def build_rate_limits(directory: Path, count: int) -> tuple[list[RequestRateLimit], list[float], Callable[[], float]]:
+    """Return a number of rate limits as separate processes, the times of their requests, and their common clock."""
     time = [1000.0]
     sent: list[float] = []
 
@@ -31,7 +31,7 @@ def budgets(directory: Path, count: int) -> tuple[list[RequestRateLimit], list[f
 
 
 def test_requests_of_all_processes_are_spread_evenly(tmp_path: Path) -> None:
-    processes, sent, _ = budgets(tmp_path, 3)
+    processes, sent, _ = build_rate_limits(tmp_path, 3)
     for _ in range(2):
         for process in processes:
             process.wait_for_slot("6f0c-1A")
@@ -40,8 +40,8 @@ def test_requests_of_all_processes_are_spread_evenly(tmp_path: Path) -> None:
     assert len(sent) == 5
 
 
-def test_a_file_that_holds_something_else_holds_nobody_up(tmp_path: Path) -> None:
-    processes, sent, now = budgets(tmp_path, 1)
+def test_invalid_file_delays_no_requests_for_long(tmp_path: Path) -> None:
+    processes, sent, now = build_rate_limits(tmp_path, 1)
     (tmp_path / "s.next").write_text("9999999999.0")
     processes[0].wait_for_slot("s")
     assert sent == [now() + 60]
@@ -50,7 +50,7 @@ def test_a_file_that_holds_something_else_holds_nobody_up(tmp_path: Path) -> Non
     assert len(sent) == 1
 
 
-def test_the_environment_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rate_limit_is_read_from_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(BUDGET_VARIABLE, raising=False)
     assert build_rate_limit_policies("s") == []
     monkeypatch.setenv(BUDGET_VARIABLE, f"6000:{tmp_path}")

@@ -1,4 +1,4 @@
-"""The changes of resources in Azure that a step on a cluster takes, and their order."""
+"""Tests of the changes of Azure resources for a step on a cluster, and their order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AROUND = SiteContext("lab-rg", {"location": "eastus"}, str)
 PLANE = {"count": 1, "vm_sku_name": "NC_G6_28_v1"}
 
 
-def _cluster(*pools: str) -> dict[str, object]:
+def _build_cluster(*pools: str) -> dict[str, object]:
     pool = {"count": 1, "vm_sku_name": "NC_P10_56_v1"}
     return {
         "name": "c",
@@ -24,19 +24,19 @@ def _cluster(*pools: str) -> dict[str, object]:
     }
 
 
-def test_pools_go_in_the_order_of_their_blocks() -> None:
-    """A resumed step goes on at the change that it came to: in another order it would pass some over."""
+def test_pools_are_changed_in_the_order_of_their_blocks() -> None:
+    """A resumed step continues with the interrupted change: another order would skip some changes."""
     pools = ("zebra", "ant", "mole", "bee", "yak", "cat", "owl")
     key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
-    request = ChangeRequest(key, "nexus_kubernetes_cluster.c", _cluster(*pools, "last"), _cluster("last"))
+    request = ChangeRequest(key, "nexus_kubernetes_cluster.c", _build_cluster(*pools, "last"), _build_cluster("last"))
     changes = build_azure_changes(request, AROUND)
     assert [(change.verb, change.target.names[1]) for change in changes] == [
         (ArmOperation.DELETE, name) for name in pools
     ]
 
 
-def change_body(before: dict[str, Any], after: dict[str, Any]) -> list[ArmChange]:
-    prior, planned = ({**_cluster("a"), "azure": {"body": body}} for body in (before, after))
+def build_body_changes(before: dict[str, Any], after: dict[str, Any]) -> list[ArmChange]:
+    prior, planned = ({**_build_cluster("a"), "azure": {"body": body}} for body in (before, after))
     key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
     return build_azure_changes(ChangeRequest(key, "nexus_kubernetes_cluster.c", prior, planned), AROUND)
 
@@ -44,13 +44,13 @@ def change_body(before: dict[str, Any], after: dict[str, Any]) -> list[ArmChange
 NETWORK = {"properties": {"networkConfiguration": {"cniNetworkId": "/n/a", "podCidrs": ["10.0.0.0/16"]}}}
 
 
-def test_members_outside_of_a_patch_are_errors_by_name() -> None:
+def test_members_missing_in_patch_are_errors_with_names() -> None:
     after = {
         "location": "westus",
         "properties": {"networkConfiguration": {"cniNetworkId": "/n/b", "podCidrs": ["10.1.0.0/16"]}},
     }
     with pytest.raises(ProviderProblem) as problem:
-        change_body({"location": "eastus", **NETWORK}, after)
+        build_body_changes({"location": "eastus", **NETWORK}, after)
     for name in (
         "location",
         "properties.networkConfiguration.cniNetworkId",
@@ -59,7 +59,7 @@ def test_members_outside_of_a_patch_are_errors_by_name() -> None:
         assert name in str(problem.value)
 
 
-def test_a_patch_has_the_members_of_the_sdk() -> None:
+def test_patch_has_the_members_of_the_sdk() -> None:
     models = pytest.importorskip("azure.mgmt.networkcloud.models")
     for kind, model in (
         ("kubernetes_clusters", models.KubernetesClusterPatchProperties),
@@ -72,10 +72,10 @@ def test_a_patch_has_the_members_of_the_sdk() -> None:
 def test_tags_and_administrators_are_sent() -> None:
     administrators = {"administratorConfiguration": {"sshPublicKeys": [{"keyData": "k"}]}}
     after = {"tags": {"a": "b"}, "properties": {**NETWORK["properties"], **administrators}}
-    [change] = change_body(NETWORK, after)
+    [change] = build_body_changes(NETWORK, after)
     assert change.verb is ArmOperation.UPDATE
     assert change.body == {"tags": {"a": "b"}, "properties": administrators}
 
 
-def test_a_body_added_to_an_imported_cluster_is_not_sent() -> None:
-    assert change_body({}, NETWORK) == []
+def test_body_added_to_imported_cluster_is_not_sent() -> None:
+    assert build_body_changes({}, NETWORK) == []

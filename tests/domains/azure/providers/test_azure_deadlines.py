@@ -1,4 +1,5 @@
-"""Azure and a key vault keep silent, drip, or answer something else: every command ends, and says who did."""
+"""Tests of an Azure or key vault server with no response, a very slow one, or an invalid one: every command ends,
+and names the server."""
 
 from __future__ import annotations
 
@@ -10,14 +11,14 @@ import pytest
 
 from nexusform.encryption import key_providers
 from nexusform.encryption.key_providers import EncryptionProblem
-from tests.contracts.bad_answers import CUT, GARBAGE, Answer, bad_server, dripping, redirect, silent
+from tests.contracts.bad_answers import CUT, GARBAGE, Answer, build_redirect, drip_body, keep_silent, run_bad_server
 from tests.domains.azure.providers.arm_server import ArmServer
-from tests.domains.azure.providers.azure_sites import Told
+from tests.domains.azure.providers.azure_sites import CommandRunner
 
 ANSWERS: dict[str, Answer] = {
-    "silent": silent,
-    "dripping": dripping,
-    "redirecting": redirect(302, "https://127.0.0.1:9/x"),
+    "silent": keep_silent,
+    "dripping": drip_body,
+    "redirecting": build_redirect(302, "https://127.0.0.1:9/x"),
     "no body": CUT["no body"],
     "no head": CUT["no head"],
     "half a body": CUT["half a body"],
@@ -25,21 +26,21 @@ ANSWERS: dict[str, Answer] = {
     "a page": GARBAGE["a page"],
     "control characters": GARBAGE["control characters"],
 }
-PATIENCE = 90  # seconds; each is given two, on a machine that others use
+PATIENCE = 90  # seconds; each command has a deadline of two, on a shared machine
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_azure_is_waited_for_no_longer_than_that(
-    answer: str, nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+def test_commands_respect_the_deadline_for_azure(
+    answer: str, nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Path(server.certificate).parent
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(server.certificate, next(folder.glob("*key*")))
     before = Path("state/nexusform.nfstate").read_bytes()
     monkeypatch.setenv("NF_NET_DEADLINE", "2")
-    with bad_server(ANSWERS[answer], tls) as bad:
+    with run_bad_server(ANSWERS[answer], tls) as bad:
         monkeypatch.setenv("NF_AZURE_ENDPOINT", f"https://localhost:{bad.port}")
         for words in (["plan"], ["apply", "-auto-approve"], ["reconcile", "-from=azure"]):
             begun = time.monotonic()
@@ -54,7 +55,7 @@ def test_azure_is_waited_for_no_longer_than_that(
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 @pytest.mark.parametrize("answer", ["silent", "dripping", "a page"])
-def test_a_key_vault_is_waited_for_no_longer_than_that(
+def test_key_vault_request_respects_the_deadline(
     answer: str, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Path(server.certificate).parent
@@ -63,7 +64,7 @@ def test_a_key_vault_is_waited_for_no_longer_than_that(
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("NF_NET_DEADLINE", "2")
-    with bad_server(ANSWERS[answer], tls) as bad:
+    with run_bad_server(ANSWERS[answer], tls) as bad:
         begun = time.monotonic()
         with pytest.raises(EncryptionProblem) as refused:
             key_providers.wrap_key(f"https://localhost:{bad.port}/keys/k", b"0" * 32)

@@ -1,4 +1,4 @@
-"""Provider azure on the day on which Azure says no: a change that failed stays due until it is done."""
+"""Tests of failed changes with provider azure: a failed change stays pending until it succeeds."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
 from nexusform.domains.azure.providers import azure_site
-from tests.domains.azure.providers.arm_server import ArmServer, Faults, machine_id
-from tests.domains.azure.providers.azure_sites import CLUSTER, NEW, SCALED, Told, write
+from tests.domains.azure.providers.arm_server import ArmServer, Faults, build_machine_id
+from tests.domains.azure.providers.azure_sites import CLUSTER, NEW, SCALED, CommandRunner, write_configuration
 
 UPGRADED = 'resource "nexus_kubernetes_cluster" "c" {\n  kubernetes_version = "v1.30"\n}\n'
 
 
-def patches(told: Told) -> int:
+def count_patches(told: CommandRunner) -> int:
     return sum(method == "PATCH" for method, _ in told.changes())
 
 
 @pytest.mark.parametrize("rollback", [False, True])
 @pytest.mark.parametrize("configuration", [UPGRADED, SCALED], ids=["upgrade", "scale-out"])
-def test_a_change_that_failed_is_due_until_it_is_done(
-    configuration: str, rollback: bool, nexusform: Told, server: ArmServer
+def test_failed_change_is_pending_until_it_succeeds(
+    configuration: str, rollback: bool, nexusform: CommandRunner, server: ArmServer
 ) -> None:
-    write(configuration)
+    write_configuration(configuration)
     server.site.faults = Faults(fails=1, rollback=rollback)
     assert nexusform("apply", "-auto-approve") == 1
     assert nexusform("plan", "-detailed-exitcode") == 2, nexusform.said
@@ -33,19 +33,19 @@ def test_a_change_that_failed_is_due_until_it_is_done(
     server.site.faults = Faults(fails=1, rollback=rollback)
     assert nexusform("apply", "-auto-approve") == 1
     assert "It failed the same way before: 2 times so far." in nexusform.said
-    assert patches(nexusform) == 2  # once per apply
+    assert count_patches(nexusform) == 2  # once per apply
     server.site.faults = Faults()
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
-    assert patches(nexusform) == 3
+    assert count_patches(nexusform) == 3
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
-def test_nodes_that_never_come_are_an_error_and_due(
-    nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+def test_missing_nodes_are_an_error_and_pending(
+    nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Azure says that it is done, and two nodes are missing of the count."""
+    """Azure reports success, and two nodes of the count are missing."""
     monkeypatch.setattr(azure_site, "VISIBILITY_TIMEOUT", 0.02)
-    write(SCALED)
+    write_configuration(SCALED)
     server.site.faults = Faults(short=2)
     assert nexusform("apply", "-auto-approve") == 1
     assert "Azure shows 5 of 7 nodes of lab/c; missing: c-np1-2, c-np1-3 (Available)." in nexusform.said
@@ -60,44 +60,42 @@ def test_nodes_that_never_come_are_an_error_and_due(
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
-def test_what_somebody_else_brought_about_is_not_due(nexusform: Told, server: ArmServer) -> None:
-    write(UPGRADED)
+def test_change_completed_by_another_client_is_not_pending(nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration(UPGRADED)
     server.site.faults = Faults(fails=1)
     assert nexusform("apply", "-auto-approve") == 1
     server.site.resources[CLUSTER]["properties"]["provisioningState"] = "Succeeded"
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
     assert nexusform("apply", "-auto-approve") == 0
-    assert patches(nexusform) == 1
+    assert count_patches(nexusform) == 1
 
 
-def test_nothing_is_sent_while_another_operation_runs(nexusform: Told, server: ArmServer) -> None:
-    write(UPGRADED)
+def test_nothing_is_sent_during_another_operation(nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration(UPGRADED)
     server.site.faults = Faults(fails=1)
     assert nexusform("apply", "-auto-approve") == 1
     server.site.faults = Faults(conflicts=3)
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
-    assert patches(nexusform) == 2
+    assert count_patches(nexusform) == 2
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
-def test_a_change_that_failed_and_is_wanted_no_more_is_sent_with_what_is_wanted(
-    nexusform: Told, server: ArmServer
-) -> None:
-    write(UPGRADED)
+def test_reverted_failed_change_sends_configured_value(nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration(UPGRADED)
     server.site.faults = Faults(fails=1)
     assert nexusform("apply", "-auto-approve") == 1
-    write(UPGRADED.replace("v1.30", "v1.29"))
+    write_configuration(UPGRADED.replace("v1.30", "v1.29"))
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     assert server.site.bodies[-1] == {"properties": {"kubernetesVersion": "v1.29"}}
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
-def test_secrets_of_a_body_that_failed_are_not_noted(nexusform: Told, server: ArmServer) -> None:
+def test_secrets_of_failed_body_are_not_recorded(nexusform: CommandRunner, server: ArmServer) -> None:
     secret = 'variable "key" {\n  sensitive = true\n  default   = "s3cr3t"\n}\n'
     Path("key.nf.hcl").write_text(secret)
     configured = "administratorConfiguration = { sshPublicKeys = [{ keyData = var.key }] }"
     body = f"  azure {{\n    body = {{ properties = {{ {configured} }} }}\n  }}\n"
-    write(f'resource "nexus_kubernetes_cluster" "c" {{\n{body}}}\n')
+    write_configuration(f'resource "nexus_kubernetes_cluster" "c" {{\n{body}}}\n')
     server.site.faults = Faults(fails=1)
     assert nexusform("apply", "-auto-approve") == 1
     state = json.loads(Path("state/nexusform.nfstate").read_text())
@@ -108,8 +106,8 @@ def test_secrets_of_a_body_that_failed_are_not_noted(nexusform: Told, server: Ar
     assert sent == [{"sshPublicKeys": [{"keyData": "s3cr3t"}]}] * 2
 
 
-def test_vms_of_what_failed_while_it_was_made_never_stood(nexusform: Told, server: ArmServer) -> None:
-    write(NEW)
+def test_vms_of_failed_creation_are_not_counted_as_existing(nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration(NEW)
     server.site.faults = Faults(fails=2)
     assert nexusform("apply", "-auto-approve", "-parallelism=1") == 1
     assert nexusform("plan") == 0, nexusform.said
@@ -137,28 +135,28 @@ def test_vms_of_what_failed_while_it_was_made_never_stood(nexusform: Told, serve
         ("v1.30", 0, ""),
     ],
 )
-def test_an_upgrade_that_cannot_be_is_told_by_the_plan(
-    version: str, code: int, said: str, nexusform: Told, server: ArmServer
+def test_unsupported_upgrade_is_reported_by_plan(
+    version: str, code: int, said: str, nexusform: CommandRunner, server: ArmServer
 ) -> None:
     offered = [{"version": one} for one in ("v1.30.3-1", "v1.30.4-1")]
     server.site.resources[CLUSTER]["properties"]["availableUpgrades"] = offered
-    write(UPGRADED.replace("v1.30", version))
+    write_configuration(UPGRADED.replace("v1.30", version))
     assert nexusform("plan", "-details") == code, nexusform.said
     assert said in nexusform.said, nexusform.said
     assert ("No such upgrade" in nexusform.said or "no-such-upgrade" in nexusform.said) == bool(said)
 
 
-def test_reconcile_reads_azure_itself(nexusform: Told, server: ArmServer) -> None:
+def test_reconcile_reads_azure_directly(nexusform: CommandRunner, server: ArmServer) -> None:
     assert nexusform("reconcile", "-from=azure") == 0, nexusform.said
     name = f"/{nexusform.nodes()[0]['name']}"[1:]
-    server.site.resources[CLUSTER]["properties"]["nodes"][0]["bareMetalMachineId"] = machine_id("m6")
+    server.site.resources[CLUSTER]["properties"]["nodes"][0]["bareMetalMachineId"] = build_machine_id("m6")
     assert nexusform("reconcile", "-from=azure", "-replay") == 2, nexusform.said
     assert name in nexusform.said or "m6" in nexusform.said
     assert "expected for random machines with capacity: 59.4 %" in nexusform.said
 
 
-def test_a_server_that_keeps_silent_holds_up_nobody_for_long(
-    nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+def test_silent_server_delays_plan_up_to_the_deadline_only(
+    nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over = Event()
     monkeypatch.setenv("NF_NET_DEADLINE", "1")
@@ -173,8 +171,8 @@ def test_a_server_that_keeps_silent_holds_up_nobody_for_long(
     assert 'NF_NET_DEADLINE="soon" must be a whole number of seconds' in nexusform.said
 
 
-def test_a_failed_vm_without_a_machine_is_placed_and_does_not_move(nexusform: Told, server: ArmServer) -> None:
-    write(NEW[NEW.index('resource "nexus_virtual_machine"') :])
+def test_failed_vm_without_machine_is_placed_and_does_not_move(nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration(NEW[NEW.index('resource "nexus_virtual_machine"') :])
     server.site.faults = Faults(fails=1)
     assert nexusform("apply", "-auto-approve") == 1
     assert nexusform("plan") == 0, nexusform.said

@@ -1,6 +1,5 @@
-"""Histories in which Azure says no: each is told in its words, what is not done is due, nothing is sent
-twice, and nothing that stands is tainted. What the terminal says of each is in `histories.txt`.
-"""
+"""Tests of failures in Azure: each is reported with Azure's message, unfinished changes are pending, nothing is sent
+twice, and no existing object is tainted. The terminal output for each is in `histories.txt`."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from msgspec import Struct, field
 pytest.importorskip("azure.mgmt.networkcloud")
 from nexusform.domains.azure.providers import azure_requests, azure_site
 from tests.domains.azure.providers.arm_server import ArmServer, Faults
-from tests.domains.azure.providers.azure_sites import NEW, PROVIDER_BLOCK, SCALED, Told, write
+from tests.domains.azure.providers.azure_sites import NEW, PROVIDER_BLOCK, SCALED, CommandRunner, write_configuration
 
 GOLDEN = Path(__file__).with_name("histories.txt")
 SHORT_OF_ROOM = {"code": "InsufficientResources", "message": "no machine has room"}
@@ -43,11 +42,10 @@ NODES = {"upgrade": 5, "scale-out": 7, "pool goes": 3, "pool comes": 6, "new": 5
 BUSY = Faults(conflicts=2, polls=2)
 
 
-class History(Struct, frozen=True, kw_only=True):
-    """One day. `faults` is how Azure is while the first apply runs, `said` what that apply must say, `sent`
-    how many changes Azure took of it, `words` what Azure says of what fails, `waits` the seconds of its
-    patience with others.
-    """
+class FailureScenario(Struct, frozen=True, kw_only=True):
+    """One failure. `faults` are those of Azure during the first apply, `said` the expected output of this apply,
+    `sent` the number of its changes accepted by Azure, `words` the error of failed operations, `waits` the time
+    limit in seconds for conflicts."""
 
     change: str
     faults: Faults
@@ -59,83 +57,85 @@ class History(Struct, frozen=True, kw_only=True):
     etags: bool = True
 
 
-HISTORIES: dict[str, History] = {}
+HISTORIES: dict[str, FailureScenario] = {}
 for _change in ("upgrade", "scale-out", "pool goes", "pool comes"):
     HISTORIES |= {
-        f"{_change}, failed": History(change=_change, faults=Faults(fails=1)),
-        f"{_change}, failed and taken back": History(change=_change, faults=Faults(fails=1, rollback=True)),
-        f"{_change}, canceled": History(
+        f"{_change}, failed": FailureScenario(change=_change, faults=Faults(fails=1)),
+        f"{_change}, failed and taken back": FailureScenario(change=_change, faults=Faults(fails=1, rollback=True)),
+        f"{_change}, canceled": FailureScenario(
             change=_change,
             faults=Faults(fails=1, outcome="Canceled"),
             words={"code": "OperationCanceled", "message": "somebody canceled it"},
             said=("(Canceled): OperationCanceled: somebody canceled it",),
         ),
-        f"{_change}, operation forgotten": History(
+        f"{_change}, operation forgotten": FailureScenario(
             change=_change, faults=Faults(fails=1, forgets=True, polls=2), said=("no machine has room",)
         ),
     }
 HISTORIES |= {
-    "upgrade, the operation vanishes half way": History(
+    "upgrade, the operation vanishes half way": FailureScenario(
         change="upgrade", faults=Faults(fails=1, vanishes=2, polls=6), said=("no machine has room",)
     ),
-    "upgrade, failed without a reason": History(
+    "upgrade, failed without a reason": FailureScenario(
         change="upgrade", faults=Faults(fails=1), words={}, said=("(Failed): no reason given.",)
     ),
-    "upgrade, an older API that tells versions in headers alone": History(
+    "upgrade, an older API that tells versions in headers alone": FailureScenario(
         change="upgrade", faults=Faults(fails=1), etags=False
     ),
-    "upgrade, refused": History(
+    "upgrade, refused": FailureScenario(
         change="upgrade",
         faults=Faults(refusals=1),
         words={"code": "InvalidParameter", "message": "kubernetesVersion is not offered"},
         said=("Azure rejects c: InvalidParameter: kubernetesVersion is not offered",),
         sent=0,
     ),
-    "upgrade, busy for longer than anybody waits": History(
+    "upgrade, busy for longer than anybody waits": FailureScenario(
         change="upgrade",
         faults=Faults(conflicts=100_000),
         waits=0.05,
         said=("Azure rejects the change: Conflict: Another operation is in progress",),
         sent=0,
     ),
-    "upgrade, busy and throttled for long": History(
+    "upgrade, busy and throttled for long": FailureScenario(
         change="upgrade", faults=Faults(conflicts=30, throttles=10), said=("Conflict: Another operation",), code=0
     ),
-    "upgrade, changed by somebody else just before": History(
+    "upgrade, changed by somebody else just before": FailureScenario(
         change="upgrade", faults=Faults(others=3), said=("It was changed meanwhile. Trying again.",), code=0
     ),
-    "upgrade, the line is cut and it fails": History(
+    "upgrade, the line is cut and it fails": FailureScenario(
         change="upgrade", faults=Faults(resets=1, fails=1, polls=3), said=("no machine has room",)
     ),
-    "upgrade, the line is cut within the answer": History(
+    "upgrade, the line is cut within the answer": FailureScenario(
         change="upgrade", faults=Faults(halves=1, polls=3), said=(), code=0
     ),
-    "upgrade, the line is cut within the answer and it fails": History(
+    "upgrade, the line is cut within the answer and it fails": FailureScenario(
         change="upgrade", faults=Faults(halves=1, fails=1, polls=3), said=("no machine has room",)
     ),
-    "upgrade, a proxy answers for the operation and it fails": History(
+    "upgrade, a proxy answers for the operation and it fails": FailureScenario(
         change="upgrade", faults=Faults(pages=1, fails=1, polls=3), etags=False, said=("no machine has room",)
     ),
-    "new, the line is cut within the answer": History(
+    "new, the line is cut within the answer": FailureScenario(
         change="new", faults=Faults(halves=3, polls=3), said=(), code=0, sent=3
     ),
-    "upgrade, Azure is gone once it was sent": History(
+    "upgrade, Azure is gone once it was sent": FailureScenario(
         change="upgrade", faults=Faults(leaves=True, polls=3), said=("Apply waiting",)
     ),
-    "upgrade, Azure is gone": History(
+    "upgrade, Azure is gone": FailureScenario(
         change="upgrade", faults=Faults(gone=True), said=("Azure cannot be read",), sent=0
     ),
-    "upgrade, the operation may not be looked at": History(
+    "upgrade, the operation may not be looked at": FailureScenario(
         change="upgrade", faults=Faults(polls=2, errors=(403,) * 60), said=("Apply waiting",)
     ),
-    "scale-out, nodes never come": History(
+    "scale-out, nodes never come": FailureScenario(
         change="scale-out",
         faults=Faults(short=2),
         said=("Azure shows 5 of 7 nodes of lab/c; missing: c-np1-2, c-np1-3 (Available).",),
     ),
-    "new, failed": History(change="new", faults=Faults(fails=1), said=("Azure could not make d (Failed)",), sent=2),
-    "new, the line is cut": History(change="new", faults=Faults(resets=3, polls=3), said=(), code=0, sent=3),
-    "cordon, failed": History(
+    "new, failed": FailureScenario(
+        change="new", faults=Faults(fails=1), said=("Azure could not make d (Failed)",), sent=2
+    ),
+    "new, the line is cut": FailureScenario(change="new", faults=Faults(resets=3, polls=3), said=(), code=0, sent=3),
+    "cordon, failed": FailureScenario(
         change="cordon",
         faults=Faults(fails=1),
         words={"code": "CordonFailed", "message": "the node does not answer"},
@@ -145,12 +145,12 @@ HISTORIES |= {
 
 
 @pytest.mark.parametrize("name", HISTORIES)
-def test_a_history_in_which_azure_says_no(
-    name: str, nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+def test_failure_in_azure_is_reported_and_recovered(
+    name: str, nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history = HISTORIES[name]
     monkeypatch.setattr(azure_site, "VISIBILITY_TIMEOUT", 0.02)
-    configure(history)
+    write_change(history)
     server.site.faults = replace(history.faults)
     server.site.words = dict(history.words)
     server.site.tells_etags = history.etags
@@ -164,43 +164,43 @@ def test_a_history_in_which_azure_says_no(
     assert code == history.code, nexusform.text
     for words in history.said:
         assert words in nexusform.said, nexusform.said
-    told, waits = told_of(nexusform.said), "Apply waiting" in nexusform.said
+    told, waits = extract_azure_messages(nexusform.said), "Apply waiting" in nexusform.said
     assert len(server.site.taken) == history.sent, nexusform.changes()
-    nothing_is_sent_twice(server)
-    nothing_that_stands_is_tainted()
+    assert_nothing_is_sent_twice(server)
+    assert_no_existing_object_is_tainted()
     if history.faults.gone:
         assert Path("state/nexusform.nfstate").read_bytes() == before
 
     server.site.faults = replace(BUSY)
     if code and not waits:
-        assert nexusform("plan", "-detailed-exitcode") == 2, nexusform.said  # not forgotten
-        told += f"\nThe next plan:\n{told_of(nexusform.said)}"
-    if not (history.faults.gone or history.faults.leaves):  # what breaks first there hangs on the machine
-        if history.waits is not None:  # how often it is tried hangs on the machine
+        assert nexusform("plan", "-detailed-exitcode") == 2, nexusform.said  # the change is still pending
+        told += f"\nThe next plan:\n{extract_azure_messages(nexusform.said)}"
+    if not (history.faults.gone or history.faults.leaves):  # the first broken request depends on the machine
+        if history.waits is not None:  # the number of attempts depends on the machine
             told = TRIED.sub("", told).lstrip()
-        compare(name, told)
+        compare_with_golden(name, told)
     server.site.taken.clear()
     assert nexusform("apply", "-resume" if waits else "-auto-approve") == 0, nexusform.said
-    nothing_is_sent_twice(server)
+    assert_nothing_is_sent_twice(server)
     assert bool(server.site.taken) == (code == 1 and not waits)
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
     assert len(nexusform.nodes()) == NODES[history.change]
 
 
-def configure(history: History) -> None:
+def write_change(history: FailureScenario) -> None:
     if history.change == "cordon":
         Path("main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
         Path("machines_override.nf.hcl").write_text(CORDONED)
     else:
-        write(CHANGES[history.change])
+        write_configuration(CHANGES[history.change])
 
 
-def nothing_is_sent_twice(server: ArmServer) -> None:
-    """No change was taken twice by one apply."""
+def assert_nothing_is_sent_twice(server: ArmServer) -> None:
+    """Check that no change was accepted twice in one apply."""
     assert not {change: number for change, number in Counter(server.site.taken).items() if number > 1}
 
 
-def nothing_that_stands_is_tainted() -> None:
+def assert_no_existing_object_is_tainted() -> None:
     state = json.loads(Path("state/nexusform.nfstate").read_text())
     tainted = {
         f"{one['type']}.{one['name']}"
@@ -216,17 +216,17 @@ DUE = re.compile(r"Azure (?:could|shows)[^│]*?It is pending\b")
 TRIED = re.compile(r"nexus_\S+: [^:]{3,40}: [^:]*?Trying again\.")
 
 
-def told_of(said: str) -> str:
-    """What a command tells of Azure, without what differs from run to run."""
+def extract_azure_messages(said: str) -> str:
+    """Return the messages about Azure in the output of a command, without parts that differ between runs."""
     told = [found for each in (TRIED, STEP, DUE) for found in each.findall(said)]
     told += re.findall(r"(?<!\()Error: .*?\.", said)
     clean = re.sub(r"localhost:\d+|\d+(ms|s)\b", "…", "\n".join(dict.fromkeys(told)))
     return "\n".join(line.strip() for line in clean.splitlines())
 
 
-def compare(name: str, said: str) -> None:
-    """Hold what was said against what a person has read."""
-    known, said = told_before(), said.rstrip()
+def compare_with_golden(name: str, said: str) -> None:
+    """Compare the messages with the reviewed ones."""
+    known, said = read_golden(), said.rstrip()
     if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
         known[name] = said
         text = "".join(f"## {each}\n{known[each]}\n\n" for each in HISTORIES if each in known)
@@ -234,7 +234,7 @@ def compare(name: str, said: str) -> None:
     assert known.get(name) == said
 
 
-def told_before() -> dict[str, str]:
+def read_golden() -> dict[str, str]:
     if not GOLDEN.exists():
         return {}
     parts = GOLDEN.read_text(encoding="utf-8").split("## ")[1:]

@@ -1,6 +1,5 @@
-"""What a killed apply began in Azure: while it goes on nothing says that there is nothing to do, and what it
-comes to is told, and sent once more only where it failed.
-"""
+"""Tests of changes started in Azure by a killed apply: no command reports "nothing to do" while they are in
+progress; their result is reported, and only failed ones are sent again."""
 
 from __future__ import annotations
 
@@ -15,48 +14,48 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
-from tests.contracts.crash_runner import Runner
-from tests.domains.azure.providers.arm_server import ArmServer, Faults, Killed
-from tests.domains.azure.providers.azure_sites import CLUSTER, NEW, SCALED, project, standing_site
+from tests.contracts.crash_runner import CommandRunner
+from tests.domains.azure.providers.arm_server import ArmServer, ClientKilled, Faults
+from tests.domains.azure.providers.azure_sites import CLUSTER, NEW, SCALED, build_existing_site, write_project
 
 UPGRADED = 'resource "nexus_kubernetes_cluster" "c" {\n  kubernetes_version = "v1.30"\n}\n'
-FOREVER = 10_000  # looks that an operation takes
+FOREVER = 10_000  # polls until the end of an operation
 GOES_ON = "continues an earlier apply"
 VM = NEW[NEW.index('resource "nexus_virtual_machine"') :]
 
 
-class PredictionScenario:
-    """A site that was taken over, where applies are killed once Azure took their first change."""
+class KilledApplyScenario:
+    """Imported site with applies killed after Azure accepted their first change."""
 
     def __init__(self, folder: Path, server: ArmServer) -> None:
         self.server = server
         self.template = self.where = folder / "template" / "work"
-        server.site = standing_site()
-        project(self.template)
-        self.runner = Runner(self.template, server.environment())
+        server.site = build_existing_site()
+        write_project(self.template)
+        self.runner = CommandRunner(self.template, server.environment())
         code, told = self.run("import", "-from=azure", "-generate-config-out=site.nf.hcl")
         assert code == 0, told
         self.site = copy.deepcopy(server.site)
 
     def kill(self, folder: Path, configuration: str, *words: str) -> None:
-        """An apply that is killed when Azure has taken its first change, which goes on."""
+        """Run an apply and kill it after Azure has accepted its first change; the change continues."""
         self.where = folder / "work"
         shutil.copytree(self.template, self.where)
         self.server.site = copy.deepcopy(self.site)
         self.server.site.faults = Faults(polls=FOREVER)
-        project(self.where, configuration)
-        self.server.at_request = self.kill_at_look
+        write_project(self.where, configuration)
+        self.server.at_request = self.kill_at_poll
         code, told = self.run(*(words or ("apply", "-auto-approve", "-parallelism=1")))
         self.server.at_request = lambda _number, _after: None
         assert code == -signal.SIGKILL, told
 
-    def kill_at_look(self, _number: int, after: bool) -> None:
+    def kill_at_poll(self, _number: int, after: bool) -> None:
         if self.server.site.taken and not after:
             os.kill(int((self.where.parent / "said.pid").read_text()), signal.SIGKILL)
-            raise Killed
+            raise ClientKilled
 
     def end(self, outcome: str, *, rollback: bool = False) -> None:
-        """What goes on ends so; later changes succeed."""
+        """End the operations in progress with this outcome; later changes succeed."""
         site = self.server.site
         site.faults = Faults(outcome=outcome, rollback=rollback)
         for operation in site.operations.values():
@@ -73,7 +72,7 @@ class PredictionScenario:
         return told
 
     def due(self, *words: str) -> str:
-        """What a plan says that has something to do."""
+        """Return the output of a plan with changes."""
         code, told = self.run("plan", "-detailed-exitcode", *words)
         assert (code, "No changes" in told) == (2, False), told
         return told
@@ -83,8 +82,8 @@ class PredictionScenario:
 
 
 @pytest.fixture(scope="module")
-def scene(server: ArmServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PredictionScenario]:
-    scene = PredictionScenario(tmp_path_factory.mktemp("scene"), server)
+def scene(server: ArmServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KilledApplyScenario]:
+    scene = KilledApplyScenario(tmp_path_factory.mktemp("scene"), server)
     yield scene
     scene.runner.end()
 
@@ -100,8 +99,8 @@ def scene(server: ArmServer, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     ],
     ids=["upgrade", "scale-out", "creation", "vm", "deletion"],
 )
-def test_while_it_goes_on_nothing_says_that_nothing_is_to_do(
-    configuration: str, words: tuple[str, ...], shown: str, scene: PredictionScenario, tmp_path: Path
+def test_change_in_progress_is_shown_by_every_command(
+    configuration: str, words: tuple[str, ...], shown: str, scene: KilledApplyScenario, tmp_path: Path
 ) -> None:
     scene.kill(tmp_path, configuration, *words)
     before = list(scene.server.site.taken)
@@ -120,8 +119,8 @@ def test_while_it_goes_on_nothing_says_that_nothing_is_to_do(
 
 @pytest.mark.parametrize("rollback", [False, True])
 @pytest.mark.parametrize("outcome", ["Succeeded", "Failed", "Canceled"])
-def test_what_was_dropped_while_it_went_on_is_sent_again_only_where_it_failed(
-    outcome: str, rollback: bool, scene: PredictionScenario, tmp_path: Path
+def test_discarded_change_is_sent_again_only_if_it_failed(
+    outcome: str, rollback: bool, scene: KilledApplyScenario, tmp_path: Path
 ) -> None:
     scene.kill(tmp_path, UPGRADED)
     scene.good("apply", "-discard")
@@ -142,8 +141,8 @@ def test_what_was_dropped_while_it_went_on_is_sent_again_only_where_it_failed(
 
 
 @pytest.mark.parametrize("configuration", [UPGRADED, SCALED], ids=["upgrade", "scale-out"])
-def test_what_failed_before_anybody_looked_is_due(
-    configuration: str, scene: PredictionScenario, tmp_path: Path
+def test_change_failed_before_next_command_is_pending(
+    configuration: str, scene: KilledApplyScenario, tmp_path: Path
 ) -> None:
     scene.kill(tmp_path, configuration)
     scene.end("Failed")
@@ -156,9 +155,7 @@ def test_what_failed_before_anybody_looked_is_due(
     assert "No changes." in scene.good("plan", "-detailed-exitcode")
 
 
-def test_an_apply_waits_for_what_goes_on_and_sends_nothing_of_its_own(
-    scene: PredictionScenario, tmp_path: Path
-) -> None:
+def test_apply_waits_for_change_in_progress_without_sending(scene: KilledApplyScenario, tmp_path: Path) -> None:
     scene.kill(tmp_path, UPGRADED)
     scene.good("apply", "-discard")
     scene.server.site.faults = Faults()
@@ -169,7 +166,7 @@ def test_an_apply_waits_for_what_goes_on_and_sends_nothing_of_its_own(
     assert "No changes." in scene.good("plan", "-detailed-exitcode")
 
 
-def test_a_creation_that_failed_before_anybody_looked_never_stood(scene: PredictionScenario, tmp_path: Path) -> None:
+def test_creation_failed_before_next_command_is_tainted(scene: KilledApplyScenario, tmp_path: Path) -> None:
     scene.kill(tmp_path, NEW)
     scene.end("Failed")
     assert "nexus_kubernetes_cluster.d is tainted" in scene.due("-details")
@@ -178,7 +175,7 @@ def test_a_creation_that_failed_before_anybody_looked_never_stood(scene: Predict
     assert [path.rpartition("/")[2] for _, path in scene.server.site.taken].count("d") == 1
 
 
-def test_what_vanished_while_it_was_made_is_made(scene: PredictionScenario, tmp_path: Path) -> None:
+def test_vm_missing_after_interrupted_creation_is_created(scene: KilledApplyScenario, tmp_path: Path) -> None:
     scene.kill(tmp_path, VM)
     scene.good("apply", "-discard")
     site = scene.server.site
@@ -192,7 +189,7 @@ def test_what_vanished_while_it_was_made_is_made(scene: PredictionScenario, tmp_
     assert "No changes." in scene.good("plan", "-detailed-exitcode")
 
 
-def test_nodes_that_never_came_of_what_was_dropped_are_due(scene: PredictionScenario, tmp_path: Path) -> None:
+def test_missing_nodes_of_discarded_change_are_pending(scene: KilledApplyScenario, tmp_path: Path) -> None:
     scene.kill(tmp_path, SCALED)
     scene.good("apply", "-discard")
     assert "c/np1 is Updating" in scene.due()
@@ -210,7 +207,7 @@ def test_nodes_that_never_came_of_what_was_dropped_are_due(scene: PredictionScen
     assert "No changes." in scene.good("plan", "-detailed-exitcode")
 
 
-def test_what_was_to_go_and_stands_is_not_changed_for_that(scene: PredictionScenario, tmp_path: Path) -> None:
+def test_failed_deletion_causes_no_further_change(scene: KilledApplyScenario, tmp_path: Path) -> None:
     scene.kill(tmp_path, "", "destroy", "-auto-approve", "-parallelism=1")
     scene.good("apply", "-discard")
     assert "c is Deleting" in scene.due()
@@ -222,7 +219,7 @@ def test_what_was_to_go_and_stands_is_not_changed_for_that(scene: PredictionScen
     assert scene.taken("DELETE") == 2
 
 
-def test_a_pool_that_was_to_go_and_is_gone_is_not_due(scene: PredictionScenario, tmp_path: Path) -> None:
+def test_deleted_pool_is_not_pending(scene: KilledApplyScenario, tmp_path: Path) -> None:
     start = SCALED.index('  agent_pool "web"')
     scene.kill(tmp_path, f"{SCALED[:start].replace('4', '2')}}}\n")
     scene.good("apply", "-discard")
@@ -235,7 +232,7 @@ def test_a_pool_that_was_to_go_and_is_gone_is_not_due(scene: PredictionScenario,
     assert scene.taken("DELETE") == 1
 
 
-def test_notes_of_what_goes_on_hold_no_values(scene: PredictionScenario, tmp_path: Path) -> None:
+def test_record_of_change_in_progress_has_no_values(scene: KilledApplyScenario, tmp_path: Path) -> None:
     scene.kill(tmp_path, SCALED)
     scene.good("apply", "-discard")
     document = json.loads((scene.where / "state" / "nexusform.nfstate").read_text())

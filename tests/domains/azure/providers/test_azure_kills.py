@@ -1,7 +1,7 @@
-"""An apply through provider azure that is killed at any request, before Azure acted on it or after: the next
-one goes on, nothing is sent twice, nothing is lost.
+"""Tests of applies with provider azure killed at any request, before or after its execution by Azure: the next apply
+continues, nothing is sent twice, nothing is lost.
 
-Every run tries some points; with NEXUSFORM_CRASH_POINTS=all every one is tried.
+Every run tries some points; with NEXUSFORM_CRASH_POINTS=all, every one is tried.
 """
 
 from __future__ import annotations
@@ -19,16 +19,23 @@ from typing import Any
 import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
-from tests.contracts.crash_runner import Runner
-from tests.domains.azure.providers.arm_server import ArmServer, Faults, Killed, Site, machine_id
-from tests.domains.azure.providers.azure_sites import MIXED, NEW, PROVIDER_BLOCK, SCALED, project, standing_site
+from tests.contracts.crash_runner import CommandRunner
+from tests.domains.azure.providers.arm_server import ArmServer, ClientKilled, Faults, Site, build_machine_id
+from tests.domains.azure.providers.azure_sites import (
+    MIXED,
+    NEW,
+    PROVIDER_BLOCK,
+    SCALED,
+    build_existing_site,
+    write_project,
+)
 from tests.kill_points import choose_quarter, select_share, tries_all
 
 KILLED = -signal.SIGKILL
 
 
-class Kill:
-    """Ends the client at one request."""
+class KillAtRequest:
+    """Kill the client at one request."""
 
     def __init__(self, said: Path, request: int, *, after: bool) -> None:
         self.said = said
@@ -40,35 +47,34 @@ class Kill:
             return
         self.happened = True
         os.kill(int(self.said.with_name("said.pid").read_text()), signal.SIGKILL)
-        raise Killed
+        raise ClientKilled
 
 
-class Story:
-    """One change of a standing site, to be tried from the start many times."""
+class KilledChange:
+    """One change of an existing site, repeated from the start for each kill."""
 
     def __init__(self, folder: Path, server: ArmServer, configuration: str) -> None:
         self.server = server
         self.folder = folder
-        self.site = standing_site()
-        self.site.resources[machine_id("m6").lower()]["properties"]["actionStates"] = []
+        self.site = build_existing_site()
+        self.site.resources[build_machine_id("m6").lower()]["properties"]["actionStates"] = []
         server.site = copy.deepcopy(self.site)
         template = folder / "template" / "work"
-        project(template)
+        write_project(template)
         if configuration == RESTARTED:
             (template / "main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
-        # An action that Azure never got is requested again after this time, not after five minutes.
+        # An action that never reached Azure is requested again after this time, not after five minutes.
         patience = {"nexusform.domains.azure.providers.azure_actions.VISIBILITY_TIMEOUT": 2.0}
-        self.runner = Runner(template, server.environment(), longest_wait=0.01, constants=patience)
+        self.runner = CommandRunner(template, server.environment(), longest_wait=0.01, constants=patience)
         self.good(template, "import", "-from=azure", "-generate-config-out=site.nf.hcl")
         self.site = copy.deepcopy(server.site)
-        project(template, configuration)
+        write_project(template, configuration)
         self.template = template
         self.runner.load(self.begin("loaded", Faults()), "apply", "-auto-approve")
 
     def run(self, where: Path, *words: str) -> tuple[int, str]:
-        """The exit code and what was said. The server puts VMs where it likes: an apply that did all and
-        says so of what it was sure of has succeeded.
-        """
+        """Return exit code and output. The server chooses machines freely: a complete apply with wrong certain
+        predictions counts as successful."""
         code, told = self.runner.run(where, *words)
         return 0 if code == 2 and words[0] == "apply" and "Wrong certain predictions" in told else code, told
 
@@ -78,7 +84,7 @@ class Story:
         return told
 
     def begin(self, name: str, faults: Faults) -> Path:
-        """A work directory of its own, and the site as it was."""
+        """Return a new work directory, and reset the site."""
         where = self.folder / name / "work"
         shutil.copytree(self.template, where)
         self.server.site = copy.deepcopy(self.site)
@@ -88,16 +94,16 @@ class Story:
         return where
 
     def requests(self, faults: Faults) -> list[str]:
-        """The methods of the requests that an apply takes which nobody kills."""
+        """Return the methods of all requests of an apply that is not killed."""
         where = self.begin("counted", faults)
         self.good(where, "apply", "-auto-approve", "-parallelism=1")
         methods = [method for method, _, _ in self.server.site.asked]
         self.check(where)
         return methods
 
-    def killed_and_resumed(self, number: int, faults: Faults, *, after: bool) -> None:
+    def kill_and_resume(self, number: int, faults: Faults, *, after: bool) -> None:
         where = self.begin(f"{number}-{after}", faults)
-        kill = Kill(where.parent / "said", number, after=after)
+        kill = KillAtRequest(where.parent / "said", number, after=after)
         self.server.at_request = kill
         code, told = self.runner.run(where, "apply", "-auto-approve", "-parallelism=1")
         self.server.at_request = lambda _number, _after: None
@@ -109,15 +115,15 @@ class Story:
         self.check(where)
 
     def check(self, where: Path) -> None:
-        """Every change was taken once, and state says of every node what the site says."""
+        """Check that every change was accepted once, and that state and site agree on every node."""
         site = self.server.site
         twice = {change: count for change, count in Counter(site.taken).items() if count > 1}
         assert not twice
-        assert nodes_of_state(where) == nodes_of_site(site)
+        assert read_nodes_of_state(where) == read_nodes_of_site(site)
         self.good(where, "plan", "-detailed-exitcode")
 
 
-def nodes_of_state(where: Path) -> dict[str, str]:
+def read_nodes_of_state(where: Path) -> dict[str, str]:
     document = json.loads((where / "state" / "nexusform.nfstate").read_text())
     found: dict[str, str] = {}
     for resource in document["resources"]:
@@ -131,7 +137,7 @@ def nodes_of_state(where: Path) -> dict[str, str]:
     return found
 
 
-def nodes_of_site(site: Site) -> dict[str, str]:
+def read_nodes_of_site(site: Site) -> dict[str, str]:
     found: dict[str, str] = {}
     for body in (*site.of_type("kubernetesClusters", ""), *site.of_type("virtualMachines", "")):
         properties = body["properties"]
@@ -148,8 +154,8 @@ def server(tmp_path: Path) -> Iterator[ArmServer]:
 
 
 @pytest.fixture
-def story(tmp_path: Path, server: ArmServer, request: pytest.FixtureRequest) -> Iterator[Story]:
-    story = Story(tmp_path, server, request.param)
+def story(tmp_path: Path, server: ArmServer, request: pytest.FixtureRequest) -> Iterator[KilledChange]:
+    story = KilledChange(tmp_path, server, request.param)
     yield story
     story.runner.end()
 
@@ -162,27 +168,27 @@ RESTARTED = """resource "nexus_bare_metal_machine_action" "x" {
 """
 
 WORSE = Faults(polls=3, conflicts=1, throttles=1, stale=2)
-# What was made does not show at first, its operation is forgotten, and looks at it are refused.
+# New resources show late, their operation is unknown, and polls fail.
 LATE = Faults(polls=4, vanishes=1, stale=3, errors=(429, 503))
 BROKEN = Faults(polls=2, resets=1, throttles=1, errors=(500,))
 
 
 @pytest.mark.parametrize("story", [SCALED, NEW], ids=["scale-out", "new"], indirect=True)
-def test_a_killed_apply_goes_on(story: Story) -> None:
+def test_killed_apply_is_resumed(story: KilledChange) -> None:
     methods = story.requests(Faults())
     first_change = next(number for number, method in enumerate(methods, 1) if method != "GET")
     for number, after in ((first_change, False), (first_change, True), (len(methods), True)):
-        story.killed_and_resumed(number, Faults(), after=after)
+        story.kill_and_resume(number, Faults(), after=after)
 
 
 @pytest.mark.parametrize("story", [RESTARTED], ids=["restart"], indirect=True)
-def test_a_machine_action_killed_while_it_runs_goes_on(story: Story) -> None:
-    """Azure has the request, or its operation runs: it is awaited, and never requested again."""
+def test_killed_machine_action_is_resumed(story: KilledChange) -> None:
+    """Azure has the request, or its operation is in progress: it is awaited, and never requested again."""
     faults = Faults(polls=3)
     methods = story.requests(faults)
     first_change = next(number for number, method in enumerate(methods, 1) if method != "GET")
     for number in range(first_change, len(methods) + 1):
-        story.killed_and_resumed(number, faults, after=True)
+        story.kill_and_resume(number, faults, after=True)
 
 
 STORIES = {"scale-out": SCALED, "new": NEW, "mixed": MIXED, "restart": RESTARTED}
@@ -190,7 +196,7 @@ FAULTS = {"plain": Faults(), "worse": WORSE, "late": LATE, "broken": BROKEN}
 
 
 def select_cases() -> Iterator[Any]:
-    """Yield each story with the faults of this commit, and with all where all points are tried."""
+    """Yield each change with the faults of this commit, or with all faults if all points are tried."""
     for row, (story, configuration) in enumerate(STORIES.items()):
         for column, (name, faults) in enumerate(FAULTS.items()):
             if tries_all() or (row + column) % 4 == choose_quarter():
@@ -199,9 +205,9 @@ def select_cases() -> Iterator[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("story", "faults"), list(select_cases()), indirect=["story"])
-def test_an_apply_killed_at_every_request_goes_on(story: Story, faults: Faults) -> None:
+def test_apply_killed_at_every_request_is_resumed(story: KilledChange, faults: Faults) -> None:
     requests = range(1, len(story.requests(faults)) + 1)
     points = [(number, after) for number in requests for after in (False, True)]
     middle = len(points) // 2
     for number, after in select_share(points) if tries_all() else points[middle : middle + 1]:
-        story.killed_and_resumed(number, faults, after=after)
+        story.kill_and_resume(number, faults, after=after)

@@ -9,14 +9,14 @@ import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
 from tests.domains.azure.providers.arm_server import HOSTED, ArmServer, Faults
-from tests.domains.azure.providers.azure_sites import PROVIDER_BLOCK, Told
+from tests.domains.azure.providers.azure_sites import PROVIDER_BLOCK, CommandRunner
 
 MACHINE = 'resource "nexus_bare_metal_machine" "m1" {\n  STATES\n}\n'
 CORDON = [("POST", "m1/cordon")]
 
 
 @pytest.fixture
-def acting(nexusform: Told) -> Told:
+def acting(nexusform: CommandRunner) -> CommandRunner:
     Path("main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
     return nexusform
 
@@ -29,11 +29,11 @@ def read_cordon_status(server: ArmServer, machine: str = "m1") -> str:
     return str(server.site.properties(f"{HOSTED}/bareMetalMachines/{machine}")["cordonStatus"])
 
 
-def list_nodes_on_machine(told: Told, machine: str = "m1") -> list[str]:
+def list_nodes_on_machine(told: CommandRunner, machine: str = "m1") -> list[str]:
     return [node["name"] for node in told.nodes() if node["bareMetalMachineId"].endswith(f"/{machine}")]
 
 
-def test_machine_block_cordons_and_uncordons_machine(acting: Told, server: ArmServer) -> None:
+def test_machine_block_cordons_and_uncordons_machine(acting: CommandRunner, server: ArmServer) -> None:
     write_machine_states("cordoned = true")
     assert acting("plan") == 0
     assert "apply cordons these machines: m1." in acting.said, acting.said
@@ -47,7 +47,7 @@ def test_machine_block_cordons_and_uncordons_machine(acting: Told, server: ArmSe
     assert acting("plan", "-detailed-exitcode") == 0, acting.said
 
 
-def test_evacuation_is_applied_completely(acting: Told, server: ArmServer) -> None:
+def test_evacuation_is_applied_completely(acting: CommandRunner, server: ArmServer) -> None:
     going = list_nodes_on_machine(acting)
     assert going
     server.site.place = lambda _pool, _number: "m6"
@@ -73,7 +73,7 @@ def test_evacuation_is_applied_completely(acting: Told, server: ArmServer) -> No
     assert acting("plan", "-detailed-exitcode") == 0, acting.said
 
 
-def test_nodes_are_deleted_only_after_cordon(acting: Told, server: ArmServer) -> None:
+def test_nodes_are_deleted_only_after_cordon(acting: CommandRunner, server: ArmServer) -> None:
     server.site.faults = Faults(fails=1)
     write_machine_states("evacuate = true")
     assert acting("apply", "-auto-approve") == 1
@@ -84,14 +84,14 @@ def test_nodes_are_deleted_only_after_cordon(acting: Told, server: ArmServer) ->
     assert "apply cordons these machines before their VMs move" in acting.said
 
 
-def test_interrupted_cordon_is_polled_to_its_end(acting: Told, server: ArmServer) -> None:
+def test_interrupted_cordon_is_polled_to_its_end(acting: CommandRunner, server: ArmServer) -> None:
     write_machine_states("cordoned = true")
     server.site.faults = Faults(resets=1, polls=2, conflicts=1)
     assert acting("apply", "-auto-approve") == 0, acting.said
     assert acting.changes() == CORDON
 
 
-def test_cordon_by_another_user_is_kept(acting: Told, server: ArmServer) -> None:
+def test_cordon_by_another_user_is_kept(acting: CommandRunner, server: ArmServer) -> None:
     server.site.resources[f"{HOSTED}/bareMetalMachines/m2".lower()]["properties"]["cordonStatus"] = "Cordoned"
     write_machine_states("cordoned = true")
     assert acting("apply", "-auto-approve", "-target=nexus_bare_metal_machine.m1") == 0, acting.said
@@ -99,7 +99,7 @@ def test_cordon_by_another_user_is_kept(acting: Told, server: ArmServer) -> None
     assert read_cordon_status(server, "m2") == "Cordoned"
 
 
-def test_plan_reports_machine_missing_in_azure(acting: Told) -> None:
+def test_plan_reports_machine_missing_in_azure(acting: CommandRunner) -> None:
     text = Path("site.nf.hcl").read_text()
     Path("more.nf.hcl").write_text(
         'resource "nexus_bare_metal_machine" "new" {\n'
@@ -112,7 +112,7 @@ def test_plan_reports_machine_missing_in_azure(acting: Told) -> None:
     assert "more.nf.hcl" in acting.said
 
 
-def test_no_machine_requests_without_act_on_machines(nexusform: Told, server: ArmServer) -> None:
+def test_no_machine_requests_without_act_on_machines(nexusform: CommandRunner, server: ArmServer) -> None:
     write_machine_states("evacuate = true")
     assert nexusform("apply", "-auto-approve") == 1
     assert server.site.taken == []

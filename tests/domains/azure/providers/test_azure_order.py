@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
 from tests.domains.azure.providers.arm_server import ArmServer
-from tests.domains.azure.providers.azure_sites import NEW, Told, write
+from tests.domains.azure.providers.azure_sites import NEW, CommandRunner, write_configuration
 
 VM = NEW[NEW.index('resource "nexus_virtual_machine"') :]
 VMS = "".join(VM.replace('"v"', f'"v{number}"') for number in range(4))
@@ -33,8 +33,8 @@ CLUSTER = """resource "nexus_kubernetes_cluster" "NAME" {
 
 
 @pytest.mark.parametrize("parallelism", [1, 10])
-def test_vms_are_requested_sequentially(parallelism: int, nexusform: Told, server: ArmServer) -> None:
-    write(VMS)
+def test_vms_are_requested_sequentially(parallelism: int, nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration(VMS)
     server.site.faults.polls = 3
     assert nexusform("apply", "-auto-approve", f"-parallelism={parallelism}") == 0, nexusform.said
     assert nexusform.changes() == [("PUT", f"virtualMachines/v{number}") for number in range(4)]
@@ -44,10 +44,10 @@ def test_vms_are_requested_sequentially(parallelism: int, nexusform: Told, serve
 
 
 def test_independent_clusters_are_created_together(
-    nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+    nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clusters in different zones do not compete for machines, so their requests are sent in parallel."""
-    write("".join(CLUSTER.replace("NAME", f"d{zone}").replace("ZONE", zone) for zone in "12"))
+    write_configuration("".join(CLUSTER.replace("NAME", f"d{zone}").replace("ZONE", zone) for zone in "12"))
     server.site.faults.polls = 10**6  # The first request ends only after the second one arrived.
 
     def complete_both(_number: int, _after: bool) -> None:

@@ -13,10 +13,10 @@ from azure.mgmt.networkcloud import _configuration
 
 from nexusform.domains.azure.rendering.azure_objects import API_VERSION
 from tests.domains.azure.providers.arm_server import ArmServer, Faults
-from tests.domains.azure.providers.azure_sites import SCALED, Told, write
+from tests.domains.azure.providers.azure_sites import SCALED, CommandRunner, write_configuration
 
 
-def test_throttled_reads_follow_retry_after_until_the_deadline(nexusform: Told, server: ArmServer) -> None:
+def test_throttled_reads_follow_retry_after_until_the_deadline(nexusform: CommandRunner, server: ArmServer) -> None:
     server.site.faults = Faults(throttled_reads=40)
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
     assert server.site.faults.throttled_reads == 0
@@ -24,7 +24,7 @@ def test_throttled_reads_follow_retry_after_until_the_deadline(nexusform: Told, 
 
 
 def test_reads_throttled_beyond_deadline_fail(
-    nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+    nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NF_NET_DEADLINE", "1")
     server.site.faults = Faults(throttled_reads=1_000_000)
@@ -32,8 +32,8 @@ def test_reads_throttled_beyond_deadline_fail(
     assert "No changes." not in nexusform.said
 
 
-def test_throttled_changes_are_retried(nexusform: Told, server: ArmServer) -> None:
-    write(SCALED)
+def test_throttled_changes_are_retried(nexusform: CommandRunner, server: ArmServer) -> None:
+    write_configuration(SCALED)
     server.site.faults = Faults(polls=2, throttles=6)
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     assert server.site.faults.throttles == 0
@@ -42,8 +42,10 @@ def test_throttled_changes_are_retried(nexusform: Told, server: ArmServer) -> No
 
 
 @pytest.mark.parametrize("faults", [{"throttled_reads": 3}, {"throttles": 3}])
-def test_http_date_in_retry_after_is_respected(nexusform: Told, server: ArmServer, faults: dict[str, int]) -> None:
-    write(SCALED)
+def test_http_date_in_retry_after_is_respected(
+    nexusform: CommandRunner, server: ArmServer, faults: dict[str, int]
+) -> None:
+    write_configuration(SCALED)
     past = format_datetime(datetime.now(UTC) - timedelta(seconds=5), usegmt=True)
     server.site.faults = Faults(**faults, retry_after=past)
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said

@@ -18,7 +18,7 @@ import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
 from tests.domains.azure.providers.arm_server import PROVIDER, ArmServer, Operation, Site
-from tests.domains.azure.providers.azure_sites import Told
+from tests.domains.azure.providers.azure_sites import CommandRunner
 from tests.kill_points import select_cases
 
 OWN = Path(__file__).parents[1] / "importers" / "cases" / "azure"
@@ -110,7 +110,7 @@ def list_tenant_machines() -> set[str]:
     return {value["name"] for value in values if any("compute-plane" in role for role in value["roles"] or ())}
 
 
-def read_plan(nexusform: Told) -> dict[str, Any]:
+def read_plan(nexusform: CommandRunner) -> dict[str, Any]:
     assert nexusform("plan", "-out=p.nfplan", "-samples=0") == 0, nexusform.said
     assert nexusform("show", "-json", "p.nfplan") == 0
     plan: dict[str, Any] = json.loads(nexusform.text)
@@ -120,7 +120,7 @@ def read_plan(nexusform: Told) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", select_cases(CASES), ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_plan_and_scale_out_with_broken_machines(
-    folder: Path, tmp_path: Path, nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "site").mkdir()
     monkeypatch.chdir(tmp_path / "site")
@@ -171,7 +171,7 @@ def test_plan_and_scale_out_with_broken_machines(
     assert "No changes." in nexusform.said
 
 
-def cordon(nexusform: Told, names: set[str]) -> None:
+def cordon(nexusform: CommandRunner, names: set[str]) -> None:
     """Cordon machines in the configuration."""
     main = Path("main.nf.hcl")
     main.write_text(main.read_text().replace("}\n", "  act_on_machines = true\n}\n"))
@@ -185,7 +185,7 @@ def cordon(nexusform: Told, names: set[str]) -> None:
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
 
 
-def scale_out(nexusform: Told, server: ArmServer, out: set[str]) -> str:
+def scale_out(nexusform: CommandRunner, server: ArmServer, out: set[str]) -> str:
     """Create a VM on each site with a machine in service; return the result as text."""
     text = Path("site.nf.hcl").read_text()
     sites = re.findall(r'resource "nexus_site" "([^"]+)"', text)

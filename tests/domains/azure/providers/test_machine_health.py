@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
 from tests.domains.azure.providers.arm_server import HOSTED, ArmServer
-from tests.domains.azure.providers.azure_sites import PROVIDER_BLOCK, SCALED, Told, write
+from tests.domains.azure.providers.azure_sites import PROVIDER_BLOCK, SCALED, CommandRunner, write_configuration
 
 OFF = {"powerState": "Off", "readyState": "False", "detailedStatusMessage": "BMC unreachable"}
 NOT_READY = {"readyState": "False"}
@@ -29,7 +29,7 @@ def set_machine_properties(server: ArmServer, machine: str, properties: dict[str
     server.site.resources[f"{HOSTED}/bareMetalMachines/{machine}".lower()]["properties"].update(properties)
 
 
-def read_plan_document(nexusform: Told) -> dict[str, Any]:
+def read_plan_document(nexusform: CommandRunner) -> dict[str, Any]:
     assert nexusform("plan", "-out=p.nfplan") == 0, nexusform.said
     assert nexusform("show", "-json", "p.nfplan") == 0
     plan: dict[str, Any] = json.loads(nexusform.text)
@@ -42,7 +42,11 @@ def read_plan_document(nexusform: Told) -> dict[str, Any]:
     ids=["off", "not-ready", "degraded", "cordoned"],
 )
 def test_broken_machine_is_reported_without_changes(
-    facts: dict[str, str], cordoned_by: str | None, nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+    facts: dict[str, str],
+    cordoned_by: str | None,
+    nexusform: CommandRunner,
+    server: ArmServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     set_machine_properties(server, "m3", facts)
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
@@ -55,7 +59,7 @@ def test_broken_machine_is_reported_without_changes(
     assert row["since"]
 
     server.site.place = lambda _pool, number: f"m{[1, 2, 4, 5, 6][number % 5]}"
-    write(SCALED)
+    write_configuration(SCALED)
     changes = [row for row in read_plan_document(nexusform)["placement_changes"] if row["action"] == "place"]
     assert len(changes) == 2
     assert not [row for row in changes if row["to"]["machine"] == "m3"]
@@ -71,7 +75,7 @@ def test_broken_machine_is_reported_without_changes(
     assert read_plan_document(nexusform)["out_of_service"] == []
 
 
-def test_capacity_excludes_broken_machines(nexusform: Told, server: ArmServer) -> None:
+def test_capacity_excludes_broken_machines(nexusform: CommandRunner, server: ArmServer) -> None:
     for machine in ("m1", "m2", "m3"):
         set_machine_properties(server, machine, OFF)
     set_machine_properties(server, "m4", DEGRADED)
@@ -84,7 +88,7 @@ def test_capacity_excludes_broken_machines(nexusform: Told, server: ArmServer) -
     assert "Azure uncordons a recovered machine after 2 hours." in nexusform.said
 
 
-def test_observed_facts_are_not_arguments(nexusform: Told) -> None:
+def test_observed_facts_are_not_arguments(nexusform: CommandRunner) -> None:
     Path("machines_override.nf.hcl").write_text(
         BLOCK.replace("ARGUMENTS", 'power_state = "Off"\n  ready_state = "True"\n  cordon_status = "Cordoned"')
     )
@@ -97,7 +101,7 @@ def test_observed_facts_are_not_arguments(nexusform: Told) -> None:
 
 
 @pytest.mark.parametrize("facts", [DEGRADED, CORDONED], ids=["azure", "colleague"])
-def test_cordon_by_others_is_not_removed(facts: dict[str, str], nexusform: Told, server: ArmServer) -> None:
+def test_cordon_by_others_is_not_removed(facts: dict[str, str], nexusform: CommandRunner, server: ArmServer) -> None:
     Path("main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
     set_machine_properties(server, "m3", facts)
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
@@ -112,7 +116,7 @@ def test_cordon_by_others_is_not_removed(facts: dict[str, str], nexusform: Told,
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
-def test_own_cordon_is_restored_and_recorded(nexusform: Told, server: ArmServer) -> None:
+def test_own_cordon_is_restored_and_recorded(nexusform: CommandRunner, server: ArmServer) -> None:
     Path("main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
     override = Path("machines_override.nf.hcl")
     override.write_text(BLOCK.replace("ARGUMENTS", "cordoned = true"))
@@ -128,7 +132,7 @@ def test_own_cordon_is_restored_and_recorded(nexusform: Told, server: ArmServer)
     assert read_plan_document(nexusform)["out_of_service"] == []
 
 
-def test_failure_simulation_starts_from_observed_failures(nexusform: Told, server: ArmServer) -> None:
+def test_failure_simulation_starts_from_observed_failures(nexusform: CommandRunner, server: ArmServer) -> None:
     assert nexusform("simulate", "failure", "-observed") == 1
     assert "No machine is observed off or not ready." in nexusform.said
     set_machine_properties(server, "m1", OFF)
@@ -140,10 +144,10 @@ def test_failure_simulation_starts_from_observed_failures(nexusform: Told, serve
     assert json.loads(nexusform.text)["machines"] == ["m4", "m5", "m6", "m1"]
 
 
-def test_scale_out_does_not_wait_for_machine_in_repair(nexusform: Told, server: ArmServer) -> None:
+def test_scale_out_does_not_wait_for_machine_in_repair(nexusform: CommandRunner, server: ArmServer) -> None:
     Path("machines_override.nf.hcl").write_text(BLOCK.replace("ARGUMENTS", "cordoned = true"))
     server.site.place = lambda _pool, number: f"m{[1, 2, 4, 5, 6][number % 5]}"
-    write(SCALED)
+    write_configuration(SCALED)
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said  # It is not cordoned yet.
     assert "cordon of m3" in nexusform.said
     assert len(nexusform.nodes()) == 7, nexusform.said

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.domains.azure.providers.arm_server import GROUP, LOCATION, PROVIDER, ArmServer
-from tests.domains.azure.providers.azure_sites import NEW, Told, write
+from tests.domains.azure.providers.azure_sites import NEW, CommandRunner, write_configuration
 
 TRUNKS = f"{GROUP}/{PROVIDER}/trunkedNetworks"
 L3 = f"{GROUP}/{PROVIDER}/l3Networks"
@@ -32,7 +32,7 @@ def attach_network(network: str) -> str:
 
 
 @pytest.fixture
-def trunked_networks(server: ArmServer, nexusform: Told) -> Told:
+def trunked_networks(server: ArmServer, nexusform: CommandRunner) -> CommandRunner:
     """Return a site with one usable trunked network and one failed network."""
     place = {"extendedLocation": LOCATION, "location": "eastus"}
     fabric = {"isolationDomainIds": ["/fabric/domain"], "vlans": [7]}
@@ -42,8 +42,8 @@ def trunked_networks(server: ArmServer, nexusform: Told) -> Told:
     return nexusform
 
 
-def test_no_warning_for_network_of_the_site(trunked_networks: Told) -> None:
-    write(attach_network(f"{TRUNKS}/good"))
+def test_no_warning_for_network_of_the_site(trunked_networks: CommandRunner) -> None:
+    write_configuration(attach_network(f"{TRUNKS}/good"))
     assert trunked_networks("plan", "-details") == 0, trunked_networks.said
     assert "network-not-on-site" not in trunked_networks.text
 
@@ -55,8 +55,10 @@ def test_no_warning_for_network_of_the_site(trunked_networks: Told) -> None:
         (f"{TRUNKS}/bad", "The network bad is in the state Failed: the fabric rejected it."),
     ],
 )
-def test_missing_or_failed_network_is_reported_with_line(trunked_networks: Told, network: str, reason: str) -> None:
-    write(attach_network(network))
+def test_missing_or_failed_network_is_reported_with_line(
+    trunked_networks: CommandRunner, network: str, reason: str
+) -> None:
+    write_configuration(attach_network(network))
     assert trunked_networks("plan", "-details") == 0, trunked_networks.said
     assert reason in trunked_networks.said
     assert "Usable networks: good." in trunked_networks.said
@@ -80,9 +82,9 @@ def test_missing_or_failed_network_is_reported_with_line(trunked_networks: Told,
     ids=["network", "hugepages", "neither"],
 )
 def test_plan_names_required_facts_missing_from_export(
-    trunked_networks: Told, configuration: str, missing: str
+    trunked_networks: CommandRunner, configuration: str, missing: str
 ) -> None:
-    write(configuration)
+    write_configuration(configuration)
     assert trunked_networks("plan") == 0, trunked_networks.said
     assert missing in trunked_networks.said
     assert ("no data on" in trunked_networks.said) is bool(missing), trunked_networks.said
@@ -112,7 +114,9 @@ resource "nexus_rack" "r" {
 BODIES = Path(__file__).parents[1] / "importers" / "cases" / "azure" / "sites-007"
 
 
-def test_export_without_networks_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nexusform: Told) -> None:
+def test_export_without_networks_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nexusform: CommandRunner
+) -> None:
     """The bodies of most sites have no list of networks: nothing was checked, and the plan reports it."""
     (tmp_path / "exported").mkdir()
     monkeypatch.chdir(tmp_path / "exported")

@@ -13,8 +13,8 @@ import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
 from nexusform.cli.main import run_command_line
-from tests.domains.azure.providers.arm_server import ArmServer, Site, hardware
-from tests.domains.azure.providers.azure_sites import PROVIDER_BLOCK, Told
+from tests.domains.azure.providers.arm_server import ArmServer, Site, add_hardware
+from tests.domains.azure.providers.azure_sites import PROVIDER_BLOCK, CommandRunner
 
 RUNS = 6
 CELLS_PER_MACHINE = 4  # of NC_P22_112_v1
@@ -119,16 +119,16 @@ class PackingPlatform(Platform):
 MACHINES = {f"m{number}": f"r{1 + (number > 3)}" for number in range(1, 7)}
 
 
-def import_hardware(nexusform: Told, server: ArmServer) -> None:
+def import_hardware(nexusform: CommandRunner, server: ArmServer) -> None:
     """Import a site without VMs."""
     Path("main.nf.hcl").write_text(PROVIDER_BLOCK)
     server.site = Site()
-    hardware(server.site)
+    add_hardware(server.site)
     assert nexusform("import", "-from=azure", "-generate-config-out=site.nf.hcl") == 0, nexusform.said
 
 
 @pytest.fixture
-def runs(tmp_path: Path, nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def runs(tmp_path: Path, nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Return a function that runs an apply on a platform in a new directory and returns whether the alarm was
     raised."""
 
@@ -159,7 +159,7 @@ POOL = """resource "nexus_agent_pool" "p" {
 
 
 def test_machine_outside_predicted_ties_is_wrong_prediction(
-    tmp_path: Path, nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pool ties on the four machines without a VM of the cluster."""
     (tmp_path / "empty").mkdir()
@@ -190,7 +190,7 @@ def test_machine_outside_predicted_ties_is_wrong_prediction(
     assert site["instances"][0]["private"]["forecasts"]["tied_machines"]["100"][:2] == [6, 1]
 
 
-def test_rejected_request_causes_no_wrong_predictions(runs: Any, nexusform: Told, server: ArmServer) -> None:
+def test_rejected_request_causes_no_wrong_predictions(runs: Any, nexusform: CommandRunner, server: ArmServer) -> None:
     """The plan of the second cluster assumes the VMs of the first."""
     assert not runs(FollowingPlatform, 1)
     Path("d.nf.hcl").unlink()
@@ -209,7 +209,7 @@ def test_rejected_request_causes_no_wrong_predictions(runs: Any, nexusform: Told
 
 @pytest.mark.parametrize(("kind", "alarms"), [(FollowingPlatform, 0), (RandomPlatform, RUNS), (PackingPlatform, RUNS)])
 def test_alarms_and_certainty(
-    kind: type[Platform], alarms: int, runs: Any, nexusform: Told, capsys: pytest.CaptureFixture[str]
+    kind: type[Platform], alarms: int, runs: Any, nexusform: CommandRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     raised = []
     for seed in range(RUNS):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.domains.azure.providers.arm_server import GROUP, ArmServer, Faults
-from tests.domains.azure.providers.azure_sites import Told
+from tests.domains.azure.providers.azure_sites import CommandRunner
 
 PLAN = {
     "format_version": "1.2",
@@ -44,7 +44,7 @@ def write_plan(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps(PLAN))
 
 
-def test_site_is_read_from_azure(nexusform: Told, server: ArmServer) -> None:
+def test_site_is_read_from_azure(nexusform: CommandRunner, server: ArmServer) -> None:
     sent = len(server.site.taken)
     assert nexusform(*COMMAND) == 0, nexusform.said
     assert "+ nexus_kubernetes_cluster.new 1 VM in 1 pool" in nexusform.said
@@ -52,7 +52,7 @@ def test_site_is_read_from_azure(nexusform: Told, server: ArmServer) -> None:
     assert len(server.site.taken) == sent  # No file is written.
 
 
-def test_subscription_from_environment_is_sufficient(nexusform: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subscription_from_environment_is_sufficient(nexusform: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("empty").mkdir()
     Path("plan.json").rename("empty/plan.json")
     monkeypatch.chdir("empty")
@@ -64,7 +64,7 @@ def test_subscription_from_environment_is_sufficient(nexusform: Told, monkeypatc
 
 
 def test_unreadable_subscription_gives_no_prediction(
-    nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+    nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NF_NET_DEADLINE", "1")
     server.site.faults = Faults(throttled_reads=1_000_000)

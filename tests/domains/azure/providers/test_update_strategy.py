@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
 from tests.domains.azure.providers.arm_server import HOSTED, NEXUS, ArmServer
-from tests.domains.azure.providers.azure_sites import Told, project, standing_site
+from tests.domains.azure.providers.azure_sites import CommandRunner, build_existing_site, write_project
 
 STRATEGY = {
     "strategyType": "PauseAfterRack",
@@ -28,18 +28,18 @@ def set_strategy(server: ArmServer, strategy: Any) -> None:
 @pytest.fixture
 def unimported_site(
     server: ArmServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Told:
+) -> CommandRunner:
     """Return an existing site without an import."""
     monkeypatch.chdir(tmp_path)
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
-    server.site = standing_site()
-    project(tmp_path)
-    return Told(server, capsys)
+    server.site = build_existing_site()
+    write_project(tmp_path)
+    return CommandRunner(server, capsys)
 
 
 @pytest.mark.of_domains("whatif")
-def test_strategy_of_site_is_imported_and_used(unimported_site: Told, server: ArmServer) -> None:
+def test_strategy_of_site_is_imported_and_used(unimported_site: CommandRunner, server: ArmServer) -> None:
     set_strategy(server, STRATEGY)
     assert unimported_site("import", "-from=azure", "-generate-config-out=site.nf.hcl") == 0, unimported_site.said
     written = " ".join(Path("site.nf.hcl").read_text().split())
@@ -56,20 +56,20 @@ def test_strategy_of_site_is_imported_and_used(unimported_site: Told, server: Ar
 
 
 @pytest.mark.parametrize("strategy", [None, "Rack", {"strategyType": 7}, {"maxUnavailable": "many"}, []])
-def test_unreadable_strategy_is_ignored(strategy: Any, unimported_site: Told, server: ArmServer) -> None:
+def test_unreadable_strategy_is_ignored(strategy: Any, unimported_site: CommandRunner, server: ArmServer) -> None:
     set_strategy(server, strategy)
     assert unimported_site("import", "-from=azure", "-generate-config-out=site.nf.hcl") == 0, unimported_site.said
     assert "update_strategy" not in Path("site.nf.hcl").read_text()
     assert unimported_site("plan", "-detailed-exitcode") == 0, unimported_site.said
 
 
-def test_earlier_import_does_not_change(nexusform: Told, server: ArmServer) -> None:
+def test_earlier_import_does_not_change(nexusform: CommandRunner, server: ArmServer) -> None:
     set_strategy(server, STRATEGY)
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
 @pytest.mark.of_domains("whatif")
-def test_changed_strategy_is_drift_and_is_used(unimported_site: Told, server: ArmServer) -> None:
+def test_changed_strategy_is_drift_and_is_used(unimported_site: CommandRunner, server: ArmServer) -> None:
     """The platform follows its own setting, not the configuration; no request is sent for it."""
     set_strategy(server, STRATEGY)
     assert unimported_site("import", "-from=azure", "-generate-config-out=site.nf.hcl") == 0, unimported_site.said
@@ -88,7 +88,7 @@ def test_changed_strategy_is_drift_and_is_used(unimported_site: Told, server: Ar
 
 
 @pytest.mark.of_domains("whatif")
-def test_upgrade_reports_machine_versions(unimported_site: Told, server: ArmServer) -> None:
+def test_upgrade_reports_machine_versions(unimported_site: CommandRunner, server: ArmServer) -> None:
     properties = server.site.resources[NEXUS.lower()]["properties"]
     properties["clusterVersion"] = "4.1.0"
     properties["availableUpgradeVersions"] = [
@@ -121,7 +121,7 @@ def test_upgrade_reports_machine_versions(unimported_site: Told, server: ArmServ
 
 
 @pytest.mark.of_domains("whatif")
-def test_stopping_upgrade_is_reported_with_rack_and_reason(unimported_site: Told, server: ArmServer) -> None:
+def test_stopping_upgrade_is_reported_with_rack_and_reason(unimported_site: CommandRunner, server: ArmServer) -> None:
     """Two of three machines must return; first one is down, then another."""
     set_strategy(server, {**STRATEGY, "thresholdType": "CountSuccess", "thresholdValue": 2})
     down = server.site.resources[f"{HOSTED}/bareMetalMachines/m5".lower()]["properties"]

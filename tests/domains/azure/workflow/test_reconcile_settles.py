@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from tests.domains.azure.captured_site import captured_site
+from tests.domains.azure.captured_site import write_site_export
 
 STATE = Path("state/nexusform.nfstate")
 RACKS = "".join(
@@ -59,7 +59,7 @@ class Operator:
 
     def export(self, platform: str) -> None:
         """Write the output of `az` after the platform has created the VMs of all clusters in its own way."""
-        captured_site(self.state(), Path("export"))
+        write_site_export(self.state(), Path("export"))
         path = Path("export/kubernetes_clusters.json")
         clusters = json.loads(path.read_text())
         machines = sorted(json.loads(Path("export/bare_metal_machines.json").read_text()), key=_id)

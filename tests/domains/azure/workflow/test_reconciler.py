@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from nexusform.cli.main import run_command_line
-from tests.domains.azure.captured_site import captured_site
+from tests.domains.azure.captured_site import write_site_export
 
 STATE = Path(__file__).parents[4] / "state" / "nexus-document.nfstate"
 
@@ -19,7 +19,7 @@ STATE = Path(__file__).parents[4] / "state" / "nexus-document.nfstate"
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Write the site of the Nexus document after cluster E, exported with random node names."""
     monkeypatch.chdir(tmp_path)
-    captured_site(json.loads(STATE.read_text()), Path("export"))
+    write_site_export(json.loads(STATE.read_text()), Path("export"))
 
 
 def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:

@@ -5,7 +5,7 @@ import pytest
 from nexusform.domains.remote_state.backends.azure_login import create_blob_credential
 from nexusform.domains.remote_state.backends.azurerm import open_azurerm
 from nexusform.interfaces.state_storage import BackendProblem
-from tests.contracts.bad_answers import CUT, bad_server, redirect
+from tests.contracts.bad_answers import CUT, build_redirect, run_bad_server
 
 pytest.importorskip("azure.identity")
 
@@ -68,7 +68,7 @@ def test_unavailable_oidc_token_is_reported() -> None:
 
 @pytest.mark.parametrize("name", ["no body", "no head", "an empty chunked body"])
 def test_truncated_oidc_token_is_rejected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with bad_server(CUT[name]) as server:
+    with run_bad_server(CUT[name]) as server:
         monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_URL", f"{server.address}/token?secret=1")
         monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "canary")
         with pytest.raises(
@@ -80,7 +80,7 @@ def test_truncated_oidc_token_is_rejected(name: str, monkeypatch: pytest.MonkeyP
 
 
 def test_job_token_is_not_sent_to_another_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    with bad_server(redirect(302, "http://localhost:9/x")) as server:
+    with run_bad_server(build_redirect(302, "http://localhost:9/x")) as server:
         monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_URL", f"{server.address}/token?v=1")
         monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "canary")
         with pytest.raises(BackendProblem, match="It is not followed"):

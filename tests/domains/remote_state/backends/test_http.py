@@ -16,13 +16,13 @@ from nexusform.domains.remote_state.backends import http
 from nexusform.domains.remote_state.backends.http import HttpBackend, HttpSettings, open_http
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo
 from tests.certificates import create_certificate
-from tests.contracts.http_state_server import Store, state_server
+from tests.contracts.http_state_server import ServerContent, state_server
 
 HOLDER = LockInfo("id-1", "apply", "me@here", "0.1.0", "2026-11-20", "p", "here", 1)
 
 
 @pytest.fixture
-def server() -> Iterator[tuple[str, Store]]:
+def server() -> Iterator[tuple[str, ServerContent]]:
     with state_server() as (address, store):
         yield address, store
 
@@ -32,7 +32,7 @@ def open_http_backend(address: str, directory: Path, **more: object) -> HttpBack
     return HttpBackend(service, str(directory))
 
 
-def test_busy_server_is_retried(server: tuple[str, Store], tmp_path: Path) -> None:
+def test_busy_server_is_retried(server: tuple[str, ServerContent], tmp_path: Path) -> None:
     address, store = server
     backend = open_http_backend(address, tmp_path)
     backend.write(b"one")
@@ -43,7 +43,7 @@ def test_busy_server_is_retried(server: tuple[str, Store], tmp_path: Path) -> No
         backend.read()
 
 
-def test_write_sends_lock_id_and_is_rejected_without_lock(server: tuple[str, Store], tmp_path: Path) -> None:
+def test_write_sends_lock_id_and_is_rejected_without_lock(server: tuple[str, ServerContent], tmp_path: Path) -> None:
     address, store = server
     holder = open_http_backend(address, tmp_path / "a")
     holder.lock(HOLDER)
@@ -63,7 +63,7 @@ def test_unreachable_server_is_named_without_credentials(tmp_path: Path) -> None
     assert "token" not in str(refused.value)
 
 
-def test_workspace_requires_placeholder_in_address(server: tuple[str, Store], tmp_path: Path) -> None:
+def test_workspace_requires_placeholder_in_address(server: tuple[str, ServerContent], tmp_path: Path) -> None:
     with pytest.raises(BackendProblem, match=r"Write \{workspace\} for its name"):
         open_http_backend(server[0], tmp_path).select_workspace("staging")
 
@@ -75,7 +75,7 @@ def test_only_http_addresses_are_accepted(address: str) -> None:
 
 
 def test_write_after_broken_lock_is_rejected_even_if_lock_is_free(
-    server: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: tuple[str, ServerContent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another run has finished while this one was suspended; servers would accept its writes."""
     address, store = server
@@ -123,7 +123,9 @@ resource "nexus_rack" "r" {{
     )
 
 
-def test_state_is_sent_during_apply(server: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_is_sent_during_apply(
+    server: tuple[str, ServerContent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address, store = server
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(http, "_CHECKPOINT_SECONDS", 0.0)
@@ -140,7 +142,10 @@ def test_state_is_sent_during_apply(server: tuple[str, Store], tmp_path: Path, m
 
 
 def test_host_loss_loses_only_changes_since_last_checkpoint(
-    server: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: tuple[str, ServerContent],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     address, store = server
     monkeypatch.setattr(http, "_CHECKPOINT_SECONDS", 0.0)
@@ -190,7 +195,7 @@ ADDRESSES |= {f"lab/c{n}": f"nexus_kubernetes_cluster.c[{n}]" for n in range(2)}
 
 @pytest.mark.parametrize("sent", [1, 3, 5])
 def test_resources_created_before_host_loss_are_imported(
-    server: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: int
+    server: tuple[str, ServerContent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: int
 ) -> None:
     """The journal is lost with the host; the state on the server is that of the last checkpoint."""
     address, store = server
@@ -235,7 +240,7 @@ def list_instances(document: bytes) -> list[dict[str, Any]]:
 
 
 def test_workspace_missing_from_list_after_crash_is_listed_by_next_run(
-    server: tuple[str, Store], tmp_path: Path
+    server: tuple[str, ServerContent], tmp_path: Path
 ) -> None:
     address, store = server
     dev = HttpBackend(HttpSettings(f"{address}/{{workspace}}", pause=0.01), str(tmp_path), "dev")

@@ -54,7 +54,7 @@ class Keystone:
             return json.load(answer)
 
     def describe(self, token: str) -> Any:
-        """Return user, project and methods of a token as Keystone knows them."""
+        """Return user, project and methods of a token from Keystone."""
         return self.call("GET", "/auth/tokens", token, subject=token)["token"]
 
 

@@ -37,7 +37,7 @@ def build_replica(name: str, node: str, *, is_ready: bool = True, phase: str = "
 
 
 @pytest.fixture
-def find_awaited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+def find_blocking_budgets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     """Return a function that drains n0 and returns the budgets blocking the drain."""
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(KUBECTL_CLUSTER)
@@ -80,50 +80,50 @@ SICK_HERE = (build_replica("a", "n0", is_ready=False), build_replica("b", "n1"))
 SICK_ELSEWHERE = (build_replica("a", "n0"), build_replica("b", "n1", is_ready=False))
 
 
-def test_budget_without_allowed_disruptions_blocks_drain(find_awaited: Any) -> None:
-    assert find_awaited(*HEALTHY, build_budget(minAvailable=2, status=BOTH_READY)) == ["default/web"]
-    assert find_awaited(*HEALTHY, build_budget(minAvailable=2)) == ["default/web"]
-    assert find_awaited(*HEALTHY, build_budget(maxUnavailable=0)) == ["default/web"]
-    assert find_awaited(*HEALTHY, build_budget(maxUnavailable="0%")) == ["default/web"]
+def test_budget_without_allowed_disruptions_blocks_drain(find_blocking_budgets: Any) -> None:
+    assert find_blocking_budgets(*HEALTHY, build_budget(minAvailable=2, status=BOTH_READY)) == ["default/web"]
+    assert find_blocking_budgets(*HEALTHY, build_budget(minAvailable=2)) == ["default/web"]
+    assert find_blocking_budgets(*HEALTHY, build_budget(maxUnavailable=0)) == ["default/web"]
+    assert find_blocking_budgets(*HEALTHY, build_budget(maxUnavailable="0%")) == ["default/web"]
 
 
-def test_allowed_disruption_does_not_block_drain(find_awaited: Any) -> None:
-    assert find_awaited(*HEALTHY, build_budget(minAvailable=1, status=ONE_ALLOWED)) == []
-    assert find_awaited(*HEALTHY, build_budget(maxUnavailable="50%")) == []
+def test_allowed_disruption_does_not_block_drain(find_blocking_budgets: Any) -> None:
+    assert find_blocking_budgets(*HEALTHY, build_budget(minAvailable=1, status=ONE_ALLOWED)) == []
+    assert find_blocking_budgets(*HEALTHY, build_budget(maxUnavailable="50%")) == []
     # One after the other: the second eviction waits only for the replacement of the first pod.
     pair = (build_replica("a", "n0"), build_replica("b", "n0"))
-    assert find_awaited(*pair, build_budget(minAvailable=1, status=ONE_ALLOWED)) == []
+    assert find_blocking_budgets(*pair, build_budget(minAvailable=1, status=ONE_ALLOWED)) == []
 
 
-def test_unready_pod_is_evicted_while_enough_pods_are_ready(find_awaited: Any) -> None:
-    assert find_awaited(*SICK_HERE, build_budget(minAvailable=1, status=ENOUGH_READY)) == []
-    assert find_awaited(*SICK_HERE, build_budget(minAvailable=1)) == []
-    assert find_awaited(*SICK_HERE, build_budget(minAvailable=2, status=TOO_FEW_READY)) == ["default/web"]
-    assert find_awaited(*SICK_HERE, build_budget(minAvailable=2)) == ["default/web"]
+def test_unready_pod_is_evicted_while_enough_pods_are_ready(find_blocking_budgets: Any) -> None:
+    assert find_blocking_budgets(*SICK_HERE, build_budget(minAvailable=1, status=ENOUGH_READY)) == []
+    assert find_blocking_budgets(*SICK_HERE, build_budget(minAvailable=1)) == []
+    assert find_blocking_budgets(*SICK_HERE, build_budget(minAvailable=2, status=TOO_FEW_READY)) == ["default/web"]
+    assert find_blocking_budgets(*SICK_HERE, build_budget(minAvailable=2)) == ["default/web"]
     always = build_budget(minAvailable=2, status=TOO_FEW_READY, unhealthyPodEvictionPolicy="AlwaysAllow")
-    assert find_awaited(*SICK_HERE, always) == []
+    assert find_blocking_budgets(*SICK_HERE, always) == []
 
 
-def test_ready_pod_is_kept_while_another_pod_is_unready(find_awaited: Any) -> None:
-    assert find_awaited(*SICK_ELSEWHERE, build_budget(minAvailable=1, status=ENOUGH_READY)) == ["default/web"]
-    assert find_awaited(*SICK_ELSEWHERE, build_budget(minAvailable=1)) == ["default/web"]
+def test_ready_pod_is_kept_while_another_pod_is_unready(find_blocking_budgets: Any) -> None:
+    assert find_blocking_budgets(*SICK_ELSEWHERE, build_budget(minAvailable=1, status=ENOUGH_READY)) == ["default/web"]
+    assert find_blocking_budgets(*SICK_ELSEWHERE, build_budget(minAvailable=1)) == ["default/web"]
     always = build_budget(minAvailable=1, unhealthyPodEvictionPolicy="AlwaysAllow")
-    assert find_awaited(*SICK_ELSEWHERE, always) == ["default/web"]
+    assert find_blocking_budgets(*SICK_ELSEWHERE, always) == ["default/web"]
 
 
-def test_pending_pod_is_evicted_at_once(find_awaited: Any) -> None:
+def test_pending_pod_is_evicted_at_once(find_blocking_budgets: Any) -> None:
     pulling = (build_replica("a", "n0", is_ready=False, phase="Pending"), build_replica("b", "n1"))
-    assert find_awaited(*pulling, build_budget(minAvailable=2, status=TOO_FEW_READY)) == []
+    assert find_blocking_budgets(*pulling, build_budget(minAvailable=2, status=TOO_FEW_READY)) == []
 
 
-def test_eviction_api_rejects_pod_under_two_budgets(find_awaited: Any) -> None:
+def test_eviction_api_rejects_pod_under_two_budgets(find_blocking_budgets: Any) -> None:
     budgets = [build_budget(name, minAvailable=1, status=ONE_ALLOWED) for name in ("web", "web-again")]
-    assert find_awaited(*HEALTHY, *budgets) == ["default/web", "default/web-again"]
+    assert find_blocking_budgets(*HEALTHY, *budgets) == ["default/web", "default/web-again"]
 
 
-def test_budgets_of_other_pods_and_daemons_do_not_block_drain(find_awaited: Any) -> None:
+def test_budgets_of_other_pods_and_daemons_do_not_block_drain(find_blocking_budgets: Any) -> None:
     other = build_budget(minAvailable=9)
     other["spec"]["selector"] = {"matchLabels": {"app": "db"}}
-    assert find_awaited(*HEALTHY, other) == []
+    assert find_blocking_budgets(*HEALTHY, other) == []
     daemon = cluster_objects.pod("agent-x", "n0", owner=("DaemonSet", "agent"), labels={"app": "web"})
-    assert find_awaited(daemon, build_budget(minAvailable=1)) == []
+    assert find_blocking_budgets(daemon, build_budget(minAvailable=1)) == []

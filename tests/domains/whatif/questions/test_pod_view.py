@@ -59,7 +59,7 @@ class CommandRunner:
 
 
 @pytest.fixture
-def ask(capsys: pytest.CaptureFixture[str]) -> CommandRunner:
+def command_runner(capsys: pytest.CaptureFixture[str]) -> CommandRunner:
     return CommandRunner(capsys)
 
 
@@ -83,31 +83,31 @@ def read_places(left: dict[str, Any]) -> list[tuple[str, str | None]]:
 LOSS = ("failure", "-rack=rack1")  # The machine of core-workers-1.
 
 
-def test_unmanaged_pods_use_capacity(lab: Path, ask: CommandRunner) -> None:
+def test_unmanaged_pods_use_capacity(lab: Path, command_runner: CommandRunner) -> None:
     write_objects(lab, FULL)
-    ask("plan", "-out=p")
+    command_runner("plan", "-out=p")
     for words in (LOSS, (*LOSS, "-plan=p")):
         if "-plan=p" not in words:
-            ask("apply", "-auto-approve")
-        left = ask.workload(*words, code=2)
+            command_runner("apply", "-auto-approve")
+        left = command_runner.workload(*words, code=2)
         assert read_places(left) == [("core-workers-1", None)]
         assert "1 Insufficient cpu" in left["pods"][0]["reason"]
-    assert "1 Insufficient cpu" in ask("simulate", "runtime-upgrade", code=2)
+    assert "1 Insufficient cpu" in command_runner("simulate", "runtime-upgrade", code=2)
     write_objects(lab)
-    assert read_places(ask.workload(*LOSS, code=2)) == [("core-workers-1", "core-workers-0")]
+    assert read_places(command_runner.workload(*LOSS, code=2)) == [("core-workers-1", "core-workers-0")]
 
 
-def test_observed_nodes_of_pods_hold_until_a_plan_changes_them(lab: Path, ask: CommandRunner) -> None:
+def test_observed_nodes_of_pods_hold_until_a_plan_changes_them(lab: Path, command_runner: CommandRunner) -> None:
     write_objects(lab)
-    ask("apply", "-auto-approve")
+    command_runner("apply", "-auto-approve")
     # It has moved to the other node since then: no pod is on rack1.
     write_objects(lab, build_upf_pod("a0"))
-    assert json.loads(ask("simulate", *LOSS, "-format=json", code=2))["workloads"] == []
+    assert json.loads(command_runner("simulate", *LOSS, "-format=json", code=2))["workloads"] == []
     # A plan keeps one of three observed pods.
     write_objects(lab, build_upf_pod("a1"), build_upf_pod("b1"), build_upf_pod("c1"))
-    ask("plan", "-out=p")
-    assert ask.workload(*LOSS, code=2)["before"] == 3
-    assert ask.workload(*LOSS, "-plan=p", code=2)["before"] == 1
+    command_runner("plan", "-out=p")
+    assert command_runner.workload(*LOSS, code=2)["before"] == 3
+    assert command_runner.workload(*LOSS, "-plan=p", code=2)["before"] == 1
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_observed_nodes_of_pods_hold_until_a_plan_changes_them(lab: Path, ask: C
     [({}, False), ({"disruptionsAllowed": 1, "expectedPods": 2}, False), ({"disruptionsAllowed": 0}, True)],
 )
 def test_drain_respects_disruptions_allowed_by_budget(
-    lab: Path, ask: CommandRunner, stated: dict[str, Any], held: bool
+    lab: Path, command_runner: CommandRunner, stated: dict[str, Any], held: bool
 ) -> None:
     main = (lab / "main.nf.hcl").read_text()
     (lab / "main.nf.hcl").write_text(main.replace("default     = 1", "default     = 2"))
@@ -128,68 +128,68 @@ def test_drain_respects_disruptions_allowed_by_budget(
         "status": stated,
     }
     write_objects(lab, build_upf_pod("a0"), build_upf_pod("b1"), budget)
-    ask("plan", "-out=p")
-    ask("apply", "-auto-approve")
+    command_runner("plan", "-out=p")
+    command_runner("apply", "-auto-approve")
     for words in ((), ("-plan=p",)):
-        answer = json.loads(ask("simulate", "runtime-upgrade", *words, "-format=json", code=2))
+        answer = json.loads(command_runner("simulate", "runtime-upgrade", *words, "-format=json", code=2))
         [workload] = answer["sites"][0]["workloads"]
         assert workload["budgets"] == (["core/upf"] if held else []), words
     # Budgets do not apply to pods of a lost machine.
-    assert ask.workload(*LOSS, code=2)["budgets"] == []
+    assert command_runner.workload(*LOSS, code=2)["budgets"] == []
 
 
-def test_node_re_created_by_plan_is_empty(lab: Path, ask: CommandRunner) -> None:
+def test_node_re_created_by_plan_is_empty(lab: Path, command_runner: CommandRunner) -> None:
     write_objects(lab, FULL)
-    ask("apply", "-auto-approve")
-    ask("plan", "-replace=nexus_kubernetes_cluster.core:core-workers-0", "-out=p")
-    assert read_places(ask.workload(*LOSS, "-plan=p", code=2)) == [("core-workers-1", "core-workers-0")]
+    command_runner("apply", "-auto-approve")
+    command_runner("plan", "-replace=nexus_kubernetes_cluster.core:core-workers-0", "-out=p")
+    assert read_places(command_runner.workload(*LOSS, "-plan=p", code=2)) == [("core-workers-1", "core-workers-0")]
 
 
-def test_unreadable_nodes_are_reported(lab: Path, ask: CommandRunner) -> None:
+def test_unreadable_nodes_are_reported(lab: Path, command_runner: CommandRunner) -> None:
     write_objects(lab, FULL)
-    ask("apply", "-auto-approve")
+    command_runner("apply", "-auto-approve")
     (lab / "nodes.json").unlink()
-    assert read_places(ask.workload(*LOSS, code=2)) == [("core-workers-1", "core-workers-0")]
-    assert "Nodes not counted" in ask.told
-    assert "are not counted" in " ".join(ask.told.replace("│", " ").split())
+    assert read_places(command_runner.workload(*LOSS, code=2)) == [("core-workers-1", "core-workers-0")]
+    assert "Nodes not counted" in command_runner.told
+    assert "are not counted" in " ".join(command_runner.told.replace("│", " ").split())
     # A question about machines alone does not need them.
-    ask("simulate", "capacity")
-    assert ask.told == ""
+    command_runner("simulate", "capacity")
+    assert command_runner.told == ""
 
 
 def test_plan_can_be_queried_from_another_directory(
-    lab: Path, ask: CommandRunner, monkeypatch: pytest.MonkeyPatch
+    lab: Path, command_runner: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_objects(lab, FULL)
-    ask("plan", "-out=p")
+    command_runner("plan", "-out=p")
     (lab / "elsewhere").mkdir()
     monkeypatch.chdir(lab / "elsewhere")
-    assert read_places(ask.workload(*LOSS, "-plan=../p", code=2)) == [("core-workers-1", "core-workers-0")]
-    assert "with data.kubernetes_nodes.core" in ask.told
-    assert "nexusform-plan-" not in ask.told
+    assert read_places(command_runner.workload(*LOSS, "-plan=../p", code=2)) == [("core-workers-1", "core-workers-0")]
+    assert "with data.kubernetes_nodes.core" in command_runner.told
+    assert "nexusform-plan-" not in command_runner.told
 
 
-def test_fleet_counts_existing_pods_on_its_members(lab: Path, ask: CommandRunner) -> None:
+def test_fleet_counts_existing_pods_on_its_members(lab: Path, command_runner: CommandRunner) -> None:
     with (lab / "main.nf.hcl").open("a") as file:
         file.write(MEMBER)
     write_objects(lab, FULL)
-    ask("apply", "-auto-approve")
+    command_runner("apply", "-auto-approve")
     for objects, cpu in (((FULL,), "11500m"), ((), "19")):
         write_objects(lab, *objects)
-        answer = json.loads(ask("simulate", "fleet", "-label=core:a=b", "-format=json"))
+        answer = json.loads(command_runner("simulate", "fleet", "-label=core:a=b", "-format=json"))
         [member] = answer["members"]
         assert member["before"]["available"]["cpu"] == cpu
 
 
 def test_capacity_names_nodes_with_unknown_capacity(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ask = CommandRunner(capsys)
+    command_runner = CommandRunner(capsys)
     (lab / "nodes.json").write_bytes(printed(*WORKERS, node("other-1"), node("other-2")))
-    ask("apply", "-auto-approve")
-    ask("plan", "-out=p.nfplan")
+    command_runner("apply", "-auto-approve")
+    command_runner("plan", "-out=p.nfplan")
     for words in ((), ("-plan=p.nfplan",)):
-        ask("simulate", "capacity", "-format=json", *words)
-        warning = " ".join(ask.told.replace("│", " ").split())
+        command_runner("simulate", "capacity", "-format=json", *words)
+        warning = " ".join(command_runner.told.replace("│", " ").split())
         assert ('2 nodes of the cluster "lab/core" (other-1, other-2) match no VM by name or provider id') in warning
     (lab / "nodes.json").write_bytes(printed(*WORKERS))
-    ask("simulate", "capacity", "-format=json")
-    assert ask.told == ""
+    command_runner("simulate", "capacity", "-format=json")
+    assert command_runner.told == ""
