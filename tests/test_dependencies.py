@@ -226,15 +226,15 @@ def test_azure_actions_fail_without_their_packages(tmp_path: Path, monkeypatch: 
     pytest.importorskip("azure.mgmt.networkcloud")
     pytest.importorskip("lightkube")
     from tests.domains.azure.providers.arm_server import ArmServer
-    from tests.domains.azure.providers.azure_sites import CLUSTER_ID
+    from tests.domains.azure.providers.azure_sites import CLUSTER_ID, build_existing_site, write_project
 
     server = ArmServer(tmp_path)
-    server.site = standing_site()
+    server.site = build_existing_site()
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("NF_KUBECONFIG_DIR", "kube")
     here = tmp_path / "here"
-    project(here)
+    write_project(here)
     adopt = ("import", "-from=azure", "-generate-config-out=site.nf.hcl")
     try:
         for package in ("azure.mgmt.networkcloud", "azure.identity"):

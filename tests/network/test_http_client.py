@@ -126,6 +126,7 @@ def test_invalid_address_is_rejected(address: str) -> None:
 def test_slow_server_is_abandoned_after_deadline(
     answer: object, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from tests.contracts.test_backend_contract import build_lock_info
 
     monkeypatch.setenv("NF_NET_DEADLINE", "1")
     with run_bad_server(answer) as server:  # type: ignore[arg-type]
@@ -133,7 +134,7 @@ def test_slow_server_is_abandoned_after_deadline(
         backend = BACKENDS["http"].open_backend(settings, Directories(str(tmp_path), str(tmp_path)))
         asked = {
             "read": backend.read,
-            "lock": lambda: backend.lock(info()),
+            "lock": lambda: backend.lock(build_lock_info()),
             "holder": backend.read_lock,
             "write": lambda: backend.write(b"{}"),
         }

@@ -146,8 +146,11 @@ def run_commands(directory: Path, commands: list[list[str]]) -> str:
 def plan_from_hub(directory: Path) -> None:
     """Plan with a hub answering every request with the document of the case."""
     from nexusform.cli.main import run_command_line
+    from tests.contracts.bad_answers import build_document, run_bad_server
 
-    with bad_server(document((directory / "hub.json").read_bytes(), "Content-Type: application/json")) as server:
+    with run_bad_server(
+        build_document((directory / "hub.json").read_bytes(), "Content-Type: application/json")
+    ) as server:
         entries = {
             "clusters": [{"name": "c", "cluster": {"server": server.address}}],
             "users": [{"name": "u", "user": {"token": "t"}}],
