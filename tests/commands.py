@@ -74,12 +74,12 @@ def nexusform() -> tuple[str, ...]:
     return sys.executable, "-I", "-S", str(CLIENT), path
 
 
-def module(name: str) -> tuple[str, ...]:
+def build_module_command(name: str) -> tuple[str, ...]:
     """Return the program and its first arguments to start a module of the product, as `python -m NAME` does."""
     return *nexusform(), MODULE, name
 
 
-def program() -> str:
+def build_shell_line() -> str:
     """Return the same as a line of a shell script."""
     return f'exec {" ".join(nexusform())} "$@"'
 

@@ -11,7 +11,7 @@ from nexusform.plans.plan import Action, Change, Plan, Step, StepKind
 from nexusform.resources.address import Address
 
 
-def address(name: str, kind: str = "nexus_rack") -> Address:
+def build_address(name: str, kind: str = "nexus_rack") -> Address:
     return Address((), "managed", kind, name)
 
 
@@ -19,11 +19,11 @@ def build_attributes(name: str, **more: Any) -> dict[str, Any]:
     return {"id": f"lab/{name}", "name": name, **more}
 
 
-def change(name: str, action: Action, creation: int, prior: int = 0, **more: Any) -> Change:
+def build_change(name: str, action: Action, creation: int, prior: int = 0, **more: Any) -> Change:
     before = None if action is Action.CREATE else build_attributes(name)
     after = None if action in (Action.DELETE, Action.FORGET) else build_attributes(name, size=2)
     given = {"before": before, "after": after, "provider": "simulated", **more}
-    return Change(address=address(name), action=action, creation=creation, prior_creation=prior, **given)
+    return Change(address=build_address(name), action=action, creation=creation, prior_creation=prior, **given)
 
 
 def build_step(number: int, kind: StepKind, of: int, change: Change, waits_for: Sequence[int] = ()) -> Step:
@@ -34,7 +34,7 @@ def build_step(number: int, kind: StepKind, of: int, change: Change, waits_for: 
 
 def build_create_plan(waits: Mapping[int, Sequence[int]]) -> Plan:
     """Return a plan with one create step per number and its dependencies."""
-    changes = tuple(change(f"r{n}", Action.CREATE, n + 1) for n in waits)
+    changes = tuple(build_change(f"r{n}", Action.CREATE, n + 1) for n in waits)
     steps = tuple(build_step(n, StepKind.CREATE, i, changes[i], waits[n]) for i, n in enumerate(waits))
     return Plan(changes=changes, steps=steps, nexusform_version="0.1.0")
 

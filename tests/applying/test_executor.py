@@ -31,11 +31,11 @@ from tests.applying.plans import (
     JournalLines,
     RecordingListener,
     TickingClock,
-    address,
+    build_address,
     build_attributes,
+    build_change,
     build_create_plan,
     build_step,
-    change,
 )
 
 
@@ -101,7 +101,8 @@ def build_state(*names: str) -> State:
         lineage="l",
         serial=3,
         instances={
-            address(n): InstanceState(ObjectState(build_attributes(n), creation=i + 1)) for i, n in enumerate(names)
+            build_address(n): InstanceState(ObjectState(build_attributes(n), creation=i + 1))
+            for i, n in enumerate(names)
         },
         last_creation=len(names),
     )
@@ -280,7 +281,7 @@ def test_create_failed_after_object_creation_is_tainted() -> None:
             raise ProviderProblem("no answer", object_exists=True, attributes={"id": "lab/r0", "size": 9})
 
     applied, _, _ = run_plan(build_create_plan({0: []}), FailingAfterCreate(JournalLines()))
-    made = applied.state.instances[address("r0")].current
+    made = applied.state.instances[build_address("r0")].current
     assert made is not None
     assert made.tainted
     assert made.attributes["size"] == 9
@@ -289,13 +290,13 @@ def test_create_failed_after_object_creation_is_tainted() -> None:
 
 def test_create_before_destroy_keeps_old_object_until_delete() -> None:
     state = build_state("r0")
-    replaced = change("r0", Action.REPLACE_CREATE_FIRST, 2, 1)
+    replaced = build_change("r0", Action.REPLACE_CREATE_FIRST, 2, 1)
     plan = Plan(
         changes=(replaced,),
         steps=(build_step(0, StepKind.CREATE, 0, replaced), build_step(1, StepKind.DELETE, 0, replaced, [0])),
     )
     applied, _, _ = run_plan(plan, state=state)
-    assert applied.state.instances[address("r0")].deposed == {}
+    assert applied.state.instances[build_address("r0")].deposed == {}
     assert (applied.added, applied.destroyed) == (1, 1)
 
     class FailingDelete(FakeSiteProvider):
@@ -305,7 +306,7 @@ def test_create_before_destroy_keeps_old_object_until_delete() -> None:
 
     lines = JournalLines()
     applied, _, notes = run_plan(plan, FailingDelete(lines), state=state, lines=lines)
-    left = applied.state.instances[address("r0")]
+    left = applied.state.instances[build_address("r0")]
     assert left.current is not None
     assert left.current.creation == 2
     assert [old.creation for old in left.deposed.values()] == [1]
@@ -313,16 +314,16 @@ def test_create_before_destroy_keeps_old_object_until_delete() -> None:
     assert len(key) == 8
     assert notes.told[-1][1].deposed == key
 
-    removal = change("r0", Action.DELETE, 0, 1, deposed=key)
+    removal = build_change("r0", Action.DELETE, 0, 1, deposed=key)
     plan = Plan(changes=(removal,), steps=(build_step(0, StepKind.DELETE, 0, removal),))
     applied, _, _ = run_plan(plan, state=applied.state)
-    kept = applied.state.instances[address("r0")]
+    kept = applied.state.instances[build_address("r0")]
     assert kept.current is not None
     assert kept.deposed == {}
 
 
 def test_replaced_object_is_removed_even_if_its_create_fails() -> None:
-    replaced = change("r0", Action.REPLACE, 2, 1)
+    replaced = build_change("r0", Action.REPLACE, 2, 1)
     plan = Plan(
         changes=(replaced,),
         steps=(build_step(0, StepKind.DELETE, 0, replaced), build_step(1, StepKind.CREATE, 0, replaced, [0])),
@@ -341,20 +342,20 @@ def test_replaced_object_is_removed_even_if_its_create_fails() -> None:
 
 
 def test_release_is_recorded_but_not_counted() -> None:
-    updated = change("r0", Action.UPDATE, 1, 1, dependencies=("nexus_site.s",))
+    updated = build_change("r0", Action.UPDATE, 1, 1, dependencies=("nexus_site.s",))
     release = replace(build_step(0, StepKind.RELEASE, 0, updated), planned=build_attributes("r0", size=1))
     plan = Plan(changes=(updated,), steps=(release, build_step(1, StepKind.UPDATE, 0, updated, [0])))
     applied, _, _ = run_plan(plan, state=build_state("r0"))
-    made = applied.state.instances[address("r0")].current
+    made = applied.state.instances[build_address("r0")].current
     assert made is not None
     assert (made.attributes["size"], made.dependencies, applied.changed) == (2, ("nexus_site.s",), 1)
 
 
 def test_forget_calls_no_provider() -> None:
-    forgotten = change("r0", Action.FORGET, 0, 1)
+    forgotten = build_change("r0", Action.FORGET, 0, 1)
     plan = Plan(changes=(forgotten,), steps=(build_step(0, StepKind.FORGET, 0, forgotten),))
     applied, _, _ = run_plan(plan, FakeSiteProvider(JournalLines(), frozenset({"r0"})), state=build_state("r0", "r1"))
-    assert list(applied.state.instances) == [address("r1")]
+    assert list(applied.state.instances) == [build_address("r1")]
     assert applied.forgotten == 1
 
 
@@ -385,7 +386,7 @@ def build_plan_with_nodes() -> Plan:
 
 def test_result_contradicting_configuration_is_saved_and_reported() -> None:
     applied, _, notes = run_plan(build_plan_with_nodes(), build_answering_provider({"size": 7}), types=TYPES)
-    made = applied.state.instances[address("r0")].current
+    made = applied.state.instances[build_address("r0")].current
     assert made is not None
     assert made.attributes["size"] == 7
     assert not made.tainted
@@ -399,7 +400,7 @@ def test_observed_prediction_is_recorded_and_counted() -> None:
         build_answering_provider({'nodes["a-0"].machine': "m1", 'nodes["a-1"].machine': "m9"}),
         types=TYPES,
     )
-    made = applied.state.instances[address("r0")].current
+    made = applied.state.instances[build_address("r0")].current
     assert made is not None
     assert made.attributes["nodes"] == {
         "a-0": {"machine": "m1", "provenance": "observed"},
@@ -412,7 +413,7 @@ def test_observed_prediction_is_recorded_and_counted() -> None:
 
 def test_echoed_values_stay_predicted_and_are_not_counted() -> None:
     applied, _, _ = run_plan(build_plan_with_nodes(), types=TYPES)
-    made = applied.state.instances[address("r0")].current
+    made = applied.state.instances[build_address("r0")].current
     assert made is not None
     assert made.attributes["nodes"]["a-0"]["provenance"] == "predicted"
     assert (applied.hits, applied.wrong_predictions) == (0, ())
@@ -469,7 +470,7 @@ def test_step_without_provider_uses_default_provider() -> None:
     plan = build_create_plan({0: []})
     plan = replace(plan, changes=(replace(plan.changes[0], provider=""),))
     applied, _, _ = run_plan(plan)
-    made = applied.state.instances[address("r0")].current
+    made = applied.state.instances[build_address("r0")].current
     assert made is not None
     assert made.provider == "simulated"
 

@@ -11,7 +11,7 @@ import pytest
 from nexusform.cli.main import run_command_line
 from nexusform.domains.remote_state.backends import http
 from tests.contracts.bad_answers import CUT, GARBAGE, Answer, build_raw_answer, build_redirect, run_bad_server
-from tests.contracts.http_state_server import ServerContent, state_server
+from tests.contracts.http_state_server import ServerContent, run_state_server
 
 CONFIGURATION = """{backend}
 resource "nexus_site" "lab" {{
@@ -92,7 +92,7 @@ def apply_team_state(store: ServerContent, address: str, directory: Path, monkey
 def test_unread_state_is_not_overwritten(
     wrong: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with state_server() as (address, store):
+    with run_state_server() as (address, store):
         before = apply_team_state(store, address, tmp_path / "team", monkeypatch)
         lineage = re.findall(rb'"lineage": ?"([^"]+)"', before)
         with run_bad_server(build_failing_proxy(address, number, WRONG[wrong])) as server:
@@ -112,7 +112,7 @@ def test_unread_state_is_not_overwritten(
 def test_migration_is_complete_or_reports_the_error(
     wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with state_server() as (address, store):
+    with run_state_server() as (address, store):
         before = apply_team_state(store, address, tmp_path / "team", monkeypatch)
         for number in range(1, 5):
             with run_bad_server(build_failing_proxy(address, 10_000, WRONG[wrong])) as server:

@@ -151,7 +151,7 @@ def home(tmp_path: Path) -> Path:
     """Directory with nexusform in the PATH and a file to complete."""
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "nexusform"
-    program.write_text(f"#!/bin/sh\n{commands.program()}\n")
+    program.write_text(f"#!/bin/sh\n{commands.build_shell_line()}\n")
     program.chmod(0o755)
     (tmp_path / "saved.plan").write_text("")
     return tmp_path

@@ -43,7 +43,7 @@ resource "nexus_rack" "r" {
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def configuration_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     (tmp_path / "main.nf.hcl").write_text(CONFIGURATION)
@@ -79,7 +79,7 @@ def run_console(
         ('"\\u001b[31m"', '"\\x1b[31m"\n'),
     ],
 )
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("configuration_directory")
 def test_each_line_prints_its_value(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str, out: str
 ) -> None:
@@ -97,7 +97,7 @@ def test_each_line_prints_its_value(
         ("nexus_site.mein", "", "Did you mean"),
     ],
 )
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("configuration_directory")
 def test_first_error_exits_with_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str, out: str, words: str
 ) -> None:
@@ -107,7 +107,7 @@ def test_first_error_exits_with_1(
     assert "hush" not in err
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("configuration_directory")
 def test_resources_have_values_of_the_state(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,13 +119,13 @@ def test_resources_have_values_of_the_state(
 
 
 def test_working_directory_is_absolute(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    configuration_directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = run_console(capsys, monkeypatch, "path.cwd\npath.root\n", "-var", "needed=4")[1]
-    assert shown == f'"{here}"\n"."\n'
+    assert shown == f'"{configuration_directory}"\n"."\n'
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("configuration_directory")
 def test_variables_are_accepted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_console(capsys, monkeypatch, "var.needed + 1", "-var", "needed=4") == (0, "5\n", "")
 
@@ -138,29 +138,29 @@ def test_directory_without_configuration_is_accepted(
 
 
 def test_invalid_configuration_is_reported_at_start(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    configuration_directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (here / "main.nf.hcl").write_text("locals {\n")
+    (configuration_directory / "main.nf.hcl").write_text("locals {\n")
     code, out, err = run_console(capsys, monkeypatch, "1\n")
     assert (code, out) == (1, "")
     assert "on main.nf.hcl line 1" in err
 
 
 def test_error_in_a_local_is_reported_at_its_line(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    configuration_directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (here / "more.nf.hcl").write_text('locals {\n  broken = tonumber("x")\n}\n')
+    (configuration_directory / "more.nf.hcl").write_text('locals {\n  broken = tonumber("x")\n}\n')
     for _ in range(2):
         code, _, err = run_console(capsys, monkeypatch, "local.broken\n")
         assert code == 1
         assert "on more.nf.hcl line 2" in err
 
 
-def test_terminal_session_survives_errors_and_joins_lines(here: Path) -> None:
+def test_terminal_session_survives_errors_and_joins_lines(configuration_directory: Path) -> None:
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [*commands.nexusform(), "console"],
-        cwd=here,
+        cwd=configuration_directory,
         stdin=slave,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

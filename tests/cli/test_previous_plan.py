@@ -56,7 +56,7 @@ def get_since(path: str) -> dict[str, object] | None:
 
 
 @pytest.fixture
-def pushed(nf: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def first_push(nf: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
     """First push: the evacuation of a machine moves its VMs."""
     write_site("")
     assert nf("apply", "-auto-approve")[0] == 0
@@ -73,7 +73,7 @@ def pushed(nf: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPa
     assert moved > 0
 
 
-@pytest.mark.usefixtures("pushed")
+@pytest.mark.usefixtures("first_push")
 def test_later_push_lists_its_improvements(nf: Callable[..., tuple[int, str, str]]) -> None:
     moved = json.loads(Path("first.json").read_text())["decision"]["impact"]["moved"]
     write_site("")
@@ -88,7 +88,7 @@ def test_later_push_lists_its_improvements(nf: Callable[..., tuple[int, str, str
     assert nf("show", "first.plan")[1].count("Since 0123456789ab: ") == 1
 
 
-@pytest.mark.usefixtures("pushed")
+@pytest.mark.usefixtures("first_push")
 def test_unchanged_push_has_no_difference(nf: Callable[..., tuple[int, str, str]]) -> None:
     _, text, _ = nf("plan", "-previous=first.plan", "-report=json:p.json")
     assert "Since 0123456789ab: no difference\n" in text
@@ -101,7 +101,7 @@ def test_unchanged_push_has_no_difference(nf: Callable[..., tuple[int, str, str]
     }
 
 
-@pytest.mark.usefixtures("pushed")
+@pytest.mark.usefixtures("first_push")
 @pytest.mark.parametrize("damage", ["missing", "junk", "lineage"])
 def test_unusable_previous_plan_is_a_warning(nf: Callable[..., tuple[int, str, str]], damage: str) -> None:
     if damage == "missing":

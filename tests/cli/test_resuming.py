@@ -88,7 +88,7 @@ def read_machines() -> dict[str, Any]:
 
 def kill_apply(words: list[str], call: int) -> bool:
     """Run apply in a process killed at a durable call; return whether it was killed."""
-    command = [*commands.module("tests.cli.killed_commands"), str(call), *words]
+    command = [*commands.build_module_command("tests.cli.killed_commands"), str(call), *words]
     return subprocess.run(command, capture_output=True, check=False).returncode == DIED
 
 

@@ -99,7 +99,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def state_server(
+def run_state_server(
     kind: type[Handler] = Handler, tls: ssl.SSLContext | None = None
 ) -> Iterator[tuple[str, ServerContent]]:
     """Run the server in a thread; yield its address and content."""

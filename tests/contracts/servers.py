@@ -74,7 +74,7 @@ KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr
 
 
 @contextmanager
-def azurite() -> Iterator[str]:
+def run_azurite() -> Iterator[str]:
     """Run a blob service with the well-known account; yield its address."""
     if not AZURITE:
         skip_or_fail("azurite is not installed (npm install azurite; NEXUSFORM_AZURITE names azurite-blob)")
@@ -90,7 +90,7 @@ def azurite() -> Iterator[str]:
 
 
 @contextmanager
-def s3_server() -> Iterator[str]:
+def run_s3_server() -> Iterator[str]:
     """Run an S3 service; yield its address."""
     if importlib.util.find_spec("moto") is None:
         skip_or_fail("moto's server is not installed (pip install 'nexusform[dev]')")
@@ -116,7 +116,7 @@ def find_postgres_programs() -> Path | None:
 
 
 @contextmanager
-def postgres() -> Iterator[str]:
+def run_postgres() -> Iterator[str]:
     """Run a database server; yield the connection string of its database."""
     programs = find_postgres_programs()
     if programs is None:

@@ -62,7 +62,7 @@ def run_gitlab() -> Iterator[tuple[str, FakeGitLab, ServerContent]]:
         self.answer(404 if content is None else 200, content or b"")
 
     methods = dict.fromkeys(("do_GET", "do_POST", "do_PUT", "do_DELETE", "do_LOCK", "do_UNLOCK"), handle_request)
-    with http_state_server.state_server(type("GitLabHandler", (Handler,), methods)) as (address, store):
+    with http_state_server.run_state_server(type("GitLabHandler", (Handler,), methods)) as (address, store):
         yield f"{address}/api/v4", host, store
 
 

@@ -223,7 +223,7 @@ ENVIRONMENT = {
 _ON_CHANGE = {OnChange.UPDATE: "", OnChange.REPLACE: "forces replacement", OnChange.REPLACE_POOL: "re-places VMs"}
 
 
-def types_page() -> str:
+def build_types_page() -> str:
     """Build docs/reference/types.md: all types, with links to their pages."""
     lines = [HEAD, "", "# Resource types and data sources", "", *TYPES_WORDS.splitlines(), ""]
     lines += [*SHARED_WORDS.splitlines(), "", *sorted(collect_shared_arguments().values()), ""]
@@ -248,7 +248,7 @@ def collect_shared_arguments() -> dict[tuple[str, str], str]:
     return {(name, line): line for (name, line), count in uses.items() if count >= SHARED_ARGUMENT_FROM}
 
 
-def type_pages() -> dict[str, str]:
+def build_type_pages() -> dict[str, str]:
     """Build the page of every type, by its file below docs/reference."""
     kinds = [*RESOURCE_TYPES.values(), *DATA_SOURCES.values()]
     known = KnownBlocks()
@@ -288,7 +288,7 @@ def _get_file(resource_type: ResourceType) -> str:
     return f"types/{front}{resource_type.name}.md"
 
 
-def backends_page() -> str:
+def build_backends_page() -> str:
     """Build docs/reference/backends.md."""
     lines = [
         HEAD,
@@ -310,7 +310,7 @@ def backends_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def providers_page() -> str:
+def build_providers_page() -> str:
     """Build docs/reference/providers.md."""
     lines = [HEAD, "", "# Providers", "", *PROVIDERS_WORDS.splitlines(), ""]
     for name, kind in PROVIDERS.items():
@@ -441,7 +441,7 @@ def _format_literal(value: object) -> str:
     return {True: "true", False: "false"}.get(value, str(value)) if isinstance(value, bool) else str(value)
 
 
-def commands_page() -> str:
+def build_commands_page() -> str:
     """Build docs/reference/commands.md."""
     commands = list(_iterate_commands("nexusform", ROOT))
     uses = Counter(record for _, command in commands for record in _read_flags(command).values())
@@ -536,7 +536,7 @@ def _read_flags(command: click.Command) -> dict[str, tuple[str, str]]:
     return {name: record for name, record in records.items() if record}
 
 
-def help_texts() -> Iterator[tuple[str, str, str]]:
+def list_help_texts() -> Iterator[tuple[str, str, str]]:
     """Return the help of every flag, and of every command in the list of its group: command, name, text."""
     for path, command in _iterate_commands("nexusform", ROOT):
         for option in command.params:
@@ -551,7 +551,7 @@ def _build_flag_line(flag: str, effect: str) -> str:
     return f"- `{flag}`: {effect}"
 
 
-def triggers_page() -> str:
+def build_triggers_page() -> str:
     """Build docs/reference/triggers.md."""
     lines = [HEAD, "", "# Triggers", "", *TRIGGERS_WORDS.splitlines(), ""]
     tables = (("VMs", VM_REASONS), ("Fleet bindings", BINDING_REASONS), ("Pods", POD_REASONS))
@@ -564,7 +564,7 @@ def triggers_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def lint_page() -> str:
+def build_lint_page() -> str:
     """Build docs/reference/lint.md. The examples are run by the tests."""
     lines = [HEAD, "", "# Lint rules", "", *LINT_WORDS.splitlines(), ""]
     lines += ["```hcl", *_SITE.replace("MACHINES", "4 # unless the example has another number").splitlines(), "```", ""]
@@ -577,18 +577,18 @@ def lint_page() -> str:
 
 def _shorten_example(rule_id: str) -> str:
     """Return the lines of an example that differ from the site and the cluster of all examples."""
-    site, _, clusters = lint_example(rule_id).partition('\n}\n\nresource "nexus_kubernetes_cluster"')
+    site, _, clusters = build_lint_example(rule_id).partition('\n}\n\nresource "nexus_kubernetes_cluster"')
     rack = [line.strip() for line in site.splitlines() if re.match(r"  machine_(?!count += 4$)", line)]
     comment = f"# with {', '.join(re.sub(' +', ' ', line) for line in rack)} in nexus_rack.rack\n" if rack else ""
     return f'{comment}resource "nexus_kubernetes_cluster"{clusters}'
 
 
-def lint_example(rule_id: str) -> str:
+def build_lint_example(rule_id: str) -> str:
     """Return a configuration reported by a rule."""
     return LINT_EXAMPLES[rule_id].strip("\n")
 
 
-def skus_page() -> str:
+def build_skus_page() -> str:
     """Build docs/reference/skus.md."""
     catalogue = CATALOGUES[NEWEST]
     lines = [HEAD, "", "# VM SKUs and machines", "", f"Catalogue {NEWEST}, of {catalogue.date}: {catalogue.source}", ""]
@@ -606,7 +606,7 @@ def skus_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def environment_page() -> str:
+def build_environment_page() -> str:
     """Build docs/reference/environment.md."""
     lines = [HEAD, "", "# Environment variables", ""]
     lines += ["```sh", "NF_LOG=debug NF_VAR_region=eu nexusform plan", "```", ""]

@@ -32,7 +32,7 @@ def workspace(tmp_path: Path) -> Path:
     """Create a repository with a root module in lab/, and nexusform in the PATH."""
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "nexusform"
-    program.write_text(f"#!/bin/sh\n{commands.program()}\n")
+    program.write_text(f"#!/bin/sh\n{commands.build_shell_line()}\n")
     program.chmod(0o755)
     shutil.copytree(EXAMPLES / "nexus-document", tmp_path / "lab", ignore=shutil.ignore_patterns("state"))
     (tmp_path / "out").mkdir()

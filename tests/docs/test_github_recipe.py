@@ -14,7 +14,7 @@ import pytest
 
 from tests import commands
 from tests.contracts.bad_answers import build_raw_answer, run_bad_server
-from tests.contracts.http_state_server import ServerContent, state_server
+from tests.contracts.http_state_server import ServerContent, run_state_server
 from tests.docs.github_jobs import TOKEN, FakeGitHub, JobResult
 from tests.docs.hostile_requests import REQUESTS, Files
 from tests.kill_points import select_cases
@@ -71,7 +71,7 @@ class GitHubRepository:
     def __init__(self, place: Path, state: str, store: ServerContent) -> None:
         self.place, self.store = place, store
         (place / "hub").mkdir()
-        self.hub = FakeGitHub(place / "hub", f"NF_LIMIT_SECONDS=3 {commands.program()}")
+        self.hub = FakeGitHub(place / "hub", f"NF_LIMIT_SECONDS=3 {commands.build_shell_line()}")
         self.settings = f"address={state}/lab\nlock_address={state}/lab/lock\n"
         self.trees = 0
 
@@ -119,7 +119,7 @@ class GitHubRepository:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Iterator[GitHubRepository]:
-    with state_server() as (address, store):
+    with run_state_server() as (address, store):
         yield GitHubRepository(tmp_path, address, store)
 
 
@@ -172,7 +172,7 @@ def test_failed_or_killed_plan_is_neither_kept_nor_applied(repository: GitHubRep
     tree = repository.tree(1)
     assert repository.plan(tree, "old1").success
     dies = 'case "$*" in *" plan "*) kill -9 $$;; esac'
-    repository.hub.program("nexusform", f"#!/bin/sh\n{dies}\n{commands.program()}\n")
+    repository.hub.program("nexusform", f"#!/bin/sh\n{dies}\n{commands.build_shell_line()}\n")
     job = repository.plan(tree, "head1")
     assert not job.success
     assert "there is no plan (exit code 137)" in job.log

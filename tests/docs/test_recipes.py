@@ -51,7 +51,7 @@ class GitLabJobs:
         self.pipelines = 100
         self.install_fails = False
         (place / "bin").mkdir()
-        self.program("nexusform", commands.program())
+        self.program("nexusform", commands.build_shell_line())
 
     def program(self, name: str, command: str) -> None:
         file = self.place / "bin" / name
@@ -258,7 +258,7 @@ def test_pipeline_of_a_fork_is_ignored(project: tuple[GitLabJobs, FakeGitLab, Se
 def test_killed_run_fails_the_check(project: tuple[GitLabJobs, FakeGitLab, ServerContent]) -> None:
     jobs, _, _ = project
     tree = jobs.tree(1)
-    jobs.program("nexusform", f'case "$*" in *" plan "*) kill -9 $$;; esac\n{commands.program()}')
+    jobs.program("nexusform", f'case "$*" in *" plan "*) kill -9 $$;; esac\n{commands.build_shell_line()}')
     code, log = jobs.plan(tree, "head1")
     assert code == 1
     assert "there is no plan (exit code 137)" in log
@@ -359,7 +359,7 @@ def test_hostile_merge_request_gets_no_secrets_or_commands(
     name: str, project: tuple[GitLabJobs, FakeGitLab, ServerContent]
 ) -> None:
     jobs, host, store = project
-    jobs.program("nexusform", f"NF_LIMIT_SECONDS=3 {commands.program()}")
+    jobs.program("nexusform", f"NF_LIMIT_SECONDS=3 {commands.build_shell_line()}")
     _, log = jobs.plan(jobs.tree(1, HOSTILE[name]), "head1")
     assert TOKEN not in log
     (note,) = host.notes.values()
@@ -458,7 +458,7 @@ def test_configuration_error_contains_no_commands(mistake: str, tmp_path: Path) 
     (tmp_path / "lab" / "main.nf.hcl").write_text(mistake)
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "nexusform"
-    program.write_text(f"#!/bin/sh\n{commands.program()}\n")
+    program.write_text(f"#!/bin/sh\n{commands.build_shell_line()}\n")
     program.chmod(0o755)
     (tmp_path / "out").mkdir()
     environment = {

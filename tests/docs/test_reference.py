@@ -22,20 +22,20 @@ MOST_WORDS = 70_000
 
 def _list_page_builders() -> dict[str, Callable[[], str]]:
     return {
-        "types.md": reference_pages.types_page,
-        "commands.md": reference_pages.commands_page,
-        "backends.md": reference_pages.backends_page,
-        "providers.md": reference_pages.providers_page,
-        "triggers.md": reference_pages.triggers_page,
-        "lint.md": reference_pages.lint_page,
-        "skus.md": reference_pages.skus_page,
-        "environment.md": reference_pages.environment_page,
+        "types.md": reference_pages.build_types_page,
+        "commands.md": reference_pages.build_commands_page,
+        "backends.md": reference_pages.build_backends_page,
+        "providers.md": reference_pages.build_providers_page,
+        "triggers.md": reference_pages.build_triggers_page,
+        "lint.md": reference_pages.build_lint_page,
+        "skus.md": reference_pages.build_skus_page,
+        "environment.md": reference_pages.build_environment_page,
     }
 
 
 @cache
 def _build_type_pages() -> dict[str, str]:
-    pages: dict[str, str] = reference_pages.type_pages()
+    pages: dict[str, str] = reference_pages.build_type_pages()
     return pages
 
 
@@ -90,7 +90,7 @@ def test_example_of_a_lint_rule_triggers_it(
     rule_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "main.nf.hcl").write_text(reference_pages.lint_example(rule_id) + "\n")
+    (tmp_path / "main.nf.hcl").write_text(reference_pages.build_lint_example(rule_id) + "\n")
     assert run_command_line(["fmt", "-check"]) == 0
     assert run_command_line(["plan", "-samples=0", "-report=json:plan.json"]) == 0
     document = json.loads((tmp_path / "plan.json").read_text())
@@ -107,7 +107,7 @@ def test_every_environment_variable_is_documented() -> None:
 
 
 def test_every_trigger_of_bindings_is_documented() -> None:
-    page = reference_pages.triggers_page()
+    page = reference_pages.build_triggers_page()
     assert [trigger for trigger in reference_pages.Trigger if f"`{trigger}`" not in page] == []
 
 
@@ -115,6 +115,6 @@ LONGEST_HELP = 60
 
 
 def test_help_of_flags_and_commands_is_one_short_phrase() -> None:
-    helps = {f"{path} {name}": text for path, name, text in reference_pages.help_texts()}
+    helps = {f"{path} {name}": text for path, name, text in reference_pages.list_help_texts()}
     assert len(helps) > 400
     assert {where: text for where, text in helps.items() if len(text) > LONGEST_HELP} == {}

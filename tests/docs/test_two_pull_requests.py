@@ -12,7 +12,7 @@ import yaml
 
 from tests import commands
 from tests.contracts import servers
-from tests.contracts.http_state_server import state_server
+from tests.contracts.http_state_server import run_state_server
 
 CI = Path(__file__).parents[2] / "docs" / "ci"
 ACTION = {
@@ -61,7 +61,7 @@ class Repository:
         self.artifact = place / "artifact"
         self.jobs = 0
         (place / "bin").mkdir()
-        for name, command in (("nexusform", commands.program()), ("pip", "exit 0")):
+        for name, command in (("nexusform", commands.build_shell_line()), ("pip", "exit 0")):
             program = place / "bin" / name
             program.write_text(f"#!/bin/sh\n{command}\n")
             program.chmod(0o755)
@@ -120,7 +120,7 @@ def build_gitlab_jobs(repository: Repository) -> tuple[Callable[[], str], Callab
 
 @pytest.fixture
 def http_variables() -> Iterator[dict[str, str]]:
-    with state_server() as (address, _):
+    with run_state_server() as (address, _):
         settings = f"address={address}/lab\nlock_address={address}/lab/lock\n"
         dialect = {"CI_API_V4_URL": f"{address}/gitlab", "CI_PROJECT_ID": "1", "STATE": "lab", "CI_JOB_TOKEN": "t"}
         yield {"BACKEND_CONFIG": settings, **dialect}
@@ -128,7 +128,7 @@ def http_variables() -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def azurerm_variables() -> Iterator[dict[str, str]]:
-    with servers.azurite() as address:
+    with servers.run_azurite() as address:
         from azure.storage.blob import ContainerClient
 
         ContainerClient(address, "nexusform", credential=servers.KEY).create_container()

@@ -18,7 +18,7 @@ NO_CHANGES = "No changes. Your infrastructure matches the configuration."
 
 
 @pytest.fixture
-def here(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+def example_directory(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     target = tmp_path / "example"
     ignored = shutil.ignore_patterns("state", ".nexusform")
     shutil.copytree(EXAMPLES / request.param, target, ignore=ignored)
@@ -42,29 +42,29 @@ def read_outputs(where: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("here", ["end-to-end"], indirect=True)
-def test_placement_sees_larger_pool(here: Path) -> None:
-    run_successfully(here, "apply", "-auto-approve")
-    assert read_outputs(here)["clusters_of_web"] == ["east", "west"]
-    assert NO_CHANGES in run_successfully(here, "plan")
+def test_placement_sees_larger_pool(example_directory: Path) -> None:
+    run_successfully(example_directory, "apply", "-auto-approve")
+    assert read_outputs(example_directory)["clusters_of_web"] == ["east", "west"]
+    assert NO_CHANGES in run_successfully(example_directory, "plan")
     larger = ("-var", "workers_of_south=4")
-    plan = run_successfully(here, "plan", "-no-color", *larger)
+    plan = run_successfully(example_directory, "plan", "-no-color", *larger)
     assert "cluster_properties_changed" in plan
     assert "placement-members-share-machines" in plan
-    assert "Placement members share machines" in run_successfully(here, "plan", "-no-color", "-details", *larger)
-    run_successfully(here, "apply", "-auto-approve", *larger)
-    assert read_outputs(here)["clusters_of_web"] == ["east", "south", "west"]
-    assert NO_CHANGES in run_successfully(here, "plan", *larger)
-    explained = run_successfully(here, "explain", *larger, "fleet_cluster_resource_placement.web", "south")
+    assert "Placement members share machines" in run_successfully(example_directory, "plan", "-no-color", "-details", *larger)
+    run_successfully(example_directory, "apply", "-auto-approve", *larger)
+    assert read_outputs(example_directory)["clusters_of_web"] == ["east", "south", "west"]
+    assert NO_CHANGES in run_successfully(example_directory, "plan", *larger)
+    explained = run_successfully(example_directory, "explain", *larger, "fleet_cluster_resource_placement.web", "south")
     assert "is bound since state serial 2 (cluster_properties_changed)" in " ".join(explained.split())
-    smaller = run_successfully(here, "plan", "-no-color")
+    smaller = run_successfully(example_directory, "plan", "-no-color")
     assert "labels_no_longer_match" in smaller
     assert "Fleet bindings: 0 to place, 0 to move, 0 to remove, 4 kept." in smaller
 
 
 @pytest.mark.parametrize("here", ["end-to-end"], indirect=True)
-def test_destroy_order_is_placements_then_members_then_clusters(here: Path) -> None:
-    run_successfully(here, "apply", "-auto-approve")
-    text = run_successfully(here, "destroy", "-auto-approve")
+def test_destroy_order_is_placements_then_members_then_clusters(example_directory: Path) -> None:
+    run_successfully(example_directory, "apply", "-auto-approve")
+    text = run_successfully(example_directory, "destroy", "-auto-approve")
 
     def find_last_completion(start: str) -> int:
         return max(
@@ -76,37 +76,37 @@ def test_destroy_order_is_placements_then_members_then_clusters(here: Path) -> N
 
 
 @pytest.mark.parametrize("here", ["fleet"], indirect=True)
-def test_fleet_of_the_documents(here: Path) -> None:
-    run_successfully(here, "apply", "-auto-approve")
-    assert read_outputs(here) == {
+def test_fleet_of_the_documents(example_directory: Path) -> None:
+    run_successfully(example_directory, "apply", "-auto-approve")
+    assert read_outputs(example_directory) == {
         "document": ["bravelion", "cluster2", "cluster3"],
         "scores": {
             "most_cpu": {"bravelion": 100, "cluster3": 78},
             "cheapest": {"cluster1": 67, "cluster3": 78, "jumpingcat": 100},
         },
     }
-    assert NO_CHANGES in run_successfully(here, "plan")
-    shown = run_successfully(here, "show", "-status-version=2023", "fleet_cluster_resource_placement.document")
+    assert NO_CHANGES in run_successfully(example_directory, "plan")
+    shown = run_successfully(example_directory, "show", "-status-version=2023", "fleet_cluster_resource_placement.document")
     message = "found all the clusters needed as specified by the scheduling policy"
     assert message in " ".join(shown.split())
-    explained = run_successfully(here, "explain", "fleet_cluster_resource_placement.cheapest", "jumpingcat")
+    explained = run_successfully(example_directory, "explain", "fleet_cluster_resource_placement.cheapest", "jumpingcat")
     assert "+  colour: jumpingcat" in explained
-    scores = run_successfully(here, "explain", "fleet_cluster_resource_placement.cheapest")
+    scores = run_successfully(example_directory, "explain", "fleet_cluster_resource_placement.cheapest")
     assert "88.89 % of the weight" in " ".join(scores.split())
 
 
 @pytest.mark.parametrize("here", ["fleet"], indirect=True)
-def test_edits_of_fleet(here: Path) -> None:
-    run_successfully(here, "apply", "-auto-approve")
+def test_edits_of_fleet(example_directory: Path) -> None:
+    run_successfully(example_directory, "apply", "-auto-approve")
     another = ("-var", "document=pick-n-spread", "-replace=fleet_cluster_resource_placement.document")
-    assert "6 to place" in run_successfully(here, "plan", "-no-color", *another)
-    hub = here / "hub" / "namespaces.yaml"
+    assert "6 to place" in run_successfully(example_directory, "plan", "-no-color", *another)
+    hub = example_directory / "hub" / "namespaces.yaml"
     hub.write_text(hub.read_text("utf-8").replace("blue", "red"), "utf-8")
-    ranking = here / "ranking.nf.hcl"
+    ranking = example_directory / "ranking.nf.hcl"
     ranking.write_text(
         ranking.read_text("utf-8").replace("number_of_clusters = 2", "number_of_clusters = 3"), "utf-8"
     )
-    plan = run_successfully(here, "plan", "-no-color")
+    plan = run_successfully(example_directory, "plan", "-no-color")
     assert "+ cluster2" in plan
     assert "number_of_clusters_increased" in plan
     assert "resources_changed" in plan
@@ -114,19 +114,19 @@ def test_edits_of_fleet(here: Path) -> None:
 
 
 @pytest.mark.parametrize("here", ["three-sites"], indirect=True)
-def test_fleet_reads_states_of_its_sites(here: Path) -> None:
-    missing = run_nexusform(here / "fleet", "plan", "-no-color")
+def test_fleet_reads_states_of_its_sites(example_directory: Path) -> None:
+    missing = run_nexusform(example_directory / "fleet", "plan", "-no-color")
     assert missing.returncode == 1
     assert "There is no state at ../sites/dublin/state/nexusform.nfstate" in missing.stderr
     for site in ("london", "paris", "dublin"):
-        run_successfully(here / "sites" / site, "apply", "-auto-approve")
-    run_successfully(here / "fleet", "apply", "-auto-approve")
-    assert read_outputs(here / "fleet") == {
+        run_successfully(example_directory / "sites" / site, "apply", "-auto-approve")
+    run_successfully(example_directory / "fleet", "apply", "-auto-approve")
+    assert read_outputs(example_directory / "fleet") == {
         "clusters_of_web": ["london", "paris"],
         "nodes": {"dublin": 4, "london": 6, "paris": 5},
     }
-    assert NO_CHANGES in run_successfully(here / "fleet", "plan")
-    run_successfully(here / "sites" / "dublin", "apply", "-auto-approve", "-var", "workers=4")
-    plan = run_successfully(here / "fleet", "plan", "-no-color")
+    assert NO_CHANGES in run_successfully(example_directory / "fleet", "plan")
+    run_successfully(example_directory / "sites" / "dublin", "apply", "-auto-approve", "-var", "workers=4")
+    plan = run_successfully(example_directory / "fleet", "plan", "-no-color")
     assert "cluster_properties_changed" in plan
     assert "dublin/web/Deployment/shop" in plan

@@ -81,8 +81,8 @@ def get_fleet(result: PlanResult) -> PlannedFleet:
 
 def _encode(objects: Sequence[Body]) -> bytes:
     # Files without pods would count as an empty list of pods.
-    setup = cluster_objects.pod("setup", "", phase="Succeeded")
-    return parse_kubectl_files([("n.json", cluster_objects.printed(*objects, setup))]).encode()
+    setup = cluster_objects.build_pod("setup", "", phase="Succeeded")
+    return parse_kubectl_files([("n.json", cluster_objects.print_objects(*objects, setup))]).encode()
 
 
 def build_fleet(seed: int) -> Fleet:

@@ -89,11 +89,11 @@ class Fleet:
 
     def _configure(self, content: str) -> str:
         return HEAD + "".join(
-            build_app(name, _CONTENT.format(name=name, content=content), self._draw_policy(kind), _STRATEGY)
+            build_app(name, _CONTENT.format(name=name, content=content), self._choose_policy(kind), _STRATEGY)
             for name, kind in zip(self._names, self._kinds, strict=True)
         )
 
-    def _draw_policy(self, kind: str) -> str:
+    def _choose_policy(self, kind: str) -> str:
         """Return a random policy for a placement; its type cannot change."""
         if kind == "PickFixed":
             names = ", ".join(f'"{name}"' for name in self._random.sample(_MEMBERS, 2))

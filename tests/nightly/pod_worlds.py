@@ -228,7 +228,7 @@ def plan_world(before: Sequence[Body], workloads: Sequence[Body]) -> PlanResult:
     """Return the plan of workloads on a cluster with these objects."""
     # Files without pods would count as an empty list of pods.
     reading = parse_kubectl_files(
-        [("n.json", cluster_objects.printed(*before, cluster_objects.pod("setup", "", phase="Succeeded")))]
+        [("n.json", cluster_objects.print_objects(*before, cluster_objects.build_pod("setup", "", phase="Succeeded")))]
     )
     values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
     text = "\n---\n".join(json.dumps(body) for body in workloads)

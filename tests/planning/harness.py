@@ -36,7 +36,7 @@ resource "nexus_rack" "r" {
 
 
 @cache
-def all_types() -> PluginRegistries:
+def build_all_types() -> PluginRegistries:
     return build_registries()
 
 
@@ -63,7 +63,7 @@ def plan(
     """Plan files in `directory` or in a temporary one. Text is main.nf.hcl; values other than text are written as
     JSON."""
     texts = {"main.nf.hcl": files} if isinstance(files, str) else files
-    types = all_types()
+    types = build_all_types()
     with contextlib.ExitStack() as stack:
         name = directory or stack.enter_context(tempfile.TemporaryDirectory())
         for path, content in texts.items():

@@ -32,7 +32,7 @@ CHANGED = WRITTEN.replace("16", "32").replace("20", "25").replace('"a"', '"b"').
 
 
 @pytest.fixture
-def applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+def applied_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
     monkeypatch.chdir(tmp_path)
     main = Path("main.nf.hcl")
     main.write_text(WRITTEN)
@@ -45,31 +45,31 @@ def applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 SAID = ["memory_gib 16 -> 32, disk_gib 20 -> 25", 'labels zone "a" -> "b", app "web" -> "www"']
 
 
-def test_new_and_saved_plan_use_source_order(applied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_and_saved_plan_use_source_order(applied_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-out=p"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert [words for words in SAID if words not in said] == [], said
-    applied.write_text("")
+    applied_directory.write_text("")
     assert run_command_line(["show", "p"]) == 0
     later = " ".join(capsys.readouterr().out.split())
     assert [words for words in SAID if words not in later] == [], later
 
 
-def test_comment_uses_source_order(applied: Path) -> None:
-    applied.write_text(CHANGED.replace('"1"', '"2"'))
+def test_comment_uses_source_order(applied_directory: Path) -> None:
+    applied_directory.write_text(CHANGED.replace('"1"', '"2"'))
     assert run_command_line(["plan", "-report=markdown:r.md"]) == 0
     comment = Path("r.md").read_text().replace("\\", "")
     assert all(said in comment for said in SAID), comment
 
 
-@pytest.mark.usefixtures("applied")
+@pytest.mark.usefixtures("applied_directory")
 def test_details_keep_the_order_of_terraform(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-details", "-no-color"]) == 0
     names = re.findall(r"^ +~ (\S+) += \d", capsys.readouterr().out, re.MULTILINE)
     assert names == ["disk_gib", "memory_gib"]
 
 
-def test_json_uses_source_order(applied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_uses_source_order(applied_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changed = {
         "resource": {
             "nexus_vm_sku": {"k": {"name": "z", "memory_gib": 32, "vcpus": 5, "disk_gib": 25}},
@@ -82,7 +82,7 @@ def test_json_uses_source_order(applied: Path, capsys: pytest.CaptureFixture[str
             },
         }
     }
-    applied.unlink()
+    applied_directory.unlink()
     Path("main.nf.json").write_text(json.dumps(changed))
     assert run_command_line(["plan"]) == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -90,12 +90,12 @@ def test_json_uses_source_order(applied: Path, capsys: pytest.CaptureFixture[str
     assert 'labels zone "a" -> "b", env "prod" -> "test"' in said
 
 
-def test_reordered_arguments_are_no_change(applied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reordered_arguments_are_no_change(applied_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-out=p"]) == 0
-    lines = applied.read_text().splitlines()
+    lines = applied_directory.read_text().splitlines()
     at = next(number for number, line in enumerate(lines) if "memory_gib" in line)
     lines[at], lines[at + 1] = lines[at + 1], lines[at]
-    applied.write_text("\n".join(lines))
+    applied_directory.write_text("\n".join(lines))
     assert run_command_line(["plan", "-out=q"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert SAID[0] in said

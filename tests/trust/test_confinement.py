@@ -17,7 +17,7 @@ import nexusform
 from nexusform.cli.main import run_command_line
 from nexusform.files.regular_files import UNCONFINED, Confinement, OutsideConfinement
 from nexusform.workflow.opening.command_context import CommandContext, parse_confinement
-from tests.contracts.http_state_server import state_server
+from tests.contracts.http_state_server import run_state_server
 from tests.kill_points import scale_count
 from tests.trust.hostile import CANARY, ENVIRONMENT_SECRET
 
@@ -161,7 +161,7 @@ def read_output(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.fixture
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".git").mkdir()
     for name in ("NF_CONFINE", "NF_ALLOW_REMOTE", "NF_DATA_DIR"):
@@ -174,9 +174,9 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     "command", [["plan"], ["state", "list"], ["init"], ["apply", "-auto-approve"], ["workspace", "list"], ["output"]]
 )
 def test_address_in_configuration_is_rejected(
-    command: list[str], work: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str], work_tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (work / "main.nf.hcl").write_text(HTTP)
+    (work_tree / "main.nf.hcl").write_text(HTTP)
     assert run_command_line([*command, "-confine"]) == 1
     text = read_output(capsys)
     assert 'The setting "address" of the backend "http" is set in the configuration' in text
@@ -185,10 +185,10 @@ def test_address_in_configuration_is_rejected(
 
 @pytest.mark.of_domains("remote_state")
 def test_address_of_operator_is_accepted(
-    work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    work_tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No server answers at the address, so the error is about the connection."""
-    (work / "main.nf.hcl").write_text(HTTP)
+    (work_tree / "main.nf.hcl").write_text(HTTP)
     refused = "is set in the configuration"
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     assert run_command_line(["plan", "-confine", "-allow-remote=http://127.0.0.1:9/"]) == 1
@@ -200,17 +200,17 @@ def test_address_of_operator_is_accepted(
     assert run_command_line(["plan"]) == 1
     assert refused not in read_output(capsys)
     monkeypatch.delenv("NF_ALLOW_REMOTE")
-    (work / "main.nf.hcl").write_text('nexusform {\n  backend "http" {}\n}\n')
+    (work_tree / "main.nf.hcl").write_text('nexusform {\n  backend "http" {}\n}\n')
     assert run_command_line(["plan", "-backend-config=address=http://127.0.0.1:9/state"]) == 1
     assert refused not in read_output(capsys)
 
 
 @pytest.mark.of_domains("remote_state")
-def test_setting_is_never_read_as_a_file(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_setting_is_never_read_as_a_file(work_tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A pull request adds a file with the name of a setting of the job."""
-    (work / "main.nf.hcl").write_text('nexusform {\n  backend "http" {}\n}\n')
-    (work / "address=http:" / "127.0.0.1:9").mkdir(parents=True)
-    (work / "address=http:" / "127.0.0.1:9" / "s").write_text('address = "http://127.0.0.1:1/stolen"\n')
+    (work_tree / "main.nf.hcl").write_text('nexusform {\n  backend "http" {}\n}\n')
+    (work_tree / "address=http:" / "127.0.0.1:9").mkdir(parents=True)
+    (work_tree / "address=http:" / "127.0.0.1:9" / "s").write_text('address = "http://127.0.0.1:1/stolen"\n')
     assert run_command_line(["plan", "-confine", "-backend-config=address=http://127.0.0.1:9/s"]) == 1
     text = read_output(capsys)
     assert "127.0.0.1:9" in text
@@ -219,10 +219,10 @@ def test_setting_is_never_read_as_a_file(work: Path, capsys: pytest.CaptureFixtu
 
 @pytest.mark.of_domains("remote_state")
 def test_settings_file_in_work_tree_cannot_set_a_server(
-    work: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    work_tree: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (work / "main.nf.hcl").write_text('nexusform {\n  backend "http" {}\n}\n')
-    (work / "prod.nfvars.hcl").write_text('address = "http://127.0.0.1:9/s"\n')
+    (work_tree / "main.nf.hcl").write_text('nexusform {\n  backend "http" {}\n}\n')
+    (work_tree / "prod.nfvars.hcl").write_text('address = "http://127.0.0.1:9/s"\n')
     command = ["plan", "-confine", "-backend-config=prod.nfvars.hcl"]
     assert run_command_line(command) == 1
     assert '"prod.nfvars.hcl" is a file of the work tree' in read_output(capsys)
@@ -247,9 +247,9 @@ def test_settings_file_in_work_tree_cannot_set_a_server(
     ],
 )
 def test_settings_other_than_allowed_addresses_are_rejected(
-    block: str, setting: str, work: Path, capsys: pytest.CaptureFixture[str]
+    block: str, setting: str, work_tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (work / "main.nf.hcl").write_text(f"nexusform {{\n{block}\n}}\n")
+    (work_tree / "main.nf.hcl").write_text(f"nexusform {{\n{block}\n}}\n")
     allowed = ["-allow-remote=https://ours", "-allow-remote=https://ours.blob.core.windows.net"]
     assert run_command_line(["plan", "-confine", *allowed]) == 1
     text = read_output(capsys)
@@ -267,16 +267,16 @@ def test_settings_other_than_allowed_addresses_are_rejected(
     ],
 )
 def test_remote_state_in_configuration_is_rejected(
-    backend: str, config: str, work: Path, capsys: pytest.CaptureFixture[str]
+    backend: str, config: str, work_tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = f'data "nexusform_remote_state" "r" {{\n  backend = "{backend}"\n  config  = {config}\n}}\n'
-    (work / "main.nf.hcl").write_text(text)
+    (work_tree / "main.nf.hcl").write_text(text)
     assert run_command_line(["plan", "-confine"]) == 1
     assert "is set in the configuration, and -confine does not allow it" in read_output(capsys)
 
 
-def test_key_vault_in_configuration_is_rejected(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (work / "main.nf.hcl").write_text(
+def test_key_vault_in_configuration_is_rejected(work_tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (work_tree / "main.nf.hcl").write_text(
         """
 nexusform {
   encryption {
@@ -331,19 +331,19 @@ NAMED = {
 
 @pytest.mark.parametrize("name", NAMED)
 def test_link_in_work_tree_leads_no_command_outside(
-    name: str, work: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    name: str, work_tree: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outside = tmp_path_factory.mktemp("outside")
-    (work / "main.nf.hcl").write_text('resource "nexus_site" "s" {}\n')
+    (work_tree / "main.nf.hcl").write_text('resource "nexus_site" "s" {}\n')
     assert run_command_line(["plan", "-out=p"]) == 0
     for file in ("secret", "racks.json", "bare_metal_machines.json"):
         (outside / file).write_text(CANARY)
-    (work / "folder").symlink_to(outside)
-    (work / "inside").mkdir()
-    (work / "w.json").write_text('{"changes": []}')
+    (work_tree / "folder").symlink_to(outside)
+    (work_tree / "inside").mkdir()
+    (work_tree / "w.json").write_text('{"changes": []}')
     for link in ("link", "link.nf.hcl", "link.nftest.hcl", "inside/racks.json"):
-        (work / link).symlink_to(outside / "secret")
-    (work / "inside" / "bare_metal_machines.json").symlink_to(outside / "secret")
+        (work_tree / link).symlink_to(outside / "secret")
+    (work_tree / "inside" / "bare_metal_machines.json").symlink_to(outside / "secret")
     capsys.readouterr()
     assert run_command_line([*NAMED[name], "-confine"]) in (1, 2)
     text = read_output(capsys)
@@ -354,10 +354,10 @@ def test_link_in_work_tree_leads_no_command_outside(
 
 
 def test_path_outside_is_allowed_for_the_operator(
-    work: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    work_tree: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outside = tmp_path_factory.mktemp("outside")
-    (work / "main.nf.hcl").write_text('resource "nexus_site" "s" {}\n')
+    (work_tree / "main.nf.hcl").write_text('resource "nexus_site" "s" {}\n')
     state = outside / "site.nfstate"
     assert run_command_line(["apply", "-auto-approve", f"-state={state}", "-confine"]) == 0
     assert run_command_line(["plan", f"-out={outside}/p", f"-state={state}", "-confine"]) == 0
@@ -374,13 +374,13 @@ def test_path_outside_is_allowed_for_the_operator(
 
 
 def test_recorded_init_and_workspace_of_work_tree_are_not_trusted(
-    work: Path, capsys: pytest.CaptureFixture[str]
+    work_tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (work / "main.nf.hcl").write_text('output "w" {\n  value = nexusform.workspace\n}\n')
+    (work_tree / "main.nf.hcl").write_text('output "w" {\n  value = nexusform.workspace\n}\n')
     memory = {"type": "http", "settings": {"address": "http://evil"}, "given": {"address": "http://evil"}}
-    (work / ".nexusform").mkdir()
-    (work / ".nexusform" / "backend.json").write_text(json.dumps(memory))
-    (work / ".nexusform" / "environment").write_text("production")
+    (work_tree / ".nexusform").mkdir()
+    (work_tree / ".nexusform" / "backend.json").write_text(json.dumps(memory))
+    (work_tree / ".nexusform" / "environment").write_text("production")
     assert run_command_line(["plan", "-confine"]) == 0
     text = read_output(capsys)
     assert '"default"' in text
@@ -389,19 +389,19 @@ def test_recorded_init_and_workspace_of_work_tree_are_not_trusted(
 
 
 def test_init_recorded_outside_the_work_tree_is_used(
-    work: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    work_tree: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NF_DATA_DIR", str(tmp_path_factory.mktemp("data")))
-    monkeypatch.setenv("NF_CONFINE", str(work))
-    (work / "main.nf.hcl").write_text('nexusform {\n  backend "local" {}\n}\n')
+    monkeypatch.setenv("NF_CONFINE", str(work_tree))
+    (work_tree / "main.nf.hcl").write_text('nexusform {\n  backend "local" {}\n}\n')
     assert run_command_line(["init", "-backend-config=path=elsewhere.nfstate"]) == 0
     assert run_command_line(["apply", "-auto-approve"]) == 0
     assert run_command_line(["plan", "-backend-config=path=elsewhere.nfstate"]) == 0
 
 
-def test_message_has_the_path_as_configured(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (work / "l").symlink_to("/etc/hostname")
-    (work / "main.nf.hcl").write_text('output "o" {\n  value = file("l")\n}\n')
+def test_message_has_the_path_as_configured(work_tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (work_tree / "l").symlink_to("/etc/hostname")
+    (work_tree / "main.nf.hcl").write_text('output "o" {\n  value = file("l")\n}\n')
     assert run_command_line(["plan", "-confine"]) == 1
     text = read_output(capsys)
     assert '"l" cannot be read: -confine does not allow it' in text
@@ -409,9 +409,9 @@ def test_message_has_the_path_as_configured(work: Path, capsys: pytest.CaptureFi
     assert run_command_line(["plan"]) == 0
 
 
-def test_root_module_must_be_in_the_directory(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (work / "main.nf.hcl").write_text("")
-    (work / "sub").mkdir()
+def test_root_module_must_be_in_the_directory(work_tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (work_tree / "main.nf.hcl").write_text("")
+    (work_tree / "sub").mkdir()
     assert run_command_line(["plan", "-confine=sub"]) == 1
     assert "-confine does not allow it" in read_output(capsys)
 
@@ -509,7 +509,7 @@ def test_editor_confinement_follows_the_environment(tmp_path: Path, monkeypatch:
     """The language server plans opened files for hints; it writes nothing."""
     from nexusform.domains.editor.placement_preview import build_saved_preview
 
-    with state_server() as (address, store):
+    with run_state_server() as (address, store):
         (tmp_path / "main.nf.hcl").write_text(BACKEND.replace("ADDRESS", address) + RACK)
         monkeypatch.setenv("NF_CONFINE", "true")
         assert not build_saved_preview(str(tmp_path)).hints

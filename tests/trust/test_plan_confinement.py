@@ -9,7 +9,7 @@ import pytest
 from nexusform.cli.main import run_command_line
 from nexusform.plans.saved import plan_file
 from nexusform.workflow.opening.command_context import intersect_prefixes
-from tests.contracts.http_state_server import state_server
+from tests.contracts.http_state_server import run_state_server
 
 CANARY = "canary-3f1b9c"
 SECRET = """resource "nexus_site" "lab" {{
@@ -149,7 +149,7 @@ def test_credentials_are_not_sent_to_addresses_from_a_plan(
 ) -> None:
     monkeypatch.setenv("NF_HTTP_USERNAME", "ci")
     monkeypatch.setenv("NF_HTTP_PASSWORD", CANARY)
-    with state_server() as (address, store):
+    with run_state_server() as (address, store):
         block = f'nexusform {{\n  backend "http" {{\n    address = "{address}/s"\n  }}\n}}\n'
         (tree / "main.nf.hcl").write_text(block + 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n')
         assert run_command("plan", "-out=p")[0] == 0
@@ -186,7 +186,7 @@ def test_automation_rejects_configured_backend_with_suggested_fixes(
     tree: Path, run_command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NF_IN_AUTOMATION", "1")
-    with state_server() as (address, store):
+    with run_state_server() as (address, store):
         block = f'nexusform {{\n  backend "http" {{\n    address = "{address}/s"\n  }}\n}}\n'
         (tree / "main.nf.hcl").write_text(block + 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n')
         code, said = run_command("init", "-input=false")

@@ -141,7 +141,7 @@ def mutate_tokens(text: str, choice: random.Random) -> str:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("extra").mkdir()
     Path("extra/main.nf.hcl").write_text(EXTRA)
@@ -159,7 +159,7 @@ def is_inside_file(found: Diagnostic, text: str) -> bool:
     )
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("working_directory")
 def test_sample_is_valid() -> None:
     Path("main.nf.hcl").write_text(SAMPLE)
     assert validate_directory(CommandContext()).diagnostics == ()
@@ -174,7 +174,7 @@ def plan_directory() -> Plan:
 
 
 @pytest.mark.parametrize("seed", select_cases(range(10)))
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("working_directory")
 def test_a_hundred_mutations_give_only_diagnostics(seed: int) -> None:
     choice = random.Random(seed)
     broken = 0
@@ -189,7 +189,7 @@ def test_a_hundred_mutations_give_only_diagnostics(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("working_directory")
 def test_valid_mutations_can_be_planned(seed: int) -> None:
     choice = random.Random(1000 + seed)
     for _ in range(40):

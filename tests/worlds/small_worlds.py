@@ -14,7 +14,7 @@ from nexusform.snapshots.snapshot import (
     list_state_objects,
 )
 from nexusform.state.objects import EMPTY, State
-from tests.planning.harness import all_types, build_state_after, plan
+from tests.planning.harness import build_all_types, build_state_after, plan
 
 DOCUMENT = Path(__file__).parents[2] / "examples" / "nexus-document"
 
@@ -46,11 +46,11 @@ def build_applied_state(files: str | dict[str, Any], state: State = EMPTY) -> St
 
 
 def build_snapshot_of_state(state: State) -> Snapshot:
-    return build_snapshot(list_state_objects(state), all_types(), state.catalogue)
+    return build_snapshot(list_state_objects(state), build_all_types(), state.catalogue)
 
 
 def build_snapshot_after_plan(result: PlanResult, prior: State = EMPTY) -> Snapshot:
-    return build_snapshot(list_planned_objects(result.plan, prior), all_types(), result.plan.catalogue)
+    return build_snapshot(list_planned_objects(result.plan, prior), build_all_types(), result.plan.catalogue)
 
 
 def get_site(state: State, site_id: str = "s") -> SiteSnapshot:

@@ -47,7 +47,7 @@ FINISHED = {
 
 
 @pytest.fixture
-def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Write a plan of random workloads on random nodes."""
     monkeypatch.chdir(tmp_path)
     draw = random.Random(3)
@@ -73,7 +73,7 @@ def list_running_programs() -> str:
     bool(find_obstacle("etcd", "kube-apiserver", "kube-scheduler")), reason=find_obstacle("kube-scheduler")
 )
 def test_plan_is_checked_by_running_scheduler(
-    work_tree: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    work_directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flag = f"-check-with=kube-scheduler={PROGRAMS}"
     assert run_command_line(["plan", flag, "-out=p", "-report=json:p.json"]) == 0
@@ -94,7 +94,7 @@ def test_plan_is_checked_by_running_scheduler(
     assert difference["predicted"] != difference["actual"]
     assert f"{difference['object']} is predicted on" in " ".join(capsys.readouterr().err.replace("│", " ").split())
     monkeypatch.undo()
-    monkeypatch.chdir(work_tree)
+    monkeypatch.chdir(work_directory)
     # The file repeats the check: the rule is restored.
     assert run_command_line(["conformance", ".nexusform/checks"]) == 0
     assert list_running_programs() == ""
@@ -122,7 +122,7 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.usefixtures("work_tree")
+@pytest.mark.usefixtures("work_directory")
 @pytest.mark.parametrize("case", PROBLEMS)
 def test_broken_program_is_an_error(
     case: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -140,7 +140,7 @@ def test_broken_program_is_an_error(
     assert list_running_programs() == ""
 
 
-@pytest.mark.usefixtures("work_tree")
+@pytest.mark.usefixtures("work_directory")
 @pytest.mark.parametrize(
     ("words", "message"),
     [

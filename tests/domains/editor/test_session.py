@@ -140,7 +140,7 @@ async def _session(folder: Path) -> AsyncIterator[Session]:
     def published(parameters: lsp.PublishDiagnosticsParams) -> None:
         session.told[parameters.uri] = list(parameters.diagnostics)
 
-    await client.start_io(*commands.module("tests.domains.editor.language_server"))
+    await client.start_io(*commands.build_module_command("tests.domains.editor.language_server"))
     await client.initialize_async(lsp.InitializeParams(lsp.ClientCapabilities()))
     client.initialized(lsp.InitializedParams())
     yield session

@@ -16,7 +16,7 @@ _SERVED = {"Namespace", "ConfigMap", "Secret", "Deployment", "ClusterRole"}
 Rule = Callable[[Front, str, Body | None, Body], Iterator[tuple[str, str]]]
 
 
-def turn_on(server: Front) -> None:
+def enable_webhooks(server: Front) -> None:
     """Let a server's webhooks check every write."""
     server.admit(partial(_validate_write, server), _set_defaults)
 

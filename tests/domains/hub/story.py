@@ -51,17 +51,17 @@ def get_object_key(body: Body) -> Key:
     return body["kind"], body["metadata"].get("namespace") or "", body["metadata"]["name"]
 
 
-def with_times(value: Any) -> Any:
+def add_transition_times(value: Any) -> Any:
     """Add transition times to conditions: a sparse recording lacks them, and an API server requires them."""
     if isinstance(value, list):
-        return [with_times(each) for each in value]
+        return [add_transition_times(each) for each in value]
     if not isinstance(value, dict):
         return value
     times = {"lastTransitionTime": "2026-11-21T03:00:00Z"} if {"type", "status", "reason"} <= value.keys() else {}
-    return {**times, **{name: with_times(each) for name, each in value.items()}}
+    return {**times, **{name: add_transition_times(each) for name, each in value.items()}}
 
 
-class Story:
+class StoryReplay:
     """Replays the events of a recording on a hub, and collects `answers`: the recorded and the actual ones."""
 
     def __init__(self, events: list[Body], hub: Front) -> None:
@@ -226,7 +226,7 @@ def _build_merge_patch(before: Body, after: Body) -> Body:
 # --- compared events ----------------------------------------------------------------------------
 
 
-def recorded(story: Story, events: list[Body]) -> dict[Key, list[ObservedEvent]]:
+def list_recorded_events(story: StoryReplay, events: list[Body]) -> dict[Key, list[ObservedEvent]]:
     """Return the recorded events of each object in order; for a pre-existing object, those after the first."""
     shown = [each for each in events if "object" in each]
     before = {
@@ -237,7 +237,9 @@ def recorded(story: Story, events: list[Body]) -> dict[Key, list[ObservedEvent]]
     return _group_events(every, before, story.seeded.keys())
 
 
-def told(story: Story, hub: Front, since: Mapping[str, str], keys: set[Key]) -> dict[Key, list[ObservedEvent]]:
+def list_observed_events(
+    story: StoryReplay, hub: Front, since: Mapping[str, str], keys: set[Key]
+) -> dict[Key, list[ObservedEvent]]:
     """Return the events in the watches of a hub by object, since a version of each kind."""
     bodies: dict[str, list[tuple[str, Body]]] = {kind: [] for kind in since}
 
@@ -256,7 +258,7 @@ def told(story: Story, hub: Front, since: Mapping[str, str], keys: set[Key]) -> 
     return _group_events(every, story.generations, story.seeded.keys())
 
 
-def versions(hub: Front, kinds: set[str]) -> dict[str, str]:
+def read_versions(hub: Front, kinds: set[str]) -> dict[str, str]:
     """Return the current version of a hub by kind."""
     found = {}
     for kind in sorted(kinds):
@@ -291,7 +293,7 @@ def _group_events(
     return seen
 
 
-def missed(came: list[ObservedEvent], seen: list[ObservedEvent]) -> list[ObservedEvent]:
+def find_missing_events(came: list[ObservedEvent], seen: list[ObservedEvent]) -> list[ObservedEvent]:
     """Return the events of a sparse recording missing from the replay in their order. Such a recording has only the
     last of several changes: object and status may have changed together, and generations may grow by more. It has no
     owners."""

@@ -570,7 +570,7 @@ def test_many_new_placements_need_few_requests(hub: Front, told: Told) -> None:
 
 
 def test_hub_with_webhooks_accepts_plan_and_reports_denials(hub: Front, told: Told) -> None:
-    hub_webhooks.turn_on(hub)
+    hub_webhooks.enable_webhooks(hub)
     write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
     write_configuration(more='strategy {\n    type = "External"\n  }')

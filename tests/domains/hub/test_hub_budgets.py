@@ -40,7 +40,7 @@ def build_budget(**spec: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def placed(hub: Front, told: Told) -> Front:
+def placed_hub(hub: Front, told: Told) -> Front:
     """Return a hub with a placement on two clusters."""
     write_configuration()
     assert told("apply", "-auto-approve")[0] == 0
@@ -48,8 +48,8 @@ def placed(hub: Front, told: Told) -> Front:
 
 
 @pytest.mark.parametrize(("least", "blocked"), [(2, True), (1, False)])
-def test_budget_of_another_manager_decides(placed: Front, told: Told, least: int, *, blocked: bool) -> None:
-    placed.put(build_budget(minAvailable=least), "kubectl")
+def test_budget_of_another_manager_decides(placed_hub: Front, told: Told, least: int, *, blocked: bool) -> None:
+    placed_hub.put(build_budget(minAvailable=least), "kubectl")
     with Path("main.nf.hcl").open("a") as configuration:
         configuration.write(EVICTION)
     code, said = told("plan")
@@ -58,7 +58,7 @@ def test_budget_of_another_manager_decides(placed: Front, told: Told, least: int
 
 
 @pytest.mark.our_hub_alone("what is planned is the same")
-@pytest.mark.usefixtures("placed")
+@pytest.mark.usefixtures("placed_hub")
 def test_budget_counts_as_planned_after_change_or_deletion(told: Told) -> None:
     text = Path("main.nf.hcl").read_text()
     Path("main.nf.hcl").write_text(text + OURS.format(2))

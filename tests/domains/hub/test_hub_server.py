@@ -113,7 +113,7 @@ def test_each_answer_equals_that_of_a_real_hub(recorded_server: Front) -> None:
 @pytest.mark.skipif(not CASES, reason="NEXUSFORM_HUB_CASES names no recordings of a running hub")
 def test_each_webhook_denies_as_on_a_real_hub() -> None:
     recorded_server = HubServer()
-    hub_webhooks.turn_on(recorded_server)
+    hub_webhooks.enable_webhooks(recorded_server)
     recorded_server.powerless = set()
     for name in ("work", "fleet-member-lon1"):
         recorded_server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "setup")

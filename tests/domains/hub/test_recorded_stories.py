@@ -39,13 +39,13 @@ pytestmark = pytest.mark.skipif(not CASES, reason="NEXUSFORM_HUB_CASES names no 
 
 def replay_story(bed: Front, events: list[Any]) -> tuple[Any, Any]:
     """Return the events of each object in the replay of a story, and the recorded ones."""
-    of_events = story.Story(events, bed)
+    of_events = story.StoryReplay(events, bed)
     of_events.seed()
-    expected = story.recorded(of_events, events)
-    since = story.versions(bed, {kind for kind, _, _ in expected})
+    expected = story.list_recorded_events(of_events, events)
+    since = story.read_versions(bed, {kind for kind, _, _ in expected})
     of_events.play()
     assert [each for each in of_events.answers if each[1] != each[2]] == []
-    return story.told(of_events, bed, since, set(expected)), expected
+    return story.list_observed_events(of_events, bed, since, set(expected)), expected
 
 
 @pytest.mark.parametrize("name", STORIES)
@@ -61,8 +61,8 @@ def test_replayed_story_has_recorded_events(bed: Front, name: str) -> None:
 def test_remaining_steps_of_shortened_story_run_in_order(bed: Front, name: str) -> None:
     recording = json.loads((Path(CASES) / f"{name}.json").read_text())
     assert recording["thinned"]
-    came, expected = replay_story(bed, story.with_times(recording["events"]))
+    came, expected = replay_story(bed, story.add_transition_times(recording["events"]))
     for key, seen in expected.items():
-        assert story.missed(came.get(key, []), seen) == [], key
+        assert story.find_missing_events(came.get(key, []), seen) == [], key
         assert came[key][-1].reduce_to_sparse() == seen[-1].reduce_to_sparse(), key
         assert [e.event for e in came[key]].count("DELETED") == [e.event for e in seen].count("DELETED"), key

@@ -100,7 +100,7 @@ def forked_workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 
     def start_process(words: list[str], **streams: Any) -> subprocess.Popen[bytes]:
         assert words[1:3] == ["-P", "-m"]
-        return subprocess.Popen(commands.module(words[3]), **streams)
+        return subprocess.Popen(commands.build_module_command(words[3]), **streams)
 
     monkeypatch.setattr(local_workers, "subprocess", SimpleNamespace(Popen=start_process, PIPE=subprocess.PIPE))
 

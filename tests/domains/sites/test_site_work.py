@@ -22,7 +22,7 @@ from nexusform.domains.sites.workflow import site_worker
 from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, open_fleet
 from nexusform.domains.sites.workflow.site_worker import FleetTaskWorker
 from nexusform.interfaces.state_storage import BackendProblem
-from tests.contracts.http_state_server import state_server
+from tests.contracts.http_state_server import run_state_server
 from tests.domains.sites.conftest import DEFINITION
 
 Fleet = Callable[..., None]
@@ -194,7 +194,7 @@ def test_unsent_state_is_written_before_anything_else(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sites share a root module: each has its own file, and no resource is created twice."""
-    with state_server() as (address, store):
+    with run_state_server() as (address, store):
         definition = DEFINITION.replace('"local"', '"http"')
         fleet(
             definition=definition.replace(

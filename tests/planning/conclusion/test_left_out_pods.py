@@ -16,7 +16,7 @@ from nexusform.rendering.report.placement_rows import build_placement_summaries
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import State
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
-from tests.planning.harness import all_types, build_state_after, plan, require_success
+from tests.planning.harness import build_all_types, build_state_after, plan, require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
 
@@ -43,7 +43,7 @@ def shrink_example() -> dict[str, str]:
 
 
 def count_existing(state: State, kind: str) -> int:
-    types = all_types().resource_types
+    types = build_all_types().resource_types
     total = 0
     for address, instance in state.instances.items():
         resource_type = types[address.type]

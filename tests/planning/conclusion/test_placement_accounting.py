@@ -18,8 +18,8 @@ from nexusform.state.objects import State
 from tests.planning.harness import (
     RACKS,
     agent_pool,
-    all_types,
     at,
+    build_all_types,
     build_state,
     build_state_after,
     cluster,
@@ -205,7 +205,7 @@ def test_every_vm_is_counted_exactly_once(
 
 def test_missing_placement_row_is_reported(state: State) -> None:
     whole: Plan = require_success(plan(SITE, state)).plan
-    types = all_types().resource_types
+    types = build_all_types().resource_types
     assert compute_totals(whole.changes, whole.placements, types).mistakes == ()
     part = replace(whole, placements=whole.placements[1:])
     (mistake,) = compute_totals(part.changes, part.placements, types).mistakes

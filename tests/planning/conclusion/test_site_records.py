@@ -12,7 +12,7 @@ from nexusform.plans.site_capacity.occupancy import SiteCapacity, SiteVms
 from nexusform.plans.site_capacity.other_capacity import NetworkSupply, SiteSupplies, build_supplies_note
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import EMPTY, InstanceState
-from tests.planning.harness import all_types, build_state_after, plan
+from tests.planning.harness import build_all_types, build_state_after, plan
 
 SITE = """
 resource "nexus_site" "s" {}
@@ -51,7 +51,7 @@ def build_cluster(name: str, count: int, surge: str = "1") -> str:
 
 
 def list_capacity(result: PlanResult) -> tuple[SiteCapacity, ...]:
-    return add_site_capacity(result, all_types()).plan.capacity
+    return add_site_capacity(result, build_all_types()).plan.capacity
 
 
 def test_free_cells_and_free_cells_after_rack_loss() -> None:
@@ -139,7 +139,7 @@ resource "nexus_virtual_machine" "v" {
 
 
 def get_site(result: PlanResult) -> SiteVms:
-    (only,) = add_site_capacity(result, all_types()).plan.sites
+    (only,) = add_site_capacity(result, build_all_types()).plan.sites
     return only
 
 
@@ -153,7 +153,7 @@ def list_vms_after(result: PlanResult) -> set[str]:
 
 def test_rebuilt_sites_equal_planned_sites() -> None:
     result = plan(build_site() + PLAIN + build_cluster("a", 3) + build_cluster("b", 2))
-    rebuilt = build_occupied_sites(result.plan, result.objects, all_types(), BeforeOrAfter.AFTER)["s"]
+    rebuilt = build_occupied_sites(result.plan, result.objects, build_all_types(), BeforeOrAfter.AFTER)["s"]
     left = result.sites["s"].scheduler
     assert Counter((vm.vm, vm.sku, vm.placement) for vm in rebuilt.site.scheduler.list_vms()) == Counter(
         (vm.vm, vm.sku, vm.placement) for vm in left.list_vms()
@@ -235,7 +235,7 @@ def test_pool_vms_are_listed_by_number() -> None:
 def test_saved_plan_contains_sites_and_capacity() -> None:
     first = plan(build_site() + PLAIN + build_cluster("a", 3))
     second = plan(build_site() + PLAIN + build_cluster("a", 1) + build_cluster("b", 2), build_state_after(first))
-    whole = add_site_capacity(second, all_types()).plan
+    whole = add_site_capacity(second, build_all_types()).plan
     saved, problems = plan_file.read_plan_file(plan_file.write_plan_file(whole, {}))
     assert saved is not None, problems
     assert whole.capacity
@@ -257,6 +257,6 @@ def test_nodes_of_new_cluster_use_addresses_of_its_network() -> None:
         site + cluster.replace("control_plane {", f"{azure}\n  control_plane {{", 1),
         state.replace_instance(where, InstanceState(noted)),
     )
-    made = add_site_capacity(result, all_types()).plan
+    made = add_site_capacity(result, build_all_types()).plan
     free = {row.name: (row.free_before, row.free) for row in made.other_capacity if "net" in row.name}
     assert free == {"net-a": (28, 28), "net-b": (250, 246)}

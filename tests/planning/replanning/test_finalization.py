@@ -11,12 +11,12 @@ from nexusform.planning.replanning.known_after_apply import has_values_known_aft
 from nexusform.schemas.value_types import DYNAMIC
 from nexusform.state.objects import OutputState
 from nexusform.values.typed_value import UNKNOWN
-from tests.planning.harness import RACKS, all_types, plan
+from tests.planning.harness import RACKS, build_all_types, plan
 
 
 def test_output_alone_makes_a_plan_incomplete(tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(RACKS)
-    schemas = all_types().schemas
+    schemas = build_all_types().schemas
     configuration, problems = load_configuration(
         str(tmp_path), cache_directory=None, managed=schemas["managed"], data=schemas["data"]
     )

@@ -12,7 +12,7 @@ from nexusform.diagnostics.diagnostic import Severity
 from nexusform.planning.verification.state_consistency import check_consistency, check_missing_dependencies
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import InstanceState, State
-from tests.planning.harness import RACKS, all_types, build_state, cluster, pool
+from tests.planning.harness import RACKS, build_all_types, build_state, cluster, pool
 
 CLUSTER = "nexus_kubernetes_cluster.a"
 
@@ -24,7 +24,7 @@ def build_applied_state() -> State:
 
 def list_findings(state: State) -> tuple[list[str], list[str]]:
     """Return the details of errors and warnings."""
-    problems = check_consistency(state, all_types().resource_types, ["simulated"])
+    problems = check_consistency(state, build_all_types().resource_types, ["simulated"])
     errors = [problem.detail for problem in problems if problem.severity is Severity.ERROR]
     return errors, [problem.detail for problem in problems if problem.severity is not Severity.ERROR]
 

@@ -14,7 +14,7 @@ from nexusform.planning.verification.state_rules import check_state_rules
 from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks import profile
 from nexusform.state.objects import InstanceState, State
-from tests.planning.harness import RACKS, all_types, build_state, cluster, plan, pool, require_success
+from tests.planning.harness import RACKS, build_all_types, build_state, cluster, plan, pool, require_success
 from tests.scheduling.racks.samples import build_limit, change_profile
 
 VIRTUAL = """
@@ -39,7 +39,7 @@ def build_hinted_vms(kind: str, scope: str) -> str:
 
 
 def list_warnings_of_state(state: State) -> list[str]:
-    problems = check_state_rules(state, all_types())
+    problems = check_state_rules(state, build_all_types())
     assert all(problem.severity is Severity.WARNING for problem in problems)
     return [problem.detail for problem in problems]
 

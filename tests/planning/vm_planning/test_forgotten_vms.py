@@ -19,8 +19,8 @@ from nexusform.state.objects import State
 from nexusform.state.state_edits import remove_instances
 from tests.planning.harness import (
     RACKS,
-    all_types,
     at,
+    build_all_types,
     build_state,
     build_state_after,
     cluster,
@@ -71,7 +71,7 @@ def test_forgotten_vms_keep_their_capacity_in_later_plans() -> None:
 def test_vms_removed_from_state_keep_their_capacity() -> None:
     state = build_state(SMALL + OLD)
     address = at("nexus_kubernetes_cluster.old")
-    after = remove_instances(add_forgotten_vms(state, [address], all_types()), [address])
+    after = remove_instances(add_forgotten_vms(state, [address], build_all_types()), [address])
     assert list(list_forgotten_vms(after)) == list(list_forgotten_vms(build_state_with_forgotten_vms()))
     notes = [each.instances[at("nexus_rack.r[0]")].current for each in (after, build_state_with_forgotten_vms())]
     assert len({str((note.private or {})[FORGOTTEN_KEY]) for note in notes if note is not None}) == 1
@@ -114,7 +114,7 @@ def test_losing_the_machine_of_forgotten_vms_is_reported(text: str, options: dic
     (told,) = [each for each in list_warnings(result) if each.id == GROUND]
     assert f"nexus_rack.r[0] {happens}, and 3 VMs that no resource manages" in told.detail
     assert told.brief == f"nexus_rack.r[0]: {happens} under 3 forgotten VMs"
-    made = add_site_capacity(result, all_types()).plan
+    made = add_site_capacity(result, build_all_types()).plan
     # Guard rails count them, and the map shows none of them as unchanged.
     assert list_broken_limits(apply_limits(made, parse_guard_rail_limits("moved:0,removed:0"))) == (
         "moved:0",
@@ -160,7 +160,7 @@ def test_new_vms_with_names_of_forgotten_vms_are_separate() -> None:
             require_success(plan(SMALL + NEW.replace("= 6", "= 5"), build_state_with_forgotten_vms()))
         )
     ] == []
-    room = add_site_capacity(result, all_types()).plan.capacity
+    room = add_site_capacity(result, build_all_types()).plan.capacity
     (row,) = [each for each in room if each.sku == BIG]
     assert row.after is not None
     # Four machines with two cells each: three forgotten VMs, three new ones.
@@ -169,7 +169,7 @@ def test_new_vms_with_names_of_forgotten_vms_are_separate() -> None:
 
 def test_page_reports_forgotten_vms_with_lost_machine() -> None:
     made = add_site_capacity(
-        require_success(plan('resource "nexus_site" "s" {}', build_state_with_forgotten_vms())), all_types()
+        require_success(plan('resource "nexus_site" "s" {}', build_state_with_forgotten_vms())), build_all_types()
     ).plan
-    page = render_html(made, {}, all_types())
+    page = render_html(made, {}, build_all_types())
     assert "<dt>Impact</dt><dd>3 forgotten VMs lose their machine; 1 object to destroy</dd>" in page

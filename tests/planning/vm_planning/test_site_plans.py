@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from nexusform.planning.vm_planning.site_plans import SiteObject, build_site_layout
 from nexusform.resources.address import parse_address
-from tests.planning.harness import all_types
+from tests.planning.harness import build_all_types
 
 
 def test_sites_are_read_from_managed_objects_of_known_types() -> None:
@@ -12,7 +12,7 @@ def test_sites_are_read_from_managed_objects_of_known_types() -> None:
         SiteObject(parse_address("elsewhere_site.x"), site_of, 2),
         SiteObject(parse_address("nexus_site.lab"), site_of, 3),
     ]
-    ground = build_site_layout(things, all_types())
+    ground = build_site_layout(things, build_all_types())
     assert list(ground.sites) == ["lab"]
     assert [str(thing.address) for _, thing in ground.objects] == ["nexus_site.lab"]
     assert "NC_P46_224_v1" in ground.skus

@@ -20,8 +20,8 @@ from nexusform.rendering.pull_request.plan_comment import render_markdown
 from nexusform.scheduling.racks.vms import Placement, build_standalone_demand
 from nexusform.state.objects import EMPTY, InstanceState, State
 from tests.planning.harness import (
-    all_types,
     at,
+    build_all_types,
     build_state,
     cluster,
     is_empty,
@@ -137,7 +137,7 @@ def mark_as_observed(state: State) -> State:
 
 def test_impossible_observed_cells_are_a_finding() -> None:
     state = set_cells(build_state(build_racks(1) + cluster("a")), [7])
-    types, providers = all_types().resource_types, ["simulated"]
+    types, providers = build_all_types().resource_types, ["simulated"]
     [contradiction] = check_consistency(state, types, providers)
     assert contradiction.id == "inconsistent-state"
     [finding] = check_consistency(mark_as_observed(state), types, providers)
@@ -156,7 +156,7 @@ FOUR_SMALL_CELLS = """machine {
 def test_vms_without_a_possible_layout_are_a_finding() -> None:
     two = cluster("a", plane=BIG, count=2)
     state = set_cells(build_state(build_racks(1) + two), None)
-    types, providers = all_types().resource_types, ["simulated"]
+    types, providers = build_all_types().resource_types, ["simulated"]
     assert check_consistency(state, types, providers) == []
     shrunk = build_state(build_racks(1, more=FOUR_SMALL_CELLS) + two, state)
     [problem] = check_consistency(shrunk, types, providers)
@@ -165,7 +165,7 @@ def test_vms_without_a_possible_layout_are_a_finding() -> None:
 
 
 def test_vm_observed_on_another_machine_has_unknown_cells() -> None:
-    schema = all_types().resource_types["nexus_kubernetes_cluster"].schema
+    schema = build_all_types().resource_types["nexus_kubernetes_cluster"].schema
     node = {"machine": "m1", "rack": "r", "numa_cells": [1], "provenance": "predicted"}
     answer = {"nodes": {"a-p-0": {**node, "machine": "m2"}}}
     agreement = compare_answer("x", schema, {"nodes": {"a-p-0": node}}, answer, [("nodes", "a-p-0", "machine")])
@@ -176,7 +176,7 @@ def test_vm_observed_on_another_machine_has_unknown_cells() -> None:
 def test_maps_show_vms_with_unknown_cells() -> None:
     drawn = render_svg(
         require_success(
-            add_site_capacity(plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG)), all_types())
+            add_site_capacity(plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG)), build_all_types())
         ).plan
     )
     assert drawn.count('class="vm kept"') == 4

@@ -17,7 +17,7 @@ from nexusform.plans.site_capacity.other_capacity import SiteSupplies, build_sup
 from nexusform.rendering.report.upgrade_runbook import build_upgrade_runbook
 from nexusform.snapshots.snapshot import build_snapshot, list_state_objects
 from nexusform.state.objects import State
-from tests.planning.harness import all_types, cluster, plan, pool
+from tests.planning.harness import build_all_types, cluster, plan, pool
 from tests.worlds.small_worlds import build_applied_state, build_racks
 
 pytestmark = pytest.mark.of_domains("fleet")
@@ -118,7 +118,7 @@ def describe_verdicts(upgrade: Upgrade) -> dict[str, Any]:
 
 
 def get_plan_verdicts(sample: Sample, version: str) -> Any:
-    result = add_site_capacity(plan(sample.build_text(version), sample.state), all_types()).plan
+    result = add_site_capacity(plan(sample.build_text(version), sample.state), build_all_types()).plan
     rejections = [
         (p.id, p.detail)
         for p in result.diagnostics
@@ -129,11 +129,11 @@ def get_plan_verdicts(sample: Sample, version: str) -> Any:
 
 def get_simulation_verdicts(sample: Sample, version: str) -> Any:
     things = list_state_objects(sample.state)
-    snapshot = build_snapshot(things, all_types(), sample.state.catalogue)
+    snapshot = build_snapshot(things, build_all_types(), sample.state.catalogue)
     site = snapshot.sites["s"]
     try:
         [way] = find_upgrade_path(
-            site, site.clusters, version, build_pods(things, snapshot, all_types()), "2026-01-01T00:00:00Z"
+            site, site.clusters, version, build_pods(things, snapshot, build_all_types()), "2026-01-01T00:00:00Z"
         ).clusters
     except DiagnosticsError as problem:
         return [(p.id, p.detail) for p in problem.diagnostics]

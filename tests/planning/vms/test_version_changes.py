@@ -11,7 +11,7 @@ from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.plan import Action, Plan
 from nexusform.plans.site_capacity.other_capacity import SiteSupplies, build_supplies_note
 from nexusform.state.objects import State
-from tests.planning.harness import all_types, cluster, plan
+from tests.planning.harness import build_all_types, cluster, plan
 from tests.worlds.small_worlds import build_applied_state, build_racks, get_site
 
 RUNNING = build_racks(4) + cluster("a", arguments='kubernetes_version = "1.30.3"')
@@ -23,7 +23,7 @@ def state() -> State:
 
 
 def complete_state(text: str, state: State) -> Plan:
-    return add_site_capacity(plan(text, state), all_types()).plan
+    return add_site_capacity(plan(text, state), build_all_types()).plan
 
 
 def plan_version_change(state: State, line: str) -> tuple[Action, list[str]]:

@@ -29,7 +29,7 @@ ARGUMENTS = {
 
 
 @pytest.fixture(scope="module")
-def stands(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def applied_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the configuration directory after an apply."""
     directory = tmp_path_factory.mktemp("stands") / "it"
     shutil.copytree(CASES, directory)
@@ -44,9 +44,13 @@ def stands(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_relevant_attributes_equal_terraform(
-    name: str, stands: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    applied_directory: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shutil.copytree(stands, tmp_path / "it")
+    shutil.copytree(applied_directory, tmp_path / "it")
     monkeypatch.chdir(tmp_path / "it")
     if name == "first":
         shutil.rmtree("state")

@@ -6,7 +6,7 @@ import re
 
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.rendering.page.html_page import render_html
-from tests.planning.harness import all_types, build_state, plan, require_success
+from tests.planning.harness import build_all_types, build_state, plan, require_success
 
 SITES = """
 variable "workers" {{
@@ -42,16 +42,16 @@ resource "nexus_kubernetes_cluster" "core" {{
 
 def test_pools_are_grouped_by_site_with_changed_sites_first() -> None:
     stands = build_state(SITES.format(par1=2))
-    made = add_site_capacity(require_success(plan(SITES.format(par1=3), stands)), all_types()).plan
-    page = render_html(made, {}, all_types())
+    made = add_site_capacity(require_success(plan(SITES.format(par1=3), stands)), build_all_types()).plan
+    page = render_html(made, {}, build_all_types())
     pools = page.partition('id="pools"')[2]
     sites = re.findall(r">VM placement on (\w+)", pools.partition("</section>")[0])
     assert sites == ["par1", "ber1"]
 
 
 def test_capacity_of_equal_sites_is_reported_once() -> None:
-    made = add_site_capacity(require_success(plan(SITES.format(par1=2))), all_types()).plan
-    page = render_html(made, {}, all_types())
+    made = add_site_capacity(require_success(plan(SITES.format(par1=2))), build_all_types()).plan
+    page = render_html(made, {}, build_all_types())
     verdict, _, _ = page.partition("</main>")
     capacity = re.search(r"<dt>Capacity</dt>(.*?)<dt>", verdict)
     assert capacity is not None

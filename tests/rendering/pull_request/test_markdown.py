@@ -20,7 +20,7 @@ from nexusform.rendering.pull_request.rack_picture import MAX_WIDTH, render_rack
 from nexusform.rendering.report.code_origin import CodeOrigin
 from nexusform.rendering.text.plan_text import PlanTextOptions
 from nexusform.rendering.text.plan_text import render_plan as render_short_plan
-from tests.planning.harness import RACKS, all_types, build_state, cluster, pool, require_success
+from tests.planning.harness import RACKS, build_all_types, build_state, cluster, pool, require_success
 from tests.planning.harness import plan as plan_of
 from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import (
@@ -415,10 +415,10 @@ def test_verdict_reports_forgotten_vms_and_lost_hosts(plans: SimpleNamespace) ->
 def test_many_equal_pools_share_one_row() -> None:
     clusters = "\n".join(cluster(f"c{number:02}", pools=pool("p", 2)) for number in range(7))
     made = require_success(plan_of(RACKS + clusters))
-    few = render_markdown(add_site_capacity(made, all_types()).plan, {})
+    few = render_markdown(add_site_capacity(made, build_all_types()).plan, {})
     many = "\n".join(cluster(f"c{number:02}", pools=pool("p", 1)) for number in range(9))
     made = require_success(plan_of(RACKS + many + cluster("other", pools=pool("p", 3))))
-    text = render_markdown(add_site_capacity(made, all_types()).plan, {})
+    text = render_markdown(add_site_capacity(made, build_all_types()).plan, {})
     assert few.count("\n| c0") == 14
     rows = [line for line in text.split("\n\n")[1].splitlines() if line.startswith(("| c", "| other"))]
     assert rows == [
@@ -432,8 +432,8 @@ def test_re_creation_in_place_is_predicted_if_azure_picks_the_machine() -> None:
     text = RACKS + cluster("a", pools=pool("p", 1))
     state = build_state(text)
     recreated = require_success(plan_of(text, state, replaces=("nexus_kubernetes_cluster.a",)))
-    comment = render_markdown(recreated.plan, all_types())
+    comment = render_markdown(recreated.plan, build_all_types())
     assert re.search(r"^\| `a-p-0` \| re-created, predicted in place: \*\*r\S+\*\*", comment, re.MULTILINE)
     rebuilt = require_success(plan_of(text, state, replaces=("nexus_rack.r[0]", "nexus_rack.r[1]", "nexus_rack.r[2]")))
-    comment = render_markdown(rebuilt.plan, all_types())
+    comment = render_markdown(rebuilt.plan, build_all_types())
     assert re.search(r"^\| `a-p-0` \| to re-create in place: \*\*r\S+\*\*", comment, re.MULTILINE)

@@ -12,7 +12,7 @@ from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.plan_comment import render_markdown
 from nexusform.rendering.text.plan_text import PlanTextOptions
 from nexusform.rendering.text.plan_text import render_plan as render_short_plan
-from tests.planning.harness import all_types, plan, require_success
+from tests.planning.harness import build_all_types, plan, require_success
 
 SITE = """
 resource "nexus_site" "NAME" {}
@@ -45,11 +45,11 @@ def make_plan(*clusters: str, last_count: int = 3, different: int = 40, rack: st
         cluster = (clusters or ("core",))[number % max(len(clusters), 1)].replace("NUMBER", f"{number:02}")
         text = SITE.replace('"rack$', f'"{rack}$').replace("CLUSTER", cluster).replace("NAME", f"site{number:02}")
         texts.append(text.replace("count       = 3", f"count       = {last_count if number == different else 3}"))
-    return add_site_capacity(require_success(plan("".join(texts))), all_types()).plan
+    return add_site_capacity(require_success(plan("".join(texts))), build_all_types()).plan
 
 
 def render_text(made: Plan) -> str:
-    return render_short_plan(made, {}, PlanTextOptions(registries=all_types(), width=80))
+    return render_short_plan(made, {}, PlanTextOptions(registries=build_all_types(), width=80))
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_sites_with_different_cluster_names_are_separate() -> None:
 
 
 def test_comment_is_not_cut(equal_sites: Plan) -> None:
-    comment = render_markdown(equal_sites, {}, all_types())
+    comment = render_markdown(equal_sites, {}, build_all_types())
     assert "Cut to stay" not in comment
     assert len(comment) < 10_000
     assert "| **site01..40** | 3 (+3) each | 3 to place |\n" in comment
@@ -103,7 +103,7 @@ def test_comment_is_not_cut(equal_sites: Plan) -> None:
 
 
 def test_capacity_table_of_page_has_few_columns(equal_sites: Plan) -> None:
-    page = render_html(equal_sites, {}, all_types())
+    page = render_html(equal_sites, {}, build_all_types())
     table = page.partition("Capacity before and after</caption>")[2].partition("</table>")[0]
     assert "site01..40, each" in table
     assert table.count('<th scope="col"') == 3

@@ -22,7 +22,7 @@ from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 from nexusform.rendering.text.report_text import render_labelled_text
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
-from tests.planning.harness import RACKS, all_types, build_state, cluster, plan, pool, require_success
+from tests.planning.harness import RACKS, build_all_types, build_state, cluster, plan, pool, require_success
 from tests.rendering.pieces import ALL_PLANS, D, address, change, table, vm_row
 
 
@@ -83,7 +83,7 @@ def test_move_has_origin_target_and_reason(plans: SimpleNamespace) -> None:
 
 
 def test_drained_rack_is_summarized() -> None:
-    schema_of = create_schema_lookup(all_types())
+    schema_of = create_schema_lookup(build_all_types())
     machines = {f"rack3-bm{number:02}": {} for number in range(1, 17)}
     before = {"name": "rack3", "machine_count": 16, "machines": machines, "machine_override": {}}
     for drained, said in ((16, "all 16 machines (evacuate = true)"), (2, "rack3-bm01,02 (evacuate = true)")):
@@ -102,7 +102,7 @@ def test_rows_are_aligned_for_labels_of_any_length() -> None:
         change(address("nexus_kubernetes_cluster", old), Action.DELETE, {"node_count": 7}, None),
         change(address("nexus_kubernetes_cluster", new), Action.CREATE, None, {"node_count": 7}),
     ]
-    text = render_plan(Plan(changes=tuple(rows)), {}, PlanTextOptions(registries=all_types()))
+    text = render_plan(Plan(changes=tuple(rows)), {}, PlanTextOptions(registries=build_all_types()))
     assert [line.index("7 VMs") for line in text.split("\n") if "7 VMs" in line] == [47, 47]
 
 
@@ -111,10 +111,10 @@ def test_probable_rename_is_reported_with_moved_block() -> None:
         return RACKS + cluster(name, pools=pool("p", 2))
 
     made = require_success(plan(build_configuration("b"), build_state(build_configuration("a")))).plan
-    text = render_plan(made, {}, PlanTextOptions(registries=all_types()))
+    text = render_plan(made, {}, PlanTextOptions(registries=build_all_types()))
     block = [line.strip(" │") for line in text.partition("moved {")[2].split("\n")[:4]]
     assert block == ["", "from = nexus_kubernetes_cluster.a", "to   = nexus_kubernetes_cluster.b", "}"]
-    comment = render_markdown(made, {}, all_types())
+    comment = render_markdown(made, {}, build_all_types())
     assert "  ```hcl\n  moved {\n    from = nexus_kubernetes_cluster.a\n" in comment
 
 

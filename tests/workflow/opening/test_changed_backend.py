@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
-from tests.contracts.http_state_server import state_server
+from tests.contracts.http_state_server import run_state_server
 
 SITE = 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n'
 Told = tuple[int, str]
@@ -49,7 +49,7 @@ def test_new_backend_needs_init_if_default_state_has_objects(nf: Callable[..., T
 
 @pytest.mark.of_domains("remote_state")
 def test_remote_backend_needs_init_too(nf: Callable[..., Told]) -> None:
-    with state_server() as (address, store):
+    with run_state_server() as (address, store):
         configure()
         assert nf("apply", "-auto-approve")[0] == 0
         configure("http", address=f"{address}/s")
@@ -65,7 +65,7 @@ def test_remote_backend_needs_init_too(nf: Callable[..., Told]) -> None:
 
 @pytest.mark.of_domains("remote_state")
 def test_changed_backend_kind_is_reported_before_missing_settings(nf: Callable[..., Told]) -> None:
-    with state_server() as (address, _):
+    with run_state_server() as (address, _):
         configure("http")
         assert nf("init", f"-backend-config=address={address}/s")[0] == 0
         assert nf("apply", "-auto-approve")[0] == 0
@@ -83,7 +83,7 @@ def test_changed_backend_kind_is_reported_before_missing_settings(nf: Callable[.
 
 @pytest.mark.of_domains("remote_state")
 def test_fresh_clone_plans_without_init(nf: Callable[..., Told]) -> None:
-    with state_server() as (address, _):
+    with run_state_server() as (address, _):
         configure("http", address=f"{address}/s")
         assert nf("plan")[0] == 0
         assert nf("apply", "-auto-approve")[0] == 0

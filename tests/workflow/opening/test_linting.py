@@ -8,7 +8,7 @@ import pytest
 
 from nexusform.configuration.loader import load_configuration
 from nexusform.workflow.opening.linting import lint_plan
-from tests.planning.harness import all_types, build_state, cluster, plan, pool, require_success
+from tests.planning.harness import build_all_types, build_state, cluster, plan, pool, require_success
 
 BIG = "NC_P46_224_v1"
 RACKS = """
@@ -36,7 +36,7 @@ def test_rolling_upgrade_is_measured_in_batches(tmp_path: Path, settings: str, c
     )
     upgraded = text.replace('"1.30"\n', '"1.31"\n', 1)
     result = require_success(plan(upgraded, build_state(text), directory=str(tmp_path)))
-    configuration, _ = load_configuration(str(tmp_path), cache_directory=None, **all_types().schemas)
+    configuration, _ = load_configuration(str(tmp_path), cache_directory=None, **build_all_types().schemas)
     assert configuration is not None
     [pin] = [each for each in lint_plan(result, configuration) if each.id == "zones-pinned"]
     assert "not fit because" not in pin.detail

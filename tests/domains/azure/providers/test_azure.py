@@ -45,11 +45,11 @@ class RecordedTransport(HttpTransport):
         is_refused = url.path.rpartition("/")[2] in self.refused
         response.status_code = 403 if is_refused else self.status
         response.headers["Content-Type"] = "application/json"
-        body = json.dumps(self._body(url)).encode()
+        body = json.dumps(self._build_body(url)).encode()
         response.raw = HTTPResponse(BytesIO(body), preload_content=False)
         return RestRequestsTransportResponse(request=request, internal_response=response)
 
-    def _body(self, url: Any) -> dict[str, Any]:
+    def _build_body(self, url: Any) -> dict[str, Any]:
         if url.path.rpartition("/")[2] in self.supplies:
             return {"value": self.supplies[url.path.rpartition("/")[2]]}
         kind = TYPES.get(url.path.rpartition("/")[2])

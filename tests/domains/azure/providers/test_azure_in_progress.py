@@ -82,10 +82,10 @@ class KilledApplyScenario:
 
 
 @pytest.fixture(scope="module")
-def scene(server: ArmServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KilledApplyScenario]:
-    scene = KilledApplyScenario(tmp_path_factory.mktemp("scene"), server)
-    yield scene
-    scene.runner.end()
+def scenario(server: ArmServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KilledApplyScenario]:
+    scenario = KilledApplyScenario(tmp_path_factory.mktemp("scene"), server)
+    yield scenario
+    scenario.runner.end()
 
 
 @pytest.mark.parametrize(
@@ -100,142 +100,142 @@ def scene(server: ArmServer, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     ids=["upgrade", "scale-out", "creation", "vm", "deletion"],
 )
 def test_change_in_progress_is_shown_by_every_command(
-    configuration: str, words: tuple[str, ...], shown: str, scene: KilledApplyScenario, tmp_path: Path
+    configuration: str, words: tuple[str, ...], shown: str, scenario: KilledApplyScenario, tmp_path: Path
 ) -> None:
-    scene.kill(tmp_path, configuration, *words)
-    before = list(scene.server.site.taken)
+    scenario.kill(tmp_path, configuration, *words)
+    before = list(scenario.server.site.taken)
     for flags in ((), ("-refresh=false",)):
-        assert f"change-in-progress {shown}" in scene.due(*flags)
-    code, told = scene.run("reconcile", "-from=azure")
+        assert f"change-in-progress {shown}" in scenario.due(*flags)
+    code, told = scenario.run("reconcile", "-from=azure")
     assert (code, "1 change in progress" in told) == (2, True), told
     assert "An earlier apply started to" in told
-    told = scene.good("apply", "-refresh-only", "-auto-approve")
+    told = scenario.good("apply", "-refresh-only", "-auto-approve")
     assert ("No changes" in told, f"change-in-progress {shown}" in told) == (False, True), told
-    scene.good("apply", "-discard")
-    assert f"change-in-progress {shown}" in scene.due()
-    assert f"change-in-progress {shown}" in scene.due("-refresh=false")
-    assert scene.server.site.taken == before
+    scenario.good("apply", "-discard")
+    assert f"change-in-progress {shown}" in scenario.due()
+    assert f"change-in-progress {shown}" in scenario.due("-refresh=false")
+    assert scenario.server.site.taken == before
 
 
 @pytest.mark.parametrize("rollback", [False, True])
 @pytest.mark.parametrize("outcome", ["Succeeded", "Failed", "Canceled"])
 def test_discarded_change_is_sent_again_only_if_it_failed(
-    outcome: str, rollback: bool, scene: KilledApplyScenario, tmp_path: Path
+    outcome: str, rollback: bool, scenario: KilledApplyScenario, tmp_path: Path
 ) -> None:
-    scene.kill(tmp_path, UPGRADED)
-    scene.good("apply", "-discard")
-    assert GOES_ON in scene.due()
-    scene.end(outcome, rollback=rollback)
+    scenario.kill(tmp_path, UPGRADED)
+    scenario.good("apply", "-discard")
+    assert GOES_ON in scenario.due()
+    scenario.end(outcome, rollback=rollback)
     if outcome == "Succeeded":
-        assert "No changes." in scene.good("plan", "-detailed-exitcode")
-        assert "Every VM is where the state records it." in scene.good("reconcile", "-from=azure")
+        assert "No changes." in scenario.good("plan", "-detailed-exitcode")
+        assert "Every VM is where the state records it." in scenario.good("reconcile", "-from=azure")
     else:
-        told = scene.due()
+        told = scenario.due()
         assert f"A change from an earlier apply of c ended {outcome}: no machine has room." in told
-        assert f"ended {outcome}" in scene.run("reconcile", "-from=azure")[1]
-    scene.good("apply", "-auto-approve")
-    assert scene.taken("PATCH") == (1 if outcome == "Succeeded" else 2)
-    properties = scene.server.site.resources[CLUSTER]["properties"]
+        assert f"ended {outcome}" in scenario.run("reconcile", "-from=azure")[1]
+    scenario.good("apply", "-auto-approve")
+    assert scenario.taken("PATCH") == (1 if outcome == "Succeeded" else 2)
+    properties = scenario.server.site.resources[CLUSTER]["properties"]
     assert (properties["kubernetesVersion"], properties["provisioningState"]) == ("v1.30", "Succeeded")
-    assert "No changes." in scene.good("plan", "-detailed-exitcode")
+    assert "No changes." in scenario.good("plan", "-detailed-exitcode")
 
 
 @pytest.mark.parametrize("configuration", [UPGRADED, SCALED], ids=["upgrade", "scale-out"])
 def test_change_failed_before_next_command_is_pending(
-    configuration: str, scene: KilledApplyScenario, tmp_path: Path
+    configuration: str, scenario: KilledApplyScenario, tmp_path: Path
 ) -> None:
-    scene.kill(tmp_path, configuration)
-    scene.end("Failed")
-    assert "ended Failed: no machine has room" in scene.due()
-    code, told = scene.run("apply", "-resume")
+    scenario.kill(tmp_path, configuration)
+    scenario.end("Failed")
+    assert "ended Failed: no machine has room" in scenario.due()
+    code, told = scenario.run("apply", "-resume")
     assert (code, "InsufficientResources: no machine has room" in told) == (1, True), told
-    assert "It is pending: apply sends it again" in scene.due("-details")
-    scene.good("apply", "-auto-approve")
-    assert scene.taken("PATCH") == 2
-    assert "No changes." in scene.good("plan", "-detailed-exitcode")
+    assert "It is pending: apply sends it again" in scenario.due("-details")
+    scenario.good("apply", "-auto-approve")
+    assert scenario.taken("PATCH") == 2
+    assert "No changes." in scenario.good("plan", "-detailed-exitcode")
 
 
-def test_apply_waits_for_change_in_progress_without_sending(scene: KilledApplyScenario, tmp_path: Path) -> None:
-    scene.kill(tmp_path, UPGRADED)
-    scene.good("apply", "-discard")
-    scene.server.site.faults = Faults()
-    for operation in scene.server.site.operations.values():
+def test_apply_waits_for_change_in_progress_without_sending(scenario: KilledApplyScenario, tmp_path: Path) -> None:
+    scenario.kill(tmp_path, UPGRADED)
+    scenario.good("apply", "-discard")
+    scenario.server.site.faults = Faults()
+    for operation in scenario.server.site.operations.values():
         operation.polls = 3
-    scene.good("apply", "-auto-approve")
-    assert scene.taken("PATCH") == 1
-    assert "No changes." in scene.good("plan", "-detailed-exitcode")
+    scenario.good("apply", "-auto-approve")
+    assert scenario.taken("PATCH") == 1
+    assert "No changes." in scenario.good("plan", "-detailed-exitcode")
 
 
-def test_creation_failed_before_next_command_is_tainted(scene: KilledApplyScenario, tmp_path: Path) -> None:
-    scene.kill(tmp_path, NEW)
-    scene.end("Failed")
-    assert "nexus_kubernetes_cluster.d is tainted" in scene.due("-details")
-    code, told = scene.run("apply", "-resume")
+def test_creation_failed_before_next_command_is_tainted(scenario: KilledApplyScenario, tmp_path: Path) -> None:
+    scenario.kill(tmp_path, NEW)
+    scenario.end("Failed")
+    assert "nexus_kubernetes_cluster.d is tainted" in scenario.due("-details")
+    code, told = scenario.run("apply", "-resume")
     assert (code, "Azure could not make d (Failed)" in told) == (1, True), told
-    assert [path.rpartition("/")[2] for _, path in scene.server.site.taken].count("d") == 1
+    assert [path.rpartition("/")[2] for _, path in scenario.server.site.taken].count("d") == 1
 
 
-def test_vm_missing_after_interrupted_creation_is_created(scene: KilledApplyScenario, tmp_path: Path) -> None:
-    scene.kill(tmp_path, VM)
-    scene.good("apply", "-discard")
-    site = scene.server.site
+def test_vm_missing_after_interrupted_creation_is_created(scenario: KilledApplyScenario, tmp_path: Path) -> None:
+    scenario.kill(tmp_path, VM)
+    scenario.good("apply", "-discard")
+    site = scenario.server.site
     site.faults = Faults()
     for path in [path for path in site.resources if path.endswith("/virtualmachines/v")]:
         del site.resources[path]
     site.operations.clear()
-    assert "+ nexus_virtual_machine.v" in scene.due()
-    scene.good("apply", "-auto-approve")
-    assert scene.taken("PUT") == 2
-    assert "No changes." in scene.good("plan", "-detailed-exitcode")
+    assert "+ nexus_virtual_machine.v" in scenario.due()
+    scenario.good("apply", "-auto-approve")
+    assert scenario.taken("PUT") == 2
+    assert "No changes." in scenario.good("plan", "-detailed-exitcode")
 
 
-def test_missing_nodes_of_discarded_change_are_pending(scene: KilledApplyScenario, tmp_path: Path) -> None:
-    scene.kill(tmp_path, SCALED)
-    scene.good("apply", "-discard")
-    assert "c/np1 is Updating" in scene.due()
-    site = scene.server.site
+def test_missing_nodes_of_discarded_change_are_pending(scenario: KilledApplyScenario, tmp_path: Path) -> None:
+    scenario.kill(tmp_path, SCALED)
+    scenario.good("apply", "-discard")
+    assert "c/np1 is Updating" in scenario.due()
+    site = scenario.server.site
     site.faults = Faults(short=2)
     for operation in site.operations.values():
         operation.polls = 0
         site.end(operation)
     site.faults = Faults()
-    told = scene.due("-details")
+    told = scenario.due("-details")
     assert "A change from an earlier apply of c/np1 has ended, and Azure shows 2 of 4 nodes." in told
     assert "change-in-progress" not in told
-    scene.good("apply", "-auto-approve")
-    assert scene.taken("PATCH") == 2
-    assert "No changes." in scene.good("plan", "-detailed-exitcode")
+    scenario.good("apply", "-auto-approve")
+    assert scenario.taken("PATCH") == 2
+    assert "No changes." in scenario.good("plan", "-detailed-exitcode")
 
 
-def test_failed_deletion_causes_no_further_change(scene: KilledApplyScenario, tmp_path: Path) -> None:
-    scene.kill(tmp_path, "", "destroy", "-auto-approve", "-parallelism=1")
-    scene.good("apply", "-discard")
-    assert "c is Deleting" in scene.due()
-    scene.end("Failed")
-    told = scene.good("plan", "-detailed-exitcode")
+def test_failed_deletion_causes_no_further_change(scenario: KilledApplyScenario, tmp_path: Path) -> None:
+    scenario.kill(tmp_path, "", "destroy", "-auto-approve", "-parallelism=1")
+    scenario.good("apply", "-discard")
+    assert "c is Deleting" in scenario.due()
+    scenario.end("Failed")
+    told = scenario.good("plan", "-detailed-exitcode")
     assert "platform-reports-failure" in told
-    assert scene.due("-destroy")
-    assert "done nexus_kubernetes_cluster.c delete" in scene.run("destroy", "-auto-approve")[1]
-    assert scene.taken("DELETE") == 2
+    assert scenario.due("-destroy")
+    assert "done nexus_kubernetes_cluster.c delete" in scenario.run("destroy", "-auto-approve")[1]
+    assert scenario.taken("DELETE") == 2
 
 
-def test_deleted_pool_is_not_pending(scene: KilledApplyScenario, tmp_path: Path) -> None:
+def test_deleted_pool_is_not_pending(scenario: KilledApplyScenario, tmp_path: Path) -> None:
     start = SCALED.index('  agent_pool "web"')
-    scene.kill(tmp_path, f"{SCALED[:start].replace('4', '2')}}}\n")
-    scene.good("apply", "-discard")
-    assert "change-in-progress nexus_kubernetes_cluster.c: c/web is Deleting" in scene.due()
-    scene.end("Succeeded")
-    told = scene.run("plan")[1]
+    scenario.kill(tmp_path, f"{SCALED[:start].replace('4', '2')}}}\n")
+    scenario.good("apply", "-discard")
+    assert "change-in-progress nexus_kubernetes_cluster.c: c/web is Deleting" in scenario.due()
+    scenario.end("Succeeded")
+    told = scenario.run("plan")[1]
     assert ("node_count 5 -> 3, -web" in told, "change-in-progress" in told) == (True, False), told
-    scene.good("apply", "-auto-approve")
-    assert "No changes." in scene.good("plan", "-detailed-exitcode")
-    assert scene.taken("DELETE") == 1
+    scenario.good("apply", "-auto-approve")
+    assert "No changes." in scenario.good("plan", "-detailed-exitcode")
+    assert scenario.taken("DELETE") == 1
 
 
-def test_record_of_change_in_progress_has_no_values(scene: KilledApplyScenario, tmp_path: Path) -> None:
-    scene.kill(tmp_path, SCALED)
-    scene.good("apply", "-discard")
-    document = json.loads((scene.where / "state" / "nexusform.nfstate").read_text())
+def test_record_of_change_in_progress_has_no_values(scenario: KilledApplyScenario, tmp_path: Path) -> None:
+    scenario.kill(tmp_path, SCALED)
+    scenario.good("apply", "-discard")
+    document = json.loads((scenario.where / "state" / "nexusform.nfstate").read_text())
     of_cluster = next(one for one in document["resources"] if one["type"] == "nexus_kubernetes_cluster")
     noted = of_cluster["instances"][0]["private"]["unfinished"]
     assert noted["parts"] == ["count"]

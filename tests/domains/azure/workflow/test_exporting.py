@@ -172,7 +172,7 @@ def evaluate_value(value: Any, variables: Mapping[str, str]) -> Any:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -184,7 +184,7 @@ def export_plan(place: Path, form: str, capsys: pytest.CaptureFixture[str]) -> s
 
 
 @pytest.mark.parametrize("name", of_examples(*WITH_CLUSTERS))
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("work_directory")
 def test_prediction_of_export_equals_plan(
     name: str, planned_examples: Mapping[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -214,7 +214,7 @@ def test_every_example_with_vms_is_compared() -> None:
     assert examples | {"brownfield"} == WITH_CLUSTERS.keys() | NOT_COMPARED.keys()
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("work_directory")
 def test_vm_sku_unknown_to_azure_is_reported(
     planned_examples: Mapping[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -307,9 +307,9 @@ def build_grown_site() -> str:
     return re.sub(r'resource "nexus_kubernetes_cluster" "a" \{.*?\n\}\n', "", text, flags=re.DOTALL)
 
 
-def test_creation_order_is_kept(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_creation_order_is_kept(work_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan_configuration(SITE)
-    blocks = json.loads(export_plan(here, "azapi", capsys))["resource"]["azapi_resource"]
+    blocks = json.loads(export_plan(work_directory, "azapi", capsys))["resource"]["azapi_resource"]
     assert list(blocks) == ["z", "a", "z_q", "jump"]
     assert [block.get("depends_on") for block in blocks.values()] == [
         None,
@@ -324,7 +324,7 @@ def test_creation_order_is_kept(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert hint["resourceId"] == '${var.resource_ids["lab/r1"]}'
 
 
-def test_hugepages_become_agent_options(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hugepages_become_agent_options(work_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for amounts, options in (
         ('{ "hugepages-1Gi" = ["2Gi", "1Gi"], "example.com/gpu" = 1 }', {"hugepagesCount": 3, "hugepagesSize": "1G"}),
         ('{ "hugepages-2Mi" = "1Gi" }', {"hugepagesCount": 512, "hugepagesSize": "2M"}),
@@ -332,12 +332,14 @@ def test_hugepages_become_agent_options(here: Path, capsys: pytest.CaptureFixtur
     ):
         kubelet = f"kubelet {{\n extended_resources = {amounts}\n }}\n  taint {{"
         plan_configuration(SITE.replace("taint {", kubelet, 1))
-        blocks = json.loads(export_plan(here, "azapi", capsys))["resource"]["azapi_resource"]
+        blocks = json.loads(export_plan(work_directory, "azapi", capsys))["resource"]["azapi_resource"]
         (pool,) = blocks["z"]["body"]["properties"]["initialAgentPoolConfigurations"]
         assert pool.get("agentOptions") == options
 
 
-def test_changes_are_exported_and_deletions_are_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changes_are_exported_and_deletions_are_reported(
+    work_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("main.nf.hcl").write_text(SITE)
     assert run_command_line(["apply", "-auto-approve"]) == 0
     plan_configuration(build_grown_site())
@@ -350,13 +352,13 @@ def test_changes_are_exported_and_deletions_are_reported(here: Path, capsys: pyt
     assert update["body"] == {"properties": {"count": 4}}
     assert update["parent_id"].endswith("/providers/Microsoft.NetworkCloud/kubernetesClusters/z")
     assert "removing a, removing z/q" in " ".join(told.err.replace("│", " ").split())
-    script = export_plan(here, "az", capsys)
+    script = export_plan(work_directory, "az", capsys)
     assert "agentpool update" in script
     assert "--count 4" in script
     assert "kubernetescluster delete" in script
 
 
-def test_prediction_of_change_equals_plan(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prediction_of_change_equals_plan(work_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Existing VMs are in the inventory without their cells, so machines are compared."""
     text = SITE.replace('"jump" {', '"hop" {').replace("count         = 2", "count         = 3")
     text = re.sub(r"  placement_hint \{.*?\n  \}\n", "", text, flags=re.DOTALL)
@@ -368,7 +370,7 @@ def test_prediction_of_change_equals_plan(here: Path, capsys: pytest.CaptureFixt
     document = json.loads(Path("p.json").read_text())
     write_inventory(document)
     write_clusters(document)
-    configuration = json.loads(export_plan(here, "azapi", capsys))
+    configuration = json.loads(export_plan(work_directory, "azapi", capsys))
     Path("plan.json").write_text(json.dumps(build_terraform_plan(configuration, LOCATION)))
     arguments = ["-terraform-plan=plan.json", "-inventory=export", "-report=json:predicted.json"]
     assert run_command_line(["predict", "-samples=0", *arguments]) == 0, capsys.readouterr().err
@@ -392,12 +394,12 @@ DYNAMIC = """
 """
 
 
-def test_cordons_and_evacuations_are_exported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cordons_and_evacuations_are_exported(work_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("main.nf.hcl").write_text(SITE)
     assert run_command_line(["apply", "-auto-approve"]) == 0
     rack = SITE.replace("  machine_count = 4\n", f"  machine_count = 4\n{DYNAMIC}")
     plan_configuration(rack)
-    script = export_plan(here, "az", capsys)
+    script = export_plan(work_directory, "az", capsys)
     assert script.count("az networkcloud baremetalmachine cordon") == 2
     assert script.count("--evacuate True") == 1
     assert '--name r1-bm02 \\\n  --resource-group "$MACHINES_RESOURCE_GROUP" \\\n  --evacuate True' in script
@@ -406,7 +408,7 @@ def test_cordons_and_evacuations_are_exported(here: Path, capsys: pytest.Capture
     assert "cordoning r1-bm01, evacuating r1-bm02" in told
     assert run_command_line(["apply", "-auto-approve"]) == 0
     plan_configuration(SITE)
-    assert export_plan(here, "az", capsys).count("az networkcloud baremetalmachine uncordon") == 2
+    assert export_plan(work_directory, "az", capsys).count("az networkcloud baremetalmachine uncordon") == 2
 
 
 FRESH = """
@@ -438,7 +440,7 @@ resource "nexus_agent_pool" "more" {
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def running_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the imported running site with a growing pool core-amf/amf."""
     root = tmp_path_factory.mktemp("running") / "site"
     shutil.copytree(EXAMPLES / "brownfield", root)
@@ -453,7 +455,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("file", ["fresh.nf.hcl", "the-rest.nf.hcl"])
-@pytest.mark.usefixtures("at_the_site")
+@pytest.mark.usefixtures("running_site_copy")
 def test_prediction_of_several_changes_equals_plan(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     """New objects precede or follow growing ones in the order of their files."""
     Path(file).write_text(FRESH)
@@ -475,7 +477,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.usefixtures("at_the_site")
+@pytest.mark.usefixtures("running_site_copy")
 def test_prediction_of_running_site_changes_equals_plan(change: str, capsys: pytest.CaptureFixture[str]) -> None:
     change_site(CHANGES[change])
     expected, predicted = compare_plan_with_prediction(capsys)
@@ -495,7 +497,7 @@ ANEW = (('"par1.example/pool" = "amf"', '"par1.example/pool" = "amf2"'),)
 
 
 @pytest.mark.parametrize("form", ["azapi", "az"])
-@pytest.mark.usefixtures("at_the_site")
+@pytest.mark.usefixtures("running_site_copy")
 def test_export_of_incomplete_bodies_is_rejected_by_name(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The networks and keys of imported objects are not arguments, so a complete body would lack them."""
     change_site(ANEW)
@@ -510,7 +512,7 @@ def test_export_of_incomplete_bodies_is_rejected_by_name(form: str, capsys: pyte
     assert captured.out == ""
 
 
-@pytest.mark.usefixtures("at_the_site")
+@pytest.mark.usefixtures("running_site_copy")
 def test_prediction_for_freed_capacity_equals_plan(capsys: pytest.CaptureFixture[str]) -> None:
     """An export lists the objects to remove first; the prediction runs on the site without them."""
     site = Path("site.nf.hcl")
@@ -529,8 +531,8 @@ def test_prediction_for_freed_capacity_equals_plan(capsys: pytest.CaptureFixture
 
 
 @pytest.fixture
-def at_the_site(running: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(running, tmp_path / "site")
+def running_site_copy(running_site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(running_site, tmp_path / "site")
     monkeypatch.chdir(tmp_path / "site")
 
 
@@ -595,13 +597,13 @@ def build_pool_body(pool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("text", [SITE, SITE.replace('"it\'s ours"', '"$HOME `id` \\"x\\" it\'s"')])
-def test_az_script_runs_in_a_shell(text: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_az_script_runs_in_a_shell(text: str, work_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan_configuration(text)
-    Path("run.sh").write_text(export_plan(here, "az", capsys))
+    Path("run.sh").write_text(export_plan(work_directory, "az", capsys))
     Path("az").write_text('#!/usr/bin/env bash\nprintf "%s\\n" "$*" >> seen\n')
     Path("az").chmod(0o755)
     names = re.findall(r'"\$\{(\w+):\?', Path("run.sh").read_text())
-    environment = {"PATH": f"{here}:/usr/bin:/bin", **dict.fromkeys(names, "value")}
+    environment = {"PATH": f"{work_directory}:/usr/bin:/bin", **dict.fromkeys(names, "value")}
     refused = subprocess.run(["bash", "run.sh"], env={"PATH": environment["PATH"]}, capture_output=True, check=False)
     assert refused.returncode != 0
     assert not Path("seen").exists()
@@ -617,12 +619,12 @@ def test_az_script_runs_in_a_shell(text: str, here: Path, capsys: pytest.Capture
 
 
 @pytest.mark.of_domains("fleet")
-def test_placements_round_trip(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_placements_round_trip(work_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(EXAMPLES / "end-to-end", "e")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir("e")
         assert run_command_line(["plan", "-out=p.nfplan", "-samples=0", "-report=json:p.json"]) == 0
-    documents = export_plan(here / "e", "manifests", capsys).split("---\n")[1:]
+    documents = export_plan(work_directory / "e", "manifests", capsys).split("---\n")[1:]
     before = json.loads(Path("e/p.json").read_text())
     placement = [one for one in documents if "kind: ClusterResourcePlacement" in one]
     assert len(placement) == 2
@@ -684,7 +686,7 @@ resource "fleet_cluster_resource_placement" "loose" {
 
 
 @pytest.mark.of_domains("fleet", "vnf")
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("work_directory")
 def test_fleet_objects_are_exported_and_others_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(EXAMPLES / "every-type", "e")
     Path("e/member.nf.hcl").write_text(MEMBER)
@@ -731,9 +733,9 @@ def list_binding_changes(document: Mapping[str, Any]) -> list[Any]:
 
 
 @pytest.mark.of_domains("fleet")
-def test_node_labels_name_their_machines(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_node_labels_name_their_machines(work_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan_configuration(SITE.replace('name    = "z"', 'name    = "z"\n  hardware_label_keys = ["rack.example/host"]'))
-    script = export_plan(here, "node-labels", capsys)
+    script = export_plan(work_directory, "node-labels", capsys)
     places = list_new_placements(json.loads(Path("p.json").read_text()))
     for name in ("z-p-0", "z-p-1"):
         label = f"rack.example/host={places[name]['machine']}"
@@ -742,14 +744,18 @@ def test_node_labels_name_their_machines(here: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.of_domains("fleet", "vnf")
-def test_vnf_placement_constraints_become_grant_requests(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.copytree(EXAMPLES / "hardware-aware", here / "h", ignore=shutil.ignore_patterns("state", ".nexusform"))
+def test_vnf_placement_constraints_become_grant_requests(
+    work_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(
+        EXAMPLES / "hardware-aware", work_directory / "h", ignore=shutil.ignore_patterns("state", ".nexusform")
+    )
 
     def read_grant_request(*more: str) -> dict[str, Any]:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir("h")
             assert run_command_line(["plan", "-out=p.nfplan", "-samples=0", *more]) == 0
-        return json.loads(export_plan(here / "h", "sol003", capsys))["tacker_vnf.a"]
+        return json.loads(export_plan(work_directory / "h", "sol003", capsys))["tacker_vnf.a"]
 
     def build_constraint(first: str) -> dict[str, Any]:
         resources = [(first, "vnf-a-workerNode-0"), ("GRANT", "vnf-a-workerNode-1")]
@@ -778,7 +784,7 @@ def test_vnf_placement_constraints_become_grant_requests(here: Path, capsys: pyt
     assert gone["placementConstraints"] == []
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("work_directory")
 def test_plan_without_exportable_data_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     plan_configuration('resource "nexus_site" "lab" {}\n')
     capsys.readouterr()

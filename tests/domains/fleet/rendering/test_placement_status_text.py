@@ -6,7 +6,7 @@ from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.planning.placement_records import read_placement
 from nexusform.domains.fleet.rendering.placement_status_text import render_placement
 from tests.domains.fleet.planning.fleet_harness import build_hub, build_member, build_pick_n, build_placement
-from tests.planning.harness import all_types, attributes, build_state
+from tests.planning.harness import attributes, build_all_types, build_state
 
 KIND = "fleet_cluster_resource_placement"
 MEMBERS = build_member("aks-member-1") + build_member("aks-member-2")
@@ -14,7 +14,7 @@ MEMBERS = build_member("aks-member-1") + build_member("aks-member-2")
 
 def render_status(version: str = "", extra: str = "") -> list[str]:
     values = attributes(build_state(build_hub() + MEMBERS + build_placement(build_pick_n(2), extra)), f"{KIND}.p")
-    read = all_types().resource_types[KIND].build_fleet_object
+    read = build_all_types().resource_types[KIND].build_fleet_object
     assert read is not None
     written = read(values)
     assert isinstance(written, FleetPlacement)

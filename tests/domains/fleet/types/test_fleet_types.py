@@ -18,7 +18,15 @@ from tests.domains.fleet.planning.fleet_harness import (
     build_member,
     build_placement,
 )
-from tests.planning.harness import all_types, attributes, build_state, get_line, list_errors, plan, require_success
+from tests.planning.harness import (
+    attributes,
+    build_all_types,
+    build_state,
+    get_line,
+    list_errors,
+    plan,
+    require_success,
+)
 
 KIND = "fleet_cluster_resource_placement"
 
@@ -158,7 +166,7 @@ def test_objects_selected_by_label_are_kept_in_state() -> None:
     by_label = 'version = "v1"\nkind = "Namespace"\nlabel_selector {\nmatch_labels = { t = "a" }\n}'
     text = build_placement("", f"resource_selector {{\n{by_label}\n}}")
     kept = attributes(build_state(text), "fleet_cluster_resource_placement.p")
-    assert validate_attributes(all_types().resource_types["fleet_cluster_resource_placement"].schema, kept) == []
+    assert validate_attributes(build_all_types().resource_types["fleet_cluster_resource_placement"].schema, kept) == []
 
 
 def test_kinds_of_the_other_scope_are_rejected_at_their_line() -> None:
@@ -230,7 +238,7 @@ def test_manifest_is_equivalent_to_blocks() -> None:
         'placement_type = "PickN"\nnumber_of_clusters = 2\ntoleration {\nkey = "a"\noperator = "Exists"\n}',
         'name = "web"',
     )
-    read = all_types().resource_types[KIND].build_fleet_object
+    read = build_all_types().resource_types[KIND].build_fleet_object
     assert read is not None
     one, other = (
         read(attributes(build_state(build_hub() + build_member("m") + text), f"{KIND}.p"))
@@ -326,7 +334,7 @@ spec:
 """
     block = build_manifest_placement(text).replace(KIND, "fleet_cluster_staged_update_strategy")
     state = build_state(block)
-    read = all_types().resource_types["fleet_cluster_staged_update_strategy"].build_fleet_object
+    read = build_all_types().resource_types["fleet_cluster_staged_update_strategy"].build_fleet_object
     assert read is not None
     found = read(attributes(state, "fleet_cluster_staged_update_strategy.p"))
     assert isinstance(found, FleetStrategy)

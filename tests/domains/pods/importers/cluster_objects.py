@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 
-def node(name: str, cpu: str = "8", *, provider_id: str = "", **more: Any) -> dict[str, Any]:
+def build_node(name: str, cpu: str = "8", *, provider_id: str = "", **more: Any) -> dict[str, Any]:
     """Return a node of 8 CPUs and 32 GiB."""
     amounts = {"cpu": cpu, "memory": "32Gi", "pods": "110", **more.pop("resources", {})}
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **more.pop("labels", {})}
@@ -19,7 +19,7 @@ def node(name: str, cpu: str = "8", *, provider_id: str = "", **more: Any) -> di
     }
 
 
-def pod(
+def build_pod(
     name: str, on: str, cpu: str = "1", *, owner: tuple[str, str] = ("", ""), phase: str = "Running", **more: Any
 ) -> dict[str, Any]:
     """Return a pod with one container; `owner` is kind and name of its controller, `started` its start time."""
@@ -41,6 +41,6 @@ def pod(
     }
 
 
-def printed(*objects: dict[str, Any]) -> bytes:
+def print_objects(*objects: dict[str, Any]) -> bytes:
     """Return the objects as one list in JSON."""
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode()

@@ -7,7 +7,7 @@ import yaml
 
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, parse_kubectl_files, parse_snapshot
 from nexusform.kubernetes.matching import Taint
-from tests.domains.pods.importers.cluster_objects import node, pod, printed
+from tests.domains.pods.importers.cluster_objects import build_node, build_pod, print_objects
 
 HASH = {"pod-template-hash": "5d"}
 
@@ -21,7 +21,9 @@ def parse_contents(*contents: bytes) -> KubectlSnapshot:
 def test_nodes_have_their_registered_properties() -> None:
     taints = [{"key": "t", "value": "v", "effect": "NoSchedule"}]
     more = {"intel.com/sriov": "4", "ephemeral-storage": "10Gi"}
-    (found,) = parse_contents(printed(node("n", "7910m", taints=taints, unschedulable=True, resources=more))).nodes
+    (found,) = parse_contents(
+        print_objects(build_node("n", "7910m", taints=taints, unschedulable=True, resources=more))
+    ).nodes
     assert (found.allocatable.cpu, found.allocatable.memory, found.pods) == (7910, 32 << 30, 110)
     assert found.allocatable.extended == {"intel.com/sriov": 4, "ephemeral-storage": 10 << 30}
     assert found.taints == (Taint("t", "v", "NoSchedule"),)
@@ -40,15 +42,17 @@ def test_nodes_have_their_registered_properties() -> None:
     ],
 )
 def test_pod_belongs_to_its_controller(owner: tuple[str, str], labels: dict[str, str], workload: str) -> None:
-    (found,) = parse_contents(printed(node("n"), pod("p", "n", owner=owner, labels=labels))).pods
+    (found,) = parse_contents(print_objects(build_node("n"), build_pod("p", "n", owner=owner, labels=labels))).pods
     assert found.workload == workload
     assert found.spec.requests.cpu == 1000
 
 
 def test_finished_pods_are_omitted_and_terminating_ones_have_no_owner() -> None:
-    over = [pod(phase, "n", phase=phase) for phase in ("Succeeded", "Failed")]
+    over = [build_pod(phase, "n", phase=phase) for phase in ("Succeeded", "Failed")]
     found = parse_contents(
-        printed(node("n"), *over, pod("waits", "", phase="Pending"), pod("t", "n", terminating=True))
+        print_objects(
+            build_node("n"), *over, build_pod("waits", "", phase="Pending"), build_pod("t", "n", terminating=True)
+        )
     )
     assert [(each.name, each.workload, each.spec.is_terminating) for each in found.pods] == [("t", "", True)]
 
@@ -56,24 +60,24 @@ def test_finished_pods_are_omitted_and_terminating_ones_have_no_owner() -> None:
 def test_daemonset_node_pin_is_not_part_of_the_template() -> None:
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    pinned = pod("p", "n", owner=("DaemonSet", "agent"), affinity={"nodeAffinity": required})
-    (found,) = parse_contents(printed(node("n"), pinned)).pods
+    pinned = build_pod("p", "n", owner=("DaemonSet", "agent"), affinity={"nodeAffinity": required})
+    (found,) = parse_contents(print_objects(build_node("n"), pinned)).pods
     assert found.spec.node_terms is None
     assert found.spec.node_name == ""
 
 
 def test_yaml_and_several_files_are_equivalent() -> None:
-    objects = [node("n1"), pod("p1", "n1")]
+    objects = [build_node("n1"), build_pod("p1", "n1")]
     text = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": objects}).encode()
     assert (
         parse_contents(text)
-        == parse_contents(printed(objects[0]), printed(objects[1]))
-        == parse_contents(printed(*objects))
+        == parse_contents(print_objects(objects[0]), print_objects(objects[1]))
+        == parse_contents(print_objects(*objects))
     )
 
 
 def test_environment_variables_are_omitted() -> None:
-    reading = parse_kubectl_files([("f", printed(node("n"), pod("p", "n")))])
+    reading = parse_kubectl_files([("f", print_objects(build_node("n"), build_pod("p", "n")))])
     assert "hidden" not in reading.encode()
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from nexusform.planning.conclusion.plan_result import PlanResult
-from tests.domains.pods.importers.cluster_objects import node
+from tests.domains.pods.importers.cluster_objects import build_node
 from tests.domains.pods.planning.test_cluster_observation import OF_A, add_images, add_standard_objects, plan_observed
 from tests.domains.pods.planning.test_dump_doubts import build_webhook, list_certainties, list_warning_ids
 from tests.domains.pods.planning.test_pods import build_manifest, build_workers, read_pod_changes
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.of_domains("fleet")
 CONTROL_PLANE: Final = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
 # The second node has so much capacity that it is the only choice.
 NODES: Final = (
-    add_images(node("a-np-0"), db=1 << 20),
-    add_images(node("a-np-1", "64"), db=1 << 20),
-    add_images(node("a-control-plane-0", taints=[CONTROL_PLANE]), db=1 << 20),
+    add_images(build_node("a-np-0"), db=1 << 20),
+    add_images(build_node("a-np-1", "64"), db=1 << 20),
+    add_images(build_node("a-control-plane-0", taints=[CONTROL_PLANE]), db=1 << 20),
 )
 KINDS: Final = ("Deployment", "StatefulSet", "DaemonSet", "Job")
 DIGEST: Final = "sha256:" + "ab" * 32

@@ -22,7 +22,7 @@ resource "network_slice" "s" {
 
 def test_fleet_phase_plans_only_fleet_types(monkeypatch: pytest.MonkeyPatch) -> None:
     foreign = replace(NEXUS_SITE, name="network_slice", phase=FLEET_MEMBER_CLUSTER.phase, add_to_inventory=None)
-    known = harness.all_types()
+    known = harness.build_all_types()
     types = PluginRegistries({**known.resource_types, foreign.name: foreign}, known.data_sources)
     monkeypatch.setattr(harness, "all_types", lambda: types)
     planned = {str(change.address) for change in harness.plan(CONFIGURATION).plan.changes}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.domains.pods.importers.cluster_objects import node, pod
+from tests.domains.pods.importers.cluster_objects import build_node, build_pod
 from tests.domains.pods.planning.test_cluster_observation import DATA, plan_observed
 from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, read_current_pods, read_pod_changes
 from tests.planning.harness import build_state_after, list_warnings, require_success
@@ -24,9 +24,9 @@ HOST = "kubernetes.io/hostname"
 REST = (
     {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}},
     {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "p"}, "value": 5},
-    node("n0"),
-    node("n1"),
-    node("n2"),
+    build_node("n0"),
+    build_node("n1"),
+    build_node("n2"),
 )
 
 
@@ -159,9 +159,9 @@ def build_budget(allowed: int | None, at_least: int = 1) -> dict[str, Any]:
 )
 def test_victims_respect_allowed_disruptions_of_a_budget(allowed: int | None, evicted_from: str) -> None:
     there = [
-        pod("old-x", "n0", "8", owner=("ReplicaSet", "old-1"), labels={"app": "old"}, priority=0),
-        pod("old-y", "n1", "8", owner=("ReplicaSet", "old-1"), labels={"app": "old"}, priority=0),
-        pod("other", "n2", "8", owner=("ReplicaSet", "other-1"), labels={"app": "other"}, priority=1),
+        build_pod("old-x", "n0", "8", owner=("ReplicaSet", "old-1"), labels={"app": "old"}, priority=0),
+        build_pod("old-y", "n1", "8", owner=("ReplicaSet", "old-1"), labels={"app": "old"}, priority=0),
+        build_pod("other", "n2", "8", owner=("ReplicaSet", "other-1"), labels={"app": "other"}, priority=1),
     ]
     text = MEMBER + build_manifest("m", build_deployment("web", 1, cpu="6", spec={"priorityClassName": "p"}), of='"m1"')
     result = require_success(plan_observed(text, *REST, *there, build_budget(allowed)))
@@ -177,9 +177,9 @@ def test_victims_respect_allowed_disruptions_of_a_budget(allowed: int | None, ev
 )
 def test_already_allowed_disruptions_are_no_violation(let_go: tuple[str, ...], evicted_from: str) -> None:
     there = [
-        pod("old-x", "n0", "8", owner=("ReplicaSet", "old-1"), labels={"app": "old"}, priority=0),
-        pod("old-y", "n1", "8", owner=("ReplicaSet", "old-1"), labels={"app": "old"}, priority=0),
-        pod("other", "n2", "8", owner=("ReplicaSet", "other-1"), labels={"app": "other"}, priority=1),
+        build_pod("old-x", "n0", "8", owner=("ReplicaSet", "old-1"), labels={"app": "old"}, priority=0),
+        build_pod("old-y", "n1", "8", owner=("ReplicaSet", "old-1"), labels={"app": "old"}, priority=0),
+        build_pod("other", "n2", "8", owner=("ReplicaSet", "other-1"), labels={"app": "other"}, priority=1),
     ]
     spared = build_budget(0)
     spared["status"]["disruptedPods"] = dict.fromkeys(let_go, "2026-11-22T00:00:00Z")

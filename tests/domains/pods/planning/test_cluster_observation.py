@@ -10,7 +10,7 @@ from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_file
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
 from nexusform.state.objects import EMPTY, State
-from tests.domains.pods.importers.cluster_objects import node, pod, printed
+from tests.domains.pods.importers.cluster_objects import build_node, build_pod, print_objects
 from tests.domains.pods.planning.test_pods import (
     build_deployment,
     build_manifest,
@@ -23,15 +23,15 @@ from tests.planning.harness import RACKS, build_state_after, is_empty, list_erro
 pytestmark = pytest.mark.of_domains("fleet")
 DATA = 'data "kubernetes_nodes" "a" {{\n  files = ["n.json"]\n  cluster_id = {of}\n}}\n'
 OF_A = DATA.format(of="nexus_kubernetes_cluster.a.id")
-NODES = (node("a-np-0"), node("a-np-1"))
+NODES = (build_node("a-np-0"), build_node("a-np-1"))
 WEB = {"pod-template-hash": "5d", "app": "web"}
 
 
 def plan_observed(text: str, *objects: dict[str, Any], state: State = EMPTY) -> PlanResult:
     """Plan with these objects as output of kubectl."""
     # Without any pod, the dump would count as one without pods.
-    objects = (*objects, pod("setup", "", phase="Succeeded"))
-    reading = parse_kubectl_files([("n.json", printed(*objects))])
+    objects = (*objects, build_pod("setup", "", phase="Succeeded"))
+    reading = parse_kubectl_files([("n.json", print_objects(*objects))])
     values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
     return plan(text, state, data_overrides=(values,))
 
@@ -45,9 +45,9 @@ def list_places(result: PlanResult) -> dict[str, str | None]:
 
 
 def test_running_pods_take_capacity() -> None:
-    other = pod("coredns", "a-np-0", "7500m", owner=("ReplicaSet", "coredns-1"))
+    other = build_pod("coredns", "a-np-0", "7500m", owner=("ReplicaSet", "coredns-1"))
     assert list_places(require_success(plan_observed(build_configuration(1), *NODES, other))) == {"web-0": "a-np-1"}
-    over = pod("coredns", "a-np-0", "7500m", phase="Succeeded")
+    over = build_pod("coredns", "a-np-0", "7500m", phase="Succeeded")
     assert set(list_places(require_success(plan_observed(build_configuration(16), *NODES, over))).values()) == {
         "a-np-0",
         "a-np-1",
@@ -55,7 +55,7 @@ def test_running_pods_take_capacity() -> None:
 
 
 def test_pods_of_a_workload_stay_on_observed_nodes() -> None:
-    there = [pod(f"web-5d-{name}", "a-np-1", owner=("ReplicaSet", "web-5d"), labels=WEB) for name in "xy"]
+    there = [build_pod(f"web-5d-{name}", "a-np-1", owner=("ReplicaSet", "web-5d"), labels=WEB) for name in "xy"]
     result = require_success(plan_observed(build_configuration(3), *NODES, *there))
     state = build_state_after(result)
     assert read_pod_changes(result) == {"web-2": ("place", "scale_out")}
@@ -68,19 +68,23 @@ def test_pods_of_a_workload_stay_on_observed_nodes() -> None:
 
 def test_real_labels_and_figures_replace_derived_ones() -> None:
     ssd = {"nodeSelector": {"disk": "ssd"}}
-    objects = (node("a-np-0", labels={"disk": "ssd"}), node("a-np-1"))
+    objects = (build_node("a-np-0", labels={"disk": "ssd"}), build_node("a-np-1"))
     assert list_places(require_success(plan_observed(build_configuration(1, spec=ssd), *objects))) == {
         "web-0": "a-np-0"
     }
     assert list_places(
-        require_success(plan_observed(build_configuration(1, cpu="15"), node("a-np-0"), node("a-np-1", "16")))
+        require_success(
+            plan_observed(build_configuration(1, cpu="15"), build_node("a-np-0"), build_node("a-np-1", "16"))
+        )
     ) == {"web-0": "a-np-1"}
 
 
 def test_nodes_are_matched_by_provider_id_and_others_are_named() -> None:
     result = require_success(
         plan_observed(
-            build_configuration(1, cpu="15"), node("real", "16", provider_id="x:///vm/a-np-1"), node("b", "16")
+            build_configuration(1, cpu="15"),
+            build_node("real", "16", provider_id="x:///vm/a-np-1"),
+            build_node("b", "16"),
         )
     )
     (told,) = [each for each in list_warnings(result) if each.id == "node-without-vm"]
@@ -89,7 +93,7 @@ def test_nodes_are_matched_by_provider_id_and_others_are_named() -> None:
 
 
 def test_terminating_pod_keeps_its_capacity_and_ports() -> None:
-    going = pod("web-5d-x", "a-np-0", "8", owner=("ReplicaSet", "web-5d"), labels=WEB, terminating=True)
+    going = build_pod("web-5d-x", "a-np-0", "8", owner=("ReplicaSet", "web-5d"), labels=WEB, terminating=True)
     result = require_success(plan_observed(build_configuration(1), *NODES, going))
     assert list_places(result) == {"web-0": "a-np-1"}
     assert read_pod_changes(result) == {"web-0": ("place", "new")}
@@ -99,7 +103,7 @@ def test_last_started_pod_is_evicted() -> None:
     times = ("2026-01-01T10:00:00Z", "2026-01-02T09:00:00Z", "")
     for first, second in [(0, 1), (1, 0), (0, 2), (2, 0)]:
         there = [
-            pod(name, f"a-np-{at}", "8", started=times[time], priority=0)
+            build_pod(name, f"a-np-{at}", "8", started=times[time], priority=0)
             for at, (name, time) in enumerate((("one", first), ("two", second)))
         ]
         result = require_success(plan_observed(build_configuration(1, cpu="2", spec={"priority": 9}), *NODES, *there))
@@ -111,15 +115,15 @@ def test_last_started_pod_is_evicted() -> None:
 
 
 def test_daemons_are_created_on_new_nodes() -> None:
-    daemon = pod("agent-x", "a-np-0", "3500m", owner=("DaemonSet", "agent"))
+    daemon = build_pod("agent-x", "a-np-0", "3500m", owner=("DaemonSet", "agent"))
     # Without its pod on a-np-1, two pods of two CPUs would fit there.
-    result = require_success(plan_observed(build_configuration(1, cpu="2"), node("a-np-0", "3500m"), daemon))
+    result = require_success(plan_observed(build_configuration(1, cpu="2"), build_node("a-np-0", "3500m"), daemon))
     assert list_places(result) == {"web-0": None}
 
 
 def test_removed_node_takes_its_pods_along() -> None:
     state = build_state_after(require_success(plan(RACKS + build_workers(2))))
-    there = pod("other", "a-np-1", "1")
+    there = build_pod("other", "a-np-1", "1")
     text = RACKS + build_workers(1) + OF_A + build_manifest("m", build_deployment("web", 1))
     result = require_success(plan_observed(text, *NODES, there, state=state))
     assert list_places(result) == {"web-0": "a-np-0"}
@@ -141,7 +145,7 @@ def test_members_with_given_figures_get_nodes() -> None:
         + build_manifest("m", build_deployment("web", 1), of='"m1"')
     )
     labels = {"topology.kubernetes.io/baremetalmachine": "bm1"}
-    state = build_state_after(require_success(plan_observed(text, node("n1", labels=labels))))
+    state = build_state_after(require_success(plan_observed(text, build_node("n1", labels=labels))))
     place = read_current_pods(state)["web-0"]
     assert (place["node"], place["machine"], place["state"]) == ("n1", "bm1", "Scheduled")
 
@@ -161,38 +165,40 @@ def add_images(body: dict[str, Any], **images: int) -> dict[str, Any]:
 
 
 def test_pod_with_local_image_is_certain() -> None:
-    there = add_images(node("a-np-1"), web=600 << 20)
+    there = add_images(build_node("a-np-1"), web=600 << 20)
     container = {"name": "c", "image": "web", "resources": {"requests": {"cpu": "1"}}}
     text = build_configuration(1, spec={"containers": [container]})
-    control = node("a-control-plane-0", unschedulable=True)
-    place = read_current_pods(build_state_after(require_success(plan_observed(text, node("a-np-0"), there, control))))[
-        "web-0"
-    ]
+    control = build_node("a-control-plane-0", unschedulable=True)
+    place = read_current_pods(
+        build_state_after(require_success(plan_observed(text, build_node("a-np-0"), there, control)))
+    )["web-0"]
     assert (place["node"], place["certain"]) == ("a-np-1", True)
 
 
 def test_capacity_nominated_for_a_pod_is_reserved() -> None:
-    waiting = pod("vip", "", "6", priority=5)
+    waiting = build_pod("vip", "", "6", priority=5)
     waiting["status"] = {"phase": "Pending", "nominatedNodeName": "a-np-0"}
     assert list_places(
-        require_success(plan_observed(build_configuration(1, cpu="4"), node("a-np-0"), node("a-np-1", "4"), waiting))
+        require_success(
+            plan_observed(build_configuration(1, cpu="4"), build_node("a-np-0"), build_node("a-np-1", "4"), waiting)
+        )
     ) == {"web-0": "a-np-1"}
     # A pod with higher priority ignores the nomination.
     above = build_configuration(1, cpu="5", spec={"priority": 9})
-    assert list_places(require_success(plan_observed(above, node("a-np-0"), node("a-np-1", "4"), waiting))) == {
-        "web-0": "a-np-0"
-    }
+    assert list_places(
+        require_success(plan_observed(above, build_node("a-np-0"), build_node("a-np-1", "4"), waiting))
+    ) == {"web-0": "a-np-0"}
 
 
 def test_pod_in_resize_holds_the_larger_amount() -> None:
-    smaller = pod("other", "a-np-0", "1")
+    smaller = build_pod("other", "a-np-0", "1")
     smaller["status"]["containerStatuses"] = [{"name": "c", "allocatedResources": {"cpu": "7500m"}, "resources": {}}]
     assert list_places(require_success(plan_observed(build_configuration(1), *NODES, smaller))) == {"web-0": "a-np-1"}
 
 
 def test_allocation_without_actual_resources_is_ignored() -> None:
     """kube-scheduler reads the spec of such a container."""
-    smaller = pod("other", "a-np-0", "1")
+    smaller = build_pod("other", "a-np-0", "1")
     without = list_places(require_success(plan_observed(build_configuration(1), *NODES, smaller)))
     smaller["status"]["containerStatuses"] = [{"name": "c", "allocatedResources": {"cpu": "7500m"}}]
     assert list_places(require_success(plan_observed(build_configuration(1), *NODES, smaller))) == without
@@ -294,7 +300,7 @@ def test_daemon_set_with_rejected_pods_loses_at_most_the_allowed() -> None:
 def build_revision_pod(revision: str, image: str, cpu: str, on: str, name: str) -> dict[str, Any]:
     """Return a pod of Deployment web created from one of its templates."""
     labels = {"pod-template-hash": revision, "app": "web"}
-    made = pod(name, on, cpu, owner=("ReplicaSet", f"web-{revision}"), labels=labels)
+    made = build_pod(name, on, cpu, owner=("ReplicaSet", f"web-{revision}"), labels=labels)
     made["spec"]["containers"][0]["image"] = image
     return made
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nexusform.planning.conclusion.plan_result import PlanResult
-from tests.domains.pods.importers.cluster_objects import node, pod
+from tests.domains.pods.importers.cluster_objects import build_node, build_pod
 from tests.domains.pods.planning.test_cluster_observation import DATA, add_standard_objects, plan_observed
 from tests.domains.pods.planning.test_dump_doubts import list_certainties, set_ready_condition
 from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, read_pod_changes
@@ -18,7 +18,7 @@ from tests.domains.pods.planning.test_recorded_decisions import MEMBER
 from tests.planning.harness import require_success
 
 pytestmark = pytest.mark.of_domains("fleet")
-NODES = (node("a-np-0", "16"), node("a-np-1", "8"))
+NODES = (build_node("a-np-0", "16"), build_node("a-np-1", "8"))
 FILES = MEMBER + DATA.format(of='"m1"')
 
 
@@ -35,7 +35,7 @@ def predict_pods(dump: list[dict[str, Any]], *objects: str) -> PlanResult:
 def build_own_pod(name: str, on: str, app: str = "web", **more: Any) -> dict[str, Any]:
     owner = more.pop("owner", ("ReplicaSet", f"{app}-5d"))
     labels = {"app": app, **more.pop("labels", {"pod-template-hash": "5d"})}
-    return add_status(pod(f"{app}-{name}", on, owner=owner, labels=labels), **more)
+    return add_status(build_pod(f"{app}-{name}", on, owner=owner, labels=labels), **more)
 
 
 def test_unready_running_pod_is_removed_first() -> None:
@@ -71,14 +71,14 @@ def test_removed_pod_may_hold_capacity_during_placement_of_successor() -> None:
     apart = build_deployment("web", 1, cpu="1", image="redis:4", apart="kubernetes.io/hostname")
     body = json.loads(apart)
     body["spec"]["strategy"] = {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
-    dump = [build_own_pod("a", "a-np-0"), pod("other", "a-np-1", "1")]
+    dump = [build_own_pod("a", "a-np-0"), build_pod("other", "a-np-1", "1")]
     dump[0]["spec"]["containers"][0]["image"] = "redis:3"
     doubts = list_certainties(predict_pods(dump, json.dumps(body)))
     assert doubts["web-0"] == (False, "the end of removed pods")
 
 
 def test_replica_set_adopts_pods_without_a_controller() -> None:
-    orphans = [pod(f"orphan-{number}", "a-np-0", labels={"app": "web"}) for number in range(2)]
+    orphans = [build_pod(f"orphan-{number}", "a-np-0", labels={"app": "web"}) for number in range(2)]
     result = predict_pods(orphans, build_deployment("web", 3, cpu="1", kind="ReplicaSet"))
     assert read_pod_changes(result) == {"web-2": ("place", "scale_out")}
     # A Deployment creates its own ReplicaSet, with a template hash unlike that of any orphan.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nexusform.planning.conclusion.plan_result import PlanResult
-from tests.domains.pods.importers.cluster_objects import node, pod
+from tests.domains.pods.importers.cluster_objects import build_node, build_pod
 from tests.domains.pods.planning.test_cluster_observation import OF_A, add_standard_objects, plan_observed
 from tests.domains.pods.planning.test_dump_doubts import list_certainties, list_warning_ids
 from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, build_workers
@@ -19,7 +19,7 @@ Body = dict[str, Any]
 DRIVER = "disk.example.com"
 TOO_MANY = "node(s) exceed max volume count"
 NO_STORAGE = "node(s) did not have enough free storage"
-NODES = (node("a-np-0"), node("a-np-1", "4"))
+NODES = (build_node("a-np-0"), build_node("a-np-1", "4"))
 
 
 def build_storage_object(kind: str, name: str, **more: Any) -> Body:
@@ -122,7 +122,7 @@ def test_driver_without_a_limit_accepts_all() -> None:
 @pytest.mark.parametrize("what", ["pod", "attachment", "both"])
 def test_used_and_attached_volumes_count_once(what: str) -> None:
     """The node has one free slot: its limit is 2, with one volume in use."""
-    there = pod("old", "a-np-0", volumes=build_pod_volumes("old"))
+    there = build_pod("old", "a-np-0", volumes=build_pod_volumes("old"))
     objects = [build_volume("v", "old"), build_claim("old", "v")]
     objects += [there] if what != "attachment" else []
     objects += [build_attachment("v", "a-np-0")] if what != "pod" else []
@@ -135,7 +135,7 @@ def test_used_and_attached_volumes_count_once(what: str) -> None:
 
 
 def test_claim_used_by_another_pod_on_the_node_is_attached() -> None:
-    there = pod("old", "a-np-0", volumes=build_pod_volumes("shared"))
+    there = build_pod("old", "a-np-0", volumes=build_pod_volumes("shared"))
     body = json.loads(build_deployment("web", 1, cpu="1"))
     body["spec"]["template"]["spec"]["volumes"] = build_pod_volumes("shared")
     text = RACKS + build_workers(2) + OF_A + build_manifest("m", json.dumps(body))

@@ -11,7 +11,7 @@ import pytest
 
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
 from nexusform.planning.plan_request import ValueOverride
-from tests.domains.pods.importers.cluster_objects import node, pod, printed
+from tests.domains.pods.importers.cluster_objects import build_node, build_pod, print_objects
 from tests.domains.pods.planning.test_cluster_observation import OF_A
 from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, build_workers
 from tests.kill_points import select_cases
@@ -32,12 +32,12 @@ def build_dump(seed: int) -> Dump:
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10},
     ]
     for name, cpu in zip(NAMES, draw.sample(("4", "6", "7", "24"), 4), strict=True):
-        body = node(name, cpu)
+        body = build_node(name, cpu)
         body["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastHeartbeatTime": NOW}]
         dump.append(body)
     for index in range(draw.randint(2, 6)):
         labels = {"app": "old"}
-        dump.append(pod(f"old-{index}", draw.choice(NAMES), str(draw.choice((1, 2, 3))), labels=labels))
+        dump.append(build_pod(f"old-{index}", draw.choice(NAMES), str(draw.choice((1, 2, 3))), labels=labels))
     quota = {"hard": {"requests.cpu": str(draw.choice((40, 100)))}}
     dump.append(
         {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "default"}, "spec": quota}
@@ -70,7 +70,7 @@ def add_old_copy(dump: Dump, draw: random.Random) -> Dump:
 
 
 def add_pod(dump: Dump, draw: random.Random, **fields: Any) -> Dump:
-    return [*dump, pod("new", fields.pop("on", draw.choice(NAMES)), "3", **fields)]
+    return [*dump, build_pod("new", fields.pop("on", draw.choice(NAMES)), "3", **fields)]
 
 
 # Kinds without a file in the directory
@@ -96,7 +96,7 @@ FACTS: Final = ("an autoscaler", "a Pending pod", "a terminating pod")
 
 def predict_pods(dump: Dump, unread_kinds: list[str]) -> dict[str, tuple[str | None, bool]]:
     """Return node and certainty of each pod."""
-    reading = parse_kubectl_files([("n.json", printed(*dump))])
+    reading = parse_kubectl_files([("n.json", print_objects(*dump))])
     reading.unread_kinds = list(unread_kinds)
     values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
     text = RACKS + build_workers(4) + OF_A + build_manifest("m", build_deployment("web", 1, cpu="8"))

@@ -10,7 +10,7 @@ import pytest
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
-from tests.domains.pods.importers.cluster_objects import node, pod, printed
+from tests.domains.pods.importers.cluster_objects import build_node, build_pod, print_objects
 from tests.domains.pods.planning.test_cluster_observation import OF_A, add_standard_objects, plan_observed
 from tests.domains.pods.planning.test_csi_limits import list_places
 from tests.domains.pods.planning.test_dump_doubts import list_certainties
@@ -45,7 +45,7 @@ def build_device_slice(name: str, *devices: Body, **more: Any) -> Body:
 
 
 def build_versioned_node(name: str, version: str = "v1.34.4") -> Body:
-    body = node(name)
+    body = build_node(name)
     return {**body, "status": {**body["status"], "nodeInfo": {"kubeletVersion": version}}}
 
 
@@ -124,7 +124,7 @@ def test_all_devices_of_a_node_are_allocated_or_none() -> None:
         },
     )
     slices = (build_device_slice("a-np-0", *map(build_device, "ab")), build_device_slice("a-np-1", build_device("a")))
-    there = pod("old", "a-np-0", resourceClaims=[{"name": "d", "resourceClaimName": "old"}])
+    there = build_pod("old", "a-np-0", resourceClaims=[{"name": "d", "resourceClaimName": "old"}])
     result = plan_devices(
         build_claiming_workload(1),
         build_template(build_claim_spec(build_exact_request(allocationMode="All"))),
@@ -203,9 +203,9 @@ def test_unread_claims_leave_pods_uncertain() -> None:
         [
             (
                 "n.json",
-                printed(
+                print_objects(
                     *add_standard_objects(*NODES, CLASS, build_device_slice("a-np-1", build_device("a"))),
-                    pod("s", "", phase="Succeeded"),
+                    build_pod("s", "", phase="Succeeded"),
                 ),
             )
         ]

@@ -10,7 +10,7 @@ import pytest
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
-from tests.domains.pods.importers.cluster_objects import node, pod, printed
+from tests.domains.pods.importers.cluster_objects import build_node, build_pod, print_objects
 from tests.domains.pods.planning.test_cluster_observation import (
     NODES,
     OF_A,
@@ -24,7 +24,7 @@ from tests.planning.harness import RACKS, plan, require_success
 pytestmark = pytest.mark.of_domains("fleet")
 # Only one node fits, so all doubts come from the files.
 ONE = build_configuration(1, cpu="15")
-BIG = (node("a-np-0"), node("a-np-1", "16"))
+BIG = (build_node("a-np-0"), build_node("a-np-1", "16"))
 
 
 def list_certainties(result: PlanResult) -> dict[str, tuple[bool, str | None]]:
@@ -42,7 +42,7 @@ def test_complete_files_leave_no_doubt() -> None:
 
 
 def test_files_without_pods_imply_nothing_about_capacity() -> None:
-    reading = parse_kubectl_files([("n.json", printed(*BIG))])
+    reading = parse_kubectl_files([("n.json", print_objects(*BIG))])
     values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
     result = require_success(plan(ONE, data_overrides=(values,)))
     assert list_certainties(result) == {"web-0": (False, "pods that were not read")}
@@ -75,27 +75,27 @@ def test_unready_node_may_get_a_taint() -> None:
 
 
 def test_pending_pod_of_others_may_be_placed_first() -> None:
-    waiting = pod("other", "", "15", phase="Pending")
+    waiting = build_pod("other", "", "15", phase="Pending")
     result = require_success(plan_observed(ONE, *add_standard_objects(*BIG, waiting)))
     assert list_certainties(result) == {"web-0": (False, "Pending pods of others")}
 
 
 def test_terminating_pod_may_be_gone() -> None:
-    going = pod("old", "a-np-1", "8", terminating=True)
+    going = build_pod("old", "a-np-1", "8", terminating=True)
     assert list_certainties(require_success(plan_observed(ONE, *add_standard_objects(*BIG, going)))) == {
         "web-0": (False, "terminating pods")
     }
 
 
 def test_duplicate_node_is_named() -> None:
-    result = require_success(plan_observed(ONE, *add_standard_objects(*BIG, node("a-np-1", "32"))))
+    result = require_success(plan_observed(ONE, *add_standard_objects(*BIG, build_node("a-np-1", "32"))))
     assert "duplicate-node" in list_warning_ids(result)
     assert list_certainties(result) == {"web-0": (False, "a node listed twice")}
 
 
 @pytest.mark.parametrize("agent", ["cluster-autoscaler", "karpenter"])
 def test_autoscaler_may_add_nodes_for_pending_pods(agent: str) -> None:
-    there = pod(f"{agent}-1", "a-np-0", "1", owner=("Deployment", agent))
+    there = build_pod(f"{agent}-1", "a-np-0", "1", owner=("Deployment", agent))
     result = require_success(plan_observed(build_configuration(1, cpu="30"), *add_standard_objects(*BIG, there)))
     assert list_certainties(result) == {"web-0": (False, agent)}
     assert list_certainties(require_success(plan_observed(ONE, *add_standard_objects(*BIG, there)))) == {
@@ -125,7 +125,7 @@ def test_webhook_may_change_selected_pods() -> None:
 
 def test_sidecar_of_every_observed_pod_is_added_to_new_pods() -> None:
     labels = {"app": "web", "pod-template-hash": "5d"}
-    there = pod("web-5d-1", "a-np-0", "1", owner=("ReplicaSet", "web-5d"), labels=labels)
+    there = build_pod("web-5d-1", "a-np-0", "1", owner=("ReplicaSet", "web-5d"), labels=labels)
     there["spec"]["containers"][0]["image"] = "redis:3.2-alpine"
     there["spec"]["containers"].append({"name": "mesh", "image": "m", "resources": {"requests": {"cpu": "6"}}})
     result = require_success(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nexusform.domains.pods.planning.object_pods import ObjectPods
 from nexusform.domains.pods.scheduling.workload_warnings import NO_EXECUTE_EVICTS, PENDING, WorkloadWarning
-from tests.domains.pods.importers.cluster_objects import node, pod
+from tests.domains.pods.importers.cluster_objects import build_node, build_pod
 from tests.domains.pods.planning.test_cluster_observation import (
     NODES,
     WEB,
@@ -19,9 +19,9 @@ DOWN = [{"key": "maintenance", "effect": "NoExecute"}]
 
 
 def test_own_pods_are_evicted_from_tainted_node_in_kubectl_output() -> None:
-    there = [pod("web-5d-x", "a-np-1", "1", owner=("ReplicaSet", "web-5d"), labels=WEB)]
+    there = [build_pod("web-5d-x", "a-np-1", "1", owner=("ReplicaSet", "web-5d"), labels=WEB)]
     state = build_state_after(require_success(plan_observed(build_configuration(1), *NODES, *there)))
-    tainted = (NODES[0], node("a-np-1", taints=DOWN))
+    tainted = (NODES[0], build_node("a-np-1", taints=DOWN))
     result = require_success(plan_observed(build_configuration(1), *tainted, *there, state=state))
     assert read_pod_changes(result) == {"web-0": ("move", "no_execute")}
     assert list_places(result) == {"web-0": "a-np-0"}
@@ -33,9 +33,9 @@ def test_own_pods_are_evicted_from_tainted_node_in_kubectl_output() -> None:
 
 
 def test_evicted_unmanaged_pods_are_named() -> None:
-    other = pod("dns-1", "a-np-1", "2", owner=("ReplicaSet", "dns-1"))
-    full = pod("db-0", "a-np-0", "7", owner=("StatefulSet", "db"))
-    tainted = (NODES[0], node("a-np-1", taints=DOWN))
+    other = build_pod("dns-1", "a-np-1", "2", owner=("ReplicaSet", "dns-1"))
+    full = build_pod("db-0", "a-np-0", "7", owner=("StatefulSet", "db"))
+    tainted = (NODES[0], build_node("a-np-1", taints=DOWN))
     result = require_success(plan_observed(build_configuration(1), *tainted, other, full))
     assert read_pod_changes(result) == {"web-0": ("place", "new")}
     (told,) = [each for each in list_warnings(result) if each.id == "no-execute-eviction"]

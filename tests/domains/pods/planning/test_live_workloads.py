@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.domains.pods.importers.cluster_objects import pod
+from tests.domains.pods.importers.cluster_objects import build_pod
 from tests.domains.pods.planning.test_cluster_observation import NODES, OF_A, WEB, list_places, plan_observed
 from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, build_workers, read_pod_changes
 from tests.planning.harness import RACKS, build_state_after, is_empty, plan, require_success
@@ -29,7 +29,7 @@ def build_configuration(*objects: str) -> str:
 
 
 def build_running_pods(count: int, on: str = "a-np-1", **more: Any) -> list[dict[str, Any]]:
-    return [pod(f"web-5d-{n}", on, owner=("ReplicaSet", "web-5d"), labels=WEB, **more) for n in range(count)]
+    return [build_pod(f"web-5d-{n}", on, owner=("ReplicaSet", "web-5d"), labels=WEB, **more) for n in range(count)]
 
 
 def build_live_controller(kind: str, name: str, replicas: int, **metadata: Any) -> dict[str, Any]:
@@ -130,11 +130,11 @@ def test_images_from_mirror_are_no_template_change() -> None:
 
 def test_replica_set_adopts_orphans_before_it_creates_pods() -> None:
     text = build_configuration(build_deployment("web", 3, cpu="1", kind="ReplicaSet"))
-    orphans = [pod(f"web-{n}", "a-np-1", labels={"app": "web"}) for n in "ab"]
+    orphans = [build_pod(f"web-{n}", "a-np-1", labels={"app": "web"}) for n in "ab"]
     others = [
-        pod("other", "a-np-1", labels={"app": "other"}),
-        pod("owned", "a-np-1", labels={"app": "web"}, owner=("ReplicaSet", "old")),
-        pod("leaving", "a-np-1", labels={"app": "web"}, terminating=True),
+        build_pod("other", "a-np-1", labels={"app": "other"}),
+        build_pod("owned", "a-np-1", labels={"app": "web"}, owner=("ReplicaSet", "old")),
+        build_pod("leaving", "a-np-1", labels={"app": "web"}, terminating=True),
     ]
     result = require_success(plan_observed(text, *NODES, *orphans, *others))
     assert read_pod_changes(result) == {"web-2": ("place", "scale_out")}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.domains.hub.api_programs import find_obstacle
-from tests.domains.pods.importers.cluster_objects import pod
+from tests.domains.pods.importers.cluster_objects import build_pod
 from tests.domains.pods.planning.test_cluster_observation import NODES, OF_A, list_places, plan_observed
 from tests.domains.pods.planning.test_live_workloads import build_configuration
 from tests.domains.pods.planning.test_pods import build_deployment, read_pod_changes
@@ -30,7 +30,7 @@ def build_controller(kind: str, replicas: int = 3, **spec: Any) -> str:
 
 
 def build_orphan(name: str, node: str = "a-np-1", labels: dict[str, str] = WEB, **more: Any) -> dict[str, Any]:
-    return pod(name, node, labels=labels, **more)
+    return build_pod(name, node, labels=labels, **more)
 
 
 def test_daemon_set_replaces_adopted_pods_on_their_nodes() -> None:

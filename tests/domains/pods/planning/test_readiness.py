@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nexusform.planning.conclusion.plan_result import PlanResult
-from tests.domains.pods.importers.cluster_objects import node, pod
+from tests.domains.pods.importers.cluster_objects import build_node, build_pod
 from tests.domains.pods.planning.test_cluster_observation import OF_A, WEB, plan_observed
 from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, build_workers, read_pod_changes
 from tests.planning.harness import RACKS, list_warnings, require_success
@@ -18,7 +18,7 @@ HEARTBEAT = "2026-01-02T00:00:00Z"
 
 
 def build_ready_node(name: str) -> dict[str, Any]:
-    body = node(name)
+    body = build_node(name)
     body["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastHeartbeatTime": HEARTBEAT}]
     return body
 
@@ -46,7 +46,7 @@ def build_web_pod(
     number: str, on: str = "a-np-0", revision: str = "5d", image: str = "", **status: Any
 ) -> dict[str, Any]:
     labels = {**WEB, "pod-template-hash": revision}
-    body = pod(f"web-{revision}-{number}", on, owner=("ReplicaSet", f"web-{revision}"), labels=labels)
+    body = build_pod(f"web-{revision}-{number}", on, owner=("ReplicaSet", f"web-{revision}"), labels=labels)
     if image:
         body["spec"]["containers"][0]["image"] = image
     return add_status(body, **status)
@@ -106,7 +106,7 @@ def build_stateful_set(replicas: int, image: str = "redis:1", **more: Any) -> st
 
 def build_db_pod(number: int, revision: str = "r1", image: str = "redis:1", **status: Any) -> dict[str, Any]:
     labels = {"app": "db", "controller-revision-hash": revision}
-    body = pod(f"db-{number}", "a-np-0", owner=("StatefulSet", "db"), labels=labels)
+    body = build_pod(f"db-{number}", "a-np-0", owner=("StatefulSet", "db"), labels=labels)
     body["spec"]["containers"][0]["image"] = image
     return add_status(body, **status)
 

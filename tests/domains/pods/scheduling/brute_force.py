@@ -317,7 +317,7 @@ Tenant = tuple[str, PodSpec, str, int]
 Guard = tuple[str, Any, int]
 
 
-def victims_on(
+def find_victims(
     nodes: Iterable[Node], tenants: list[Tenant], pod: PodSpec, node: Node, guards: list[Guard]
 ) -> tuple[list[Tenant], int] | None:
     """Return the pods kube-scheduler would evict on a node and the number of budget violations; None for no victims."""
@@ -355,14 +355,14 @@ def victims_on(
     return sorted(victims, key=lambda t: (-t[1].priority, t[3])), violations
 
 
-def best_evictions(
+def find_best_evictions(
     nodes: Iterable[Node], tenants: list[Tenant], pod: PodSpec, guards: list[Guard]
 ) -> dict[str, set[str]]:
     """Return node -> names of the victims, for every node kube-scheduler may pick."""
     nodes = list(nodes)
     left = {}
     for node in nodes:
-        answer = victims_on(nodes, tenants, pod, node, guards)
+        answer = find_victims(nodes, tenants, pod, node, guards)
         if answer is not None:
             left[node.name] = answer
 

@@ -359,7 +359,7 @@ def compare_with_brute_force(world: World) -> str:
         text, total = budget.min_available, len(covered)
         least = -(-total * int(text[:-1]) // 100) if text.endswith("%") else int(text)
         guards.append((budget.namespace, budget.selector, max(0, total - least)))
-    best = brute_force.best_evictions(some_nodes, tenants, pod, guards)
+    best = brute_force.find_best_evictions(some_nodes, tenants, pod, guards)
     pods = [ExistingPod(f"x/Deployment/{name}", 0, at, kind, age) for name, kind, at, age in tenants]
     expected = [count_guarded_pods(budget, pods) for budget in budgets]
     session = SchedulingSession(cluster, pods, 8, expected_counts=expected)
@@ -376,7 +376,7 @@ def compare_with_brute_force(world: World) -> str:
     left = [kind for name, kind, at, _ in tenants if at == verdict.node and name not in best[verdict.node]]
     assert session.cache.usage[here].cpu == sum(kind.requests.cpu for kind in (*left, pod))
     taken = next(each for each in some_nodes if each.name == verdict.node)
-    _, violations = brute_force.victims_on(some_nodes, tenants, pod, taken, guards) or ([], 0)
+    _, violations = brute_force.find_victims(some_nodes, tenants, pod, taken, guards) or ([], 0)
     return "evicts against a budget" if violations else "evicts"
 
 

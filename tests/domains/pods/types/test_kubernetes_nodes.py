@@ -6,7 +6,7 @@ from nexusform.domains.pods.importers.kubectl_snapshot import parse_snapshot
 from nexusform.domains.pods.types.kubernetes_nodes import read
 from nexusform.interfaces.plugins import DataResult, ReadContext
 from nexusform.kubernetes.dump_script import CLUSTER_KINDS, build_dump_script
-from tests.domains.pods.importers.cluster_objects import node, pod, printed
+from tests.domains.pods.importers.cluster_objects import build_node, build_pod, print_objects
 from tests.resource_types.memory_files import NOW, MemoryFiles
 
 
@@ -16,7 +16,9 @@ def read_files(**files: bytes) -> DataResult:
 
 
 def test_nodes_have_registered_capacity_and_provider_id() -> None:
-    values = read_files(a=printed(node("n1", "7910m", provider_id="x")), b=printed(pod("p1", "n1"))).attributes
+    values = read_files(
+        a=print_objects(build_node("n1", "7910m", provider_id="x")), b=print_objects(build_pod("p1", "n1"))
+    ).attributes
     assert values["nodes"]["n1"]["allocatable"] == {"cpu": "7910m", "memory": "32Gi", "pods": "110"}
     assert values["nodes"]["n1"]["provider_id"] == "x"
     assert (values["id"], values["pod_count"]) == ("s/a", 1)
@@ -27,19 +29,19 @@ def test_unreadable_file_is_named_with_kubectl_command() -> None:
     assert (unreadable.id, unreadable.path) == ("invalid-kubernetes-manifest", ("files",))
     assert "kubectl get ns,nodes,pods" in unreadable.detail
     assert "a" in unreadable.detail
-    (no_node,) = read_files(a=printed(pod("p1", "n1"))).problems
+    (no_node,) = read_files(a=print_objects(build_pod("p1", "n1"))).problems
     assert no_node.id == "no-nodes-in-files"
 
 
 def test_missing_kinds_are_named_once_with_kubectl_command() -> None:
-    (told,) = read_files(a=printed(node("n1")), b=printed(pod("p1", "n1"))).problems
+    (told,) = read_files(a=print_objects(build_node("n1")), b=print_objects(build_pod("p1", "n1"))).problems
     assert (told.id, told.severity.value) == ("incomplete-cluster", "warning")
     assert "No Namespace and no PriorityClass in these files" in told.detail
     assert "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json" in told.detail
 
 
 def test_invalid_kubernetes_version_is_rejected() -> None:
-    files = MemoryFiles({"a": printed(node("n1"))})
+    files = MemoryFiles({"a": print_objects(build_node("n1"))})
     arguments = {"files": ["a"], "cluster_id": "s/a", "kubernetes_version": "new"}
     ids = {problem.id for problem in read(arguments, ReadContext(files, NOW)).problems}
     assert "invalid-kubernetes-version" in ids
@@ -53,8 +55,8 @@ def read_directory(**files: bytes) -> DataResult:
 def test_directory_has_one_file_per_kind_and_kubectl_errors() -> None:
     missing = b'error: the server doesn\'t have a resource type "resourceslices"\n'
     result = read_directory(
-        nodes__json=printed(node("n1")),
-        pods__json=printed(pod("p1", "n1")),
+        nodes__json=print_objects(build_node("n1")),
+        pods__json=print_objects(build_pod("p1", "n1")),
         namespaces__error=b"Error from server (Forbidden): namespaces is forbidden\n",
         resourceslices__error=missing,
     )
@@ -66,7 +68,7 @@ def test_directory_has_one_file_per_kind_and_kubectl_errors() -> None:
 
 
 def test_truncated_file_is_named_first() -> None:
-    whole = printed(node("n1"))
+    whole = print_objects(build_node("n1"))
     problem = read_files(a=b"NAME", b=whole[:-20]).problems[0]
     assert problem.id == "truncated-file"
     problem = read_files(a=b"apiVersion: v1\nitems:\n- kind: Node\n  metadata:\n    name: n1\n").problems[0]

@@ -16,14 +16,14 @@ from nexusform.domains.remote_state.backends import http
 from nexusform.domains.remote_state.backends.http import HttpBackend, HttpSettings, open_http
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo
 from tests.certificates import create_certificate
-from tests.contracts.http_state_server import ServerContent, state_server
+from tests.contracts.http_state_server import ServerContent, run_state_server
 
 HOLDER = LockInfo("id-1", "apply", "me@here", "0.1.0", "2026-11-20", "p", "here", 1)
 
 
 @pytest.fixture
 def server() -> Iterator[tuple[str, ServerContent]]:
-    with state_server() as (address, store):
+    with run_state_server() as (address, store):
         yield address, store
 
 
@@ -269,7 +269,7 @@ def test_unverified_server_is_reported(
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(*create_certificate(tmp_path))
     monkeypatch.chdir(tmp_path)
-    with state_server(tls=tls) as (address, _):
+    with run_state_server(tls=tls) as (address, _):
         settings = f'    address = "{address}/lab"\n'
         skip = "    skip_cert_verification = true\n"
         block = settings + skip * in_block

@@ -12,7 +12,7 @@ from nexusform.cli.main import run_command_line
 from tests.domains.pods.importers import cluster_objects
 from tests.domains.whatif.cli.test_simulate import KUBECTL_CLUSTER
 
-NODES = tuple(cluster_objects.node(f"n{number}") for number in range(3))
+NODES = tuple(cluster_objects.build_node(f"n{number}") for number in range(3))
 BOTH_READY = {"disruptionsAllowed": 0, "currentHealthy": 2, "desiredHealthy": 2, "expectedPods": 2}
 ENOUGH_READY = {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 2}
 TOO_FEW_READY = {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 2, "expectedPods": 2}
@@ -31,7 +31,7 @@ def build_budget(name: str = "web", status: dict[str, int] | None = None, **spec
 
 def build_replica(name: str, node: str, *, is_ready: bool = True, phase: str = "Running") -> dict[str, Any]:
     labels = {"app": "web", "pod-template-hash": "5d"}
-    body = cluster_objects.pod(f"web-5d-{name}", node, owner=("ReplicaSet", "web-5d"), labels=labels, phase=phase)
+    body = cluster_objects.build_pod(f"web-5d-{name}", node, owner=("ReplicaSet", "web-5d"), labels=labels, phase=phase)
     body["status"]["conditions"] = [{"type": "Ready", "status": str(is_ready)}]
     return body
 
@@ -43,7 +43,7 @@ def find_blocking_budgets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     Path("main.nf.hcl").write_text(KUBECTL_CLUSTER)
 
     def drain_and_list_budgets(*objects: dict[str, Any]) -> list[str]:
-        Path("cluster.json").write_bytes(cluster_objects.printed(*NODES, *objects))
+        Path("cluster.json").write_bytes(cluster_objects.print_objects(*NODES, *objects))
         code = run_command_line(["simulate", "failure", "-node=n0", "-format=json"])
         budgets: list[str] = json.loads(capsys.readouterr().out)["budgets"]
         assert code == (2 if budgets else 0)
@@ -70,7 +70,7 @@ def test_report_explains_blocked_drain(
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(KUBECTL_CLUSTER)
     bodies = [build_budget("web" if not number else "again", **spec) for number, spec in enumerate(budgets)]
-    Path("cluster.json").write_bytes(cluster_objects.printed(*NODES, *HEALTHY, *bodies))
+    Path("cluster.json").write_bytes(cluster_objects.print_objects(*NODES, *HEALTHY, *bodies))
     assert run_command_line(["simulate", "failure", "-node=n0"]) == 2
     assert reason in " ".join(capsys.readouterr().out.split())
 
@@ -125,5 +125,5 @@ def test_budgets_of_other_pods_and_daemons_do_not_block_drain(find_blocking_budg
     other = build_budget(minAvailable=9)
     other["spec"]["selector"] = {"matchLabels": {"app": "db"}}
     assert find_blocking_budgets(*HEALTHY, other) == []
-    daemon = cluster_objects.pod("agent-x", "n0", owner=("DaemonSet", "agent"), labels={"app": "web"})
+    daemon = cluster_objects.build_pod("agent-x", "n0", owner=("DaemonSet", "agent"), labels={"app": "web"})
     assert find_blocking_budgets(daemon, build_budget(minAvailable=1)) == []

@@ -342,7 +342,7 @@ def drain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
     def run_drain(name: str, *objects: dict[str, Any], code: int = 0, flags: tuple[str, ...] = ()) -> str:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
-        (tmp_path / "cluster.json").write_bytes(cluster_objects.printed(namespace, *objects))
+        (tmp_path / "cluster.json").write_bytes(cluster_objects.print_objects(namespace, *objects))
         assert run_command_line(["simulate", "failure", f"-node={name}", *flags]) == code, capsys.readouterr()
         captured = capsys.readouterr()
         return captured.out if "-format=json" in flags else re.sub(r"\s+", " ", captured.out + captured.err)
@@ -352,14 +352,14 @@ def drain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 def build_replica(name: str, on: str, cpu: str = "2") -> dict[str, Any]:
     labels = {"app": "web", "pod-template-hash": "5d"}
-    return cluster_objects.pod(name, on, cpu, owner=("ReplicaSet", "web-5d"), labels=labels)
+    return cluster_objects.build_pod(name, on, cpu, owner=("ReplicaSet", "web-5d"), labels=labels)
 
 
-TWO_NODES = (cluster_objects.node("n0", "4"), cluster_objects.node("n1", "4"))
+TWO_NODES = (cluster_objects.build_node("n0", "4"), cluster_objects.build_node("n1", "4"))
 
 
 def test_drain_places_pods_of_kubectl_cluster_again(drain: Any) -> None:
-    daemon = cluster_objects.pod("agent-x", "n0", "1", owner=("DaemonSet", "agent"))
+    daemon = cluster_objects.build_pod("agent-x", "n0", "1", owner=("DaemonSet", "agent"))
     objects = (*TWO_NODES, build_replica("web-5d-a", "n0"), build_replica("web-5d-b", "n1"), daemon)
     text = drain("n0", *objects)
     assert "1 pod to evict; 1 of them get another node; no workload loses capacity." in text

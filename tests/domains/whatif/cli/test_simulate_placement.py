@@ -90,7 +90,7 @@ def test_files_without_pods_are_named(capsys: Capture) -> None:
     member = 'resource "fleet_member_cluster" "dumped" {\n  kubernetes_cluster_id = "dumped"\n}\n'
     data = 'data "kubernetes_nodes" "dumped" {\n  files      = ["nodes.json"]\n  cluster_id = "dumped"\n}\n'
     Path("dumped.nf.hcl").write_text(member + data)
-    Path("nodes.json").write_bytes(cluster_objects.printed(cluster_objects.node("n0")))
+    Path("nodes.json").write_bytes(cluster_objects.print_objects(cluster_objects.build_node("n0")))
     _, answer = run_placement(capsys, "-clusters=dumped", replicas=1)
     assert answer["feasibility"][0]["result"] == "runs"
     assert any("list no pods" in warning for warning in answer["warnings"])

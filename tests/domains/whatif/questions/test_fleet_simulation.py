@@ -25,7 +25,7 @@ from tests.domains.fleet.planning.fleet_harness import (
     build_placement,
     get_bindings,
 )
-from tests.planning.harness import all_types, build_state_after, plan
+from tests.planning.harness import build_all_types, build_state_after, plan
 
 
 def simulate_edits(state: State, **flags: str | Sequence[str]) -> FleetSimulation:
@@ -37,7 +37,7 @@ def simulate_edits(state: State, **flags: str | Sequence[str]) -> FleetSimulatio
     edits, problems = parse_member_edits(texts)
     assert not problems
     simulation = simulate_member_edits(
-        build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits
+        build_fleet_snapshot(list_state_objects(state), build_all_types(), state.catalogue), edits
     )
     assert not isinstance(simulation, list), simulation
     return simulation
@@ -47,7 +47,7 @@ def list_errors(state: State, flags: Mapping[MemberEditKind, Sequence[str]]) -> 
     edits, problems = parse_member_edits(flags)
     if not problems:
         answer = simulate_member_edits(
-            build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits
+            build_fleet_snapshot(list_state_objects(state), build_all_types(), state.catalogue), edits
         )
         assert isinstance(answer, list)
         problems = answer

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from tests.domains.pods.importers.cluster_objects import node, pod, printed
+from tests.domains.pods.importers.cluster_objects import build_node, build_pod, print_objects
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "real-nodes"
-FULL = pod("smf-1-x", "core-workers-0", "7500m", owner=("ReplicaSet", "smf-1"))
-WORKERS = (node("core-workers-0"), node("core-workers-1"))
+FULL = build_pod("smf-1-x", "core-workers-0", "7500m", owner=("ReplicaSet", "smf-1"))
+WORKERS = (build_node("core-workers-0"), build_node("core-workers-1"))
 MEMBER = """
 resource "fleet_member_cluster" "core" {
   name                  = "core"
@@ -65,7 +65,7 @@ def command_runner(capsys: pytest.CaptureFixture[str]) -> CommandRunner:
 
 def build_upf_pod(name: str) -> dict[str, Any]:
     """Return a pod of the Deployment in the example."""
-    found = pod(f"upf-1-{name}", f"core-workers-{name[-1]}", owner=("ReplicaSet", "upf-1"))
+    found = build_pod(f"upf-1-{name}", f"core-workers-{name[-1]}", owner=("ReplicaSet", "upf-1"))
     found["metadata"] |= {"namespace": "core", "labels": {"app": "upf", "pod-template-hash": "1"}}
     asked = {"requests": {"cpu": "1", "memory": "1Gi"}}
     found["spec"]["containers"] = [{"name": "upf", "image": "registry.example.com/upf:2.3", "resources": asked}]
@@ -73,7 +73,7 @@ def build_upf_pod(name: str) -> dict[str, Any]:
 
 
 def write_objects(lab: Path, *objects: dict[str, Any]) -> None:
-    (lab / "nodes.json").write_bytes(printed(*WORKERS, *objects))
+    (lab / "nodes.json").write_bytes(print_objects(*WORKERS, *objects))
 
 
 def read_places(left: dict[str, Any]) -> list[tuple[str, str | None]]:
@@ -183,13 +183,13 @@ def test_fleet_counts_existing_pods_on_its_members(lab: Path, command_runner: Co
 
 def test_capacity_names_nodes_with_unknown_capacity(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command_runner = CommandRunner(capsys)
-    (lab / "nodes.json").write_bytes(printed(*WORKERS, node("other-1"), node("other-2")))
+    (lab / "nodes.json").write_bytes(print_objects(*WORKERS, build_node("other-1"), build_node("other-2")))
     command_runner("apply", "-auto-approve")
     command_runner("plan", "-out=p.nfplan")
     for words in ((), ("-plan=p.nfplan",)):
         command_runner("simulate", "capacity", "-format=json", *words)
         warning = " ".join(command_runner.told.replace("│", " ").split())
         assert ('2 nodes of the cluster "lab/core" (other-1, other-2) match no VM by name or provider id') in warning
-    (lab / "nodes.json").write_bytes(printed(*WORKERS))
+    (lab / "nodes.json").write_bytes(print_objects(*WORKERS))
     command_runner("simulate", "capacity", "-format=json")
     assert command_runner.told == ""

@@ -23,7 +23,7 @@ from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.resources.address import parse_address
 from nexusform.snapshots.snapshot import SiteSnapshot, build_snapshot, list_state_objects
 from nexusform.state.objects import State
-from tests.planning.harness import all_types, cluster, pool
+from tests.planning.harness import build_all_types, cluster, pool
 from tests.worlds.small_worlds import build_applied_state, build_document_state, build_racks
 
 WEB = """
@@ -95,9 +95,9 @@ def build_site_and_pods(
     state: State, text: str, cluster_id: str = "s/a", **more: Any
 ) -> tuple[SiteSnapshot, Mapping[str, ClusterPods]]:
     things = (*list_state_objects(state), build_manifest(text, cluster_id, **more))
-    world = build_snapshot(things, all_types())
+    world = build_snapshot(things, build_all_types())
     [site] = world.sites.values()
-    return site, build_pods(things, world, all_types())
+    return site, build_pods(things, world, build_all_types())
 
 
 def simulate_upgrade(state: State, text: str, cluster_id: str = "s/a", *, drain: bool = True) -> RuntimeUpgrade:
@@ -286,7 +286,7 @@ def test_placement_adds_hub_objects_to_its_members() -> None:
     shown = {"member-a": {"shop/Deployment/web": {"web-0": {"node": "a-p-1"}}}}
     placement = SiteObject(parse_address("fleet_cluster_resource_placement.p"), {"workloads": shown}, 1002)
     things = (*list_state_objects(state), hub, member, placement)
-    pods = build_pods(things, build_snapshot(things, all_types()), all_types())
+    pods = build_pods(things, build_snapshot(things, build_all_types()), build_all_types())
     assert [w.key for w in pods["s/a"].workloads] == ["shop/Deployment/web"]
     assert [p.node for p in pods["s/a"].existing] == ["a-p-1"]
 
@@ -305,4 +305,4 @@ def test_nodes_have_allocatable_capacity_of_their_sku() -> None:
 def test_no_pods_are_known_without_manifests() -> None:
     state = build_small_site(2, 2, 2)
     things = list_state_objects(state)
-    assert build_pods(things, build_snapshot(things, all_types()), all_types()) == {}
+    assert build_pods(things, build_snapshot(things, build_all_types()), build_all_types()) == {}

@@ -21,7 +21,7 @@ from tests.domains.fleet.planning.fleet_harness import (
     build_placement,
 )
 from tests.domains.whatif.questions.test_fleet_simulation import build_members_with_nodes
-from tests.planning.harness import all_types, build_state_after, plan
+from tests.planning.harness import build_all_types, build_state_after, plan
 
 NONE = "\N{EN DASH}"
 MEMBERS = ("c1", "c2", "c3", "c4")
@@ -71,7 +71,7 @@ def render_page(state: State, **flags: str) -> str:
     edits, problems = parse_member_edits({verb: [flags[verb.value]] for verb in MemberEditKind if verb.value in flags})
     assert not problems
     simulation = simulate_member_edits(
-        build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits
+        build_fleet_snapshot(list_state_objects(state), build_all_types(), state.catalogue), edits
     )
     assert not isinstance(simulation, list)
     return render_fleet_page(simulation, build_fleet_report(simulation, "state serial 1"))
@@ -132,7 +132,7 @@ def test_only_changed_placements_are_listed() -> None:
     edits, problems = parse_member_edits({MemberEditKind.LEAVE: ["c4"]})
     assert not problems
     simulation = simulate_member_edits(
-        build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits
+        build_fleet_snapshot(list_state_objects(state), build_all_types(), state.catalogue), edits
     )
     assert not isinstance(simulation, list)
     changed = [each for each in simulation.placements if each.gained or each.lost]
