@@ -8,15 +8,17 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 
-Told = tuple[int, str, str]
+CommandResult = tuple[int, str, str]
 
 
 @pytest.fixture
-def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Told]:
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., CommandResult]:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "main.nf.hcl").write_text('resource "nexus_site" "lab" {}\n')
 
-    def call(*arguments: str) -> Told:
+    def call(*arguments: str) -> CommandResult:
         code = run_command_line(arguments)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
@@ -34,7 +36,7 @@ def read_lineage(path: str) -> str:
     return str(json.loads(Path(path).read_text())["lineage"])
 
 
-def test_init_reports_backend_and_leaves_no_files(nf: Callable[..., Told]) -> None:
+def test_init_reports_backend_and_leaves_no_files(nf: Callable[..., CommandResult]) -> None:
     code, out, _ = nf("init")
     assert code == 0
     assert 'Backend "local": state/nexusform.nfstate (workspace "default", no state yet).' in out
@@ -45,7 +47,7 @@ def test_init_reports_backend_and_leaves_no_files(nf: Callable[..., Told]) -> No
     assert "serial 1, 1 object)" in " ".join(nf("init")[1].split())
 
 
-def test_migrate_state_copies_state_to_changed_backend(nf: Callable[..., Told]) -> None:
+def test_migrate_state_copies_state_to_changed_backend(nf: Callable[..., CommandResult]) -> None:
     nf("apply", "-auto-approve")
     write_backend("elsewhere/s.nfstate")
     code, _, err = nf("init")
@@ -65,7 +67,7 @@ def test_migrate_state_copies_state_to_changed_backend(nf: Callable[..., Told]) 
     assert "Plan: 1 to add" in nf("plan")[1]
 
 
-def test_other_state_is_not_overwritten(nf: Callable[..., Told]) -> None:
+def test_other_state_is_not_overwritten(nf: Callable[..., CommandResult]) -> None:
     nf("apply", "-auto-approve")
     write_backend("elsewhere/s.nfstate")
     nf("init", "-reconfigure")
@@ -78,7 +80,7 @@ def test_other_state_is_not_overwritten(nf: Callable[..., Told]) -> None:
     assert read_lineage("elsewhere/s.nfstate") == read_lineage("state/nexusform.nfstate")
 
 
-def test_backend_settings_can_be_given_separately(nf: Callable[..., Told]) -> None:
+def test_backend_settings_can_be_given_separately(nf: Callable[..., CommandResult]) -> None:
     Path("backend.nf.hcl").write_text('nexusform {\n  backend "local" {}\n}\n')
     code, out, err = nf("init", "-backend-config=path=given/s.nfstate")
     assert code == 0, err
@@ -92,7 +94,7 @@ def test_backend_settings_can_be_given_separately(nf: Callable[..., Told]) -> No
     assert 'has no setting "pth"' in err
 
 
-def test_unknown_backend_is_reported_with_its_line(nf: Callable[..., Told]) -> None:
+def test_unknown_backend_is_reported_with_its_line(nf: Callable[..., CommandResult]) -> None:
     Path("backend.nf.hcl").write_text('nexusform {\n  backend "locl" {}\n}\n')
     for command in (["init"], ["plan"]):
         code, _, err = nf(*command)
@@ -101,7 +103,7 @@ def test_unknown_backend_is_reported_with_its_line(nf: Callable[..., Told]) -> N
         assert "backend.nf.hcl line 2" in err
 
 
-def test_nf_data_dir_moves_backend_file(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nf_data_dir_moves_backend_file(nf: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NF_DATA_DIR", "kept")
     write_backend("elsewhere/s.nfstate")
     assert nf("init")[0] == 0
@@ -109,7 +111,7 @@ def test_nf_data_dir_moves_backend_file(nf: Callable[..., Told], monkeypatch: py
     assert not Path(".nexusform").exists()
 
 
-def test_saved_settings_overriding_changed_block_are_reported(nf: Callable[..., Told]) -> None:
+def test_saved_settings_overriding_changed_block_are_reported(nf: Callable[..., CommandResult]) -> None:
     Path("backend.nf.hcl").write_text('nexusform {\n  backend "local" {}\n}\n')
     assert nf("init", "-backend-config=path=given/s.nfstate")[0] == 0
     assert "Remembered" not in nf("init")[1]
@@ -123,7 +125,7 @@ def test_saved_settings_overriding_changed_block_are_reported(nf: Callable[..., 
     assert "Remembered" not in out + err
 
 
-def test_backend_without_state_is_changed_without_prompt(nf: Callable[..., Told]) -> None:
+def test_backend_without_state_is_changed_without_prompt(nf: Callable[..., CommandResult]) -> None:
     write_backend("one/s.nfstate")
     assert nf("init")[0] == 0
     write_backend("two/s.nfstate")

@@ -28,18 +28,20 @@ output "racks" {
 }
 """
 
-Told = tuple[int, str, str]
+CommandResult = tuple[int, str, str]
 
 
 @pytest.fixture
-def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Told]:
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., CommandResult]:
     """Return a function for command lines in a directory with the configuration above; it returns code, stdout and
     stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     (tmp_path / "main.nf.hcl").write_text(CONFIGURATION)
 
-    def run_command(*arguments: str, answer: str = "") -> Told:
+    def run_command(*arguments: str, answer: str = "") -> CommandResult:
         monkeypatch.setattr("sys.stdin", io.StringIO(answer))
         code = run_command_line(arguments)
         captured = capsys.readouterr()
@@ -52,7 +54,7 @@ def read_state() -> dict[str, Any]:
     return json.loads(Path("state/nexusform.nfstate").read_text())
 
 
-def test_plan_after_apply_has_no_changes(nf: Callable[..., Told]) -> None:
+def test_plan_after_apply_has_no_changes(nf: Callable[..., CommandResult]) -> None:
     code, out, _ = nf("plan", "-detailed-exitcode")
     assert code == 2
     assert "Plan: 3 to add, 0 to change, 0 to destroy." in out
@@ -71,7 +73,7 @@ def test_plan_after_apply_has_no_changes(nf: Callable[..., Told]) -> None:
 
 
 @pytest.mark.parametrize(("answer", "code"), [("yes\n", 0), ("y\n", 1), ("\n", 1), ("", 1)])
-def test_only_yes_approves(nf: Callable[..., Told], answer: str, code: int) -> None:
+def test_only_yes_approves(nf: Callable[..., CommandResult], answer: str, code: int) -> None:
     given, out, _ = nf("apply", answer=answer)
     assert given == code
     assert "Do you want to perform these actions?" in out
@@ -82,19 +84,19 @@ def test_only_yes_approves(nf: Callable[..., Told], answer: str, code: int) -> N
 
 
 @pytest.mark.parametrize("how", [["-input=false"], ["-json"]])
-def test_approval_is_required_without_input(nf: Callable[..., Told], how: list[str]) -> None:
+def test_approval_is_required_without_input(nf: Callable[..., CommandResult], how: list[str]) -> None:
     code, out, err = nf("apply", *how)
     assert code == 1
     assert "Approval required" in out + err
     assert not Path("state").exists()
 
 
-def test_nf_input_disables_prompts(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nf_input_disables_prompts(nf: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NF_INPUT", "0")
     assert "Approval required" in nf("apply")[2]
 
 
-def test_destroy(nf: Callable[..., Told]) -> None:
+def test_destroy(nf: Callable[..., CommandResult]) -> None:
     nf("apply", "-auto-approve")
     code, out, _ = nf("destroy", answer="no\n")
     assert code == 1
@@ -106,7 +108,7 @@ def test_destroy(nf: Callable[..., Told]) -> None:
     assert read_state()["resources"] == []
 
 
-def test_last_variable_on_command_line_wins(nf: Callable[..., Told]) -> None:
+def test_last_variable_on_command_line_wins(nf: Callable[..., CommandResult]) -> None:
     Path("five.nfvars.hcl").write_text("machines = 5\n")
     code, out, _ = nf("plan", "-var", "machines=7", "-var-file=five.nfvars.hcl", "-report=json:-")
     assert code == 0
@@ -115,7 +117,7 @@ def test_last_variable_on_command_line_wins(nf: Callable[..., Told]) -> None:
     assert json.loads(out)["variables"]["machines"]["value"] == 7
 
 
-def test_all_errors_are_reported_and_no_state_is_written(nf: Callable[..., Told]) -> None:
+def test_all_errors_are_reported_and_no_state_is_written(nf: Callable[..., CommandResult]) -> None:
     Path("more.nf.hcl").write_text('resource "nexus_rak" "a" {}\nresource "nexus_rack" "b" {\n  nmae = 1\n}\n')
     for command in (["plan"], ["apply", "-auto-approve"], ["validate"]):
         code, _, err = nf(*command)
@@ -126,7 +128,7 @@ def test_all_errors_are_reported_and_no_state_is_written(nf: Callable[..., Told]
     assert not Path("state").exists()
 
 
-def test_json_event_stream(nf: Callable[..., Told]) -> None:
+def test_json_event_stream(nf: Callable[..., CommandResult]) -> None:
     code, out, _ = nf("apply", "-auto-approve", "-json")
     assert code == 0
     events = [json.loads(line) for line in out.splitlines()]
@@ -138,7 +140,7 @@ def test_json_event_stream(nf: Callable[..., Told]) -> None:
     assert all(event["@timestamp"].endswith("Z") for event in events)
 
 
-def test_reports(nf: Callable[..., Told]) -> None:
+def test_reports(nf: Callable[..., CommandResult]) -> None:
     code, out, _ = nf("plan", "-report=json:plan.json", "-report=markdown:plan.md", "-report=text:plan.txt")
     assert code == 0
     assert "Plan: 3 to add" in out
@@ -150,7 +152,7 @@ def test_reports(nf: Callable[..., Told]) -> None:
     assert "only one report can go to stdout" in nf("plan", "-report=json:-", "-report=text:-")[2]
 
 
-def test_conflicting_flags_are_rejected(nf: Callable[..., Told]) -> None:
+def test_conflicting_flags_are_rejected(nf: Callable[..., CommandResult]) -> None:
     for given, words in (
         (["-destroy", "-refresh-only"], "-destroy and -refresh-only"),
         (["-refresh-only", "-refresh=false"], "-refresh-only and -refresh=false"),
@@ -161,7 +163,7 @@ def test_conflicting_flags_are_rejected(nf: Callable[..., Told]) -> None:
         assert words in err
 
 
-def test_targets_can_be_read_from_a_file(nf: Callable[..., Told]) -> None:
+def test_targets_can_be_read_from_a_file(nf: Callable[..., CommandResult]) -> None:
     Path("t.txt").write_text("# only the site\nnexus_site.lab  # this one\n\n")
     assert "Plan: 1 to add" in nf("plan", "-target-file=t.txt")[1]
 
@@ -215,7 +217,9 @@ output "sizes" {
         ("-target=nexus_vm_sku.s[1]", ["second"]),
     ],
 )
-def test_partial_plan_applies_its_planned_outputs(nf: Callable[..., Told], option: str, names: list[str]) -> None:
+def test_partial_plan_applies_its_planned_outputs(
+    nf: Callable[..., CommandResult], option: str, names: list[str]
+) -> None:
     Path("main.nf.hcl").write_text(SKUS_WITH_OUTPUTS)
     nf("plan", "-out=p", option)
     plan = json.loads(nf("show", "-json", "p")[1])
@@ -225,7 +229,7 @@ def test_partial_plan_applies_its_planned_outputs(nf: Callable[..., Told], optio
     assert nf("plan", "-detailed-exitcode", option)[0] == 0
 
 
-def test_partial_plan_checks_its_planned_outputs(nf: Callable[..., Told]) -> None:
+def test_partial_plan_checks_its_planned_outputs(nf: Callable[..., CommandResult]) -> None:
     Path("main.nf.hcl").write_text(SKUS_WITH_OUTPUTS)
     large = "-var=sizes=[1,200]"
     assert nf("plan", "-target=nexus_vm_sku.s", large)[0] == 0
@@ -253,7 +257,7 @@ resource "nexus_vm_sku" "p" {
 """
 
 
-def test_destroy_plan_lists_checks_as_unknown(nf: Callable[..., Told]) -> None:
+def test_destroy_plan_lists_checks_as_unknown(nf: Callable[..., CommandResult]) -> None:
     Path("main.nf.hcl").write_text(SKUS_WITH_OUTPUTS + CHECKS)
     nf("apply", "-auto-approve")
     nf("plan", "-destroy", "-out=p")
@@ -265,7 +269,7 @@ def test_destroy_plan_lists_checks_as_unknown(nf: Callable[..., Told]) -> None:
     ]
 
 
-def test_invalid_reality_file_is_an_error_of_the_plan(nf: Callable[..., Told]) -> None:
+def test_invalid_reality_file_is_an_error_of_the_plan(nf: Callable[..., CommandResult]) -> None:
     Path("main.nf.hcl").write_text('provider "simulated" {\n  reality = "real.json"\n}\n' + SKUS_WITH_OUTPUTS)
     for text in ("{}", "[", '[{"type": 1}]', '"x"'):
         Path("real.json").write_text(text)
@@ -278,13 +282,13 @@ def test_invalid_reality_file_is_an_error_of_the_plan(nf: Callable[..., Told]) -
 # --- saved plans -------------------------------------------------------------------------------
 
 
-def save_plan(nf: Callable[..., Told], *more: str) -> None:
+def save_plan(nf: Callable[..., CommandResult], *more: str) -> None:
     code, out, err = nf("plan", "-out=p.nfplan", *more)
     assert code == 0, err
     assert 'nexusform apply "p.nfplan"' in out
 
 
-def test_saved_plan_is_applied_without_prompt_and_only_once(nf: Callable[..., Told]) -> None:
+def test_saved_plan_is_applied_without_prompt_and_only_once(nf: Callable[..., CommandResult]) -> None:
     save_plan(nf)
     code, out, err = nf("apply", "p.nfplan")
     assert code == 0, err
@@ -295,7 +299,9 @@ def test_saved_plan_is_applied_without_prompt_and_only_once(nf: Callable[..., To
     assert "Saved plan already applied" in err
 
 
-def test_saved_plan_is_checked_without_samples(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_plan_is_checked_without_samples(
+    nf: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster = """
 resource "nexus_kubernetes_cluster" "c" {
   name       = "c"
@@ -318,7 +324,7 @@ resource "nexus_kubernetes_cluster" "c" {
     assert nf("apply", "p.nfplan")[0] == 0
 
 
-def test_saved_plan_is_applied_as_reviewed(nf: Callable[..., Told]) -> None:
+def test_saved_plan_is_applied_as_reviewed(nf: Callable[..., CommandResult]) -> None:
     save_plan(nf)
     Path("main.nf.hcl").write_text(CONFIGURATION.replace("count         = 2", "count         = 9"))
     code, out, err = nf("apply", "p.nfplan")
@@ -327,7 +333,7 @@ def test_saved_plan_is_applied_as_reviewed(nf: Callable[..., Told]) -> None:
     Path("main.nf.hcl").unlink()
 
 
-def test_stale_plan_is_rejected_unless_replan_is_equal(nf: Callable[..., Told]) -> None:
+def test_stale_plan_is_rejected_unless_replan_is_equal(nf: Callable[..., CommandResult]) -> None:
     nf("apply", "-auto-approve", "-target=nexus_site.lab")
     save_plan(nf)
     nf("apply", "-auto-approve", "-target=nexus_rack.r[0]")
@@ -347,7 +353,7 @@ def test_stale_plan_is_rejected_unless_replan_is_equal(nf: Callable[..., Told]) 
     assert "Resources: 0 added, 2 changed" in out
 
 
-def test_plan_of_another_state_is_rejected(nf: Callable[..., Told]) -> None:
+def test_plan_of_another_state_is_rejected(nf: Callable[..., CommandResult]) -> None:
     nf("apply", "-auto-approve")
     save_plan(nf, "-var=machines=3")
     Path("state/nexusform.nfstate").unlink()
@@ -357,7 +363,7 @@ def test_plan_of_another_state_is_rejected(nf: Callable[..., Told]) -> None:
     assert "Saved plan state mismatch" in err
 
 
-def test_other_variables_are_rejected(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_variables_are_rejected(nf: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch) -> None:
     save_plan(nf, "-var=machines=3")
     code, _, err = nf("apply", "p.nfplan", "-var=machines=4")
     assert code == 1
@@ -368,14 +374,14 @@ def test_other_variables_are_rejected(nf: Callable[..., Told], monkeypatch: pyte
     assert nf("apply", "p.nfplan")[0] == 0
 
 
-def test_planning_flags_with_saved_plan_are_rejected(nf: Callable[..., Told]) -> None:
+def test_planning_flags_with_saved_plan_are_rejected(nf: Callable[..., CommandResult]) -> None:
     save_plan(nf)
     code, _, err = nf("apply", "p.nfplan", "-destroy")
     assert code == 1
     assert "-destroy is a planning flag, and p.nfplan is a saved plan." in err
 
 
-def test_damaged_plan_is_rejected(nf: Callable[..., Told]) -> None:
+def test_damaged_plan_is_rejected(nf: Callable[..., CommandResult]) -> None:
     save_plan(nf)
     data = bytearray(Path("p.nfplan").read_bytes())
     data[len(data) // 2] ^= 1
@@ -387,7 +393,7 @@ def test_damaged_plan_is_rejected(nf: Callable[..., Told]) -> None:
     assert "There is no file" in nf("apply", "nothing.nfplan")[2]
 
 
-def test_same_plan_gives_identical_file(nf: Callable[..., Told]) -> None:
+def test_same_plan_gives_identical_file(nf: Callable[..., CommandResult]) -> None:
     save_plan(nf)
     first = Path("p.nfplan").read_bytes()
     save_plan(nf)
@@ -408,7 +414,7 @@ provider "simulated" {
 """
 
 
-def test_next_apply_completes_a_failed_apply(nf: Callable[..., Told]) -> None:
+def test_next_apply_completes_a_failed_apply(nf: Callable[..., CommandResult]) -> None:
     Path("provider.nf.hcl").write_text(FAULT)
     code, out, _ = nf("apply", "-auto-approve")
     assert code == 1
@@ -423,7 +429,7 @@ def test_next_apply_completes_a_failed_apply(nf: Callable[..., Told]) -> None:
     assert [row["id"] for row in json.loads(Path("site.json").read_text())] == ["lab/r0", "lab/r1", "lab"]
 
 
-def test_interrupted_saved_plan_is_resumed_only_on_request(nf: Callable[..., Told]) -> None:
+def test_interrupted_saved_plan_is_resumed_only_on_request(nf: Callable[..., CommandResult]) -> None:
     Path("provider.nf.hcl").write_text(FAULT)
     save_plan(nf)
     assert "Nothing to resume" in nf("apply", "-resume")[2]
@@ -438,7 +444,7 @@ def test_interrupted_saved_plan_is_resumed_only_on_request(nf: Callable[..., Tol
     assert '"q.nfplan" is not the plan of the last apply.' in nf("apply", "q.nfplan", "-resume")[2]
 
 
-def test_drift_is_shown_and_recorded(nf: Callable[..., Told]) -> None:
+def test_drift_is_shown_and_recorded(nf: Callable[..., CommandResult]) -> None:
     Path("provider.nf.hcl").write_text('provider "simulated" {\n  reality = "site.json"\n}\n')
     nf("apply", "-auto-approve")
     rows = json.loads(Path("site.json").read_text())
@@ -454,7 +460,7 @@ def test_drift_is_shown_and_recorded(nf: Callable[..., Told]) -> None:
     assert held == [0]
 
 
-def test_invalid_reality_file_is_reported(nf: Callable[..., Told]) -> None:
+def test_invalid_reality_file_is_reported(nf: Callable[..., CommandResult]) -> None:
     Path("provider.nf.hcl").write_text('provider "simulated" {\n  reality = "site.json"\n}\n')
     nf("apply", "-auto-approve")
     Path("site.json").write_text("{")
@@ -483,7 +489,9 @@ provider "simulated" {
         (SLOW_READ, '"delay" must be a duration such as "2s" or "300ms", not "soon"'),
     ],
 )
-def test_invalid_provider_settings_are_reported_with_line(nf: Callable[..., Told], block: str, words: str) -> None:
+def test_invalid_provider_settings_are_reported_with_line(
+    nf: Callable[..., CommandResult], block: str, words: str
+) -> None:
     Path("provider.nf.hcl").write_text(block + "\n")
     code, _, err = nf("plan")
     assert code == 1
@@ -494,7 +502,7 @@ def test_invalid_provider_settings_are_reported_with_line(nf: Callable[..., Told
 # --- show, graph -------------------------------------------------------------------------------
 
 
-def test_show(nf: Callable[..., Told]) -> None:
+def test_show(nf: Callable[..., CommandResult]) -> None:
     save_plan(nf)
     nf("apply", "p.nfplan")
     assert 'resource "nexus_site" "lab"' in nf("show")[1]
@@ -510,7 +518,7 @@ def test_show(nf: Callable[..., Told]) -> None:
     assert "cut off after 40 of" in nf("show", "-max-bytes=40")[1]
 
 
-def test_graph(nf: Callable[..., Told]) -> None:
+def test_graph(nf: Callable[..., CommandResult]) -> None:
     out = nf("graph")[1]
     assert '"nexus_rack.r" -> "nexus_site.lab";' in out
     assert '"nexus_site.lab" -> "nexus_rack.r";' in nf("graph", "-type=plan-destroy")[1]
@@ -519,7 +527,7 @@ def test_graph(nf: Callable[..., Told]) -> None:
     assert '"nexus_rack.r[0]" -> "nexus_site.lab";' in nf("graph", "-plan=p.nfplan")[1]
 
 
-def test_validate(nf: Callable[..., Told]) -> None:
+def test_validate(nf: Callable[..., CommandResult]) -> None:
     assert nf("validate")[:2] == (0, "Success! The configuration is valid.\n")
     assert json.loads(nf("validate", "-json")[1])["valid"] is True
     Path("main.nf.hcl").write_text("resource {\n")

@@ -41,7 +41,7 @@ def read_outputs(where: Path) -> dict[str, Any]:
     return {k: v["value"] for k, v in json.loads(run_successfully(where, "output", "-json")).items()}
 
 
-@pytest.mark.parametrize("here", ["end-to-end"], indirect=True)
+@pytest.mark.parametrize("example_directory", ["end-to-end"], indirect=True)
 def test_placement_sees_larger_pool(example_directory: Path) -> None:
     run_successfully(example_directory, "apply", "-auto-approve")
     assert read_outputs(example_directory)["clusters_of_web"] == ["east", "west"]
@@ -61,7 +61,7 @@ def test_placement_sees_larger_pool(example_directory: Path) -> None:
     assert "Fleet bindings: 0 to place, 0 to move, 0 to remove, 4 kept." in smaller
 
 
-@pytest.mark.parametrize("here", ["end-to-end"], indirect=True)
+@pytest.mark.parametrize("example_directory", ["end-to-end"], indirect=True)
 def test_destroy_order_is_placements_then_members_then_clusters(example_directory: Path) -> None:
     run_successfully(example_directory, "apply", "-auto-approve")
     text = run_successfully(example_directory, "destroy", "-auto-approve")
@@ -75,7 +75,7 @@ def test_destroy_order_is_placements_then_members_then_clusters(example_director
     assert find_last_completion("fleet_member_cluster.edge") < find_last_completion("nexus_kubernetes_cluster.edge")
 
 
-@pytest.mark.parametrize("here", ["fleet"], indirect=True)
+@pytest.mark.parametrize("example_directory", ["fleet"], indirect=True)
 def test_fleet_of_the_documents(example_directory: Path) -> None:
     run_successfully(example_directory, "apply", "-auto-approve")
     assert read_outputs(example_directory) == {
@@ -95,7 +95,7 @@ def test_fleet_of_the_documents(example_directory: Path) -> None:
     assert "88.89 % of the weight" in " ".join(scores.split())
 
 
-@pytest.mark.parametrize("here", ["fleet"], indirect=True)
+@pytest.mark.parametrize("example_directory", ["fleet"], indirect=True)
 def test_edits_of_fleet(example_directory: Path) -> None:
     run_successfully(example_directory, "apply", "-auto-approve")
     another = ("-var", "document=pick-n-spread", "-replace=fleet_cluster_resource_placement.document")
@@ -113,7 +113,7 @@ def test_edits_of_fleet(example_directory: Path) -> None:
     assert "Placements: 1 to place, 0 to move, 0 to remove, " in plan
 
 
-@pytest.mark.parametrize("here", ["three-sites"], indirect=True)
+@pytest.mark.parametrize("example_directory", ["three-sites"], indirect=True)
 def test_fleet_reads_states_of_its_sites(example_directory: Path) -> None:
     missing = run_nexusform(example_directory / "fleet", "plan", "-no-color")
     assert missing.returncode == 1

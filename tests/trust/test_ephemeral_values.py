@@ -13,7 +13,7 @@ import pytest
 from nexusform.cli.main import run_command_line
 from nexusform.encryption.document_cipher import DocumentCipher
 from tests.domains.hub.conftest import *  # noqa: F403 - the fixtures of a hub
-from tests.domains.hub.conftest import Told
+from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_front import Front
 
 SETUP = """
@@ -166,7 +166,7 @@ resource "fleet_hub_manifest" "token" {
 """
 
 
-def test_write_only_body_is_sent_only_to_the_hub(hub: Front, told: Told) -> None:
+def test_write_only_body_is_sent_only_to_the_hub(hub: Front, run_command: CommandRunner) -> None:
     def read_token() -> str:
         secret = hub.get("Secret", "t", "web")
         assert secret is not None
@@ -175,17 +175,17 @@ def test_write_only_body_is_sent_only_to_the_hub(hub: Front, told: Told) -> None
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}})
     Path("main.nf.hcl").write_text(MANIFEST.replace("VERSION", "1"))
     for words in (("plan", "-out=p.nfplan", "-var=token=canary-1"), ("apply", "-var=token=canary-2", "p.nfplan")):
-        code, said = told(*words)
+        code, said = run_command(*words)
         assert code == 0, said
         assert_no_canary(said)
     assert "canary-2" in read_token() or "Y2FuYXJ5LTI=" in read_token()
     # Only the version counts: a changed text alone is no change.
-    code, said = told("plan", "-detailed-exitcode", "-var=token=canary-3")
+    code, said = run_command("plan", "-detailed-exitcode", "-var=token=canary-3")
     assert code == 0, said
     Path("main.nf.hcl").write_text(MANIFEST.replace("VERSION", "2"))
-    code, said = told("apply", "-auto-approve", "-var=token=canary-3")
+    code, said = run_command("apply", "-auto-approve", "-var=token=canary-3")
     assert (code, "yaml_body_wo_version 1 -> 2" in said) == (0, True), said
     assert_no_canary(said)
     assert "canary-3" in read_token() or "Y2FuYXJ5LTM=" in read_token()
-    code, said = told("apply", "-auto-approve", "-var=token=canary-rejected")
+    code, said = run_command("apply", "-auto-approve", "-var=token=canary-rejected")
     assert_no_canary(said)

@@ -96,11 +96,11 @@ def hub(bed: Any, controller: Controller, tmp_path: Path, monkeypatch: pytest.Mo
     return bed
 
 
-Told = Callable[..., tuple[int, str]]
+CommandRunner = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def told(capfd: pytest.CaptureFixture[str]) -> Told:
+def run_command(capfd: pytest.CaptureFixture[str]) -> CommandRunner:
     """Return a function that runs a command and returns its exit code and all output with single spaces."""
 
     def call(*words: str) -> tuple[int, str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.domains.hub.conftest import Told
+from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.test_fleet_provider import list_writes, write_configuration
 
@@ -29,35 +29,35 @@ def once(hub: Front, act: Callable[[], object], path: str = PLACEMENT) -> None:
 
 
 @pytest.mark.parametrize("command", ["apply", "destroy"])
-def test_killed_apply_is_resumed(hub: Front, told: Told, command: str) -> None:
+def test_killed_apply_is_resumed(hub: Front, run_command: CommandRunner, command: str) -> None:
     write_configuration()
     if command == "destroy":
-        told("apply", "-auto-approve")
+        run_command("apply", "-auto-approve")
     hub.log.clear()
     words = [sys.executable, "-m", "nexusform", command, "-auto-approve"]
     with subprocess.Popen(words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         once(hub, process.kill)
         assert process.wait() == -9
-    code, said = told(command, "-auto-approve")
+    code, said = run_command(command, "-auto-approve")
     assert code == 0, said
     made = [path for method, path in list_writes(hub) if (method, path) == ("PATCH", PLACEMENT)]
     stands = command == "apply"
     assert bool(hub.all("ClusterResourcePlacement")) is stands
     assert bool(hub.all("ClusterResourceBinding")) is stands
     assert len(made) == stands  # Once or not at all
-    assert told("plan", "-detailed-exitcode")[0] == (0 if stands else 2)
+    assert run_command("plan", "-detailed-exitcode")[0] == (0 if stands else 2)
 
 
-def test_namespace_of_killed_apply_is_kept_on_resume(hub: Front, told: Told) -> None:
+def test_namespace_of_killed_apply_is_kept_on_resume(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
     words = [sys.executable, "-m", "nexusform", "apply", "-auto-approve"]
     with subprocess.Popen(words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         once(hub, process.kill, "/api/v1/namespaces/web")
         assert process.wait() == -9
-    code, said = told("apply", "-resume")
+    code, said = run_command("apply", "-resume")
     assert code == 0, said
     assert [path.rpartition("/")[2] for _, path in list_writes(hub)] == ["web", "settings", "web"]
-    assert told("plan", "-detailed-exitcode")[0] == 0
+    assert run_command("plan", "-detailed-exitcode")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -68,29 +68,29 @@ def test_namespace_of_killed_apply_is_kept_on_resume(hub: Front, told: Told) -> 
     ],
 )
 def test_object_recreated_by_killed_apply_is_managed(
-    hub: Front, told: Told, kind: str, namespace: str, name: str, path: str
+    hub: Front, run_command: CommandRunner, kind: str, namespace: str, name: str, path: str
 ) -> None:
     write_configuration()
-    told("apply", "-auto-approve")
+    run_command("apply", "-auto-approve")
     hub.remove(hub.get(kind, name, namespace) or {})
     hub.act()
     words = [sys.executable, "-m", "nexusform", "apply", "-auto-approve"]
     with subprocess.Popen(words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         once(hub, process.kill, path)
         assert process.wait() == -9
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert (code, "re-created" in said) == (0, False), said
-    assert told("plan", "-detailed-exitcode")[0] == 0
+    assert run_command("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_request_with_cut_answer_is_retried(hub: Front, told: Told) -> None:
+def test_request_with_cut_answer_is_retried(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
 
     def cut() -> None:
         raise ConnectionAbortedError
 
     once(hub, cut)
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
     placement = hub.get("ClusterResourcePlacement", "web")
     assert placement is not None

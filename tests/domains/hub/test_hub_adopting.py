@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.domains.hub.conftest import Told
+from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.test_fleet_provider import list_writes, write_configuration
@@ -49,28 +49,28 @@ resource "fleet_cluster_resource_placement" "staged" {
 """
 
 
-def test_placement_awaiting_first_run_is_imported(hub: Front, told: Told) -> None:
+def test_placement_awaiting_first_run_is_imported(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
     with Path("main.nf.hcl").open("a") as configuration:
         configuration.write(STAGED)
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     shutil.rmtree("state")
     Path("main.nf.hcl").write_text('provider "fleet" {}\ndata "fleet_hub" "hub" {}\n')
     hub.log.clear()
-    code, said = told("import", "-from=hub", "-generate-config-out=hub.nf.hcl")
+    code, said = run_command("import", "-from=hub", "-generate-config-out=hub.nf.hcl")
     assert code == 0, said
-    assert "fleet_cluster_resource_placement.staged" in told("state", "list")[1]
-    code, said = told("plan", "-detailed-exitcode")
+    assert "fleet_cluster_resource_placement.staged" in run_command("state", "list")[1]
+    code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
     assert {method for method, *_ in hub.log if method != "PATCH"} == {"GET"}
     assert all(dry for method, _, dry, _ in hub.log if method == "PATCH")
 
 
-def test_existing_object_of_another_type_needs_import_not_replace(hub: Front, told: Told) -> None:
+def test_existing_object_of_another_type_needs_import_not_replace(hub: Front, run_command: CommandRunner) -> None:
     hub.put(THEIRS, "kubectl")
     hub.act()
     write_configuration()
-    code, said = told("plan")
+    code, said = run_command("plan")
     assert code == 1
     assert "Placement type is immutable. The placement exists on the hub but not in state" in said
     assert 'to = fleet_cluster_resource_placement.web, id = "web"' in said
@@ -78,7 +78,7 @@ def test_existing_object_of_another_type_needs_import_not_replace(hub: Front, to
 
 
 def test_failed_required_dry_run_is_an_error_at_its_block(
-    hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch
+    hub: Front, run_command: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_configuration()
     text = Path("main.nf.hcl").read_text().replace('data "fleet_hub" "hub" {}', "")
@@ -86,7 +86,7 @@ def test_failed_required_dry_run_is_an_error_at_its_block(
     Path("main.nf.hcl").write_text(text.replace('{ timeout = "30m" }', required))
     hub.close()
     monkeypatch.setattr("nexusform.domains.hub.api.hub_client._FIRST_RETRY_SECONDS", 0.0)
-    code, said = told("plan")
+    code, said = run_command("plan")
     assert code == 1
     assert 'Error: Not checked on main.nf.hcl line 7, in resource "fleet_hub_manifest" "web"' in said
     assert "cannot be reached" in said
@@ -95,89 +95,89 @@ def test_failed_required_dry_run_is_an_error_at_its_block(
 MEMBER = 'resource "fleet_member_cluster" "{0}" {{\n  provider = fleet\n  name     = "{0}"\n}}\n'
 
 
-def test_objects_imported_one_by_one_are_all_in_state(hub: Front, told: Told) -> None:
+def test_objects_imported_one_by_one_are_all_in_state(hub: Front, run_command: CommandRunner) -> None:
     members = [each["metadata"]["name"] for each in hub.all("MemberCluster")][:2]
     head = 'provider "fleet" {}\ndata "fleet_hub" "hub" {}\n'
     Path("main.nf.hcl").write_text(head + "".join(map(MEMBER.format, members)))
     for name in members:
-        code, said = told("import", f"fleet_member_cluster.{name}", name)
+        code, said = run_command("import", f"fleet_member_cluster.{name}", name)
         assert code == 0, said
-    code, said = told("plan")
+    code, said = run_command("plan")
     assert code == 0, said
 
 
-def apply_and_lose_state(hub: Front, told: Told) -> None:
+def apply_and_lose_state(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     shutil.rmtree("state")
     hub.log.clear()
 
 
-def check_import_without_writes(hub: Front, told: Told) -> None:
+def check_import_without_writes(hub: Front, run_command: CommandRunner) -> None:
     """Check the plan for no changes, and the log for no writes to the hub."""
-    code, said = told("plan", "-detailed-exitcode")
+    code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
     assert all(dry for method, _, dry, _ in hub.log if method != "GET")
 
 
-def test_lost_manifest_objects_are_imported_by_blocks(hub: Front, told: Told) -> None:
-    apply_and_lose_state(hub, told)
-    said = " ".join(told("plan")[1].split())
+def test_lost_manifest_objects_are_imported_by_blocks(hub: Front, run_command: CommandRunner) -> None:
+    apply_and_lose_state(hub, run_command)
+    said = " ".join(run_command("plan")[1].split())
     start = said.index('import { to = fleet_hub_manifest.web, id = "')
     object_id = said[start:].split('"')[1]
     blocks = (("fleet_hub_manifest.web", object_id), ("fleet_cluster_resource_placement.web", "web"))
     with Path("main.nf.hcl").open("a") as configuration:
         configuration.writelines(f'import {{\n  to = {address}\n  id = "{each}"\n}}\n' for address, each in blocks)
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
-    check_import_without_writes(hub, told)
+    check_import_without_writes(hub, run_command)
 
 
-def test_lost_manifest_objects_are_imported_by_command(hub: Front, told: Told) -> None:
-    apply_and_lose_state(hub, told)
-    assert told("import", "fleet_hub_manifest.web", "web")[0] == 0
-    assert told("import", "fleet_cluster_resource_placement.web", "web")[0] == 0
-    check_import_without_writes(hub, told)
+def test_lost_manifest_objects_are_imported_by_command(hub: Front, run_command: CommandRunner) -> None:
+    apply_and_lose_state(hub, run_command)
+    assert run_command("import", "fleet_hub_manifest.web", "web")[0] == 0
+    assert run_command("import", "fleet_cluster_resource_placement.web", "web")[0] == 0
+    check_import_without_writes(hub, run_command)
 
 
-def test_lost_objects_are_imported_into_existing_blocks(hub: Front, told: Told) -> None:
-    apply_and_lose_state(hub, told)
-    code, said = told("import", "-from=hub", "-generate-config-out=hub.nf.hcl")
+def test_lost_objects_are_imported_into_existing_blocks(hub: Front, run_command: CommandRunner) -> None:
+    apply_and_lose_state(hub, run_command)
+    code, said = run_command("import", "-from=hub", "-generate-config-out=hub.nf.hcl")
     assert code == 0, said
     assert 'fleet_cluster_resource_placement" "web"' not in Path("hub.nf.hcl").read_text()
-    check_import_without_writes(hub, told)
+    check_import_without_writes(hub, run_command)
 
 
-def test_objects_of_another_manager_are_not_imported(hub: Front, told: Told) -> None:
-    apply_and_lose_state(hub, told)
+def test_objects_of_another_manager_are_not_imported(hub: Front, run_command: CommandRunner) -> None:
+    apply_and_lose_state(hub, run_command)
     write_configuration(content="2")
     settings = hub.get("ConfigMap", "settings", "web")
     assert settings is not None
     hub.remove(settings)
-    code, said = told("import", "fleet_hub_manifest.web", "web")
+    code, said = run_command("import", "fleet_hub_manifest.web", "web")
     assert (code, "has no ConfigMap web/settings." in said) == (1, True), said
     names = {name: settings[name] for name in ("apiVersion", "kind", "data")}
     hub.put({**names, "metadata": {"name": "settings", "namespace": "web"}}, "kubectl")
-    code, said = told("import", "fleet_hub_manifest.web", "web")
+    code, said = run_command("import", "fleet_hub_manifest.web", "web")
     assert (code, "ConfigMap web/settings was not applied by the field manager nexusform" in said) == (1, True), said
-    assert told("import", "fleet_hub_manifest.web", "web", "-take-ownership")[0] == 0
+    assert run_command("import", "fleet_hub_manifest.web", "web", "-take-ownership")[0] == 0
 
 
 @pytest.mark.our_hub_alone
 def test_lost_records_and_members_are_imported_into_their_blocks(
-    hub: Front, controller: Controller, told: Told
+    hub: Front, controller: Controller, run_command: CommandRunner
 ) -> None:
     controller.evicts = True
     write_configuration(number=3)
     append_configuration(_MEMBER)
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     append_configuration(EVICTION)
-    assert told("apply", "-auto-approve")[0] == 0
-    addresses = told("state", "list")[1]
+    assert run_command("apply", "-auto-approve")[0] == 0
+    addresses = run_command("state", "list")[1]
     shutil.rmtree("state")
     hub.log.clear()
-    code, said = told("import", "-from=hub", "-generate-config-out=new.nf.hcl")
+    code, said = run_command("import", "-from=hub", "-generate-config-out=new.nf.hcl")
     assert code == 0, said
-    assert told("state", "list")[1] == addresses
-    assert told("plan", "-detailed-exitcode")[0] == 0
+    assert run_command("state", "list")[1] == addresses
+    assert run_command("plan", "-detailed-exitcode")[0] == 0
     assert list_writes(hub) == []

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from nexusform.domains.hub.providers.rollout_progress import check_run_progress
-from tests.domains.hub.conftest import Told
+from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Body, Front, RequestRejection
 from tests.domains.hub.test_fleet_provider import list_writes, write_configuration
@@ -27,12 +27,12 @@ def set_heartbeats(hub: Front, age: timedelta, later: timedelta) -> None:
 
 @pytest.mark.parametrize(("minutes", "is_known"), [(1, True), (6, False), (-6, False)])
 def test_newest_heartbeat_is_the_clock_without_a_date_header(
-    hub: Front, told: Told, minutes: int, is_known: bool, monkeypatch: pytest.MonkeyPatch
+    hub: Front, run_command: CommandRunner, minutes: int, is_known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_heartbeats(hub, timedelta(minutes=minutes), timedelta(minutes=6))
     monkeypatch.setattr(BaseHTTPRequestHandler, "date_time_string", lambda *_: "")
     write_configuration()
-    code, said = told("plan", "-details")
+    code, said = run_command("plan", "-details")
     assert (code, "clock-skew" in said) == (0, False), said
     assert "+ 2 clusters -> fra1, lon1" in said or "+ 2 clusters -> ams1, lon1" in said, said
     assert ("Whether members are alive is unknown." in said) is not is_known, said
@@ -41,20 +41,25 @@ def test_newest_heartbeat_is_the_clock_without_a_date_header(
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize(("minutes", "code"), [(1, 2), (6, 0)])
 def test_unknown_heartbeat_age_makes_predictions_uncertain(
-    hub: Front, controller: Controller, told: Told, minutes: int, code: int, monkeypatch: pytest.MonkeyPatch
+    hub: Front,
+    controller: Controller,
+    run_command: CommandRunner,
+    minutes: int,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     set_heartbeats(hub, timedelta(minutes=minutes), timedelta())
     monkeypatch.setattr(BaseHTTPRequestHandler, "date_time_string", lambda *_: "")
     controller.picks["web"] = ["ams1", "fra1"]
     write_configuration()
-    got, said = told("apply", "-auto-approve")
+    got, said = run_command("apply", "-auto-approve")
     assert (got, "Wrong certain predictions" in said) == (code, code == 2), said
     assert ("health unknown, without the age of its heartbeat -> Healthy" in said) is (code == 0), said
 
 
 @pytest.mark.parametrize(("minutes", "words"), [(6, "s ahead of that of"), (-6, "s behind that of")])
 def test_heartbeats_are_compared_with_hub_clock(
-    hub: Front, told: Told, minutes: int, words: str, monkeypatch: pytest.MonkeyPatch
+    hub: Front, run_command: CommandRunner, minutes: int, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = datetime.now(UTC) - timedelta(minutes=minutes)
     for each in hub.all("MemberCluster"):
@@ -63,7 +68,7 @@ def test_heartbeats_are_compared_with_hub_clock(
     date = format_datetime(there, usegmt=True)
     monkeypatch.setattr(BaseHTTPRequestHandler, "date_time_string", lambda *_: date)
     write_configuration()
-    code, said = told("plan", "-details")
+    code, said = run_command("plan", "-details")
     assert code == 0, said
     assert "+ 2 clusters -> lon1, par1" in said
     assert words in said
@@ -73,28 +78,30 @@ def test_heartbeats_are_compared_with_hub_clock(
     ("kind", "name", "namespace"), [("ConfigMap", "settings", "web"), ("ClusterResourcePlacement", "web", "")]
 )
 def test_object_in_deletion_is_named_without_any_write(
-    hub: Front, told: Told, kind: str, name: str, namespace: str
+    hub: Front, run_command: CommandRunner, kind: str, name: str, namespace: str
 ) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     body = hub.get(kind, name, namespace)
     assert body is not None
     hub.put({**body, "metadata": {**body["metadata"], "finalizers": ["example.com/held"]}})
     held = hub.get(kind, name, namespace)
     assert held is not None
     hub.hold(held)
-    said = told("plan", "-details")[1]
+    said = run_command("plan", "-details")[1]
     title = f"{kind} {namespace and namespace + '/'}{name}"
     assert f"{title} is being deleted" in said
     write_configuration(number=3, content="2")
     hub.log.clear()
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert code == 1, said
     assert f"{title} is being deleted on the hub, held by example.com/held. Plan again once it is gone." in said
     assert list_writes(hub) == []
 
 
-def test_list_of_another_kind_is_an_error(hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_of_another_kind_is_an_error(
+    hub: Front, run_command: CommandRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer = hub.answer
 
     def answer_nodes(method: str, target: str, token: str, content: bytes) -> tuple[int, Body]:
@@ -103,20 +110,20 @@ def test_list_of_another_kind_is_an_error(hub: Front, told: Told, monkeypatch: p
 
     monkeypatch.setattr(hub, "answer", answer_nodes)
     write_configuration()
-    code, said = told("plan")
+    code, said = run_command("plan")
     assert code == 1
     assert "/memberclusters with a list of Node, not of MemberCluster." in said
 
 
-def test_order_of_statuses_is_no_change(hub: Front, controller: Controller, told: Told) -> None:
+def test_order_of_statuses_is_no_change(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     controller.asleep = True
     placement = hub.get("ClusterResourcePlacement", "web")
     assert placement is not None
     statuses = placement["status"]["placementStatuses"][::-1]
     hub.put({**placement, "status": {**placement["status"], "placementStatuses": statuses}})
-    said = told("plan", "-refresh-only")[1]
+    said = run_command("plan", "-refresh-only")[1]
     assert "placement_statuses" not in said, said
 
 
@@ -126,10 +133,12 @@ def test_stopping_run_names_the_awaited_cluster() -> None:
     assert check_run_progress(run, ()).message == "it is to stop; stage rest: 0 of 1 cluster done (lon1 to come)"
 
 
-def test_plan_counts_unvalidated_changes(hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_counts_unvalidated_changes(
+    hub: Front, run_command: CommandRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nexusform.domains.hub.providers.hub_dry_run._MAX_DRY_RUNS", 2)
     write_configuration()
-    code, said = told("plan", "-details")
+    code, said = run_command("plan", "-details")
     assert code == 0
     assert "Server-side dry run skipped for 1 change: a plan sends at most 500 dry runs." in said
     assert {path for method, path, _, _ in hub.log if method == "PATCH"} <= {
@@ -139,7 +148,7 @@ def test_plan_counts_unvalidated_changes(hub: Front, told: Told, monkeypatch: py
 
 
 def test_missing_permissions_to_list_are_reported_together(
-    hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch
+    hub: Front, run_command: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     respond, kinds = hub.respond, ("memberclusters", "clusterresourcebindings")
 
@@ -151,7 +160,7 @@ def test_missing_permissions_to_list_are_reported_together(
 
     monkeypatch.setattr(hub, "respond", reject_lists)
     write_configuration()
-    code, said = told("plan")
+    code, said = run_command("plan")
     assert code == 1
     assert all(f"{kind} be listed:" in said for kind in kinds), said
     assert said.count("Error:") == 1
@@ -169,9 +178,11 @@ def test_missing_permissions_to_list_are_reported_together(
         ),
     ],
 )
-def test_deletions_are_validated_by_dry_run(hub: Front, told: Told, message: str, code: int, finding: str) -> None:
+def test_deletions_are_validated_by_dry_run(
+    hub: Front, run_command: CommandRunner, message: str, code: int, finding: str
+) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     respond = hub.respond
 
     def reject_deletion(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Body]:
@@ -181,7 +192,7 @@ def test_deletions_are_validated_by_dry_run(hub: Front, told: Told, message: str
 
     hub.respond = reject_deletion  # type: ignore[method-assign]
     hub.log.clear()
-    got, said = told("plan", "-destroy", "-details")
+    got, said = run_command("plan", "-destroy", "-details")
     assert (got, finding in said) == (code, True), said
     assert all(dry for method, _, dry, _ in hub.log if method != "GET")
     assert [path.rpartition("/")[2] for method, path, _, _ in hub.log if method == "DELETE"].count("settings") == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.domains.hub.conftest import Told
+from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front, get_collection_path
 from tests.domains.hub.test_fleet_provider import list_writes, write_configuration
@@ -29,89 +29,99 @@ def delete_with_finalizer(hub: Front, kind: str, name: str, namespace: str = "")
 
 @pytest.mark.our_hub_alone
 def test_later_manifest_object_in_deletion_is_named_not_predicted(
-    hub: Front, controller: Controller, told: Told
+    hub: Front, controller: Controller, run_command: CommandRunner
 ) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     controller.asleep = True
     delete_with_finalizer(hub, "ConfigMap", "settings", "web")
-    said = told("plan", "-out=x.nfplan")[1]
+    said = run_command("plan", "-out=x.nfplan")[1]
     assert f"object-being-deleted fleet_hub_manifest.web: ConfigMap web/settings {_BLOCKED}" in said
-    document = json.loads(told("show", "-json", "x.nfplan")[1])
+    document = json.loads(run_command("show", "-json", "x.nfplan")[1])
     (placement,) = (c for c in document["resource_changes"] if c["type"] == "fleet_cluster_resource_placement")
     assert [each["kind"] for each in placement["change"]["after"]["selected_resources"]] == ["Namespace"]
 
 
 @pytest.mark.our_hub_alone
-def test_namespace_in_deletion_is_not_missing(hub: Front, controller: Controller, told: Told) -> None:
+def test_namespace_in_deletion_is_not_missing(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     controller.asleep = True
     delete_with_finalizer(hub, "Namespace", "web")
-    said = told("plan")[1]
+    said = run_command("plan")[1]
     assert "object-being-deleted fleet_hub_manifest.web: Namespace web" in said
     assert "missing-hub-namespace" not in said, said
 
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("mode", ["auto", "off"])
-def test_changed_manifest_with_object_in_deletion_is_not_written(hub: Front, told: Told, mode: str) -> None:
+def test_changed_manifest_with_object_in_deletion_is_not_written(
+    hub: Front, run_command: CommandRunner, mode: str
+) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     delete_with_finalizer(hub, "ConfigMap", "settings", "web")
     write_configuration(content="2")
     Path("main.nf.hcl").write_text(
         Path("main.nf.hcl").read_text().replace('timeout = "30m"', f'\n  timeout = "30m"\n  dry_run = "{mode}"\n')
     )
     hub.log.clear()
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert (code, "ConfigMap web/settings is being deleted on the hub" in said) == (1, True), said
     assert not [path for _, path in list_writes(hub) if path.endswith("/settings")]
 
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("refresh", ["true", "false"])
-def test_placement_in_deletion_has_no_prediction(hub: Front, controller: Controller, told: Told, refresh: str) -> None:
+def test_placement_in_deletion_has_no_prediction(
+    hub: Front, controller: Controller, run_command: CommandRunner, refresh: str
+) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     controller.asleep = True
     delete_with_finalizer(hub, "ClusterResourcePlacement", "web")
-    told("apply", "-refresh-only", "-auto-approve")
+    run_command("apply", "-refresh-only", "-auto-approve")
     write_configuration(number=4)
-    code, said = told("plan", f"-refresh={refresh}")
+    code, said = run_command("plan", f"-refresh={refresh}")
     assert "clusters ->" not in said
     if refresh == "true":
         assert (code, f"ClusterResourcePlacement web {_BLOCKED}" in said) == (1, True), said
 
 
 @pytest.mark.our_hub_alone
-def test_run_of_placement_in_deletion_fails_immediately(hub: Front, controller: Controller, told: Told) -> None:
+def test_run_of_placement_in_deletion_fails_immediately(
+    hub: Front, controller: Controller, run_command: CommandRunner
+) -> None:
     write_configuration(more=EXTERNAL)
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     controller.asleep = True
     delete_with_finalizer(hub, "ClusterResourcePlacement", "web")
     append_configuration(RUN.format(more=""))
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert (code, "ClusterResourcePlacement web is being deleted on the hub" in said) == (1, True), said
     assert hub.get("ClusterStagedUpdateRun", "first") is None
 
 
 @pytest.mark.our_hub_alone
-def test_eviction_for_placement_in_deletion_is_invalid(hub: Front, controller: Controller, told: Told) -> None:
+def test_eviction_for_placement_in_deletion_is_invalid(
+    hub: Front, controller: Controller, run_command: CommandRunner
+) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     controller.asleep = True
     delete_with_finalizer(hub, "ClusterResourcePlacement", "web")
     append_configuration(BUDGET + EVICTION)
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert "is being deleted" in said
     assert (code, "ClusterResourcePlacement web is being deleted on the hub" in said) == (1, True), said
 
 
 @pytest.mark.our_hub_alone
-def test_placement_deleted_during_rollout_is_not_awaited(hub: Front, controller: Controller, told: Told) -> None:
+def test_placement_deleted_during_rollout_is_not_awaited(
+    hub: Front, controller: Controller, run_command: CommandRunner
+) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     controller.stuck = {"lon1", "par1", "fra1", "ams1"}
     write_configuration(number=3)
     answer = hub.answer
@@ -125,5 +135,5 @@ def test_placement_deleted_during_rollout_is_not_awaited(hub: Front, controller:
         return response
 
     hub.answer = answer_and_delete  # type: ignore[method-assign]
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert (code, "is being deleted on the hub, held by somebody/waits" in said) == (1, True), said

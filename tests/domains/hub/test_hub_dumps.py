@@ -13,7 +13,7 @@ import pytest
 from nexusform.domains.hub.api.hub_client import HubClient, HubLocation
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.providers.object_access import list_in_namespaces
-from tests.domains.hub.conftest import Told
+from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import RequestRejection
 from tests.domains.hub.hub_server import HubServer
@@ -38,19 +38,19 @@ resource "fleet_cluster_resource_placement" "web" {
 
 @pytest.mark.our_hub_alone
 def test_dump_without_manifests_uses_latest_snapshot(
-    hub: HubServer, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: HubServer, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     bodies = [body for (group, *_), body in sorted(hub.objects.items()) if group]
     (tmp_path / "dump").mkdir()
     monkeypatch.chdir(tmp_path / "dump")
     Path("hub.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": bodies}))
     Path("main.nf.hcl").write_text(PLACEMENT)
-    code, said = told("plan", "-out=x.nfplan")
+    code, said = run_command("plan", "-out=x.nfplan")
     assert code == 0, said
     assert "= 2 clusters stay" in said or "2 kept" in said, said
-    document = json.loads(told("show", "-json", "x.nfplan")[1])
+    document = json.loads(run_command("show", "-json", "x.nfplan")[1])
     (change,) = (each["change"] for each in document["resource_changes"])
     assert sorted(each["kind"] for each in change["after"]["selected_resources"]) == ["ConfigMap", "Namespace"]
     assert {each["resource_snapshot"] for each in change["after"]["bindings"].values()} == {0}
@@ -59,18 +59,18 @@ def test_dump_without_manifests_uses_latest_snapshot(
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("mode", ["auto", "require"])
 def test_plan_without_hub_starts_from_state(
-    hub: HubServer, told: Told, monkeypatch: pytest.MonkeyPatch, mode: str
+    hub: HubServer, run_command: CommandRunner, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     monkeypatch.setattr("nexusform.domains.hub.api.hub_client._FIRST_RETRY_SECONDS", 0.0)
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     write_configuration(content="2")
     text = Path("main.nf.hcl").read_text()
     Path("main.nf.hcl").write_text(text.replace('timeout = "30m"', f'\n  dry_run = "{mode}"\n'))
     monkeypatch.delenv("NF_FLEET_KUBECONFIG")
     monkeypatch.setenv("HOME", str(Path.cwd()))
     monkeypatch.delenv("KUBECONFIG", raising=False)
-    code, said = told("plan", "-details")
+    code, said = run_command("plan", "-details")
     if mode == "require":
         assert (code, "No kubeconfig found" in said) == (1, True), said
         return
@@ -81,39 +81,41 @@ def test_plan_without_hub_starts_from_state(
     assert "Server-side dry run skipped for 2 changes: the plan is made from the state." in said
     assert "leave" not in said
     hub.log.clear()
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert (code, "No kubeconfig found" in said) == (1, True), said
     assert hub.log == []
     Path("main.nf.hcl").write_text(text.replace('a: "2"', 'a: "1"'))
-    code, said = told("plan", "-out=x.nfplan")
+    code, said = run_command("plan", "-out=x.nfplan")
     assert (code, "The state matches the configuration; the hub was not read." in said) == (0, True), said
     assert "No changes." not in said, said
-    assert json.loads(told("show", "-json", "x.nfplan")[1])["complete"] is False
-    code, said = told("plan", "-detailed-exitcode")
+    assert json.loads(run_command("show", "-json", "x.nfplan")[1])["complete"] is False
+    code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "exit code 1 with -detailed-exitcode" in said) == (1, True), said
 
 
 @pytest.mark.our_hub_alone
-def test_cluster_moved_between_plans_is_an_observed_row(hub: HubServer, controller: Controller, told: Told) -> None:
+def test_cluster_moved_between_plans_is_an_observed_row(
+    hub: HubServer, controller: Controller, run_command: CommandRunner
+) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     controller.picks["web"] = ["ams1", "lon1"]
     hub.act()
-    said = told("plan", "-out=x.nfplan")[1]
+    said = run_command("plan", "-out=x.nfplan")[1]
     assert "= ams1 stays: Bound (moved on the hub: par1 -> ams1)" in said, said
-    (row,) = json.loads(told("show", "-json", "x.nfplan")[1])["placement_changes"]
+    (row,) = json.loads(run_command("show", "-json", "x.nfplan")[1])["placement_changes"]
     assert (row["object"], row["action"], row["provenance"]) == ("ams1", "keep", "observed")
 
 
 @pytest.mark.our_hub_alone
-def test_cluster_removed_between_plans_is_an_observed_row(hub: HubServer, told: Told) -> None:
+def test_cluster_removed_between_plans_is_an_observed_row(hub: HubServer, run_command: CommandRunner) -> None:
     write_configuration(number=4)
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     hub.remove(hub.get("MemberCluster", "par1") or {})
     hub.act()
-    said = told("plan", "-out=x.nfplan")[1]
+    said = run_command("plan", "-out=x.nfplan")[1]
     assert "= par1 is not created (removed on the hub)" in said, said
-    rows = json.loads(told("show", "-json", "x.nfplan")[1])["placement_changes"]
+    rows = json.loads(run_command("show", "-json", "x.nfplan")[1])["placement_changes"]
     observed = [(row["object"], row["action"]) for row in rows if row["provenance"] == "observed"]
     assert observed == [("par1", "keep")], rows
 
@@ -166,10 +168,10 @@ _EXPRESSION = (
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("text", [_MANIFEST, _EXPRESSION], ids=["manifest", "expression"])
-def test_selectors_of_manifests_and_expressions_are_read(hub: HubServer, told: Told, text: str) -> None:
+def test_selectors_of_manifests_and_expressions_are_read(hub: HubServer, run_command: CommandRunner, text: str) -> None:
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, "kubectl")
     Path("main.nf.hcl").write_text(text)
-    code, said = told("plan")
+    code, said = run_command("plan")
     assert (code, "empty-resource-selection" in said) == (0, False), said
     assert "/api/v1/namespaces/shop/configmaps" in [path for _, path, _, _ in hub.log]
 
@@ -190,40 +192,42 @@ def forbid_paths(hub: HubServer, is_forbidden: Callable[[str], bool]) -> None:
 
 
 @pytest.mark.our_hub_alone
-def test_unneeded_kinds_may_be_forbidden(hub: HubServer, told: Told) -> None:
+def test_unneeded_kinds_may_be_forbidden(hub: HubServer, run_command: CommandRunner) -> None:
     forbidden = ("/resourcebindings", "/stagedupdateruns", "/clusterresourceplacementdisruptionbudgets")
     forbid_paths(hub, lambda path: path.endswith(forbidden))
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
-    code, said = told("plan", "-details")
+    assert run_command("apply", "-auto-approve")[0] == 0
+    code, said = run_command("plan", "-details")
     assert code == 0, said
     assert "does not list resourcebindings, clusterresourceplacementdisruptionbudgets, stagedupdateruns" in said
     assert "conflicts with other placements are unknown" in said
     forbid_paths(hub, lambda path: path.endswith("/clusterresourcebindings"))
-    assert told("plan")[0] == 1
+    assert run_command("plan")[0] == 1
 
 
 @pytest.mark.our_hub_alone
-def test_step_with_unreadable_result_is_resumed(hub: HubServer, told: Told) -> None:
+def test_step_with_unreadable_result_is_resumed(hub: HubServer, run_command: CommandRunner) -> None:
     respond = hub.respond
     write_configuration()
-    assert told("plan", "-out=x.nfplan")[0] == 0
+    assert run_command("plan", "-out=x.nfplan")[0] == 0
     forbid_paths(hub, lambda path: path.endswith("/clusterresourcebindings"))
-    code, said = told("apply", "x.nfplan")
+    code, said = run_command("apply", "x.nfplan")
     assert (code, "was written, but its result cannot be read (403)" in said) == (1, True), said
     hub.respond = respond  # type: ignore[method-assign]
-    code, said = told("apply", "-resume")
+    code, said = run_command("apply", "-resume")
     assert code == 0, said
-    assert told("plan", "-detailed-exitcode")[0] == 0
+    assert run_command("plan", "-detailed-exitcode")[0] == 0
 
 
 @pytest.mark.our_hub_alone
-def test_wrong_predictions_need_no_member_permission(hub: HubServer, controller: Controller, told: Told) -> None:
+def test_wrong_predictions_need_no_member_permission(
+    hub: HubServer, controller: Controller, run_command: CommandRunner
+) -> None:
     controller.picks["web"] = ["ams1", "fra1"]
     write_configuration()
-    assert told("plan", "-out=x.nfplan")[0] == 0
+    assert run_command("plan", "-out=x.nfplan")[0] == 0
     forbid_paths(hub, lambda path: path.endswith("/memberclusters"))
-    said = told("apply", "x.nfplan")[1]
+    said = run_command("apply", "x.nfplan")[1]
     assert "Apply complete!" in said, said
 
 
@@ -242,25 +246,25 @@ def test_tenant_lists_its_namespaces(hub: HubServer, tmp_path: Path, namespaces:
 
 
 @pytest.mark.our_hub_alone
-def test_new_placement_selects_existing_objects_of_others(hub: HubServer, told: Told) -> None:
+def test_new_placement_selects_existing_objects_of_others(hub: HubServer, run_command: CommandRunner) -> None:
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, "kubectl")
     for name, kind, data in (("settings", "ConfigMap", {"a": "1"}), ("password", "Secret", {"p": "c2VjcmV0"})):
         metadata = {"name": name, "namespace": "shop"}
         hub.put({"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": data}, "kubectl")
     Path("main.nf.hcl").write_text(_OTHERS)
     hub.log.clear()
-    code, said = told("plan", "-out=x.nfplan")
+    code, said = run_command("plan", "-out=x.nfplan")
     assert (code, "empty-resource-selection" in said) == (0, False), said
     asked = [path for _, path, _, _ in hub.log]
     assert asked.count("/api/v1/namespaces/shop/configmaps") == 1
-    document = told("show", "-json", "x.nfplan")[1]
+    document = run_command("show", "-json", "x.nfplan")[1]
     (change,) = (each["change"] for each in json.loads(document)["resource_changes"])
     kinds = sorted(each["kind"] for each in change["after"]["selected_resources"])
     assert kinds == ["ConfigMap", "Namespace", "Secret"]
     assert "c2VjcmV0" not in document
-    assert told("apply", "x.nfplan")[0] == 0
+    assert run_command("apply", "x.nfplan")[0] == 0
     hub.log.clear()
-    code, said = told("plan", "-detailed-exitcode")
+    code, said = run_command("plan", "-detailed-exitcode")
     assert code == 0, said
     assert "/api/v1/namespaces/shop/configmaps" not in [path for _, path, _, _ in hub.log]
 
@@ -317,11 +321,11 @@ def put_tenant_placement(hub: HubServer) -> None:
 
 
 @pytest.mark.our_hub_alone
-def test_tenant_plans_with_rights_in_one_namespace(hub: HubServer, told: Told) -> None:
+def test_tenant_plans_with_rights_in_one_namespace(hub: HubServer, run_command: CommandRunner) -> None:
     put_tenant_placement(hub)
     forbid_paths(hub, lambda path: "/namespaces/team/" not in path and path.startswith("/apis/"))
     Path("main.nf.hcl").write_text(_TENANT)
-    code, said = told("plan")
+    code, said = run_command("plan")
     assert code == 0, said
     assert "1 kept" in said, said
     assert "leaves" not in said

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from nexusform.domains.hub.providers.foreign_fields import describe_foreign_fields
 from nexusform.domains.hub.providers.hub_bodies import HubObject
-from tests.domains.hub.conftest import Told
+from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_front import Front, get_api_version, get_collection_path
 from tests.domains.hub.test_fleet_provider import write_configuration
 
@@ -51,74 +51,74 @@ def write_with_toleration(more: str = "") -> None:
     Path("main.nf.hcl").write_text(text.replace("number_of_clusters = 2", f"number_of_clusters = 2{OURS}"))
 
 
-def test_foreign_fields_are_a_note_and_no_change(hub: Front, told: Told) -> None:
+def test_foreign_fields_are_a_note_and_no_change(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     apply_as(hub, "ops", {"policy": {"tolerations": [THEIRS]}})
-    code, said = told("plan", "-detailed-exitcode", "-out=x.nfplan", "-report=markdown:plan.md")
+    code, said = run_command("plan", "-detailed-exitcode", "-out=x.nfplan", "-report=markdown:plan.md")
     assert (code, "No changes." in said) == (0, True), said
     words = "fleet_cluster_resource_placement.web: ops sets spec.policy.tolerations"
     assert f"fields-owned-by-others {words}" in said
     assert words in Path("plan.md").read_text()
-    (note,) = json.loads(told("show", "-json", "x.nfplan")[1])["diagnostics"]
+    (note,) = json.loads(run_command("show", "-json", "x.nfplan")[1])["diagnostics"]
     assert (note["id"], note["level"]) == ("fields-owned-by-others", "note")
-    assert "fields-owned-by-others" not in told("plan", "-destroy")[1]
+    assert "fields-owned-by-others" not in run_command("plan", "-destroy")[1]
 
 
-def test_own_change_keeps_and_predicts_foreign_fields(hub: Front, told: Told) -> None:
+def test_own_change_keeps_and_predicts_foreign_fields(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
-    told("apply", "-auto-approve")
+    run_command("apply", "-auto-approve")
     rolling = {"maxUnavailable": 2, "maxSurge": 0}
     more = {"strategy": {"rollingUpdate": rolling}, "revisionHistoryLimit": 3}
     apply_as(hub, "ops", {"policy": {"tolerations": [THEIRS]}, **more})
-    assert "No changes." in told("plan")[1]
+    assert "No changes." in run_command("plan")[1]
     write_configuration(content="2")
-    code, said = told("plan")
+    code, said = run_command("plan")
     assert code == 0, said
     assert "start wave" not in said  # All clusters are updated at once; with a quarter it would be one after another.
     write_configuration(number=3, content="2")
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
     assert "3 of 3 predictions correct" in said
     spec = (hub.get("ClusterResourcePlacement", "web") or {})["spec"]
     assert spec["policy"] == {"placementType": "PickN", "numberOfClusters": 3, "tolerations": [THEIRS]}
     assert spec["strategy"]["rollingUpdate"].items() >= rolling.items()
-    code, said = told("plan", "-detailed-exitcode")
+    code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
 
 
-def test_foreign_fields_without_data_block_are_no_change(hub: Front, told: Told) -> None:
+def test_foreign_fields_without_data_block_are_no_change(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
     text = Path("main.nf.hcl").read_text()
     Path("main.nf.hcl").write_text(text.replace('data "fleet_hub" "hub" {}', MEMBERS))
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     apply_as(hub, "ops", {"policy": {"tolerations": [THEIRS]}, "strategy": {"rollingUpdate": {"maxSurge": 1}}})
-    code, said = told("plan", "-detailed-exitcode")
+    code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
 
 
-def test_removal_of_foreign_toleration_is_reported_with_owner(hub: Front, told: Told) -> None:
+def test_removal_of_foreign_toleration_is_reported_with_owner(hub: Front, run_command: CommandRunner) -> None:
     write_with_toleration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     apply_as(hub, "ops", {"policy": {"tolerations": [EDGE, THEIRS]}}, force=True)
-    code, said = told("plan")
+    code, said = run_command("plan")
     assert code == 1
     assert "ops set spec.policy.tolerations on the hub. gpu:NoSchedule is missing here" in said
     assert "Add it here, or leave the list to ops: lifecycle { ignore_changes = [pol" in said
     write_with_toleration("lifecycle {\n    ignore_changes = [policy.toleration]\n  }")
-    code, said = told("plan", "-detailed-exitcode")
+    code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
     placement = hub.get("ClusterResourcePlacement", "web")
     assert placement is not None
     assert placement["spec"]["policy"]["tolerations"] == [EDGE, THEIRS]
 
 
-def test_foreign_fields_are_reported_by_object(hub: Front, told: Told) -> None:
+def test_foreign_fields_are_reported_by_object(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
-    told("apply", "-auto-approve")
+    run_command("apply", "-auto-approve")
     names = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "web"}}
     hub.put({**names, "data": {"b": "theirs"}}, "kubectl")
-    said = told("plan")[1]
+    said = run_command("plan")[1]
     assert "fleet_hub_manifest.web: kubectl sets ConfigMap web/settings data.b" in said
 
 
@@ -130,16 +130,16 @@ def test_fields_before_ownership_tracking_have_no_owner() -> None:
     sent = HubObject({**head, "metadata": {"name": "web"}}, "/api/v1/namespaces/web")
     assert describe_foreign_fields("fleet_hub_manifest", [(sent, body)], "nexusform") == ""
     entry["manager"] = "ops"
-    told = describe_foreign_fields("fleet_hub_manifest", [(sent, body)], "nexusform")
-    assert told == "ops sets Namespace web spec.finalizers"
+    sentence = describe_foreign_fields("fleet_hub_manifest", [(sent, body)], "nexusform")
+    assert sentence == "ops sets Namespace web spec.finalizers"
 
 
-def test_foreign_defaults_and_labels_are_not_reported(hub: Front, told: Told) -> None:
+def test_foreign_defaults_and_labels_are_not_reported(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
-    told("apply", "-auto-approve")
+    run_command("apply", "-auto-approve")
     placement = hub.get("ClusterResourcePlacement", "web")
     assert placement is not None
     names = {"apiVersion": placement["apiVersion"], "kind": placement["kind"]}
     metadata = {"name": "web", "labels": {"team": "a"}, "annotations": {"seen": "yes"}}
     hub.put({**names, "metadata": metadata, "spec": {"revisionHistoryLimit": 10}}, "kubectl")
-    assert "fields-owned-by-others" not in told("plan")[1]
+    assert "fields-owned-by-others" not in run_command("plan")[1]

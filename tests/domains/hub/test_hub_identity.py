@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.domains.hub.conftest import Told
+from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_controller import Controller, build_member
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.hub_server import HubServer
@@ -68,25 +68,25 @@ COMMANDS = [
 def test_no_command_changes_anything_with_another_hub(
     hub: Front,
     other_hub: HubServer,
-    told: Told,
+    run_command: CommandRunner,
     words: tuple[str, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     write_configuration(content="2")
-    assert told("plan", "-out=x.nfplan")[0] == 0
-    before = told("state", "pull")[1]
+    assert run_command("plan", "-out=x.nfplan")[0] == 0
+    before = run_command("state", "pull")[1]
     use_hub(other_hub, tmp_path, monkeypatch)
     hub.log.clear()
-    code, said = told(*words)
+    code, said = run_command(*words)
     assert code == 1, said
     assert f"namespace kube-system has the uid {read_hub_uid(hub)} on {hub.url} in the state" in said
     assert f"and {read_hub_uid(other_hub)} on {other_hub.url}" in said
     assert f"-allow-other-hub={read_hub_uid(other_hub)}" in said
     assert (list_writes(hub), list_writes(other_hub)) == ([], [])
-    assert told("state", "pull")[1] == before
+    assert run_command("state", "pull")[1] == before
     assert not Path("new.nf.hcl").exists()
 
 
@@ -103,105 +103,112 @@ import {
 
 @pytest.mark.parametrize("command", ["plan", "apply"])
 def test_plan_without_refresh_and_changes_reports_no_comparison(
-    hub: Front, other_hub: HubServer, told: Told, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Front,
+    other_hub: HubServer,
+    run_command: CommandRunner,
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     Path("main.nf.hcl").write_text(_WITHOUT_HUB.format(timeout="30m", content="1"))
-    told("state", "rm", "fleet_cluster_resource_placement.web")
+    run_command("state", "rm", "fleet_cluster_resource_placement.web")
     use_hub(other_hub, tmp_path, monkeypatch)
     hub.log.clear()
     words = ("-auto-approve",) if command == "apply" else ()
-    code, said = told(command, "-refresh=false", *words)
+    code, said = run_command(command, "-refresh=false", *words)
     assert (code, "No changes" in said) == (0, True), said
     assert 'Provider "fleet": -refresh=false makes no connection, so it is unknown whether this is the recorded' in said
     assert (hub.log, other_hub.log) == ([], [])
 
 
 def test_saved_plan_without_changes_is_compared(
-    hub: Front, other_hub: HubServer, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Front, other_hub: HubServer, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
-    assert told("plan", "-out=x.nfplan")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
+    assert run_command("plan", "-out=x.nfplan")[0] == 0
     use_hub(other_hub, tmp_path, monkeypatch)
     hub.log.clear()
-    code, said = told("apply", "x.nfplan")
+    code, said = run_command("apply", "x.nfplan")
     assert (code, "reaches another system" in said) == (1, True), said
     assert (list_writes(hub), list_writes(other_hub)) == ([], [])
 
 
 def test_import_block_without_refresh_is_compared(
-    hub: Front, other_hub: HubServer, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Front, other_hub: HubServer, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
-    told("state", "rm", "fleet_cluster_resource_placement.web")
+    assert run_command("apply", "-auto-approve")[0] == 0
+    run_command("state", "rm", "fleet_cluster_resource_placement.web")
     Path("import.nf.hcl").write_text(_IMPORT)
     assert hub
     use_hub(other_hub, tmp_path, monkeypatch)
-    code, said = told("plan", "-refresh=false")
+    code, said = run_command("plan", "-refresh=false")
     assert (code, "reaches another system" in said) == (1, True), said
 
 
 def test_saved_plan_of_first_apply_records_its_hub(
-    hub: Front, other_hub: HubServer, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Front, other_hub: HubServer, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_configuration()
-    assert told("plan", "-out=x.nfplan")[0] == 0
+    assert run_command("plan", "-out=x.nfplan")[0] == 0
     use_hub(other_hub, tmp_path, monkeypatch)
-    code, said = told("apply", "x.nfplan")
+    code, said = run_command("apply", "x.nfplan")
     assert (code, "reaches another system" in said) == (1, True), said
     assert (list_writes(hub), list_writes(other_hub)) == ([], [])
 
 
 def test_migrated_hub_is_accepted_by_its_uid(
-    hub: Front, other_hub: HubServer, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Front, other_hub: HubServer, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     use_hub(other_hub, tmp_path, monkeypatch)
-    assert told("plan", f"-allow-other-hub={read_hub_uid(hub)}")[0] == 1
-    code, said = told("apply", "-auto-approve", f"-allow-other-hub={read_hub_uid(other_hub)}")
+    assert run_command("plan", f"-allow-other-hub={read_hub_uid(hub)}")[0] == 1
+    code, said = run_command("apply", "-auto-approve", f"-allow-other-hub={read_hub_uid(other_hub)}")
     assert code == 0, said
     assert len(other_hub.all("ClusterResourceBinding")) == 2
-    code, said = told("plan", "-detailed-exitcode")
+    code, said = run_command("plan", "-detailed-exitcode")
     assert code == 0, said
 
 
 def test_state_keeps_objects_without_comparable_uid(
-    hub: Front, other_hub: HubServer, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Front, other_hub: HubServer, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     use_hub(other_hub, tmp_path, monkeypatch)
     other_hub.faults = lambda _method, path: 403 if "/namespaces/kube-system" in path else None
     assert hub
-    code, said = told("plan")
+    code, said = run_command("plan")
     assert code == 0, said
     assert "no uid of a namespace may be read on this hub, so it is unknown" in said
-    code, said = told("destroy", "-auto-approve")
+    code, said = run_command("destroy", "-auto-approve")
     assert code == 1, said
     assert "which may be another hub than the recorded one. It stays in the state." in said
-    assert "fleet_cluster_resource_placement.web" in told("state", "list")[1]
+    assert "fleet_cluster_resource_placement.web" in run_command("state", "list")[1]
 
 
 def test_other_namespace_identifies_hub_without_kube_system(
-    hub: Front, other_hub: HubServer, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Front, other_hub: HubServer, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.faults = other_hub.faults = lambda _method, path: 403 if "/namespaces/kube-system" in path else None
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     other_hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}}, "somebody")
     use_hub(other_hub, tmp_path, monkeypatch)
-    code, said = told("destroy", "-auto-approve")
+    code, said = run_command("destroy", "-auto-approve")
     assert (code, "namespace web has the uid" in said) == (1, True), said
 
 
-def test_plan_names_its_hub(hub: Front, told: Told) -> None:
+def test_plan_names_its_hub(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
-    code, said = told("plan")
+    code, said = run_command("plan")
     assert code == 0
     assert f"hub hub (uid {read_hub_uid(hub)[:4]}, read " in said
-    told("plan", "-out=x.nfplan")
-    assert f'"uids":{{"kube-system":"{read_hub_uid(hub)}"}}' in told("show", "-json", "x.nfplan")[1].replace(" ", "")
+    run_command("plan", "-out=x.nfplan")
+    assert f'"uids":{{"kube-system":"{read_hub_uid(hub)}"}}' in run_command("show", "-json", "x.nfplan")[1].replace(
+        " ", ""
+    )

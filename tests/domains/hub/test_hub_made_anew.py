@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.domains.hub.conftest import Told
+from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.test_fleet_provider import list_writes, write_configuration
 
@@ -31,12 +31,12 @@ def recreate_placement(hub: Front) -> dict[str, Any]:
     return again
 
 
-def test_object_recreated_by_others_is_not_overwritten(hub: Front, told: Told) -> None:
+def test_object_recreated_by_others_is_not_overwritten(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     again = recreate_placement(hub)
     write_configuration(number=3)
-    code, said = told("plan")
+    code, said = run_command("plan")
     assert code == 1
     made_at = again["metadata"]["creationTimestamp"]
     assert (
@@ -45,60 +45,60 @@ def test_object_recreated_by_others_is_not_overwritten(hub: Front, told: Told) -
     )
     assert said.count("kubectl-create") == 1
     hub.log.clear()
-    code, said = told("destroy", "-auto-approve", f"-target={ADDRESS}")
+    code, said = run_command("destroy", "-auto-approve", f"-target={ADDRESS}")
     assert (code, "object-recreated-by-others" in said) == (0, True), said
     assert list_writes(hub) == []
 
 
-def test_object_recreated_by_others_is_imported_as_suggested(hub: Front, told: Told) -> None:
+def test_object_recreated_by_others_is_imported_as_suggested(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
-    told("apply", "-auto-approve")
+    run_command("apply", "-auto-approve")
     again = recreate_placement(hub)
-    said = told("plan")[1]
+    said = run_command("plan")[1]
     assert f"`nexusform state rm {ADDRESS}`" in said
     assert f'import {{ to = {ADDRESS}, id = "web" }}' in said
-    assert told("state", "rm", ADDRESS)[0] == 0
+    assert run_command("state", "rm", ADDRESS)[0] == 0
     with Path("main.nf.hcl").open("a") as file:
         file.write(IMPORT)
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert (code, "1 imported, 0 added, 0 changed" in said) == (0, True), said
-    code, said = told("plan", "-detailed-exitcode")
+    code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "made-anew" in said) == (0, False), said
     (placement,) = hub.all("ClusterResourcePlacement")
     assert placement["metadata"]["uid"] == again["metadata"]["uid"]
 
 
-def test_take_ownership_overwrites_recreated_placement(hub: Front, told: Told) -> None:
+def test_take_ownership_overwrites_recreated_placement(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
-    told("apply", "-auto-approve")
+    run_command("apply", "-auto-approve")
     again = recreate_placement(hub)
     write_configuration(number=3)
-    code, said = told("apply", "-auto-approve", "-take-ownership")
+    code, said = run_command("apply", "-auto-approve", "-take-ownership")
     assert (code, "; it is imported" in said) == (0, True), said
     (placement,) = hub.all("ClusterResourcePlacement")
     assert placement["metadata"]["uid"] == again["metadata"]["uid"]
     assert placement["spec"]["policy"]["numberOfClusters"] == 3
-    code, said = told("plan", "-detailed-exitcode")
+    code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "made-anew" in said) == (0, False), said
 
 
-def test_saved_plan_does_not_overwrite_recreated_placement(hub: Front, told: Told) -> None:
+def test_saved_plan_does_not_overwrite_recreated_placement(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
-    told("apply", "-auto-approve")
+    run_command("apply", "-auto-approve")
     write_configuration(number=3)
-    assert told("plan", "-out=x.nfplan")[0] == 0
+    assert run_command("plan", "-out=x.nfplan")[0] == 0
     recreate_placement(hub)
     hub.log.clear()
-    code, said = told("apply", "x.nfplan")
+    code, said = run_command("apply", "x.nfplan")
     assert (code, "was deleted and re-created by another manager since the plan" in said) == (1, True), said
     assert list_writes(hub) == []
 
 
-def test_reconcile_reports_recreated_placement(hub: Front, told: Told) -> None:
+def test_reconcile_reports_recreated_placement(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
-    told("apply", "-auto-approve")
+    run_command("apply", "-auto-approve")
     recreate_placement(hub)
-    code, said = told("reconcile", "-from=hub")
+    code, said = run_command("reconcile", "-from=hub")
     assert code == 2, said
 
 
@@ -112,45 +112,45 @@ def recreate_settings(hub: Front, value: str) -> dict[str, Any]:
     return hub.put({**names, "data": {"a": value}}, "kubectl-create")
 
 
-def test_recreated_manifest_object_is_not_overwritten_or_deleted(hub: Front, told: Told) -> None:
+def test_recreated_manifest_object_is_not_overwritten_or_deleted(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
-    assert told("plan", "-detailed-exitcode")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
+    assert run_command("plan", "-detailed-exitcode")[0] == 0
     again = recreate_settings(hub, "1")
-    code, said = told("plan")
+    code, said = run_command("plan")
     words = "the ConfigMap web/settings that nexusform made is gone; the one on the hub was made at"
     assert (code, said.count(words)) == (1, 1), said
     assert "or write over it: nexusform apply -take-ownership." in said
     hub.log.clear()
-    code, said = told("destroy", "-auto-approve")
+    code, said = run_command("destroy", "-auto-approve")
     assert (code, "fleet_hub_manifest.web: ConfigMap web/settings was re-created on the hub" in said) == (0, True)
     assert [path for _, path in list_writes(hub) if "configmaps" in path] == []
     settings = hub.get("ConfigMap", "settings", "web")
     assert settings is None or settings["metadata"]["uid"] == again["metadata"]["uid"]
 
 
-def test_take_ownership_overwrites_recreated_manifest_object(hub: Front, told: Told) -> None:
+def test_take_ownership_overwrites_recreated_manifest_object(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
-    told("apply", "-auto-approve")
+    run_command("apply", "-auto-approve")
     again = recreate_settings(hub, "2")
-    code, said = told("apply", "-auto-approve", "-take-ownership")
+    code, said = run_command("apply", "-auto-approve", "-take-ownership")
     assert (code, "; it is imported" in said) == (0, True), said
     settings = hub.get("ConfigMap", "settings", "web")
     assert settings is not None
     assert (settings["data"], settings["metadata"]["uid"]) == ({"a": "1"}, again["metadata"]["uid"])
-    code, said = told("plan", "-detailed-exitcode")
+    code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "made-anew" in said) == (0, False), said
 
 
-def test_saved_plan_does_not_delete_recreated_object(hub: Front, told: Told) -> None:
+def test_saved_plan_does_not_delete_recreated_object(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
-    told("apply", "-auto-approve")
+    run_command("apply", "-auto-approve")
     text = Path("main.nf.hcl").read_text()
     part = text[text.index("    ---\n") : text.index("  Y\n")]
     Path("main.nf.hcl").write_text(text.replace(part, ""))
-    assert told("plan", "-out=x.nfplan")[0] == 0
+    assert run_command("plan", "-out=x.nfplan")[0] == 0
     again = recreate_settings(hub, "1")
-    code, said = told("apply", "x.nfplan")
+    code, said = run_command("apply", "x.nfplan")
     words = "ConfigMap web/settings was re-created by another manager since the plan, and is kept"
     assert (code, words in said) == (0, True), said
     settings = hub.get("ConfigMap", "settings", "web")
@@ -158,12 +158,12 @@ def test_saved_plan_does_not_delete_recreated_object(hub: Front, told: Told) -> 
     assert settings["metadata"]["uid"] == again["metadata"]["uid"]
 
 
-def test_read_only_provider_accepts_recreated_objects(hub: Front, told: Told) -> None:
+def test_read_only_provider_accepts_recreated_objects(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
-    told("apply", "-auto-approve")
+    run_command("apply", "-auto-approve")
     text = Path("main.nf.hcl").read_text()
     settings = '{\n  timeout = "30m"\n  read_only = true\n}'
     Path("main.nf.hcl").write_text(text.replace('{ timeout = "30m" }', settings))
     recreate_settings(hub, "1")
-    code, said = told("plan", "-detailed-exitcode")
+    code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "made-anew" in said) == (0, False), said

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.domains.hub.conftest import Told
+from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front, list_managed_fields
 
@@ -50,11 +50,11 @@ def count_requests(hub: Front) -> Counter[str]:
     return Counter(path for _, path, dry, _ in hub.log if not dry)
 
 
-def test_many_placements_need_one_list_and_one_watch(hub: Front, told: Told) -> None:
+def test_many_placements_need_one_list_and_one_watch(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
-    assert told("plan", "-out=x.nfplan")[0] == 0
+    assert run_command("plan", "-out=x.nfplan")[0] == 0
     hub.log.clear()
-    code, said = told("apply", "x.nfplan")
+    code, said = run_command("apply", "x.nfplan")
     assert code == 0, said
     assert "24 of 24 predictions correct" in said
     assert (PLACEMENTS, 200) in hub.watches
@@ -63,30 +63,30 @@ def test_many_placements_need_one_list_and_one_watch(hub: Front, told: Told) -> 
     assert min(of_one) == 1
     assert len(of_one) == 12
     write_configuration(number=1)
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
-    code, said = told("plan", "-detailed-exitcode")
+    code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
     assert len(hub.all("ClusterResourceBinding")) == 12
 
 
-def test_each_object_is_read_if_watch_is_forbidden(hub: Front, told: Told) -> None:
+def test_each_object_is_read_if_watch_is_forbidden(hub: Front, run_command: CommandRunner) -> None:
     hub.may_watch = False
     write_configuration(count=8)
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
     assert {status for _, status in hub.watches} == {403}
     assert "16 of 16 predictions correct" in said
 
 
 def test_expired_watch_is_restarted_with_a_list(
-    hub: Front, controller: Controller, told: Told, forget: Callable[[], None]
+    hub: Front, controller: Controller, run_command: CommandRunner, forget: Callable[[], None]
 ) -> None:
     write_configuration(count=8)
-    told("apply", "-auto-approve")
+    run_command("apply", "-auto-approve")
     forget()
     write_configuration(count=8, number=1)
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
     assert len(hub.all("ClusterResourceBinding")) == 8
     assert controller.stuck == set()
@@ -94,7 +94,7 @@ def test_expired_watch_is_restarted_with_a_list(
 
 
 def test_unreachable_hub_after_write_is_awaited_and_resumed(
-    hub: Front, controller: Controller, told: Told, monkeypatch: pytest.MonkeyPatch
+    hub: Front, controller: Controller, run_command: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nexusform.domains.hub.api.hub_client._RETRY_SECONDS", 0.1)
     write_configuration(count=2)
@@ -107,21 +107,21 @@ def test_unreachable_hub_after_write_is_awaited_and_resumed(
         return 503 if written and method == "GET" else None
 
     hub.faults = fail_once_written
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert (code, "Apply waiting" in said) == (1, True), said
     assert "the hub does not answer (503" in said
     hub.faults = lambda _method, _path: None
     controller.asleep = False
-    code, said = told("apply", "-resume")
+    code, said = run_command("apply", "-resume")
     assert code == 0, said
-    assert told("plan", "-detailed-exitcode")[0] == 0
+    assert run_command("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_object_created_meanwhile_by_others_is_not_overwritten(hub: Front, told: Told) -> None:
+def test_object_created_meanwhile_by_others_is_not_overwritten(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
-    assert told("plan", "-out=x.nfplan")[0] == 0
+    assert run_command("plan", "-out=x.nfplan")[0] == 0
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "app-11"}}, "kubectl")
-    code, said = told("apply", "x.nfplan")
+    code, said = run_command("apply", "x.nfplan")
     assert code == 1
     assert "Namespace app-11 already exists on the hub" in said
     assert list_managed_fields(hub.get("Namespace", "app-11") or {}, "nexusform") == set()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nexusform.domains.hub.providers.field_ownership import is_already_applied, remove_ignored_fields
-from tests.domains.hub.conftest import Told
+from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_front import Front, list_managed_fields
 
 SPEC = {"policy": {"numberOfClusters": 2}, "resourceSelectors": [{"kind": "Namespace", "name": "web"}]}
@@ -129,29 +129,29 @@ resource "fleet_member_cluster" "m" {
 """
 
 
-def test_conflict_on_creation_suggests_applicable_fix(hub: Front, told: Told) -> None:
+def test_conflict_on_creation_suggests_applicable_fix(hub: Front, run_command: CommandRunner) -> None:
     names = {"apiVersion": "cluster.kubernetes-fleet.io/v1beta1", "kind": "MemberCluster"}
     theirs = [{"key": "gpu", "effect": "NoSchedule"}]
     hub.put({**names, "metadata": {"name": "ams1"}, "spec": {"taints": theirs}}, "kubectl")
     Path("main.nf.hcl").write_text(TAINTED)
-    code, said = told("plan")
+    code, said = run_command("plan")
     assert (code, ".spec.taints belongs to kubectl" in said) == (1, True), said
     assert "ignore_changes" not in said
     assert 'import { to = fleet_member_cluster.m, id = "ams1" }' in said
     block = 'import {\n  to = fleet_member_cluster.m\n  id = "ams1"\n}\n'
     Path("main.nf.hcl").write_text(TAINTED.replace('"edge"', '"gpu"') + block)
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert (code, "1 imported" in said) == (0, True), said
-    assert told("plan", "-detailed-exitcode")[0] == 0
+    assert run_command("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_ignored_label_of_another_manager_is_kept(hub: Front, told: Told) -> None:
+def test_ignored_label_of_another_manager_is_kept(hub: Front, run_command: CommandRunner) -> None:
     Path("main.nf.hcl").write_text(LABELLED.format(rank="one"))
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     names = {"apiVersion": "cluster.kubernetes-fleet.io/v1beta1", "kind": "MemberCluster"}
     hub.put({**names, "metadata": {"name": "ams1", "labels": {"tier": "silver"}}}, "other")
     Path("main.nf.hcl").write_text(LABELLED.format(rank="two"))
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
     member = hub.get("MemberCluster", "ams1")
     assert member is not None
@@ -159,4 +159,4 @@ def test_ignored_label_of_another_manager_is_kept(hub: Front, told: Told) -> Non
     ours = list_managed_fields(member, "nexusform")
     assert ".metadata.labels.rank" in ours
     assert ".metadata.labels.tier" not in ours
-    assert told("plan", "-detailed-exitcode")[0] == 0
+    assert run_command("plan", "-detailed-exitcode")[0] == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.domains.hub.conftest import Told
+from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.fleet_blocks import HEAD, build_app, build_preference
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front
@@ -72,21 +72,21 @@ resource "nexus_separation_rule" "apart" {
 
 
 @pytest.mark.slow
-def test_broken_rule_sets_the_exit_code(hub: Front, controller: Controller, told: Told) -> None:
+def test_broken_rule_sets_the_exit_code(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
     sites = SITE.format(name="lon1", of="shop") + SITE.format(name="par1", of="bank")
     Path("main.nf.hcl").write_text(HEAD + sites + APPS + RULE)
     controller.picks |= {"shop": ["lon1"], "bank": ["par1"]}
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
-    code, said = told("reconcile", "-from=hub")
+    code, said = run_command("reconcile", "-from=hub")
     assert code == 0, said
     assert "nexus_separation_rule.apart holds" in said
     controller.picks["shop"] = ["par1"]
     hub.act()
-    code, said = told("reconcile", "-from=hub", "-format=json")
+    code, said = run_command("reconcile", "-from=hub", "-format=json")
     assert code == 3, said
     document = json.loads(said)
     assert document["separation_rules"] == [{"address": "nexus_separation_rule.apart", "holds": False}]
-    code, said = told("reconcile", "-from=hub")  # The placement is already known, but the rule is still broken.
+    code, said = run_command("reconcile", "-from=hub")  # The placement is already known, but the rule is still broken.
     assert code == 3, said
     assert "1 separation rule is broken" in said

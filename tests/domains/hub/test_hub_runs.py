@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.domains.hub.conftest import Told
+from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.test_fleet_provider import list_writes, write_configuration
@@ -70,13 +70,13 @@ def list_snapshots(hub: Front) -> dict[str, str]:
     return {each["targetCluster"]: each.get("resourceSnapshotName") or "" for each in bindings}
 
 
-def test_run_waits_for_approval_and_continues(hub: Front, told: Told) -> None:
+def test_run_waits_for_approval_and_continues(hub: Front, run_command: CommandRunner) -> None:
     write_run()
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert (code, "Apply waiting" in said) == (1, True), said
     assert f"waits for a person: {REQUEST} has to be approved" in said
     assert list_snapshots(hub) == {"ams1": "", "fra1": "web-0-snapshot", "lon1": "", "par1": ""}
-    code, said = told("plan", "-detailed-exitcode")
+    code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (2, False), said
     request = hub.get("ClusterApprovalRequest", REQUEST)
     assert request is not None
@@ -85,26 +85,26 @@ def test_run_waits_for_approval_and_continues(hub: Front, told: Told) -> None:
     approved = {"type": "Approved", "status": "True", "reason": "Reviewed", "message": "", "lastTransitionTime": at}
     hub.put({**names, "metadata": {"name": REQUEST}, "status": {"conditions": [approved]}}, "somebody")
     hub.log.clear()
-    code, said = told("apply", "-resume")
+    code, said = run_command("apply", "-resume")
     assert code == 0, said
     assert set(list_snapshots(hub).values()) == {"web-0-snapshot"}
     assert list_writes(hub) == []  # The run was sent earlier.
-    code, said = told("plan", "-detailed-exitcode")
+    code, said = run_command("plan", "-detailed-exitcode")
     assert code == 0, said
 
 
-def test_configured_approval_is_granted_on_request(hub: Front, told: Told) -> None:
+def test_configured_approval_is_granted_on_request(hub: Front, run_command: CommandRunner) -> None:
     write_run(f'approvals = ["{REQUEST}"]')
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
     assert f"{REQUEST} is approved" in said
     assert set(list_snapshots(hub).values()) == {"web-0-snapshot"}
     hub.remove(hub.all("ClusterStagedUpdateRun")[0])
     hub.log.clear()
-    code, said = told("apply", "-auto-approve")  # An object deleted from the hub remains as a record.
+    code, said = run_command("apply", "-auto-approve")  # An object deleted from the hub remains as a record.
     assert code == 0, said
     assert [path for _, path in list_writes(hub) if "updateruns" in path] == []
-    assert told("destroy", "-auto-approve")[0] == 0
+    assert run_command("destroy", "-auto-approve")[0] == 0
 
 
 APPROVAL = f"""
@@ -118,24 +118,26 @@ resource "fleet_cluster_approval_request" "canary" {{
 
 
 @pytest.mark.parametrize("saved", [False, True])
-def test_approval_with_reference_to_its_run_is_granted_meanwhile(hub: Front, told: Told, *, saved: bool) -> None:
+def test_approval_with_reference_to_its_run_is_granted_meanwhile(
+    hub: Front, run_command: CommandRunner, *, saved: bool
+) -> None:
     write_run(timeout="20s")
     append_configuration(APPROVAL)
     if saved:
-        assert told("plan", "-out=x.nfplan")[0] == 0
-    code, said = told("apply", "x.nfplan") if saved else told("apply", "-auto-approve")
+        assert run_command("plan", "-out=x.nfplan")[0] == 0
+    code, said = run_command("apply", "x.nfplan") if saved else run_command("apply", "-auto-approve")
     assert code == 0, said
     assert f"{REQUEST} is approved" in said
     assert set(list_snapshots(hub).values()) == {"web-0-snapshot"}
-    assert told("plan", "-detailed-exitcode")[0] == 0
-    assert told("destroy", "-auto-approve")[0] == 0
+    assert run_command("plan", "-detailed-exitcode")[0] == 0
+    assert run_command("destroy", "-auto-approve")[0] == 0
 
 
 @pytest.mark.usefixtures("hub")
-def test_unrequested_approval_ends_with_its_run(told: Told) -> None:
+def test_unrequested_approval_ends_with_its_run(run_command: CommandRunner) -> None:
     write_run()
     append_configuration(APPROVAL.replace(REQUEST, "first-after-rest").replace('"canary"\n}', '"rest"\n}'))
-    code, said = told("apply", "-auto-approve")  # It ends long before its timeout.
+    code, said = run_command("apply", "-auto-approve")  # It ends long before its timeout.
     assert (code, "Apply waiting" in said) == (1, True), said
     assert f"waits for a person: {REQUEST} has to be approved" in said
     assert "first does not continue in this apply, and has not requested first-after-rest" in said
@@ -143,71 +145,71 @@ def test_unrequested_approval_ends_with_its_run(told: Told) -> None:
 
 @pytest.mark.our_hub_alone
 @pytest.mark.usefixtures("hub")
-def test_apply_awaiting_approval_is_not_interrupted(told: Told) -> None:
+def test_apply_awaiting_approval_is_not_interrupted(run_command: CommandRunner) -> None:
     write_run()
-    assert "Apply waiting" in told("apply", "-auto-approve")[1]
+    assert "Apply waiting" in run_command("apply", "-auto-approve")[1]
     for command in (["plan"], ["apply", "-resume"], ["state", "rm", "fleet_hub_manifest.web"]):
-        said = told(*command)[1]
+        said = run_command(*command)[1]
         assert "nterrupted" not in said, said
 
 
-def test_blocked_run_names_the_cluster(hub: Front, controller: Controller, told: Told) -> None:
+def test_blocked_run_names_the_cluster(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
     controller.stuck.add("lon1")
     write_run(f'approvals = ["{REQUEST}"]', timeout="2s")
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert (code, "Apply waiting" in said) == (1, True), said
     assert "stage rest: 2 of 3 clusters done (lon1 to come)" in said
     controller.stuck.clear()
-    code, said = told("apply", "-resume")
+    code, said = run_command("apply", "-resume")
     assert code == 0, said
     assert set(list_snapshots(hub).values()) == {"web-0-snapshot"}
 
 
-def test_changes_with_switch_to_external_are_validated(hub: Front, told: Told) -> None:
+def test_changes_with_switch_to_external_are_validated(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
     spec = {"policy": {"numberOfClusters": 1}}
     hub.put({**names, "metadata": {"name": "web"}, "spec": spec}, "kubectl")
     write_configuration(more=EXTERNAL)
-    code, said = told("plan")
+    code, said = run_command("plan")
     assert code == 1
     assert ".spec.policy.numberOfClusters belongs to kubectl (hub: 1, configuration: 2). An apply would be" in said
-    code, said = told("apply", "-auto-approve", "-take-ownership")
+    code, said = run_command("apply", "-auto-approve", "-take-ownership")
     assert code == 0, said
     assert ".spec.policy.numberOfClusters belongs to kubectl; -take-ownership takes that over" in said
-    assert told("plan", "-detailed-exitcode")[0] == 0
+    assert run_command("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_eviction_is_sent_once(hub: Front, told: Told) -> None:
+def test_eviction_is_sent_once(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     text = Path("main.nf.hcl").read_text()
     append_configuration(EVICTION)
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert code in (0, 2), said  # This controller does not evict, and picks replacements by its own rules.
     evictions = [path for _, path in list_writes(hub) if path.endswith("/clusterresourceplacementevictions/lon1")]
     assert len(evictions) == 1
-    assert told("plan", "-detailed-exitcode")[0] == 0
+    assert run_command("plan", "-detailed-exitcode")[0] == 0
     hub.remove(hub.all("ClusterResourcePlacementEviction")[0])
-    code, said = told("plan", "-detailed-exitcode")
+    code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
     Path("main.nf.hcl").write_text(text)
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
     assert len(hub.all("ClusterResourceBinding")) == 2
 
 
-def test_evicted_cluster_leaves_predicted_status_before_any_run(hub: Front, told: Told) -> None:
+def test_evicted_cluster_leaves_predicted_status_before_any_run(hub: Front, run_command: CommandRunner) -> None:
     write_run(f'approvals = ["{REQUEST}"]')
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     member = next(each for each in hub.all("MemberCluster") if each["metadata"]["name"] == "lon1")
     names = {name: member[name] for name in ("apiVersion", "kind")}
     taint = {"key": "maintenance", "value": "yes", "effect": "NoSchedule"}
     hub.put({**names, "metadata": {"name": "lon1"}, "spec": {"taints": [taint]}}, "kubectl")
     append_configuration(EVICTION)
-    assert told("plan", "-out=p")[0] == 0
-    changes = json.loads(told("show", "-json", "p")[1])["resource_changes"]
+    assert run_command("plan", "-out=p")[0] == 0
+    changes = json.loads(run_command("show", "-json", "p")[1])["resource_changes"]
     after = next(
         change["change"]["after"] for change in changes if change["type"] == "fleet_cluster_resource_placement"
     )

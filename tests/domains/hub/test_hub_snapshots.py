@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.domains.hub.conftest import Told
+from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.slow_writes import SlowWrite
@@ -35,23 +35,25 @@ def write_change(content: str) -> None:
 
 
 @pytest.mark.our_hub_alone
-def test_changes_in_two_snapshots_are_predicted_correctly(hub: Front, told: Told) -> None:
+def test_changes_in_two_snapshots_are_predicted_correctly(hub: Front, run_command: CommandRunner) -> None:
     write_change("1")
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     write_change("2")
     slow = SlowWrite(hub, "/configmaps/more", seconds=1)
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     slow.end()
     assert (code, "2 of 2 predictions correct" in said) == (0, True), said
     assert "the hub has taken 2 resource snapshots of the changes; the last one is 2" in said
     assert set(list_snapshots(hub).values()) == {"web-2-snapshot"}
-    assert told("plan", "-detailed-exitcode")[0] == 0
+    assert run_command("plan", "-detailed-exitcode")[0] == 0
 
 
 @pytest.mark.our_hub_alone
-def test_snapshot_with_part_of_the_changes_is_not_final(hub: Front, controller: Controller, told: Told) -> None:
+def test_snapshot_with_part_of_the_changes_is_not_final(
+    hub: Front, controller: Controller, run_command: CommandRunner
+) -> None:
     write_change("1")
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     write_change("2")
     take, released = controller._content, threading.Event()
 
@@ -65,17 +67,19 @@ def test_snapshot_with_part_of_the_changes_is_not_final(hub: Front, controller: 
 
     controller._content = take_late  # type: ignore[method-assign]
     threading.Timer(6, release_snapshot).start()
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert (code, "2 of 2 predictions correct" in said) == (0, True), said
     assert "the hub has not taken a snapshot of all changes yet" in said
 
 
 @pytest.mark.our_hub_alone
-def test_excess_snapshots_are_a_wrong_prediction(hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_excess_snapshots_are_a_wrong_prediction(
+    hub: Front, run_command: CommandRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # The hub creates no further snapshot, so the wait for the predicted one is short.
     monkeypatch.setattr("nexusform.domains.hub.providers.hub_wait._SNAPSHOT_TIMEOUT", 0.5)
     write_change("1")
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     write_configuration(content="2")
     append_configuration(MORE.format(content="1"))
     answer = hub.answer
@@ -90,6 +94,6 @@ def test_excess_snapshots_are_a_wrong_prediction(hub: Front, told: Told, monkeyp
         return response
 
     hub.answer = change_as_kubectl  # type: ignore[method-assign]
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert code == 2, said
     assert "its resource snapshot 2 differs from the plan in ConfigMap web/theirs" in said

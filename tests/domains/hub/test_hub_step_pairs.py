@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.domains.hub.conftest import Told
+from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.slow_writes import SlowWrite
@@ -123,14 +123,14 @@ def test_at_least_thirty_pairs_are_checked() -> None:
     assert sum(map(len, FOLLOWERS.values())) >= 30
 
 
-def check_pairs(hub: Front, told: Told, path: str, seconds: float) -> None:
+def check_pairs(hub: Front, run_command: CommandRunner, path: str, seconds: float) -> None:
     """Delay a write of a plan, and check the order of its followers and their results."""
     Path("main.nf.hcl").write_text(_build_configuration(1))
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
     Path("main.nf.hcl").write_text(_build_configuration(2))
     slow = SlowWrite(hub, path, *FOLLOWERS[path], seconds=seconds)
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     slow.end()
     assert (code, "certain predictions" in said) == (0, False), said
     done = slow.arrivals.index("done")
@@ -150,6 +150,6 @@ def check_pairs(hub: Front, told: Told, path: str, seconds: float) -> None:
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("path", FOLLOWERS)
-def test_readers_follow_a_slow_write(hub: Front, controller: Controller, told: Told, path: str) -> None:
+def test_readers_follow_a_slow_write(hub: Front, controller: Controller, run_command: CommandRunner, path: str) -> None:
     controller.evicts = True
-    check_pairs(hub, told, path, float(os.environ.get("NEXUSFORM_HUB_DELAY") or 0.5))
+    check_pairs(hub, run_command, path, float(os.environ.get("NEXUSFORM_HUB_DELAY") or 0.5))

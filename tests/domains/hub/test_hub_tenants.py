@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.domains.hub.conftest import Told
+from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_front import Front
 
 _TENANT = """
@@ -38,16 +38,16 @@ resource "fleet_resource_placement" "app" {
 
 
 @pytest.mark.our_hub_alone
-def test_namespace_of_others_is_not_missing(hub: Front, told: Told) -> None:
+def test_namespace_of_others_is_not_missing(hub: Front, run_command: CommandRunner) -> None:
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}, "kubectl")
     names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
     selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "team"}
     Path("main.nf.hcl").write_text(_TENANT)
-    said = told("plan")[1]
+    said = run_command("plan")[1]
     assert "missing-hub-namespace" not in said, said
     assert "The namespace team is missing on lon1" in said, said
     spec = {"resourceSelectors": [selector], "policy": {"placementType": "PickAll"}}
     hub.put({**names, "metadata": {"name": "team"}, "spec": spec}, "kubectl")
     hub.act()
-    said = told("plan")[1]
+    said = run_command("plan")[1]
     assert "missing-" not in said, said

@@ -10,7 +10,7 @@ import pytest
 
 from nexusform.domains.hub.api.hub_kinds import MEMBER, READ_KINDS
 from tests.domains.hub.api_programs import CRDS, PROGRAMS, ApiPrograms, find_obstacle
-from tests.domains.hub.conftest import Told
+from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.real_hub import RealHub
 from tests.domains.hub.test_fleet_provider import write_configuration
 from tests.domains.hub.test_hub_identity import COMMANDS
@@ -34,32 +34,34 @@ def real_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
     hub.close()
 
 
-def test_apply_matches_plan(real_hub: RealHub, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apply_matches_plan(
+    real_hub: RealHub, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(real_hub.kubeconfig))
     for step in ({"number": 2}, {"number": 3}, {"number": 3, "content": "2"}, {"number": 1, "content": "2"}):
         write_configuration(**step)
-        code, said = told("apply", "-auto-approve")
+        code, said = run_command("apply", "-auto-approve")
         assert code == 0, said
         assert "missed" not in said
-        code, said = told("plan", "-detailed-exitcode")
+        code, said = run_command("plan", "-detailed-exitcode")
         assert code == 0, said
     names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
     selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "web"}
     spec = {"resourceSelectors": [selector], "policy": {"numberOfClusters": 4}}
     path = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourceplacements/web"
     real_hub.apply(path, {**names, "metadata": {"name": "web"}, "spec": spec}, "somebody")
-    code, said = told("plan")
+    code, said = run_command("plan")
     assert code == 1
     assert ".spec.policy.numberOfClusters belongs to somebody" in said
-    assert told("apply", "-auto-approve", "-take-ownership")[0] == 0
-    assert told("destroy", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve", "-take-ownership")[0] == 0
+    assert run_command("destroy", "-auto-approve")[0] == 0
     for kind in ("clusterresourcebindings", "works"):
         assert real_hub.call("GET", f"/apis/placement.kubernetes-fleet.io/v1beta1/{kind}")["items"] == []
 
 
 def test_runs_apply_content_of_their_plan(
-    real_hub: RealHub, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    real_hub: RealHub, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(real_hub.kubeconfig))
@@ -67,27 +69,27 @@ def test_runs_apply_content_of_their_plan(
     for content, runs in (("1", first), ("2", first + SECOND)):
         write_configuration(number=4, content=content, more=EXTERNAL)
         append_configuration(runs)
-        code, said = told("apply", "-auto-approve")
+        code, said = run_command("apply", "-auto-approve")
         assert code == 0, said
-        assert told("plan", "-detailed-exitcode")[0] == 0
+        assert run_command("plan", "-detailed-exitcode")[0] == 0
     path = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourcebindings"
     snapshots = {each["spec"]["resourceSnapshotName"] for each in real_hub.call("GET", path)["items"]}
     assert snapshots == {"web-1-snapshot"}
-    assert told("destroy", "-auto-approve")[0] == 0
+    assert run_command("destroy", "-auto-approve")[0] == 0
 
 
 def test_planned_budget_blocks_an_eviction(
-    real_hub: RealHub, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    real_hub: RealHub, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(real_hub.kubeconfig))
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     append_configuration(BUDGET + EVICTION)
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
     assert "lon1 was not carried out: Eviction is blocked by specified" in said
-    assert told("destroy", "-auto-approve")[0] == 0
+    assert run_command("destroy", "-auto-approve")[0] == 0
 
 
 def use_hub(programs: ApiPrograms, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,41 +104,45 @@ def list_versions(programs: ApiPrograms) -> dict[str, str]:
 
 
 def test_no_command_changes_anything_with_another_hub(
-    real_hub: RealHub, api_programs: ApiPrograms, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    real_hub: RealHub,
+    api_programs: ApiPrograms,
+    run_command: CommandRunner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     use_hub(real_hub, monkeypatch)
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     write_configuration(content="2")
-    assert told("plan", "-out=x.nfplan")[0] == 0
-    state = told("state", "pull")[1]
+    assert run_command("plan", "-out=x.nfplan")[0] == 0
+    state = run_command("state", "pull")[1]
     versions = [list_versions(hub) for hub in (real_hub, api_programs)]
     use_hub(api_programs, monkeypatch)
     uids = [hub.call("GET", "/api/v1/namespaces/kube-system")["metadata"]["uid"] for hub in (real_hub, api_programs)]
     for words in COMMANDS:
-        code, said = told(*words)
+        code, said = run_command(*words)
         assert code == 1, (words, said)
         assert f"namespace kube-system has the uid {uids[0]} on {real_hub.url} in the state" in said, (words, said)
         assert f"-allow-other-hub={uids[1]}" in said, (words, said)
     assert [list_versions(hub) for hub in (real_hub, api_programs)] == versions
-    assert told("state", "pull")[1] == state
+    assert run_command("state", "pull")[1] == state
     use_hub(real_hub, monkeypatch)
-    assert told("destroy", "-auto-approve")[0] == 0
+    assert run_command("destroy", "-auto-approve")[0] == 0
 
 
 def test_lost_state_is_imported_without_writes(
-    real_hub: RealHub, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    real_hub: RealHub, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     use_hub(real_hub, monkeypatch)
     write_configuration()
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     shutil.rmtree("state")
     versions = list_versions(real_hub)
-    code, said = told("import", "-from=hub", "-generate-config-out=hub.nf.hcl")
+    code, said = run_command("import", "-from=hub", "-generate-config-out=hub.nf.hcl")
     assert code == 0, said
-    code, said = told("plan", "-detailed-exitcode")
+    code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
     assert list_versions(real_hub) == versions
-    assert told("destroy", "-auto-approve")[0] == 0
+    assert run_command("destroy", "-auto-approve")[0] == 0

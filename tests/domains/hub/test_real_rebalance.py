@@ -12,7 +12,7 @@ import pytest
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from tests.domains.fleet.workload_texts import DEPLOYMENT
 from tests.domains.hub.api_programs import CRDS, PROGRAMS, find_obstacle
-from tests.domains.hub.conftest import Told
+from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.member_pods import MemberPods
 from tests.domains.hub.real_hub import RealHub
 from tests.domains.whatif.cli.test_simulate_rebalance import (
@@ -103,30 +103,30 @@ def observe_minimum(read: Callable[[], int], run: Callable[[], None]) -> int:
 
 
 @run_at_quarter(0)
-def test_rebalancing_ends_as_predicted_within_budget(real_hub: RealHub, told: Told) -> None:
+def test_rebalancing_ends_as_predicted_within_budget(real_hub: RealHub, run_command: CommandRunner) -> None:
     write_configuration(orders=TWO, payments=FIXED)
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
     before = list_available(real_hub, "orders")
     source = "west" if "west" in before else min(before)
     path = Path("main.nf.hcl")
     path.write_text(path.read_text().replace('cluster_names  = ["west"]', f'cluster_names  = ["{source}"]'))
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     set_replicas("payments", 4)
     report = "-report=json:answer.json"
-    code, said = told("simulate", "rebalance", report, "-generate-config-out=moves.nf.hcl")
+    code, said = run_command("simulate", "rebalance", report, "-generate-config-out=moves.nf.hcl")
     assert code == 0, said
     answer = json.loads(Path("answer.json").read_text())
     (eviction,) = answer["evictions"]
     assert eviction["cluster"] == source
 
     def run_apply() -> None:
-        code, said = told("apply", "-auto-approve")
+        code, said = run_command("apply", "-auto-approve")
         assert (code, "was not carried out" in said) == (0, False), said
 
     assert observe_minimum(lambda: len(list_available(real_hub, "orders")), run_apply) >= 1
     assert list_available(real_hub, "orders") == before - {source} | set(eviction["targets"])
-    code, said = told("plan", "-detailed-exitcode")
+    code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "run on all 3 selected clusters" in said) == (0, True), said
 
 
@@ -154,25 +154,27 @@ def wait_for_ready(hub: RealHub, pods: MemberPods, **expected: int) -> None:
 
 @run_at_quarter(2)
 @pytest.mark.skipif(bool(find_obstacle("kube-scheduler")), reason=find_obstacle("kube-scheduler") or "-")
-def test_two_evictions_in_order_keep_the_ready_replicas(real_hub: RealHub, pods: MemberPods, told: Told) -> None:
+def test_two_evictions_in_order_keep_the_ready_replicas(
+    real_hub: RealHub, pods: MemberPods, run_command: CommandRunner
+) -> None:
     write_configuration(orders=TWO, records=TWO, payments=FIXED)
-    code, said = told("apply", "-auto-approve")
+    code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
     before = {name: list_available(real_hub, name) for name in ("orders", "records")}
     source = min(before["orders"] & before["records"])
     path = Path("main.nf.hcl")
     path.write_text(path.read_text().replace('cluster_names  = ["west"]', f'cluster_names  = ["{source}"]'))
-    assert told("apply", "-auto-approve")[0] == 0
+    assert run_command("apply", "-auto-approve")[0] == 0
     wait_for_ready(real_hub, pods, orders=2, records=2, payments=1)
     set_replicas("payments", 4)
-    code, said = told("simulate", "rebalance", "-report=json:answer.json", "-generate-config-out=moves.nf.hcl")
+    code, said = run_command("simulate", "rebalance", "-report=json:answer.json", "-generate-config-out=moves.nf.hcl")
     assert code == 0, said
     moves = json.loads(Path("answer.json").read_text())["evictions"]
     assert [move["cluster"] for move in moves] == [source, source]
     assert Path("moves.nf.hcl").read_text().count("depends_on") == 2
 
     def carry_out() -> None:
-        code, said = told("apply", "-auto-approve")
+        code, said = run_command("apply", "-auto-approve")
         assert (code, "was not carried out" in said) == (0, False), said
 
     # One ready pod per cluster, and each budget needs one cluster.
@@ -182,5 +184,5 @@ def test_two_evictions_in_order_keep_the_ready_replicas(real_hub: RealHub, pods:
         assert list_available(real_hub, name) == before[name] - {source} | set(move["targets"])
     wait_for_ready(real_hub, pods, orders=2, records=2, payments=4)
     assert not pods.list_waiting()
-    code, said = told("plan", "-detailed-exitcode")
+    code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "run on all 5 selected clusters" in said) == (0, True), said

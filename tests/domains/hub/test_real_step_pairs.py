@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.domains.hub.api_programs import find_obstacle
-from tests.domains.hub.conftest import Told
+from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.running_hub import PROGRAMS_OF_A_HUB, RunningHub, start_running_hub
 from tests.domains.hub.test_hub_step_pairs import FOLLOWERS, check_pairs
 
@@ -26,13 +26,13 @@ def running_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub
 
 @pytest.mark.parametrize("path", FOLLOWERS)
 def test_readers_follow_a_slow_write(
-    running_hub: RunningHub, told: Told, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    running_hub: RunningHub, run_command: CommandRunner, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(running_hub.kubeconfig(tmp_path)))
     try:
-        check_pairs(running_hub, told, path, DELAY)
+        check_pairs(running_hub, run_command, path, DELAY)
     finally:
-        told("state", "rm", "fleet_member_cluster.fra1")  # The next case needs it.
-        code, said = told("destroy", "-auto-approve")
+        run_command("state", "rm", "fleet_member_cluster.fra1")  # The next case needs it.
+        code, said = run_command("destroy", "-auto-approve")
     assert code == 0, said
