@@ -11,7 +11,7 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 
-Told = tuple[int, str, str]
+CommandResult = tuple[int, str, str]
 
 PROVIDER = 'provider "simulated" {\n  reality = "reality.json"\n}\n'
 
@@ -33,13 +33,15 @@ def format_moved_block(source: str, target: str) -> str:
 
 
 @pytest.fixture
-def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Told]:
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., CommandResult]:
     """Return a function for command lines with a configuration in a separate directory; it returns code, stdout and
     stderr."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reality.json").write_text("[]")
 
-    def run_command(configuration: str, *arguments: str) -> Told:
+    def run_command(configuration: str, *arguments: str) -> CommandResult:
         Path("main.nf.hcl").write_text(PROVIDER + configuration)
         code = run_command_line(arguments)
         captured = capsys.readouterr()
@@ -72,7 +74,7 @@ def double_disks() -> None:
     Path("reality.json").write_text(json.dumps(reality))
 
 
-def test_moves_and_outputs_are_shown_and_recorded(nf: Callable[..., Told]) -> None:
+def test_moves_and_outputs_are_shown_and_recorded(nf: Callable[..., CommandResult]) -> None:
     before = format_sku("a") + 'output "disk" {\n  value = nexus_vm_sku.a.disk_gib\n}\noutput "old" {\n  value = 1\n}\n'
     assert nf(before, "apply", "-auto-approve")[0] == 0
     double_disks()
@@ -97,14 +99,14 @@ def test_moves_and_outputs_are_shown_and_recorded(nf: Callable[..., Told]) -> No
     assert "Plan: 1 to add, 1 to change, 0 to destroy." in out
 
 
-def test_moved_object_with_drift_is_one_object(nf: Callable[..., Told]) -> None:
+def test_moved_object_with_drift_is_one_object(nf: Callable[..., CommandResult]) -> None:
     assert nf(format_sku("a"), "apply", "-auto-approve")[0] == 0
     double_disks()
     assert nf(format_sku("b") + format_moved_block("a", "b"), "apply", "-auto-approve")[0] == 0
     assert read_disks() == {"b": 10}
 
 
-def test_chain_of_moves_is_followed_to_its_end(nf: Callable[..., Told]) -> None:
+def test_chain_of_moves_is_followed_to_its_end(nf: Callable[..., CommandResult]) -> None:
     assert nf(format_sku("a"), "apply", "-auto-approve")[0] == 0
     chain = format_sku("c") + format_moved_block("b", "c") + format_moved_block("a", "b")
     assert nf(chain, "apply", "-auto-approve", "-refresh-only")[0] == 0
@@ -112,7 +114,7 @@ def test_chain_of_moves_is_followed_to_its_end(nf: Callable[..., Told]) -> None:
     assert nf(chain, "plan", "-detailed-exitcode")[0] == 0
 
 
-def test_json_lists_moves_as_drift(nf: Callable[..., Told]) -> None:
+def test_json_lists_moves_as_drift(nf: Callable[..., CommandResult]) -> None:
     both = format_sku("a") + format_sku("still", '"two"')
     assert nf(both, "apply", "-auto-approve")[0] == 0
     double_disks()
@@ -133,7 +135,7 @@ def test_json_lists_moves_as_drift(nf: Callable[..., Told]) -> None:
     assert drift == ["update", "move"]
 
 
-def test_only_targets_are_recorded(nf: Callable[..., Told]) -> None:
+def test_only_targets_are_recorded(nf: Callable[..., CommandResult]) -> None:
     both = format_sku("a") + format_sku("b", '"two"')
     assert nf(both, "apply", "-auto-approve")[0] == 0
     double_disks()
@@ -141,7 +143,7 @@ def test_only_targets_are_recorded(nf: Callable[..., Told]) -> None:
     assert read_disks() == {"a": 20, "b": 10}
 
 
-def test_failed_condition_is_no_error(nf: Callable[..., Told]) -> None:
+def test_failed_condition_is_no_error(nf: Callable[..., CommandResult]) -> None:
     text = format_sku("a") + (
         'output "x" {\n  value = 1\n  precondition {\n    condition = nexus_vm_sku.a.disk_gib == 10\n'
         '    error_message = "It has grown."\n  }\n}\n'
@@ -154,7 +156,7 @@ def test_failed_condition_is_no_error(nf: Callable[..., Told]) -> None:
     assert "Warning: Module output value precondition failed" in out
 
 
-def test_configuration_error_is_reported(nf: Callable[..., Told]) -> None:
+def test_configuration_error_is_reported(nf: Callable[..., CommandResult]) -> None:
     assert nf(format_sku("a"), "apply", "-auto-approve")[0] == 0
     code, _, err = nf(format_sku("a") + 'output "x" {\n  value = nexus_vm_sku.zz.id\n}\n', "plan", "-refresh-only")
     assert code == 1

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from tests.domains.azure.workflow.test_room_other import (
+from tests.domains.azure.workflow.test_capacity_other import (
     CASE,
     add_networks,
     list_exhaustion_warnings,
