@@ -38,3 +38,11 @@ def _find_missing(text: str) -> Iterator[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_modules_named_in_a_page_exist(page: Path) -> None:
     assert list(_find_missing(page.read_text(encoding="utf-8"))) == []
+
+
+def test_names_in_contributing_exist() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"`(\w+_\w+)`", page)) - {"max_vms_per_rack"}  # an example of a new argument
+    sources = [path.read_text(encoding="utf-8") for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    words = set(re.findall(r"\w+", "\n".join(sources)))
+    assert sorted(names - words) == []
