@@ -82,11 +82,11 @@ resource "fleet_cluster_resource_placement" "batch" {
 }
 
 output "clusters_of_web" {
-  description = "The clusters that run the web shop."
+  description = "Clusters that run the web shop."
   value       = sort(keys(fleet_cluster_resource_placement.web.bindings))
 }
 
 output "cluster_of_batch" {
-  description = "The cluster that runs the batch jobs."
+  description = "Cluster that runs the batch jobs."
   value       = one(keys(fleet_cluster_resource_placement.batch.bindings))
 }

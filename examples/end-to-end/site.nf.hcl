@@ -1,7 +1,7 @@
 # One site with four racks, and three NKS clusters on it.
 
 variable "workers_of_south" {
-  description = "How many workers the cluster south has."
+  description = "Number of workers of cluster south."
   type        = number
   default     = 2
 }

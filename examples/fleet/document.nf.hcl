@@ -1,7 +1,7 @@
 # One of the YAML manifests of the product documents, read as printed: -var document=NAME.
 
 variable "document" {
-  description = "Which file of documents/ to place, without .yaml."
+  description = "File of documents/ to place, without .yaml."
   type        = string
   default     = "pick-n-affinity"
 }
@@ -12,6 +12,6 @@ resource "fleet_cluster_resource_placement" "document" {
 }
 
 output "document" {
-  description = "The clusters that the document picks."
+  description = "Clusters selected by the document."
   value       = sort(keys(fleet_cluster_resource_placement.document.bindings))
 }

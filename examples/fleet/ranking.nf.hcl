@@ -1,4 +1,4 @@
-# Clusters ranked by a property, as blocks: the cluster that is best gets the whole weight, the others their share.
+# Clusters ranked by a property, as blocks: the best cluster gets the full weight, the others a share.
 
 resource "fleet_cluster_resource_placement" "most_cpu" {
   name = "most-cpu"
@@ -99,7 +99,7 @@ resource "fleet_resource_override" "colour" {
 }
 
 output "scores" {
-  description = "The affinity score of every cluster that a ranking picked."
+  description = "Affinity score of every cluster selected by a ranking."
   value = {
     most_cpu = { for name, binding in fleet_cluster_resource_placement.most_cpu.bindings : name => binding.affinity_score }
     cheapest = { for name, binding in fleet_cluster_resource_placement.cheapest.bindings : name => binding.affinity_score }

@@ -1,4 +1,4 @@
-# A real site as az networkcloud printed it (export/), and one more cluster on what is left.
+# A real site exported with az networkcloud (export/), and a new cluster on its free capacity.
 
 variable "max_age" {
   description = "Warn when the export is older than this, for example \"24h\"."
@@ -67,7 +67,7 @@ resource "nexus_kubernetes_cluster" "ran" {
 }
 
 output "nodes" {
-  description = "Where the new cluster's nodes will stand."
+  description = "Machine of each node of the new cluster."
   value = {
     for name, node in nexus_kubernetes_cluster.ran.nodes :
     name => { machine = node.machine, rack = node.rack }

@@ -2,7 +2,7 @@
 # machines, and the clusters A to E in the order in which the document creates them.
 
 variable "step" {
-  description = "How far to go: \"empty\" (clusters A, B, C), \"half-full\" (and D), \"nearly-full\" (and E)."
+  description = "Step of the document: \"empty\" (clusters A, B, C), \"half-full\" (and D), \"nearly-full\" (and E)."
   type        = string
   default     = "nearly-full"
 

@@ -27,6 +27,6 @@ resource "nexus_kubernetes_cluster" "web" {
 }
 
 output "machine_of_each_node" {
-  description = "Where every node of the cluster stands."
+  description = "Machine of each node of the cluster."
   value       = { for name, node in nexus_kubernetes_cluster.web.nodes : name => node.machine }
 }

@@ -1,4 +1,4 @@
-# A cluster that runs already: its nodes and pods as kubectl printed them.
+# A running cluster: its nodes and pods from kubectl.
 
 resource "nexus_site" "lab" {}
 
@@ -30,7 +30,7 @@ data "kubernetes_nodes" "core" {
 }
 
 variable "replicas" {
-  description = "How many replicas of upf run. Each takes two VFs; one node offers four."
+  description = "Number of replicas of upf. Each needs two VFs; a node has four."
   type        = number
   default     = 2
 }
@@ -41,7 +41,7 @@ resource "fleet_hub_manifest" "upf" {
 }
 
 output "node_of_each_replica" {
-  description = "Where each replica of upf runs, or why it does not."
+  description = "Node of each replica of upf, or the reason why it is Pending."
   value = {
     for pod, place in fleet_hub_manifest.upf.workloads["core/Deployment/upf"] :
     pod => place.node == null ? "${place.state}: ${place.reason}" : place.node

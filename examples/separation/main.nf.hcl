@@ -2,7 +2,7 @@
 # clusters A, B and C. A and C belong to one tenant, B to another, and tenants must not share a machine.
 
 variable "apart" {
-  description = "Whether each tenant has racks of its own."
+  description = "Give each tenant its own racks."
   type        = bool
   default     = false
 }

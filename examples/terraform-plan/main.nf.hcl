@@ -1,7 +1,7 @@
-# The clusters that a Terraform plan makes (azapi), read by jsondecode and placed on a site that stands here.
+# Clusters of a Terraform plan (azapi), read with jsondecode and placed on the site below.
 
 variable "plan" {
-  description = "What `terraform show -json PLANFILE` printed."
+  description = "Output of `terraform show -json PLANFILE`."
   type        = string
   default     = "plan.json"
 }
@@ -53,7 +53,7 @@ resource "nexus_kubernetes_cluster" "planned" {
 }
 
 output "machines" {
-  description = "Where the nodes of each cluster will stand."
+  description = "Machines of the nodes of each cluster."
   value = {
     for name, cluster in nexus_kubernetes_cluster.planned :
     name => { for node, place in cluster.nodes : node => place.machine }

@@ -8,14 +8,14 @@ defaults {
   }
 }
 
-# The first of all: what goes wrong goes wrong here.
+# The first site: errors appear here before other sites are changed.
 site "lon1" {
   inputs = { name = "lon1", racks = 4, workers = 6 }
   labels = { region = "uk" }
   wave   = "canary"
 }
 
-# All others are rows of a file, as an inventory may print it.
+# All other sites are rows of a file from an inventory.
 sites {
   for_each = jsondecode(file("sites.json"))
   name     = each.key

@@ -1,4 +1,4 @@
-# The fleet over all sites. It reads what the sites have applied, and changes none of them.
+# The fleet over all sites. It reads the states of the sites and changes none of them.
 
 locals {
   region = {
@@ -59,12 +59,12 @@ resource "fleet_cluster_resource_placement" "web" {
 }
 
 output "clusters_of_web" {
-  description = "The clusters that run the web shop."
+  description = "Clusters that run the web shop."
   value       = sort(keys(fleet_cluster_resource_placement.web.bindings))
 }
 
 output "nodes" {
-  description = "How many nodes every site's cluster has, by the address in its state."
+  description = "Number of nodes of each site's cluster, by its address in the state."
 
   value = {
     for name, site in data.nexusform_remote_state.site :

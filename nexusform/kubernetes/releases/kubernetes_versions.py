@@ -18,9 +18,9 @@ _MAX_NAMES: Final = 4
 _MONTH_LENGTH: Final = len("2026-01")
 
 # As Microsoft lists it: "Supported Kubernetes versions in Azure Operator Nexus Kubernetes service", its
-# include supported-versions.md in MicrosoftDocs/azure-docs as of 2025-07-27 (1.26: as of 2024-08-24). The end
-# of life, and that with long-term support, which every version from 1.30 on has there. What a site tells of
-# its own versions (kubernetesVersions) goes before this.
+# include supported-versions.md in MicrosoftDocs/azure-docs as of 2025-07-27 (1.26: as of 2024-08-24). End of
+# life, and end of long-term support (all versions from 1.30). The versions reported by a site
+# (kubernetesVersions) take precedence.
 SOURCE: Final = (
     "learn.microsoft.com/azure/operator-nexus/reference-nexus-kubernetes-cluster-supported-versions, "
     "as of 2025-07-27, read on 2026-11-21"

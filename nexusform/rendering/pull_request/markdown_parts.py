@@ -45,8 +45,8 @@ def escape_prose(text: str) -> str:
 
 _MARKDOWN_SIGNS: Final = re.compile(r"([\\`*_\[\]|#])")
 _ENTITY: Final = re.compile(r"&(?=#?\w+;)")
-# A code host sends mail to whom a comment mentions; an e-mail address mentions nobody. Letters are those of
-# ASCII to it: after any other one, or after a backtick that closes nothing, a name is a mention.
+# A code host sends mail to users mentioned in a comment. An e-mail address is no mention, because of its letter before
+# the @. Only ASCII letters count: after any other letter, or after an unclosed backtick, a name is a mention.
 _MENTION: Final = re.compile(r"(?<!\w)@(?=\w)", re.ASCII)
 # A reference to an issue or merge request notifies its subscribers.
 _REFERENCE: Final = re.compile(r"(\\#|(?<!\w)gh-|!)(?=\d)", re.IGNORECASE | re.ASCII)

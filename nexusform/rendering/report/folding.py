@@ -369,7 +369,7 @@ def build_site_pools(plan: Plan, tables: Sequence[PlacementTable], maximum: int 
     return _fold_equal_sites(sites)
 
 
-_SITE: Final = "SITE"  # stands for the name of each site
+_SITE: Final = "SITE"  # replaces the name of each site
 
 
 def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:

@@ -88,7 +88,7 @@ def test_planned_budget_blocks_an_eviction(
     append_configuration(BUDGET + EVICTION)
     code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
-    assert "lon1 was not carried out: Eviction is blocked by specified" in said
+    assert "lon1 was not executed: Eviction is blocked by specified" in said
     assert run_command("destroy", "-auto-approve")[0] == 0
 
 

@@ -122,7 +122,7 @@ def test_rebalancing_ends_as_predicted_within_budget(real_hub: RealHub, run_comm
 
     def run_apply() -> None:
         code, said = run_command("apply", "-auto-approve")
-        assert (code, "was not carried out" in said) == (0, False), said
+        assert (code, "was not executed" in said) == (0, False), said
 
     assert observe_minimum(lambda: len(list_available(real_hub, "orders")), run_apply) >= 1
     assert list_available(real_hub, "orders") == before - {source} | set(eviction["targets"])
@@ -175,7 +175,7 @@ def test_two_evictions_in_order_keep_the_ready_replicas(
 
     def carry_out() -> None:
         code, said = run_command("apply", "-auto-approve")
-        assert (code, "was not carried out" in said) == (0, False), said
+        assert (code, "was not executed" in said) == (0, False), said
 
     # One ready pod per cluster, and each budget needs one cluster.
     assert observe_minimum(lambda: min(pods.count_ready("orders"), pods.count_ready("records")), carry_out) >= 1

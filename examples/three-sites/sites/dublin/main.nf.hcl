@@ -1,7 +1,7 @@
-# The site dublin: a state of its own, planned and applied on its own.
+# Site dublin, with its own state, plan and apply.
 
 variable "workers" {
-  description = "How many workers the cluster has."
+  description = "Number of workers of the cluster."
   type        = number
   default     = 3
 }
@@ -13,6 +13,6 @@ module "site" {
 }
 
 output "cluster_id" {
-  description = "The cluster's id, for the fleet."
+  description = "Id of the cluster, for the fleet."
   value       = module.site.cluster_id
 }

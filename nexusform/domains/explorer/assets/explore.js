@@ -1,5 +1,5 @@
 "use strict";
-// The controls above the page's map: every change asks the engine for a plan and draws it.
+// Controls above the map: every change requests a plan and draws it.
 
 (function explore() {
   const MANY = 24; // clusters and racks
@@ -12,7 +12,7 @@
   const note = make("p", { class: "note", role: "status" });
   const difference = make("pre", { class: "difference", hidden: "", tabindex: "0", role: "group", "aria-label": "Changes to the files" });
   let digest = "";
-  let asked = 0;
+  let requested = 0;
 
   const wish = () => ({
     counts: Object.fromEntries(counts), lost: [...lost], active: [...active], added: Object.fromEntries(added),
@@ -30,11 +30,11 @@
   }
 
   async function plan() {
-    const mine = ++asked;
+    const mine = ++requested;
     forgetDifference();
     try {
       const answer = await ask("/plan", { wish: wish() });
-      if (mine !== asked) return; // a later change is already being planned
+      if (mine !== requested) return; // a later change is already being planned
       replace(answer.main, answer.data);
       document.getElementById("headline").textContent = `Explore: ${answer.headline}`;
       note.textContent = "";
@@ -67,7 +67,7 @@
     } catch (problem) { note.textContent = problem.message; }
   }
 
-  /** The knobs of a cluster's pools: how many VMs each has, one more, one less. */
+  /** Draws the controls of a cluster's pools: number of VMs, one more, one less. */
   function clusterKnobs([cluster, pools]) {
     return make("div", { class: "cluster", "data-names": cluster }, make("h3", {}, cluster), pools.map(poolKnob));
   }
@@ -119,7 +119,7 @@
     return chip;
   }
 
-  /** A field that shows only the knobs with a name, where they are many. */
+  /** Draws a field that filters many controls by name. */
   function narrow() {
     const field = make("input", { type: "search", class: "narrow", placeholder: "Filter clusters and racks", "aria-label": "Filter clusters and racks" });
     field.addEventListener("input", () => box.querySelectorAll("[data-names]").forEach((knob) => { knob.hidden = !knob.dataset.names.includes(field.value.trim()); }));

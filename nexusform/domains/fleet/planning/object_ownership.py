@@ -160,7 +160,7 @@ def _list_shared_objects_of_placement(
 def _explain_takeover_failure(
     placement: PlacementPlan, object_id: ObjectIdentity, cluster: str, existing: Manifest
 ) -> str:
-    """Return the hub's message if an unowned object cannot be taken over, else "". `existing` is on the cluster."""
+    """Return the hub's message if an unowned object cannot be adopted, else "". `existing` is on the cluster."""
     strategy = placement.spec.configuration.apply
     if strategy.when_to_take_over == NEVER:
         return _NO_OWNERSHIP

@@ -357,7 +357,7 @@ class HubStepWriter(Struct, frozen=True):
                 build_hub_objects(self._type_name, planned)[0].path, str(planned["name"])
             )
             if reason:
-                self.request.report_progress(StepProgress(message=f"{planned['name']} was not carried out: {reason}"))
+                self.request.report_progress(StepProgress(message=f"{planned['name']} was not executed: {reason}"))
             verified = verify_eviction(str(planned["name"]), self.request.planned_note, reason)
             return ChangeResult(planned, note=note, verified_predictions=verified)
         return ChangeResult(planned, note=note)

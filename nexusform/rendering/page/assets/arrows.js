@@ -1,5 +1,5 @@
 "use strict";
-// Arrows from where a VM stood to where it goes. More than these would be a tangle: then only the chosen VM has one.
+// Arrows from the old to the new position of a VM. Above this limit only the selected VM has an arrow.
 
 const MOST_ARROWS = 40;
 const MOST_BOLD = 10;
@@ -26,7 +26,7 @@ function drawArrows(stage, model) {
   stage.append(layer);
 }
 
-/** From the edge of one box to the edge of the other that faces it, so that neither is covered. */
+/** Returns a line between the facing edges of two boxes, so that it covers neither. */
 function ends(from, to, frame) {
   const point = (box, other) => {
     const x = box.left - frame.left + box.width / 2;
@@ -38,7 +38,7 @@ function ends(from, to, frame) {
   return [point(from, to), point(to, from)];
 }
 
-/** A bow between two points, on a wider one in the colour of the page. */
+/** Draws a curve between two points, on a wider curve in the colour of the page. */
 function arrow(kind, [x1, y1], [x2, y2]) {
   const far = Math.hypot(x2 - x1, y2 - y1) || 1;
   const bow = Math.min(far / 4, 40);
@@ -48,7 +48,7 @@ function arrow(kind, [x1, y1], [x2, y2]) {
   return [shape("path", { d, class: `halo${kind}` }), shape("path", { d, class: `arrow${kind}` }), head(x2, y2, Math.atan2(y2 - cy, x2 - cx))];
 }
 
-/** The arrow's head, its point at (x, y). */
+/** Draws the head of an arrow with its tip at (x, y). */
 function head(x, y, angle) {
   const corner = (turn) => `${(x - 11 * Math.cos(angle + turn)).toFixed(1)} ${(y - 11 * Math.sin(angle + turn)).toFixed(1)}`;
   return shape("path", { d: `M${x.toFixed(1)} ${y.toFixed(1)}L${corner(0.42)} ${corner(-0.42)}z`, class: "head" });

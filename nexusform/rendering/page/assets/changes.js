@@ -1,12 +1,12 @@
 "use strict";
-// The tree of changes: by module and type, each with its difference, found by search.
+// The tree of changes by module and type, with differences and a search.
 
 const OPEN_GROUPS = 40;
 const MOST_LINES = 120; // of differences on paper: two sheets
 const KINDS = { "+": "added", "-": "removed", "~": "changed", "-/+": "removed", "+/-": "removed", ".": "removed", "<=": "changed" };
 
 function diffOf(text, label) {
-  // Where the lines of a text (a manifest) begin; they are somebody's own, and a sign is two columns farther in.
+  // Column of the lines of a text (a manifest); change symbols are two columns to the right.
   let column = 0;
   const lines = text.split("\n").map((line) => {
     const own = column && line.search(/\S/) !== column + 2;
@@ -65,13 +65,13 @@ function startChanges(into) {
     status.textContent = rows.length ? `${counted(rows.length, "object")}.` : "Nothing found.";
   };
 
-  // The list above names every object. Paper has all differences where they are few, else those of what stands and
-  // changes, never pages of what comes or goes.
+  // The list above names every object. Print shows all differences if they are few, else those of existing objects
+  // with changes, never pages of created or deleted objects.
   printers.push(() => {
     const listed = changes.filter(shown).filter((change) => change.text);
     const lines = (rows) => rows.reduce((sum, change) => sum + change.text.split("\n").length, 0);
-    const standing = listed.filter((change) => KINDS[change.symbol] === "changed" || change.symbol.includes("/"));
-    const printed = new Set([listed, standing, []].find((rows) => lines(rows) <= MOST_LINES));
+    const existing = listed.filter((change) => KINDS[change.symbol] === "changed" || change.symbol.includes("/"));
+    const printed = new Set([listed, existing, []].find((rows) => lines(rows) <= MOST_LINES));
     holder.replaceChildren(...[...printed].map((change) => { const item = changeItem(change); item.open = true; item.fill(); return item; }));
     const left = listed.length - printed.size;
     status.textContent = `${counted(changes.filter(shown).length, "object")}${left ? `; the arguments of ${left.toLocaleString("en")} of them are not printed; see the page` : ""}.`;
@@ -84,7 +84,7 @@ function startChanges(into) {
   draw();
 }
 
-/** Opens the list of objects at one of them. */
+/** Opens the list of objects at one object. */
 function showChange(address) {
   const search = document.getElementById("change-search");
   if (!search) return;

@@ -1,5 +1,5 @@
 "use strict";
-// What is known of one VM, in a box beside the map, and the words that follow the pointer.
+// Details of one VM in a box next to the map, and the text at the pointer.
 
 const detail = {
   box: make("aside", { class: "detail", id: "detail", "aria-live": "polite", "aria-label": "Details", hidden: true }),

@@ -1,18 +1,18 @@
 "use strict";
-// The plan as data, and the few ways in which every part of the page makes elements from it.
+// The plan as data, and helpers to create elements from it.
 
-// Set by `render` in page.js, and by it alone; every part of the page reads it when it draws.
+// Set only by `render` in page.js; read by every part of the page.
 let plan = null;
 const MARKS = ["kept", "placed", "moved", "removed"];
 const SIGNS = ["", "+", "~", "\u2212"];
-// How sure a place is: 0 is not computed, or not of this plan.
+// Certainty of a position: 0 if not computed, or not part of this plan.
 const STEPS = ["", "rack count exact", "likely", "tie-break"];
 const CHUNK = 100;
-// What is called before the page is printed, to show lists as paper has them; each gives what draws them again.
+// Functions called before printing, to show lists in full; each returns a function that restores them.
 const printers = [];
 const MOST_PRINTED = 300;
 
-/** The document whole, where it was packed (packing.py): values and lines that many share stand in it once. */
+/** Unpacks the document (data_compression.py): repeated values and lines are stored once. */
 function unpacked(data) {
   if (!data.packed) return data;
   const { values, lines, rows, changes } = data.packed;
@@ -25,14 +25,14 @@ function unpacked(data) {
   return { ...data, changes: changes.map(whole), rows: rows.map(whole) };
 }
 
-/** Rows are lists; this gives them the names of their fields. */
+/** Converts rows from lists to objects with named fields. */
 function named(kind, row) {
   const found = {};
   plan.fields[kind].forEach((field, at) => { found[field] = row[at]; });
   return found;
 }
 
-/** An element. Text goes in as text, never as markup. */
+/** Creates an element. Text is inserted as text, never as markup. */
 function make(name, attributes, ...children) {
   const found = document.createElement(name);
   for (const [key, value] of Object.entries(attributes || {})) {
@@ -44,7 +44,7 @@ function make(name, attributes, ...children) {
   return found;
 }
 
-/** `choose("Cluster", [...])` is a labelled select whose first option stands for all. */
+/** `choose("Cluster", [...])` is a labelled select; its first option means all. */
 function choose(label, names, changed) {
   const options = [make("option", { value: "" }, "all"), ...names.map((name) => make("option", { value: name }, name))];
   const select = make("select", { onchange: () => changed(select.value) }, options);
@@ -65,12 +65,12 @@ function tick(label, changed) {
   return { input, label: make("label", { class: "inline" }, input, label) };
 }
 
-/** A name that may break after its dots and underscores, and nowhere else where there is room. */
+/** Returns a name with line breaks allowed after dots and underscores. */
 function breakable(text) {
   return text.split(/(?<=[._[])/).flatMap((part, at) => (at ? [make("wbr"), part] : [part]));
 }
 
-/** Rows shown a chunk at a time, with a button for more. */
+/** Shows rows in chunks, with a button for more. */
 function chunked(into, rows, draw, wrap, first = CHUNK) {
   let shown = 0;
   const more = make("button", { type: "button", onclick: () => step() });

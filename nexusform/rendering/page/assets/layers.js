@@ -1,10 +1,10 @@
 "use strict";
-// What a map's cells are painted by, in place of the VMs in them: load, free cells, broken cells, a lost rack.
+// Layers that colour cells instead of VMs: load, free cells, broken cells, a lost rack.
 
 const LAYERS = { cluster: "clusters", load: "load", free: "free cells", fragments: "fragmentation", loss: "loss of a rack" };
 const LOADS = ["empty", "to 25 %", "to 50 %", "to 75 %", "to 99 %", "full"];
 
-/** The SKU in play that takes most of a cell: what a broken cell has no room for any more. */
+/** Returns the largest SKU in use by share of a cell: a broken cell has no capacity for it. */
 function largestSku(site) {
   const skus = site.skus.map((row) => named("sku", row));
   return skus.reduce((best, sku) => (!best || sku.memoryInCell > best.memoryInCell ? sku : best), null);
@@ -15,7 +15,7 @@ function loadStep(part) {
   return part >= 0.995 ? 5 : Math.min(1 + Math.floor(part * 4), 4);
 }
 
-/** Whether nothing stands in a cell, and whether what is left of it has no room for the largest SKU. */
+/** Returns whether a cell is empty, and whether its free capacity is too small for the largest SKU. */
 function cellState(machine, [cpus, memory], largest) {
   const untouched = cpus === machine.cpus && memory === machine.memory;
   return { untouched, broken: Boolean(!untouched && memory > 0 && largest && (memory < largest.memoryInCell || cpus < largest.cpusInCell)) };
@@ -27,7 +27,7 @@ function figure(cell, kind, text, tip) {
   cell.append(make("span", { class: "figure" }, text));
 }
 
-/** Paints the cells of one machine; clusters and a lost rack leave the VMs as they are. */
+/** Colours the cells of one machine; the layers of clusters and of a lost rack keep the VMs unchanged. */
 function paintCells(model, machine, side, cells) {
   if (map.layer === "cluster" || map.layer === "loss") return;
   const free = freeOf(model, machine, side);
@@ -52,7 +52,7 @@ function paintCells(model, machine, side, cells) {
   });
 }
 
-/** What each pool would lose with a rack, the greatest loss first. */
+/** Lists the losses of pools without a rack, largest first. */
 function lossOf(model, rack, side) {
   const pools = new Map();
   for (const vm of model.vms) {
@@ -87,9 +87,9 @@ function entry(kind, text, words) {
   return make("li", {}, make("span", { class: `swatch ${kind}`, "aria-hidden": "true" }, text), words);
 }
 
-const MOST_NAMED = 16; // clusters of a legend; of more only those that change stand open, where they are no more than that
+const MOST_NAMED = 16; // clusters in a legend; above it only changed ones are expanded, up to the same number
 
-/** A cluster with its VMs; of one of many that changes, before and after. */
+/** Shows a cluster with its VMs; for a changed one among many, before and after. */
 function clusterEntry(paint, text) {
   const chosen = filters.cluster === paint.name;
   const button = make("button", { type: "button", class: "pick", "aria-pressed": chosen ? "true" : "false", onclick: () => setFilter("cluster", chosen ? "" : paint.name) },
@@ -121,7 +121,7 @@ function foldedClusters(paints, words, entryOf) {
   return make("li", { class: "rest" }, make("details", { class: "screen", open }, make("summary", {}, words), make("ul", { class: "legend" }, paints.map(entryOf))));
 }
 
-/** Clusters with their VMs, then only those marks that the map bears. */
+/** Shows clusters with their VMs, then the marks in use on the map. */
 function clusterLegend(site, model) {
   const entries = clusterEntries(site, model);
   const verb = plan.denied ? "would be placed" : "placed";
@@ -138,7 +138,7 @@ function clusterLegend(site, model) {
   return entries;
 }
 
-/** What becomes of the VMs under a mark, each said once. */
+/** Lists the changes of the VMs with a mark, each once. */
 function fatesOf(model, mark) {
   return [...new Set(model.vms.filter((vm) => vm.mark === mark).map((vm) => vm.more.fate || MARKS[mark]))];
 }

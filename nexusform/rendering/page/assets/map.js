@@ -1,11 +1,11 @@
 "use strict";
-// The map as a whole: its tools, its legend, what it says in a line, and where the reader has zoomed to.
+// The whole map: tools, legend, summary line and zoom.
 
 const MOST_MOVES = 12;
 const MOST_FIGURES = 24;
 const frame = { tools: null, crumbs: null, legend: null, note: null, stage: null, moves: null, status: null, selects: {} };
 
-/** What belongs to the plan that was drawn last: who listens to filters, a place that may be gone, open details. */
+/** State of the last drawn plan: filter listeners, a selected position, open details. */
 function forget() {
   listeners.length = 0;
   Object.assign(map, { site: firstToSee(), layer: plan.layer || "cluster", lost: "", rack: "", machine: "", step: 0, chosen: undefined });
@@ -16,13 +16,13 @@ function forget() {
   tip.hidden = true;
 }
 
-/** Whether a VM comes, goes or moves on a site. */
+/** Returns whether a VM of a site is created, deleted or moved. */
 function siteChanges(site) {
   if (plan.marks) return false;
   return site.changes === undefined ? (site.changes = modelOf(site).marks.slice(1).some((count) => count > 0)) : site.changes;
 }
 
-/** The site on which most changes: what one opens a plan for. */
+/** Returns the site with the most changes. */
 function firstToSee() {
   if (plan.marks) return 0;
   const counts = plan.sites.map((site) => modelOf(site).marks.slice(1).reduce((sum, count) => sum + count, 0));
@@ -60,10 +60,10 @@ function changedFilter() {
 function tell() {
   const site = siteShown();
   const side = map.view === "before" ? "before" : "after";
-  const standing = modelOf(site).vms.filter((vm) => vm[side]);
-  const shown = standing.filter(passes).length.toLocaleString("en");
-  const all = standing.length.toLocaleString("en");
-  const words = filtered() ? `${shown} of ${all} VMs match the filter` : counted(standing.length, "VM");
+  const existing = modelOf(site).vms.filter((vm) => vm[side]);
+  const shown = existing.filter(passes).length.toLocaleString("en");
+  const all = existing.length.toLocaleString("en");
+  const words = filtered() ? `${shown} of ${all} VMs match the filter` : counted(existing.length, "VM");
   const after = plan.denied ? "If applied" : "After the plan";
   const when = plan.errored ? "No changes were made" : side === "before" ? "Before the plan" : after;
   if (plan.marks) {
@@ -91,11 +91,11 @@ function drawCrumbs() {
   frame.crumbs.replaceChildren(...steps.map(([name, href], at) => make("li", {}, make("a", { href, "aria-current": at === steps.length - 1 ? "location" : null }, name))));
 }
 
-/** Draws the map anew, whatever has changed of it. */
+/** Redraws the map. */
 function drawMap() {
   const model = modelOf(siteShown());
   const views = viewsOf(model);
-  // Squares have no colours of clusters.
+  // Squares do not use the colours of clusters.
   if (isFar(model) && map.layer === "cluster") map.layer = "load";
   if (siteShown().steps.length) map.view = "change";
   else if (!views.includes(map.view)) [map.view] = views;
@@ -107,7 +107,7 @@ function drawMap() {
   tell();
 }
 
-/** The few VMs that move or leave, in words, under the map. */
+/** Lists moved and deleted VMs as text below the map. */
 function drawMoves(model) {
   const rows = model.vms.filter((vm) => vm.mark === 2 || vm.mark === 3);
   const site = siteShown();
@@ -132,7 +132,7 @@ function radios(name, title, choices, current, changed) {
   return make("fieldset", { class: "segments" }, make("legend", {}, title), make("div", {}, made));
 }
 
-/** The steps of a simulation: back, on, or all in turn, a second and a half each. */
+/** Controls of a simulation: previous step, next step, or playback with 1.5 seconds per step. */
 function stepTools(site) {
   const last = site.steps.length - 1;
   const to = (step) => { map.step = Math.max(0, Math.min(step, last)); drawMap(); };
@@ -147,7 +147,7 @@ function stepTools(site) {
   return make("div", { class: "player" }, button("back", "Back", () => map.step - 1), play, button("on", "Next", () => map.step + 1), slider, make("b", { id: "step-title", role: "status" }, site.steps[map.step].title), stepFigures(site.steps[map.step]));
 }
 
-/** What a step leaves of the pools that it touches, the worst first. */
+/** Lists the remaining VMs of the pools in a step, smallest share first. */
 function stepFigures(step) {
   const figures = [...step.figures].sort((one, other) => other[2] - one[2]);
   const items = figures.slice(0, MOST_FIGURES).map(([pool, text, bad]) => make("li", { class: bad ? "bad" : null }, `${pool} `, make("b", {}, text)));
@@ -190,13 +190,13 @@ function zoomTo(site, rack = "", machine = "") {
   const wasFar = isFar(modelOf(siteShown()));
   if (site !== map.site) map.step = 0;
   Object.assign(map, { site, rack, machine, chosen: undefined });
-  // Whoever chooses a rack of the overview wants its VMs.
+  // A rack selected in the overview is shown with its VMs.
   if (wasFar && !isFar(modelOf(siteShown()))) map.layer = "cluster";
   if (map.layer === "loss" && !modelOf(siteShown()).racks.has(map.lost)) map.layer = "cluster";
   drawMap();
 }
 
-/** Shows what the address names: a site, a rack or a machine, or a VM where it stands, with what is known of it. */
+/** Shows the target of the address: a site, rack or machine, or a VM at its position with its details. */
 function showPlace({ at, vm, machine, rack }) {
   const site = plan.sites[at];
   if (!vm) {

@@ -1,6 +1,6 @@
 "use strict";
-// Farther than racks: every machine of a large site as a square, ten thousand at a glance. What moves between racks
-// are arrows, racks in which something changes have an outline, and each rack is a link to its VMs.
+// Overview of a large site: every machine is a square, up to ten thousand. Moves between racks are arrows, changed
+// racks have an outline, and each rack is a link to its VMs.
 
 const LARGE = 400;
 const TALLEST = 580;
@@ -9,7 +9,7 @@ const FAR_LAYERS = { load: "load", free: "free cells", fragments: "fragmentation
 
 function isLarge(model) { return model.machines.size > LARGE; }
 
-/** Whether the whole of a large site is shown. */
+/** Returns whether the overview of a large site is shown. */
 function isFar(model) { return isLarge(model) && !map.rack && !map.machine; }
 
 function overviewOf(site, model, width) {
@@ -22,7 +22,7 @@ function overviewOf(site, model, width) {
   const look = { side, step, largest: largestSku(site), down: new Set(step ? step.down : []) };
   racks.forEach((rack, at) => layer.append(rackPlate(site, model, rack, at, plot, look, squares)));
   const changed = [...layer.querySelectorAll(".changed .plate")];
-  // Outlines stand above all plates; where most racks change they say nothing.
+  // Outlines are drawn above all plates, unless most racks change.
   if (changed.length * 2 <= racks.length) layer.append(...changed.map((plate) => { const outline = plate.cloneNode(); outline.setAttribute("class", "outline"); return outline; }));
   layer.append(...farArrows(model, squares));
   layer.addEventListener("keydown", (event) => walk(event, layer, plot.across));
@@ -30,7 +30,7 @@ function overviewOf(site, model, width) {
   return make("div", {}, make("p", { class: "quiet" }, `${counted(model.machines.size, "machine")} in ${counted(racks.length, "rack")}${whose}, each square a machine. `, make("span", { class: "screen" }, "Choose a rack to see its VMs.")), layer);
 }
 
-/** A rack with its machines; `squares` gets the middle of each machine's square. */
+/** Draws a rack with its machines; `squares` receives the centre of each square. */
 function rackPlate(site, model, rack, at, plot, look, squares) {
   const left = (at % plot.across) * plot.wide;
   const top = Math.floor(at / plot.across) * plot.high;
@@ -49,7 +49,7 @@ function rackPlate(site, model, rack, at, plot, look, squares) {
   return link;
 }
 
-/** What a machine's square looks like in the layer that is chosen. */
+/** Returns the style of a machine's square in the selected layer. */
 function squareKind(model, machine, { side, largest, down }) {
   if (down.has(machine.name)) return "is-down";
   const closed = machine.refusal ? " closed" : "";
@@ -61,7 +61,7 @@ function squareKind(model, machine, { side, largest, down }) {
   return `${kind}${closed}${passing}`;
 }
 
-/** Arrows between racks, where they are few enough to follow; inside of one they would hide it. */
+/** Draws arrows between racks if they are few; arrows inside a rack would hide it. */
 function farArrows(model, squares) {
   const moved = map.view === "change" ? model.vms.filter((vm) => vm.mark === 2 && vm.before[0] !== vm.after[0] && passes(vm)) : [];
   if (moved.length > MOST_ARROWS) return [];
@@ -78,7 +78,7 @@ function farLegend(site, model) {
   return entries;
 }
 
-/** Sizes that keep the overview on one screen, and on one sheet: squares of 4 to 14 pixels. */
+/** Computes sizes that fit one screen and one printed page: squares of 4 to 14 pixels. */
 function overviewPlot(racks, width) {
   const most = Math.max(1, ...racks.map((rack) => rack.machines.length));
   const columns = Math.ceil(Math.sqrt(most));

@@ -1,10 +1,10 @@
 "use strict";
-// Draws the page from data, once when it is opened and again whenever there is other data.
+// Draws the page from data: when it is opened, and when the data changes.
 //
-// `render(data)` draws every scripted part from a document as page_data.py makes it. `replace(main, data)` puts
-// other sections in place first: `main` is the markup of `page_content` in html_page.py, never a user's text.
+// `render(data)` draws every scripted part from a document of page_data.py. `replace(main, data)` first replaces
+// the sections: `main` is the markup of `page_content` in html_page.py, never a user's text.
 
-const MOST_ROWS_PRINTED = 150; // of parts that are detail; of more only what is a finding
+const MOST_ROWS_PRINTED = 150; // rows of detail parts; above it only findings
 const PARTS = [["map", startMap], ["vm-list", startVmList], ["change-tree", startChanges]];
 
 function render(data) {
@@ -24,7 +24,7 @@ function replace(main, data) {
   render(data);
 }
 
-/** The bar's links to the sections that this plan has. */
+/** Draws links to the sections of this plan. */
 function nameSections() {
   const sections = [...document.querySelectorAll("main > section, .parts > section")];
   document.getElementById("sections").replaceChildren(...sections.map((section) => make("li", {}, make("a", { href: `#${section.id}` }, section.dataset.short || section.querySelector("h2").textContent))));
@@ -33,7 +33,7 @@ function nameSections() {
 function startTheme() {
   const theme = document.getElementById("theme");
   const remember = (value) => {
-    // A page opened from a file may have no storage; the choice then lasts as long as the page.
+    // A page opened from a file may have no storage; the choice then lasts until the page is closed.
     try { localStorage.setItem("nexusform-theme", value); } catch (error) { return error; }
     return null;
   };
@@ -48,7 +48,7 @@ function startTheme() {
   theme.addEventListener("change", () => { wear(theme.value); remember(theme.value); });
 }
 
-/** Paper is as wide as A4 across; arrows must be drawn for that, and lists in full. */
+/** Prepares printing on A4 landscape: arrows are drawn for that width, and lists in full. */
 function startPrinting() {
   const redraw = (wide) => {
     document.documentElement.classList.toggle("paper", Boolean(wide));

@@ -1,6 +1,6 @@
 "use strict";
-// Racks, machines, cells and VMs as boxes. What changes stands in one picture: VMs where they are after the plan,
-// ghosts where they left, arrows between (arrows.js). Layers (layers.js) paint cells instead of VMs.
+// Racks, machines, cells and VMs as boxes. One picture shows all changes: VMs at their positions after the plan,
+// ghosts at old positions, arrows between them (arrows.js). Layers (layers.js) colour cells instead of VMs.
 
 const VIEWS = { change: "Before \u2192 after", before: "Before", after: "After", sides: "Side by side" };
 const filters = { cluster: "", pool: "", trigger: "", changed: false };
@@ -18,7 +18,7 @@ function filtered() { return filters.cluster || filters.pool || filters.trigger 
 
 function siteShown() { return plan.sites[map.site]; }
 
-/** The views that say something of a site: one where nothing stood before it or nothing changes. */
+/** Lists the useful views of a site: only one if it was empty before or nothing changes. */
 function viewsOf(model) {
   if (siteShown().steps.length) return [];
   const changes = model.marks[1] + model.marks[2] + model.marks[3];
@@ -26,7 +26,7 @@ function viewsOf(model) {
   return Object.keys(VIEWS).filter((view) => view !== "sides" || !isFar(model));
 }
 
-/** What a VM's box says on a side: {mark, sure, ghost}; marks stand where VMs arrive and where they leave. */
+/** Returns the content of a VM's box on a side: {mark, sure, ghost}; marks are at new and at old positions. */
 function faceOf(model, vm, side, ghost) {
   const marked = side === "after" ? arrives(vm) : leaves(vm);
   const mark = ghost || (marked && vm.mark !== model.plainMark) ? vm.mark : 0;
@@ -44,7 +44,7 @@ function vmTip(vm) {
   return lines.join("\n");
 }
 
-/** A VM's box in one cell; `part` is how much of the cell's memory it takes. */
+/** Draws a VM's box in one cell; `part` is its share of the cell's memory. */
 function vmBox(model, vm, machine, side, ghost, part, cell) {
   const face = faceOf(model, vm, side, ghost);
   const sign = SIGNS[face.mark];
@@ -80,7 +80,7 @@ function machineRow(model, machine, side) {
   if (map.view === "change") machine.before.filter((number) => leaves(model.vms[number])).forEach((number) => put(number, "before", true));
   paintCells(model, machine, side, cells);
   if (loose.length) {
-    // Cells in which nobody is known to stand would look free.
+    // Without this, cells with unknown VMs would look free.
     if (cells.every((cell) => !cell.children.length)) cells.length = 0;
     cells.push(make("div", { class: "cell loose", "data-tip": "The cells of these VMs are unknown." }, loose));
   }
@@ -93,7 +93,7 @@ function machineRow(model, machine, side) {
   const shared = sharedOn(machine.name).length ? " shared" : "";
   const step = siteShown().steps[map.step];
   const down = step && step.down.includes(machine.name) ? " down" : "";
-  // A machine that goes is seen where ghosts are: the VMs that leave it start there.
+  // A deleted machine is shown with the ghosts: its VMs start there.
   const going = machine.mark !== other ? "" : map.view === "change" ? " going" : " gone";
   const kind = `machine${down}${machine.refusal ? " refused" : ""}${going}${shared}`;
   const holder = make("div", { class: "cells" }, cells);
@@ -106,7 +106,7 @@ function sharedOn(machine) { return plan.shared.filter((each) => each.machine ==
 function rackBox(site, model, rack, side) {
   const zone = rack.zone === rack.name || !rack.zone ? "" : ` \u00b7 zone ${rack.zone}`;
   const lost = map.layer === "loss" && map.lost === rack.name;
-  // Racks of all sites have the same names: beside other sites, and on paper, each says whose it is.
+  // Racks of different sites may have the same name: next to other sites, and in print, each shows its site.
   const owner = plan.sites.length > 1 ? make("span", { class: "quiet" }, `${site.name}/`) : null;
   const title = make("h3", {}, owner, make("a", { href: linkTo(site, "rack", rack.name) }, rack.name), make("span", { class: "quiet" }, `${zone}${rack.planned ? " (planned)" : ""}${lost ? " \u00b7 lost" : ""}`));
   return make("div", { class: `rack${lost ? " lost" : ""}`, role: "group", "aria-label": `Rack ${rack.name}, zone ${rack.zone}` }, title, rack.machines.map((machine) => machineRow(model, machine, side)));
@@ -117,14 +117,14 @@ function racksShown(model) {
   return map.rack ? all.filter((rack) => rack.name === map.rack) : all;
 }
 
-// Pixels, with the gap beside it.
+// Pixels, with the gap.
 const NARROWEST_RACK = 134;
 const NARROWEST_ON_PAPER = 112;
 const SLOT = 45;
-const LEGIBLE = 20; // of a VM with its key
+const LEGIBLE = 20; // height of a VM with its key
 const WIDEST_NEED = 380;
 
-/** The most boxes that a machine has beside one another, as if its fullest cell were all of them. */
+/** Computes the maximum number of boxes side by side in a machine, from its fullest cell. */
 function boxesAbreast(model) {
   let most = 0;
   for (const machine of model.machines.values()) {
@@ -136,7 +136,7 @@ function boxesAbreast(model) {
   return most;
 }
 
-/** How many racks stand in a row: as many as fit, or as few more rows as there must be are filled evenly. */
+/** Computes the number of racks per row: as many as fit, with rows filled evenly. */
 function across(racks, width, model) {
   const least = document.documentElement.classList.contains("paper") ? NARROWEST_ON_PAPER : NARROWEST_RACK;
   const narrowest = Math.max(least, Math.min(SLOT + boxesAbreast(model) * LEGIBLE, WIDEST_NEED));
@@ -154,7 +154,7 @@ function racksGrid(site, model, side, id) {
   return grid;
 }
 
-/** The picture of what is chosen: a machine, a rack, a site, or a site too large for boxes. */
+/** Draws the selection: a machine, a rack, a site, or the overview of a large site. */
 function drawStage(stage) {
   const site = siteShown();
   const model = modelOf(site);
@@ -189,7 +189,7 @@ function steer(event) {
   to.focus();
 }
 
-/** The button below or above, the nearest by sight. */
+/** Returns the nearest button below or above. */
 function nearest(all, from, down) {
   const here = from.getBoundingClientRect();
   let best = Infinity;

@@ -1,6 +1,6 @@
 "use strict";
-// Where the reader is, kept in the address: #site=lab, #rack=rack3, #machine=rack3-bm11, #vm=cluster-a-pool1-5.
-// A hash without "=" is a section of the page, which the browser finds by itself.
+// The current selection, kept in the address: #site=lab, #rack=rack3, #machine=rack3-bm11, #vm=cluster-a-pool1-5.
+// A hash without "=" is a section of the page; the browser handles it.
 
 function linkTo(site, kind, name) {
   const parts = new URLSearchParams();
@@ -9,7 +9,7 @@ function linkTo(site, kind, name) {
   return `#${parts}`;
 }
 
-/** What the address names: {site, rack, machine, vm}, null when it names nothing of this plan. */
+/** Returns the selection in the address: {site, rack, machine, vm}, or null if it is not in this plan. */
 function placeAsked() {
   const text = window.location.hash.slice(1);
   if (!text.includes("=")) return null;

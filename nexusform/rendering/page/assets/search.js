@@ -1,5 +1,5 @@
 "use strict";
-// One search for the whole page: VMs that stay too, machines, racks, pods, and objects that change.
+// Search of the whole page: VMs, machines, racks, pods and changed objects.
 
 const MOST_HITS = 14;
 

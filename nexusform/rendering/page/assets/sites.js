@@ -1,7 +1,7 @@
 "use strict";
-// Sites as the map reads them: every VM, machine and rack once, by number and by name.
+// Sites as read by the map: every VM, machine and rack, by number and by name.
 
-/** A site's VMs and machines, decoded when first asked for; of a simulation as they are in the step that is shown. */
+/** Returns the VMs and machines of a site, decoded on first use; for a simulation, in the current step. */
 function modelOf(site) {
   const at = Math.min(map.step, Math.max(site.steps.length - 1, 0));
   site.models = site.models || [];
@@ -12,9 +12,9 @@ function modelOf(site) {
 function decoded(site, at) {
   const model = { vms: site.vms.map((row, number) => decodedVm(site, row, number)), machines: new Map(), racks: new Map(), byName: new Map() };
   model.vms.forEach((vm) => model.byName.set(vm.plain, vm).set(vm.name, vm));
-  const standing = site.steps.length ? halted(site, model.vms, at) : null;
+  const atStep = site.steps.length ? halted(site, model.vms, at) : null;
   for (const rack of site.racks) {
-    const machines = rack.machines.map((row) => ({ ...named("machine", row), ...(standing && standing(row[0])) }));
+    const machines = rack.machines.map((row) => ({ ...named("machine", row), ...(atStep && atStep(row[0])) }));
     machines.forEach((machine) => { machine.rack = rack; model.machines.set(machine.name, machine); });
     model.racks.set(rack.name, { name: rack.name, zone: rack.zone, planned: rack.planned, machines });
   }
@@ -26,13 +26,13 @@ function decoded(site, at) {
   }
   model.stood = model.vms.some((vm) => vm.before && (vm.address || !vm.after));
   const arriving = model.marks[1] + model.marks[2];
-  // What most do needs no mark: the legend says it once.
+  // The most frequent change needs no mark: it is in the legend.
   model.plainMark = model.marks[1] * 2 > model.vms.length ? 1 : 0;
   model.plainStep = model.plainMark ? model.steps.findIndex((count) => count * 2 > arriving) : -1;
   return model;
 }
 
-/** Lets VMs stand where they are in a step: those of its moves move, earlier ones have, later ones have not. */
+/** Sets the positions of VMs in a step: its moves are in progress, earlier ones done, later ones pending. */
 function halted(site, vms, at) {
   const movesIn = new Map(site.steps.flatMap((step, number) => step.moves.map((vm) => [vm, number])));
   const sides = { before: new Map(), after: new Map() };
@@ -53,7 +53,7 @@ function halted(site, vms, at) {
 function decodedVm(site, row, number) {
   const vm = named("vm", row);
   vm.number = number;
-  // The platform's own name of it, where one is known, stands in brackets behind its name.
+  // The name used by the platform, if known, follows in brackets.
   vm.plain = vm.name.split(" [")[0];
   vm.paint = site.clusters[vm.cluster];
   vm.pool = site.pools[vm.pool];
@@ -68,7 +68,7 @@ function decodedVm(site, row, number) {
 function arrives(vm) { return vm.mark === 1 || vm.mark === 2; }
 function leaves(vm) { return vm.mark === 2 || vm.mark === 3; }
 
-/** Room per cell of a machine on a side: [vCPUs free, GiB free] for each; VMs of unknown cells count nowhere. */
+/** Computes the free capacity per cell of a machine on a side: [vCPUs, GiB]; VMs with unknown cells are not counted. */
 function freeOf(model, machine, side) {
   const free = Array.from({ length: machine.cells }, () => [machine.cpus, machine.memory]);
   for (const number of machine[side]) {
@@ -80,10 +80,10 @@ function freeOf(model, machine, side) {
   return free;
 }
 
-/** Whether nobody told the cells of a VM that stands there. */
+/** Returns whether the cells of a VM on the machine are unknown. */
 function untold(model, machine, side) { return machine[side].some((number) => model.vms[number][side].length === 3); }
 
-/** The part of a machine's memory that its VMs take, 0 to 1. */
+/** Computes the share of a machine's memory used by VMs, 0 to 1. */
 function loadOf(model, machine, side) {
   const all = machine.cells * machine.memory;
   if (!all) return 0;
@@ -92,7 +92,7 @@ function loadOf(model, machine, side) {
   return Math.min(used / all, 1);
 }
 
-/** Pods that the plan speaks of, by the cluster and the node that they stand on. */
+/** Returns the pods of the plan by cluster and node. */
 function podsByNode() {
   if (!plan.podsByNode) {
     plan.podsByNode = new Map();
@@ -109,7 +109,7 @@ function podsByNode() {
 
 function podsOf(vm) { return podsByNode().get(`${vm.paint.name}\n${vm.plain}`) || []; }
 
-/** The fleet's bindings of a VM's cluster; members are called by a name of their own. */
+/** Returns the bindings of a VM's cluster; members have their own names. */
 function bindingsOf(site, vm) {
   const members = plan.members.filter(([, id]) => id === `${site.id}/${vm.paint.name}`).map(([name]) => name);
   const names = members.length ? members : [vm.paint.name];

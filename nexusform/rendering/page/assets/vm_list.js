@@ -1,10 +1,10 @@
 "use strict";
-// The VMs as a table: what changes first, filtered as the map is, a chunk at a time.
+// The VMs as a table: changed VMs first, with the filters of the map, in chunks.
 
 const FIRST_VMS = 15;
 
 const KINDS_OF_MARKS = ["", "mark-place", "mark-move", "mark-remove"];
-// What a `plain` one says needs no name before it, where a row is a few lines.
+// Columns marked `plain` need no label if a row has several lines.
 const COLUMNS = [
   { head: "VM" },
   { head: "Change", plain: true, cell: (vm) => `${SIGNS[vm.mark]} ${happens(vm)}`.trim(), kind: (vm) => KINDS_OF_MARKS[vm.mark] },
@@ -15,7 +15,7 @@ const COLUMNS = [
   { head: "This machine", cell: (vm) => (vm.more.certainty ? share(vm.more.certainty[1]) : ""), needs: (vm) => vm.more.certainty, kind: () => "n" },
 ];
 
-/** VMs on paper: in columns, by pool, by what happens to them and how surely. Too many new ones are counted, not listed. */
+/** Prints VMs in columns, by pool, change and certainty. Many new VMs are counted, not listed. */
 function printedVms(rows) {
   const [came, others] = [rows.filter(([, vm]) => vm.mark === 1), rows.filter(([, vm]) => vm.mark !== 1)];
   const listed = [...others.slice(0, MOST_PRINTED), ...(rows.length <= MOST_PRINTED ? came : [])];
@@ -50,7 +50,7 @@ function startVmList(into) {
 
   let listed = [];
   let columns = COLUMNS;
-  // The map has where everything stands; paper needs no list of what stays.
+  // The map shows all positions; print does not list unchanged VMs.
   printers.push(() => {
     if (!anyChange || listed.length <= FIRST_VMS) return draw;
     holder.replaceChildren(...printedVms(listed));
@@ -61,7 +61,7 @@ function startVmList(into) {
     const rows = [];
     listed = rows;
     for (const [at, number, mark] of all) {
-      // Whoever writes a name wants that VM, whether it changes or not.
+      // A search for a name finds the VM, changed or not.
       if (!mark && !state.kept && !state.text) continue;
       const vm = modelOf(plan.sites[at]).vms[number];
       if (!passes(vm)) continue;
@@ -73,7 +73,7 @@ function startVmList(into) {
     }
     status.textContent = `${counted(rows.length, "VM")}${filtered() ? ", filtered as in the rack map" : ""}.`;
     const body = make("tbody", {});
-    // A column in which nobody has anything is left out.
+    // Empty columns are omitted.
     const has = (key) => rows.some(([, vm]) => key(vm));
     columns = COLUMNS.filter((column) => !column.needs || has(column.needs));
     const table = make("table", {}, make("caption", { class: "quiet" }, "VMs and their locations"),

@@ -1,7 +1,7 @@
 "use strict";
-// Closer than racks: one machine with its cells, VMs and pods.
+// Detail view: one machine with its cells, VMs and pods.
 
-/** A machine: a column per cell, each VM with what is known of it and the pods on it, then what is free. */
+/** Draws a machine: a column per cell, its VMs with details and pods, then the free capacity. */
 function machineView(site, model, machine) {
   const side = map.view === "before" ? "before" : "after";
   const free = freeOf(model, machine, side);
