@@ -16,6 +16,7 @@ import gc
 import importlib
 import os
 import selectors
+import shutil
 import signal
 import socket
 import struct
@@ -50,8 +51,9 @@ output "o" {
 def nexusform() -> tuple[str, ...]:
     """Return the program and its first arguments to start a command. The parent process of the command ends with
     this process."""
-    folder = tempfile.TemporaryDirectory(prefix="nexusform-commands-")
-    path = f"{folder.name}/socket"
+    folder = tempfile.mkdtemp(prefix="nexusform-commands-")
+    path = f"{folder}/socket"
+    owner = os.getpid()
     variables = {name: value for name, value in os.environ.items() if not name.startswith("NF_")}
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.commands", path],
@@ -65,10 +67,12 @@ def nexusform() -> tuple[str, ...]:
     assert process.stdout.readline() == b"ready\n"
 
     def stop_server() -> None:
+        if os.getpid() != owner:
+            return  # a forked process that ends
         assert process.stdin is not None
         process.stdin.close()
         process.wait(30)
-        folder.cleanup()
+        shutil.rmtree(folder)
 
     atexit.register(stop_server)
     return sys.executable, "-I", "-S", str(CLIENT), path
