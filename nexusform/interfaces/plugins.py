@@ -153,7 +153,7 @@ class ServerQuery(Struct, frozen=True):
     arguments: Mapping[str, Any]
 
 
-# Returns the response as text. Raises ExternalProblem.
+# Returns the response as text. Raises ExternalQueryProblem.
 ServerReader: TypeAlias = Callable[[ServerQuery], str]
 
 

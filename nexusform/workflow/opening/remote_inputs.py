@@ -157,7 +157,7 @@ def _build_missing_settings_problem(kind: str, names: Sequence[str]) -> Problem:
 
 # --- servers ---------------------------------------------------------------------------------
 
-# (arguments, trust in kubeconfigs) -> the response. Raises OutsideProblem.
+# (arguments, trust in kubeconfigs) -> the response. Raises ExternalQueryProblem.
 Reader: TypeAlias = "Callable[[Mapping[str, Any], KubeconfigTrust], str]"
 
 
@@ -168,7 +168,7 @@ class ServerResponseCache(Struct, frozen=True):
     answers: dict[str, str] = field(default_factory=dict)
 
     def query(self, question: ServerQuery) -> str:
-        """Return the response to a query. Raises OutsideProblem."""
+        """Return the response to a query. Raises ExternalQueryProblem."""
         key = build_query_key(question)
         if key not in self.answers:
             module, _, name = question.reader.partition(":")

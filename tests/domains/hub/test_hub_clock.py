@@ -57,15 +57,16 @@ def test_unknown_heartbeat_age_makes_predictions_uncertain(
     assert ("health unknown, without the age of its heartbeat -> Healthy" in said) is (code == 0), said
 
 
+@pytest.mark.parametrize("zone", ["GMT", "-0000"])
 @pytest.mark.parametrize(("minutes", "words"), [(6, "s ahead of that of"), (-6, "s behind that of")])
 def test_heartbeats_are_compared_with_hub_clock(
-    hub: Front, run_command: CommandRunner, minutes: int, words: str, monkeypatch: pytest.MonkeyPatch
+    hub: Front, run_command: CommandRunner, minutes: int, words: str, zone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = datetime.now(UTC) - timedelta(minutes=minutes)
     for each in hub.all("MemberCluster"):
         agent: Body = {**each["status"]["agentStatus"][0], "lastReceivedHeartbeat": f"{there:%Y-%m-%dT%H:%M:%SZ}"}
         hub.put({**each, "status": {**each["status"], "agentStatus": [agent]}})
-    date = format_datetime(there, usegmt=True)
+    date = format_datetime(there, usegmt=True).replace("GMT", zone)
     monkeypatch.setattr(BaseHTTPRequestHandler, "date_time_string", lambda *_: date)
     write_configuration()
     code, said = run_command("plan", "-details")

@@ -194,7 +194,7 @@ class ArmClient:
 
     def apply_changes(self, changes: list[ArmChange], step: ChangeRequest) -> None:
         """Apply changes one after another, starting with the last one of an earlier run. Raises
-        ProviderProblem, and StepWaits if the step continues after this run.
+        ProviderProblem, and StepPending if the step continues after this run.
         """
         from azure.core.exceptions import AzureError
 
@@ -227,7 +227,7 @@ class ArmClient:
         return ProviderProblem(record["words"], object_exists=failure.object_exists, unfinished_change=record)
 
     def wait(self, seconds: float | None, step: ChangeRequest, reason: str) -> None:
-        """Wait before the next read. Raises StepWaits if the run has to stop meanwhile."""
+        """Wait before the next read. Raises StepPending if the run has to stop meanwhile."""
         end_time = self._pace.read_time() + (self._pace.interval if seconds is None else seconds)
         while True:
             if step.should_stop():

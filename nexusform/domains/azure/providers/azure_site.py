@@ -371,7 +371,7 @@ class AzureSiteProvider(ObservedSites):
     def _read_until_applied(self, request: ChangeRequest, arm: ArmClient, group: str) -> ChangeResult:
         """Read the object until Azure returns the requested values and a machine for each VM. After a while,
         VMs without machine are accepted. Values that keep differing are returned; apply reports the
-        argument and Azure's value. Raises StepWaits.
+        argument and Azure's value. Raises StepPending.
         """
         is_overdue = arm.start_deadline(VISIBILITY_TIMEOUT)
         differing: list[tuple[str, ...]] = []

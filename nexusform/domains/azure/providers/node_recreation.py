@@ -106,7 +106,7 @@ def recreate_nodes(
     step: ChangeRequest,
     trust: KubeconfigTrust = TRUSTED,
 ) -> None:
-    """Recreate nodes batch by batch and wait for each. Raises ProviderProblem, and StepWaits if an operator
+    """Recreate nodes batch by batch and wait for each. Raises ProviderProblem, and StepPending if an operator
     is needed and none is present.
     """
     for recreation in recreations:
@@ -164,7 +164,7 @@ def list_unverified_servers(trust: KubeconfigTrust) -> Iterator[Problem]:
 
 
 def _delete_nodes(cluster: ArmTarget, names: Sequence[str], step: ChangeRequest, trust: KubeconfigTrust) -> None:
-    """Delete nodes after a cordon, or print the commands for an operator. Raises StepWaits and ProviderProblem."""
+    """Delete nodes after a cordon, or print the commands for an operator. Raises StepPending and ProviderProblem."""
     directory = read_variable(KUBECONFIGS_VARIABLE)
     if directory:
         step.report_progress(StepProgress(message=f"Cordoning and deleting {', '.join(names)}"))

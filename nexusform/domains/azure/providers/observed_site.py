@@ -294,7 +294,7 @@ class ObservedSites(FixedIdentity):
             return self._sites
 
     def _verify_change_is_visible(self, request: ChangeRequest, participle: str) -> ChangeResult:
-        """Return the observed object. Raises NotDoneYet while it differs from the plan."""
+        """Return the observed object. Raises ManualStepPending while it differs from the plan."""
         planned = request.planned or {}
         key = request.key
         if key.type in _STATE_ONLY_TYPES:

@@ -183,6 +183,8 @@ class HubClient:
         except ValueError:
             return
         self._sends_date = True
+        if hub_time.tzinfo is None:
+            hub_time = hub_time.replace(tzinfo=UTC)  # the zone -0000
         seconds = (datetime.now(UTC) - hub_time).total_seconds()
         self.clock_skew = 0.0 if abs(seconds) < _CLOCK_PRECISION else seconds
 

@@ -30,7 +30,7 @@ def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> s
     """Return all objects as JSON: `server`, `read_at` by the hub's clock, `clock_skew` in seconds, `heartbeat_age` of a
     hub without a clock, `items`,
     `unlisted` and `skipped` kinds without permission. `selectors` of the arguments are those of configured
-    placements, `optional` kinds are skipped without permission. Raises ExternalProblem.
+    placements, `optional` kinds are skipped without permission. Raises ExternalQueryProblem.
     """
     try:
         with closing(HubClient(resolve_hub_location(arguments, trust))) as hub:
@@ -58,7 +58,7 @@ def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> s
 
 def _read_objects(hub: HubClient, scope: _ReadScope) -> list[dict[str, Any]]:
     """Return all objects at one version; if the hub keeps none that long, each kind at its latest. Without
-    permission for all namespaces, those of the scope. Raises OutsideProblem and HubProblem.
+    permission for all namespaces, those of the scope. Raises ExternalQueryProblem and HubProblem.
     """
     for _ in range(_MAX_ATTEMPTS):
         try:
@@ -88,7 +88,7 @@ class _ListForbidden(Exception):
 
 def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> list[dict[str, Any]]:
     """Return all objects, at one version with `is_fixed`; all missing permissions are one problem. Namespaced
-    kinds suffice for a tenant with placements in a few namespaces only. Raises _VersionExpired, ExternalProblem and
+    kinds suffice for a tenant with placements in a few namespaces only. Raises _ResourceVersionExpired, ExternalQueryProblem and
     HubProblem.
     """
     items: list[dict[str, Any]] = []
@@ -132,7 +132,7 @@ def _list_in_namespaces(hub: HubClient, kind: HubKind, namespaces: Sequence[str]
 
 
 def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = "") -> tuple[list[dict[str, Any]], str]:
-    """Return all objects of a kind and their version. Raises _VersionExpired, OutsideProblem and
+    """Return all objects of a kind and their version. Raises _ResourceVersionExpired, ExternalQueryProblem and
     HubProblem.
     """
     try:

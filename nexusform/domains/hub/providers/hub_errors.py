@@ -105,7 +105,7 @@ def format_request_rejection(api_error: ApiError, hub_object: HubObject) -> str:
 @contextmanager
 def convert_lost_connection(address: str) -> Iterator[None]:
     """Convert a lost connection during a step: the result is unknown, so the step is neither done nor failed.
-    Raises StepWaits.
+    Raises StepPending.
     """
     try:
         yield

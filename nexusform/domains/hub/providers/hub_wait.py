@@ -70,7 +70,7 @@ class HubWaiter(Struct, frozen=True):
         self, check: ProgressCheck, subject: str, count_changes: Callable[[], int | None] = lambda: None
     ) -> None:
         """Check until `check` returns done, with growing intervals; if `count_changes` follows the object
-        (not None), immediately after a change. Raises StepWaits.
+        (not None), immediately after a change. Raises StepPending.
         """
         start_time, interval, reported = self.timing.read_time(), _FIRST_INTERVAL, ""
         while True:
@@ -93,7 +93,7 @@ class HubWaiter(Struct, frozen=True):
             interval = min(interval * 1.5, _MAX_INTERVAL)
 
     def _wait_interval(self, seconds: float, stop_message: str, is_over: Callable[[], bool]) -> None:
-        """Sleep in slices to react to Ctrl-C and changes on the hub. Raises StepWaits."""
+        """Sleep in slices to react to Ctrl-C and changes on the hub. Raises StepPending."""
         deadline = self.timing.read_time() + seconds
         while True:
             if self.step.should_stop():

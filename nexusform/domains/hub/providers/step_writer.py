@@ -171,7 +171,7 @@ class HubStepWriter(Struct, frozen=True):
         )
 
     def _raise_until_changed_externally(self, hub_objects: Sequence[HubObject], verb: str) -> None:
-        """Raise NotDoneYet for objects to be changed by another process."""
+        """Raise ManualStepPending for objects to be changed by another process."""
         if hub_objects:
             names = ", ".join(hub_object.title for hub_object in hub_objects)
             raise ManualStepPending(f"read_only: another person must {verb} {names} on {self.hub.server}.")
@@ -220,7 +220,7 @@ class HubStepWriter(Struct, frozen=True):
         return body is None or next(find_differences(hub_object.body, body), None) is not None
 
     def _wait_for_placement(self, hub_object: HubObject) -> None:
-        """Wait for the placement of a run or an eviction. Raises StepWaits."""
+        """Wait for the placement of a run or an eviction. Raises StepPending."""
         if self.request.prior is not None or self._type_name not in RUN_TYPES | {EVICTION_TYPE}:
             return
         namespace = str(self._planned.get("namespace") or "")
