@@ -135,7 +135,7 @@ _ALL: Final = (
         io_layer=("providers", "serving", "cli"),
         resource_types={"tacker_vnf": "tacker_vnf"},
         providers={"tacker": "providers.tacker:PROVIDER"},
-        exports={"sol003": "rendering.exports:export_sol003"},
+        exports={"sol003": "rendering.sol003:export_sol003"},
         diagnostic_traits={"corrected-document": DiagnosticTraits("note", "document"), "not-read-for-placement": _NOTE},
     ),
     DomainDeclaration(

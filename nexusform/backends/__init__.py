@@ -10,7 +10,7 @@ PUBLIC = {
         "check_journal_records build_compaction_mark LineBatcher LineJournalBackend split_journal build_seal_record"
     ),
     "locks": (
-        "describe_lock_holder parse_lock LockLease read_lease_seconds LeaseLost read_lock_member format_break_failure "
+        "describe_lock_holder parse_lock LockLease read_lease_seconds LeaseLost read_lock_member check_breakable "
         "format_unlock_failure read_monotonic_clock format_lock"
     ),
     "memory": "MemoryBackend",

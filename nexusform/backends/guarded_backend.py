@@ -47,19 +47,18 @@ def guard_backend(inner: StateBackend, *, is_remote: bool) -> StateBackend:
     return kind(inner, is_remote=is_remote)
 
 
-def _create_deadline(inner: StateBackend) -> Deadline:
-    from nexusform.network.deadlines import Deadline
-
-    return Deadline(inner.describe, inner.check_lease if isinstance(inner, LeaseLockBackend) else lambda: None)
-
-
 class OverwriteGuardBackend:
     """Guard around another backend; see the module docstring."""
 
     def __init__(self, inner: StateBackend, *, is_remote: bool) -> None:
         self.inner = inner
         self._is_remote = is_remote
-        self._deadline = _create_deadline(inner) if is_remote else None
+        self._deadline: Deadline | None = None
+        if is_remote:
+            from nexusform.network.deadlines import Deadline
+
+            check_lease = inner.check_lease if isinstance(inner, LeaseLockBackend) else lambda: None
+            self._deadline = Deadline(inner.describe, check_lease)
         self._known_digest = _UNREAD  # digest of the document read or written last
         self._known_description = ""
         self._has_verified = False  # whether the document was verified since the lock was acquired

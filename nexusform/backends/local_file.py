@@ -73,8 +73,7 @@ class LocalBackend:
     def write(self, document: bytes) -> None:
         """Replace the document; the previous one becomes the backup. An equal document is not written."""
         self._lock.check_still_held()
-        before = self.read()
-        if document == before:
+        if document == self.read():
             return
         with convert_os_errors("write the state", self._path):
             make_directories(self._path.parent)

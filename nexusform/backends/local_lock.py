@@ -95,9 +95,7 @@ class LocalLockFile:
 
     def break_lock(self, lock_id: str) -> None:
         """Remove the lock of another process."""
-        holder = self.read_holder()
-        if holder is None or holder.id != lock_id:
-            raise BackendProblem(locks.format_break_failure(lock_id, holder))
+        locks.check_breakable(lock_id, self.read_holder())
         self._remove_lock_file()
         self._release_file_lock()
 
@@ -129,32 +127,19 @@ class LocalLockFile:
             except OSError:
                 # A file system without hard links.
                 os.close(descriptor)
-                return self._create_lock_in_place(info)
+                try:
+                    descriptor = _write_lock_file(self._path, info)
+                except FileExistsError:
+                    return False
         finally:
             temporary_path.unlink()
-        self._descriptor = descriptor
-        return True
-
-    def _create_lock_in_place(self, info: LockInfo) -> bool:
-        """Create the lock file if links are impossible; return whether this run created it."""
-        try:
-            descriptor = create_file(self._path, _READABLE)
-        except FileExistsError:
-            return False
-        _try_exclusive_file_lock(descriptor)
-        write_all_bytes(descriptor, _serialize_lock_with_process_start(info))
-        os.fsync(descriptor)
         self._descriptor = descriptor
         return True
 
     def _write_temporary_lock_file(self, info: LockInfo) -> tuple[Path, int]:
         """Return a complete lock file under a temporary name, with its flock."""
         temporary_path = self._path.with_name(f"{self._path.name}.{os.urandom(8).hex()}.tmp")
-        descriptor = create_file(temporary_path, _READABLE)
-        _try_exclusive_file_lock(descriptor)
-        write_all_bytes(descriptor, _serialize_lock_with_process_start(info))
-        os.fsync(descriptor)
-        return temporary_path, descriptor
+        return temporary_path, _write_lock_file(temporary_path, info)
 
     def _replace_dead_holder(self, info: LockInfo) -> list[str] | None:
         """Replace a dead holder; None if the file changed meanwhile. May raise StateLocked, OSError."""
@@ -213,8 +198,13 @@ class LocalLockFile:
         self._created_directories = []
 
 
-def _serialize_lock_with_process_start(info: LockInfo) -> bytes:
-    return locks.format_lock(info, **{_START: read_process_start(info.pid)})
+def _write_lock_file(path: Path, info: LockInfo) -> int:
+    """Create a complete lock file with its flock, and return its descriptor. Raises OSError."""
+    descriptor = create_file(path, _READABLE)
+    _try_exclusive_file_lock(descriptor)
+    write_all_bytes(descriptor, locks.format_lock(info, **{_START: read_process_start(info.pid)}))
+    os.fsync(descriptor)
+    return descriptor
 
 
 def read_process_start(pid: int) -> str:

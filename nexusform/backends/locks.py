@@ -45,27 +45,16 @@ def parse_lock(data: bytes) -> LockInfo:
     texts = {name: members.get(member, "") for member, name in _TEXT_MEMBERS.items()}
     pid = members.get("Pid", 0)
     if not all(isinstance(text, str) for text in texts.values()) or not _is_lock_id_typeable(texts["id"]):
-        return _build_unreadable_lock(data)
+        texts = dict.fromkeys(_TEXT_MEMBERS.values(), "")
+        texts["id"] = f"unreadable-{hashlib.sha256(data).hexdigest()[:8]}"
+        texts["info"] = "The holder of the lock is unknown."
+        pid = 0
     return LockInfo(**texts, pid=pid if isinstance(pid, int) and not isinstance(pid, bool) else 0)
 
 
 def _is_lock_id_typeable(lock_id: str) -> bool:
     """Return whether a command can name the lock by this id."""
     return 0 < len(lock_id) <= _MAXIMUM_ID_LENGTH and lock_id.isprintable() and not lock_id.startswith("-")
-
-
-def _build_unreadable_lock(data: bytes) -> LockInfo:
-    return LockInfo(
-        id=f"unreadable-{hashlib.sha256(data).hexdigest()[:8]}",
-        operation="",
-        who="",
-        version="",
-        created="",
-        path="",
-        host="",
-        pid=0,
-        info="The holder of the lock is unknown.",
-    )
 
 
 def read_lock_member(data: bytes, name: str) -> str:
@@ -97,11 +86,13 @@ def format_unlock_failure(lock_id: str, holder: LockInfo | None) -> str:
     return f'The lock "{lock_id}" was not released: {current_state} now. It was broken, or it expired.'
 
 
-def format_break_failure(lock_id: str, holder: LockInfo | None) -> str:
-    """Format the reason that a lock could not be broken."""
+def check_breakable(lock_id: str, holder: LockInfo | None) -> LockInfo:
+    """Return the holder of the lock with this id. Raises BackendProblem if the lock has none or another one."""
     if holder is None:
-        return f'Not unlocked: the lock "{lock_id}" is not held.'
-    return f'Not unlocked: the lock is held by {describe_lock_holder(holder)}, not by "{lock_id}".'
+        raise BackendProblem(f'Not unlocked: the lock "{lock_id}" is not held.')
+    if holder.id != lock_id:
+        raise BackendProblem(f'Not unlocked: the lock is held by {describe_lock_holder(holder)}, not by "{lock_id}".')
+    return holder
 
 
 LEASE_VARIABLE: Final = "NF_LEASE_SECONDS"

@@ -94,9 +94,7 @@ class MemoryBackend:
     def force_unlock(self, lock_id: str) -> None:
         """Break the lock with this id."""
         with self._guard:
-            holder = self._workspace.holder
-            if holder is None or holder.id != lock_id:
-                raise BackendProblem(locks.format_break_failure(lock_id, holder))
+            locks.check_breakable(lock_id, self._workspace.holder)
             self._workspace.holder = None
 
     def list_workspaces(self) -> list[str]:

@@ -122,22 +122,19 @@ class Deadline:
 
         threading.Thread(target=run_operation, name=f"nexusform: {description}", daemon=True).start()
         try:
-            self._wait(description, operation, finished)
+            while not finished.wait(min(_CHECK_INTERVAL, max(operation.ends_at - time.monotonic(), 0.0))):
+                if time.monotonic() >= operation.ends_at:
+                    self._has_been_silent = True
+                    raise OperationAbandoned(
+                        f"Cannot {description} at {self._get_name()}: no result within {operation.seconds:.0f} "
+                        f"s. Check the server, or set {VARIABLE}=SECONDS to wait longer."
+                    )
+                try:
+                    self._check_lease()
+                except BackendProblem as problem:
+                    raise OperationAbandoned(f"Cannot {description} at {self._get_name()}: {problem}") from None
         finally:
             operation.is_caller_waiting = False
         if failures:
             raise failures[0]
         return results[0]
-
-    def _wait(self, description: str, operation: _Operation, finished: threading.Event) -> None:
-        while not finished.wait(min(_CHECK_INTERVAL, max(operation.ends_at - time.monotonic(), 0.0))):
-            if time.monotonic() >= operation.ends_at:
-                self._has_been_silent = True
-                raise OperationAbandoned(
-                    f"Cannot {description} at {self._get_name()}: no result within {operation.seconds:.0f} "
-                    f"s. Check the server, or set {VARIABLE}=SECONDS to wait longer."
-                )
-            try:
-                self._check_lease()
-            except BackendProblem as problem:
-                raise OperationAbandoned(f"Cannot {description} at {self._get_name()}: {problem}") from None

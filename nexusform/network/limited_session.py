@@ -36,7 +36,13 @@ def build_limited_session(endpoint: str) -> Any:
             try:
                 response = super().send(request, **{**options, "stream": True})
                 if not is_stream:
-                    response._content = _read_limited_content(response)  # noqa: SLF001 - as Response.content does
+                    reading = ReadByteLimit(MAX_ANSWER_BYTES)
+                    parts: list[bytes] = []
+                    with response:  # a rejected answer leaves no open connection
+                        for part in response.iter_content(_PART_BYTES):
+                            reading.count(len(part))
+                            parts.append(part)
+                    response._content = b"".join(parts)  # noqa: SLF001 - as Response.content does
             except RequestException:
                 raise
             except FileTooLarge as problem:
@@ -46,14 +52,3 @@ def build_limited_session(endpoint: str) -> Any:
             return response
 
     return LimitedSession()
-
-
-def _read_limited_content(response: Any) -> bytes:
-    """Return the decompressed content. Raises FileTooLarge, and errors of `requests`."""
-    reading = ReadByteLimit(MAX_ANSWER_BYTES)
-    parts: list[bytes] = []
-    with response:  # a rejected answer leaves no open connection
-        for part in response.iter_content(_PART_BYTES):
-            reading.count(len(part))
-            parts.append(part)
-    return b"".join(parts)

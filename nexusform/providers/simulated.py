@@ -103,20 +103,6 @@ def parse_fault(block: Mapping[str, Any]) -> Fault:
     )
 
 
-def _parse_fault_blocks(blocks: Sequence[Mapping[str, Any]]) -> list[Fault]:
-    """Parse all `fault` blocks. Raises ProviderProblem with all mistakes."""
-    faults: list[Fault] = []
-    mistakes: list[str] = []
-    for block in blocks:
-        try:
-            faults.append(parse_fault(block))
-        except ProviderProblem as problem:
-            mistakes.append(str(problem))
-    if mistakes:
-        raise ProviderProblem("\n".join(mistakes))
-    return faults
-
-
 def parse_delay(text: str) -> float:
     """Return the seconds of `2s`, `300ms`, `1.5m`. Raises ProviderProblem."""
     match = _DELAY.fullmatch(text.strip())
@@ -200,7 +186,15 @@ def make_provider(
     files at the end of the run; the reality file must be within the `confinement`. Raises ProviderProblem for
     an invalid setting.
     """
-    faults = Faults(_parse_fault_blocks(settings.get("fault") or ()))
+    faults: list[Fault] = []
+    mistakes: list[str] = []
+    for block in settings.get("fault") or ():
+        try:
+            faults.append(parse_fault(block))
+        except ProviderProblem as problem:
+            mistakes.append(str(problem))
+    if mistakes:
+        raise ProviderProblem("\n".join(mistakes))
     reality: Reality | None = None
     if settings.get("reality"):
         from nexusform.providers.simulated_reality import Reality
@@ -211,9 +205,8 @@ def make_provider(
             reality.load()
         except OutsideConfinement as problem:
             raise ProviderProblem(f"The reality file {path} cannot be read: {problem.strerror}.") from None
-    if reality is not None:
         exit_stack.callback(reality.close)
-    return SimulatedProvider(reality, faults)
+    return SimulatedProvider(reality, Faults(faults))
 
 
 class SimulatedProvider:
@@ -232,7 +225,18 @@ class SimulatedProvider:
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Return the objects; without a reality file those of the state. Raises ProviderProblem."""
-        return [self._read_object(request) for request in requests]
+        results: list[ReadResult] = []
+        for request in requests:
+            faults = self._faults.trigger("read", request.address)
+            self._apply_delays_and_failures(faults, after_effect=True)
+            existing: Mapping[str, Any] | None = request.attributes or None
+            if self._reality:
+                existing = self._reality.get_attributes(request.key)
+            answers = _list_answers(faults)
+            if existing is not None and answers:
+                existing = apply_answer(existing, answers)
+            results.append(ReadResult(existing, is_observed=self._reality is not None or bool(answers)))
+        return results
 
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Create the object, unless it exists already. Raises ProviderProblem."""
@@ -283,18 +287,6 @@ class SimulatedProvider:
     def list_warnings(self) -> list[Problem]:
         """Return no warnings."""
         return []
-
-    def _read_object(self, request: ReadRequest) -> ReadResult:
-        """Read one object from the reality file or the state, with injected values."""
-        faults = self._faults.trigger("read", request.address)
-        self._apply_delays_and_failures(faults, after_effect=True)
-        existing: Mapping[str, Any] | None = request.attributes or None
-        if self._reality:
-            existing = self._reality.get_attributes(request.key)
-        answers = _list_answers(faults)
-        if existing is not None and answers:
-            existing = apply_answer(existing, answers)
-        return ReadResult(existing, is_observed=self._reality is not None or bool(answers))
 
     def _trigger_faults_before_effect(self, operation: str, request: ChangeRequest) -> list[Fault]:
         faults = self._faults.trigger(operation, request.address)

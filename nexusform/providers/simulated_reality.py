@@ -97,11 +97,8 @@ class Reality:
             _set_object(objects, key, attributes)
             self._last_number += 1
             ticket = self._last_number
-            self._pending.append(
-                _PendingChange(
-                    ticket, key, before, json_codec.render_json([key.type, key.id, key.creation, attributes]) + b"\n"
-                )
-            )
+            line = json_codec.render_json([key.type, key.id, key.creation, attributes]) + b"\n"
+            self._pending.append(_PendingChange(ticket, key, before, line))
         self._wait_until_durable(ticket)
 
     def _wait_until_durable(self, ticket: int) -> None:
@@ -121,20 +118,16 @@ class Reality:
                 except ProviderProblem as problem:
                     self._undo_changes(batch, problem)
             if not needs_rewrite:
-                self._append_changes(batch)
+                try:
+                    self._write_log(b"".join(change.line for change in batch))
+                except ProviderProblem as problem:
+                    with self._lock:
+                        # Later changes may depend on those undone now.
+                        self._undo_changes([*batch, *self._pending], problem)
+                        self._pending = []
             self._last_durable = max(batch[-1].number, self._last_durable)
         if ticket in self._failures:
             raise self._failures.pop(ticket)
-
-    def _append_changes(self, batch: Sequence[_PendingChange]) -> None:
-        """Append changes to the log; unwritable changes are undone."""
-        try:
-            self._write_log(b"".join(change.line for change in batch))
-        except ProviderProblem as problem:
-            with self._lock:
-                # Later changes may depend on those undone now.
-                self._undo_changes([*batch, *self._pending], problem)
-                self._pending = []
 
     def _undo_changes(self, batch: Sequence[_PendingChange], problem: ProviderProblem) -> None:
         """Undo unwritable changes in memory, so that no later write makes them durable."""

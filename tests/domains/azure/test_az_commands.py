@@ -14,7 +14,7 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.azure.importers.az_capture_commands import build_capture_script
-from nexusform.domains.azure.rendering.az_arguments import ARGUMENTS, MACHINE, RESOURCE_FLAGS
+from nexusform.domains.azure.rendering.az_arguments import ARGUMENTS, MACHINE
 from nexusform.domains.azure.rendering.azure_objects import CLUSTER, POOL, VM
 
 ROOT: Final = Path(__file__).parents[3]
@@ -29,6 +29,8 @@ TYPES: Final = {
     "virtualmachine": VM,
     "baremetalmachine": MACHINE,
 }
+# Flags naming a resource, common to all commands.
+RESOURCE_FLAGS: Final = frozenset({"name", "resource-group"})
 ALL_COMMANDS: Final = frozenset({"output", "query", "subscription", "no-wait", "yes"})
 READING: Final = frozenset({"list", "show", "delete"})
 
@@ -53,7 +55,8 @@ def find_unknown_flags(text: str) -> list[str]:
         kind = TYPES.get(group)
         if kind is None or ((kind, verb) not in ARGUMENTS and verb not in READING):
             continue
-        known = RESOURCE_FLAGS[kind] | ALL_COMMANDS | ARGUMENTS.get((kind, verb), frozenset())
+        resource_flags = RESOURCE_FLAGS | {"kubernetes-cluster-name"} if kind == POOL else RESOURCE_FLAGS
+        known = resource_flags | ALL_COMMANDS | ARGUMENTS.get((kind, verb), frozenset())
         found += [f"az networkcloud {group} {verb} --{flag}" for flag in flags if flag not in known]
     return found
 

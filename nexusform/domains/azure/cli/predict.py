@@ -27,11 +27,11 @@ from nexusform.domains.azure.workflow.plan_prediction import (
     ReadChanges,
     SchedulerSettings,
     open_plan_prediction,
-    open_run,
     plan_predicted_changes,
 )
 from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, GuardRailLimit, apply_limits
-from nexusform.workflow.runs.run import PlanOptions
+from nexusform.workflow.runs.run import PlanOptions, begin_run
+from nexusform.workflow.runs.state_locking import LockOptions
 
 _TERRAFORM: Final = "-terraform-plan=FILE"
 _WHAT_IF: Final = "-arm-what-if=FILE"
@@ -97,11 +97,12 @@ def _add_no_changes_note(prediction: Prediction, path: str) -> Prediction:
 
 def _select_external_plan_reader(arguments: PredictArguments) -> tuple[str, ReadChanges]:
     """Return the other tool's file and its reader."""
-    named_files = {flag: file for flag, file in _list_plan_files_by_flag(arguments).items() if file}
+    files = {_TERRAFORM: arguments.terraform_plan, _WHAT_IF: arguments.arm_what_if, _STACK: arguments.deployment_stack}
+    named_files = {flag: file for flag, file in files.items() if file}
     if len(named_files) > 1:
         raise click.UsageError(f"Only one is allowed: {' or '.join(named_files)}.")
     if not named_files:
-        raise click.UsageError(f"Specify one of {' or '.join(_list_plan_files_by_flag(arguments))}.")
+        raise click.UsageError(f"Specify one of {' or '.join(files)}.")
     if not arguments.inventory:
         raise click.UsageError(
             "No site given. Use -inventory=DIR with the output of `az networkcloud ... list`, or -inventory=azure."
@@ -118,21 +119,17 @@ def _select_external_plan_reader(arguments: PredictArguments) -> tuple[str, Read
     return file, readers[flag]
 
 
-def _list_plan_files_by_flag(arguments: PredictArguments) -> dict[str, str]:
-    """Return the files by flag, "" for unset ones."""
-    return {_TERRAFORM: arguments.terraform_plan, _WHAT_IF: arguments.arm_what_if, _STACK: arguments.deployment_stack}
-
-
 def _run_prediction(
     prediction: Prediction, arguments: PredictArguments, display: PlanDisplay, limits: Sequence[GuardRailLimit]
 ) -> int:
     """Plan the prediction, check the limits, and return the exit code."""
     voice = display.reporter
-    assert prediction.project is not None, "checked by the caller"
-    sources = prediction.project.sources
+    project = prediction.project
+    assert project is not None, "checked by the caller"
     options = PlanOptions(samples=arguments.samples, includes_rejections=arguments.placement_flags.placements == "all")
-    with open_run(prediction.project, display.notices) as run:
-        voice.report_diagnostics(run.diagnostics, sources)
+    locking = LockOptions(enabled=False, is_exclusive=True)
+    with begin_run(project, "OperationTypePlan", locking, notices=display.notices, records_recovery=False) as run:
+        voice.report_diagnostics(run.diagnostics, project.sources)
         if not run.is_ready:
             display.write_reports(run.build_failed_plan(options, run.diagnostics).plan, run)
             return 1

@@ -74,13 +74,11 @@ def make_provider(
     subscription = AzureSubscription(_resolve_subscription_setting(settings), exit_stack)
     source = f"subscription {subscription.id}"
     if settings.get("read_only"):
-        return ObservedSites(
-            NAME, source, "wait until it is done", subscription.read_sites, identity=subscription.identity
-        )
+        advice = "wait until it is done"
+        return ObservedSites(NAME, source, advice, subscription.read_sites, identity=subscription.identity)
     acts_on_machines = bool(settings.get("act_on_machines"))
-    return AzureSiteProvider(
-        NAME, source, subscription, acts_on_machines=acts_on_machines, kubeconfig_trust=KubeconfigTrust(confinement)
-    )
+    trust = KubeconfigTrust(confinement)
+    return AzureSiteProvider(NAME, source, subscription, acts_on_machines=acts_on_machines, kubeconfig_trust=trust)
 
 
 def read_azure(settings: Mapping[str, Any]) -> tuple[tuple[AzSite, ...], list[Problem]]:
@@ -106,7 +104,7 @@ def list_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
     from nexusform.domains.azure.providers.azure_subscription import read_endpoint
 
     subscription_id = str(settings.get("subscription_id") or "")
-    if subscription_id.lower() in {"", _read_environment_subscription().lower()}:
+    if subscription_id.lower() in {"", read_variable(SUBSCRIPTION_VARIABLE).lower()}:
         return ()
     return (f"{read_endpoint()}/subscriptions/{subscription_id}",)
 
@@ -114,7 +112,7 @@ def list_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
 def resolve_subscription(settings: Mapping[str, Any]) -> str:
     """Return the subscription id of the settings, else of the environment. Raises ProviderProblem."""
     configured = str(settings.get("subscription_id") or "")
-    subscription = configured or _read_environment_subscription()
+    subscription = configured or read_variable(SUBSCRIPTION_VARIABLE)
     if not subscription:
         raise ProviderProblem(f"No subscription given: set {SUBSCRIPTION_VARIABLE}, or write subscription_id.")
     if not re.fullmatch(GUID_PATTERN, subscription):
@@ -125,10 +123,6 @@ def resolve_subscription(settings: Mapping[str, Any]) -> str:
 
 def _resolve_subscription_setting(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**settings, "subscription_id": resolve_subscription(settings)}
-
-
-def _read_environment_subscription() -> str:
-    return read_variable(SUBSCRIPTION_VARIABLE)
 
 
 PROVIDER: Final = ProviderDefinition(SETTINGS, make_provider, list_server_urls=list_urls, alternative=WITHOUT_ADDRESS)

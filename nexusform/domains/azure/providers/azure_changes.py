@@ -76,11 +76,9 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
         changes = list(_build_pool_changes(target, prior, planned, context.common_fields))
     else:
         changes = list(_build_vm_changes(target, prior, planned, context))
-    return (
-        changes
-        if request.unfinished_change is None
-        else _add_previously_failed_change(changes, request.unfinished_change, target, planned)
-    )
+    if request.unfinished_change is None:
+        return changes
+    return _add_previously_failed_change(changes, request.unfinished_change, target, planned)
 
 
 def _add_previously_failed_change(
@@ -95,25 +93,20 @@ def _add_previously_failed_change(
     pending_target = _build_pool_target(target, name) if is_pool else target
     if any(change.target == pending_target and change.verb is not ArmOperation.UPDATE for change in changes):
         return changes
-    properties, values = _split_updatable_properties(pending_target, pools[name] if is_pool else planned)
+    values = pools[name] if is_pool else planned
+    properties = _build_updatable_properties(pending_target, values)
     part_names = [part for part in failed_change.get("parts", ()) if part in properties] or list(properties)[:1]
     expected = {part: properties[part] for part in part_names}
     base_body = _select_updatable_members(pending_target, read_opaque_body(values)) if failed_change.get("body") else {}
     # a change in progress is awaited, and sent again if it fails
     has_failed = not failed_change.get("in_progress")
-    retry = ArmChange(
-        ArmOperation.UPDATE,
-        pending_target,
-        merge_bodies(base_body, {"properties": expected}),
-        expected,
-        is_retry=has_failed,
-    )
+    retry_body = merge_bodies(base_body, {"properties": expected})
     for number, change in enumerate(changes):
         if change.target == pending_target:
-            body = merge_bodies(retry.body, change.body)
+            body = merge_bodies(retry_body, change.body)
             combined = replace(change, body=body, expected={**expected, **(change.expected or {})}, is_retry=has_failed)
             return [*changes[:number], combined, *changes[number + 1 :]]
-    return [*changes, retry]
+    return [*changes, ArmChange(ArmOperation.UPDATE, pending_target, retry_body, expected, is_retry=has_failed)]
 
 
 def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]:
@@ -125,16 +118,16 @@ def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]
     return {**tags, **({"properties": properties} if properties else {})}
 
 
-def _split_updatable_properties(target: ArmTarget, values: Values) -> tuple[dict[str, Any], Values]:
-    """Build the properties that Azure can update in place, and the arguments of the resource."""
+def _build_updatable_properties(target: ArmTarget, values: Values) -> dict[str, Any]:
+    """Build the properties that Azure can update in place."""
     if target.kind == "kubernetes_clusters":
         properties = build_cluster_properties(values)
         del properties["initialAgentPoolConfigurations"]
-        return properties, values
+        return properties
     if target.kind == "agent_pools":
         properties = build_pool_properties(values)
-        return {name: part for name, part in properties.items() if name in _UPDATABLE_FIELDS}, values
-    return {}, values
+        return {name: part for name, part in properties.items() if name in _UPDATABLE_FIELDS}
+    return {}
 
 
 def _build_capacity_releasing_changes(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:
@@ -157,10 +150,11 @@ def _build_object_creation(kind: str, target: ArmTarget, values: Values, context
         properties["initialAgentPoolConfigurations"] = [
             merge_bodies(extra[pool["name"]], pool) for pool in properties["initialAgentPoolConfigurations"]
         ]
-        return _build_create_change(target, properties, values, context.common_fields)
-    if kind == POOL:
-        return _build_create_change(target, build_new_pool_properties(values), values, context.common_fields)
-    return _build_create_change(target, _build_vm_properties(values, context), values, context.common_fields)
+    elif kind == POOL:
+        properties = build_new_pool_properties(values)
+    else:
+        properties = _build_vm_properties(values, context)
+    return _build_create_change(target, properties, values, context.common_fields)
 
 
 def _build_create_change(target: ArmTarget, properties: Values, values: Values, common_fields: Values) -> ArmChange:
@@ -232,7 +226,7 @@ def _build_pool_changes(
         yield from _build_update(target, expected, prior, planned, reduction)
         return
     # Raise ProviderProblem if re-creating a pool exceeds its max_unavailable.
-    count = int(build_pool_properties(prior)["count"])
+    count = int(before["count"])
     max_nodes = compute_max_unavailable(planned, count)
     if count > max_nodes:
         raise ProviderProblem(
@@ -269,22 +263,19 @@ def _build_update(
 
 def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> None:
     """Raise ProviderProblem for changed members of an azure block outside of a PATCH."""
-    fixed = [".".join(path) for path in _list_scalar_paths(_select_unpatchable_body_fields(target, body))]
+    fixed_members = {name: part for name, part in body.items() if name not in {"properties", "tags"}}
+    properties = body.get("properties") or {}
+    allowed = PATCH_PROPERTIES[target.kind]
+    fixed_members["properties"] = {name: part for name, part in properties.items() if name not in allowed}
+    if not fixed_members["properties"]:
+        del fixed_members["properties"]
+    fixed = [".".join(path) for path in _list_scalar_paths(fixed_members)]
     if fixed:
         names = format_first_items(fixed, _MAX_FIXED)
         raise ProviderProblem(
             f"Azure cannot change {names} of {target.title} after its creation. Undo the change of the azure block, or "
             "re-create the object: -replace=ADDRESS for a cluster or VM, another name for a pool."
         )
-
-
-def _select_unpatchable_body_fields(target: ArmTarget, body: Values) -> dict[str, Any]:
-    """Select the members of a body outside of a PATCH."""
-    fixed = {name: part for name, part in body.items() if name not in {"properties", "tags"}}
-    properties = body.get("properties")
-    allowed = PATCH_PROPERTIES[target.kind]
-    extra = {name: part for name, part in properties.items() if name not in allowed} if properties else {}
-    return {**fixed, **({"properties": extra} if extra else {})}
 
 
 def _list_scalar_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -185,12 +185,17 @@ class ArmClient:
         responses: list[Any] = []
         try:
             get_resource = getattr(self._client, target.kind).get
-            body = get_resource(target.group, *target.names, raw_response_hook=responses.append)
-            return _add_etag(body.as_dict(), responses)
+            resource = get_resource(target.group, *target.names, raw_response_hook=responses.append)
+            body = dict(resource.as_dict())
+            # Older API versions have the etag only in the header.
+            etag = responses[-1].http_response.headers.get("ETag") if responses else None
+            if etag and not body.get("etag"):
+                body["etag"] = etag
         except ResourceNotFoundError:
             return None
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):  # the SDK's, of another form
             raise ServiceResponseError(f"the answer about {target.title} is no resource of Azure") from None
+        return body
 
     def apply_changes(self, changes: list[ArmChange], step: ChangeRequest) -> None:
         """Apply changes one after another, starting with the last one of an earlier run. Raises
@@ -212,18 +217,16 @@ class ArmClient:
             except AzureChangeFailed as failure:
                 raise self._build_recorded_failure(failure, step) from None
             except AzureError as problem:
-                raise self._build_problem(
-                    change, problem, was_sent=was_sent or change.target in self._possibly_sent
-                ) from None
+                was_sent = was_sent or change.target in self._possibly_sent
+                raise self._build_problem(change, problem, was_sent=was_sent) from None
 
     def _build_recorded_failure(self, failure: AzureChangeFailed, step: ChangeRequest) -> ProviderProblem:
         """Return a failure with its record for state, so that the change stays pending."""
         change = failure.change
         if step.prior is None or change.verb is ArmOperation.DELETE or change.verb in _ACTION_VERBS:
             return failure  # a failed creation is tainted; a failed deletion is visible by the object itself
-        record = build_failure_record(
-            change.target.build_path(self._subscription), failure.code or failure.status, str(failure), change, step
-        )
+        path = change.target.build_path(self._subscription)
+        record = build_failure_record(path, failure.code or failure.status, str(failure), change, step)
         return ProviderProblem(record["words"], object_exists=failure.object_exists, unfinished_change=record)
 
     def wait(self, seconds: float | None, step: ChangeRequest, reason: str) -> None:
@@ -305,16 +308,18 @@ class ArmClient:
             is_conclusive = bool(etag_before) or not succeeded
             # Azure reverted the change
             if is_conclusive and not is_stale and read_provisioning_state(observed) in FAILED_STATES:
-                raise AzureChangeFailed(change, read_provisioning_state(observed), _build_state_reason(observed))
+                reason = {"message": read_status_message(observed)}
+                raise AzureChangeFailed(change, read_provisioning_state(observed), reason)
             reads += not is_stale and read_provisioning_state(observed) in FINAL_STATES
             is_final = change.verb is ArmOperation.UPDATE and succeeded and reads >= MAX_READS
             if is_final or (read_provisioning_state(observed) in FINAL_STATES and is_overdue()):
                 if change.verb is ArmOperation.UPDATE:
                     return
+                message = f"{change.target.title} was {_PARTICIPLES[change.verb]}, but Azure does not show that."
                 # it may become visible later, and only a resumed step looks for it
                 if change.verb is ArmOperation.CREATE:
-                    raise StepPending(f"{_describe_invisible_change(change)} `nexusform apply -resume` checks again.")
-                raise ProviderProblem(_describe_invisible_change(change))
+                    raise StepPending(f"{message} `nexusform apply -resume` checks again.")
+                raise ProviderProblem(message)
             self.wait(None, step, f"{change.target.title} does not show the change yet")
 
     def send_change(self, change: ArmChange, observed: Mapping[str, Any] | None, step: ChangeRequest) -> str:
@@ -369,7 +374,8 @@ class ArmClient:
     def _record_operation(self, response: Any, target: ArmTarget, operation: str, step: ChangeRequest) -> str:
         """Record the operation URL of a response and return it, "" for none."""
         self._possibly_sent.add(target)
-        url = _read_operation_url(response) if response is not None else ""
+        headers = response.headers if response is not None else {}
+        url = str(headers.get("Azure-AsyncOperation") or headers.get("Location") or "")
         if not self._is_url_of_arm_endpoint(url):
             return ""
         step.report_progress(StepProgress(operation=f"{operation} {url}"))
@@ -416,9 +422,8 @@ class ArmClient:
         location = str(response.headers.get("Location") or "") if response.status_code == 202 else ""
         if location in {"", url} or not self._is_url_of_arm_endpoint(location):
             return url
-        step.report_progress(
-            StepProgress(operation=f"{change.operation_name} {change.target.build_path(self._subscription)} {location}")
-        )
+        path = change.target.build_path(self._subscription)
+        step.report_progress(StepProgress(operation=f"{change.operation_name} {path} {location}"))
         return location
 
     def _build_problem(self, change: ArmChange, problem: Any, *, was_sent: bool) -> ProviderProblem:
@@ -464,7 +469,7 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
     # a machine can be in this state and still perform the action
     if state in FAILED_STATES and not is_action:
         if was_sent:
-            raise AzureChangeFailed(change, state, _build_state_reason(observed))
+            raise AzureChangeFailed(change, state, {"message": read_status_message(observed)})
         return _ChangeStatus.NOT_SENT
     return _ChangeStatus.DONE
 
@@ -485,10 +490,6 @@ def read_provisioning_state(body: Mapping[str, Any] | None) -> str:
 
 def _describe_deleted_resource(change: ArmChange) -> str:
     return f"{change.target.title} was deleted: Azure does not show it."
-
-
-def _describe_invisible_change(change: ArmChange) -> str:
-    return f"{change.target.title} was {_PARTICIPLES[change.verb]}, but Azure does not show that."
 
 
 def build_failure_record(
@@ -516,20 +517,10 @@ def build_failure_record(
     }
 
 
-def _build_state_reason(body: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Build the reason of a resource's state if its operation is no longer known."""
-    return {"message": read_status_message(body)}
-
-
 def read_status_message(body: Mapping[str, Any] | None) -> str:
     """Return the detailed status of a resource, "" if absent."""
     properties = (body or {}).get("properties") or {}
     return str(properties.get("detailedStatusMessage") or properties.get("detailedStatus") or "").rstrip(".")
-
-
-def _read_operation_url(response: Any) -> str:
-    headers = response.headers
-    return str(headers.get("Azure-AsyncOperation") or headers.get("Location") or "")
 
 
 def _parse_response_object(response: Any) -> Mapping[str, Any] | None:
@@ -541,14 +532,6 @@ def _parse_response_object(response: Any) -> Mapping[str, Any] | None:
     except ValueError:
         return None
     return body if isinstance(body, Mapping) else None
-
-
-def _add_etag(body: Mapping[str, Any], responses: list[Any]) -> dict[str, Any]:
-    """Return a body with its etag; older API versions have it only in the header."""
-    if body.get("etag") or not responses:
-        return dict(body)
-    etag = responses[-1].http_response.headers.get("ETag")
-    return {**body, "etag": etag} if etag else dict(body)
 
 
 def _read_retry_after(response: Any) -> float | None:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.domains.azure.importers.arm_resources import normalize_id
 from nexusform.domains.azure.providers.azure_actions import MachineActionClient, build_action_change, run_action
 from nexusform.domains.azure.providers.azure_changes import CLUSTER, POOL, VM, SiteContext, build_azure_changes
 from nexusform.domains.azure.providers.azure_cordons import build_cordon_change, build_cordon_result, is_cordon_only
@@ -168,8 +169,6 @@ class AzureSiteProvider(ObservedSites):
 
     def _list_bodies(self, key: ObjectKey) -> list[Body]:
         """List the bodies of an object and of its inline agent pools."""
-        from nexusform.domains.azure.importers.arm_resources import normalize_id
-
         separate_pools, prefix = self._list_separate_pools(), f"{key.id}/"
         ids: set[str] = set()
         for (kind, object_id), arm_id in self._load_index().managed.items():
@@ -234,19 +233,15 @@ class AzureSiteProvider(ObservedSites):
                     except ProviderProblem as problem:
                         yield machine_number, Problem((), "unsupported-by-provider", str(problem))
                 continue
-            command = self._build_cordon_command(first) if action is not CordonAction.KEEP else ""
+            command = ""
+            if action is not CordonAction.KEEP:
+                verb = CordonAction.UNCORDON if action is CordonAction.UNCORDON else CordonAction.CORDON
+                machine_id = self._load_index().hint_targets.get(first.id, "")
+                group = extract_resource_group(machine_id) or "MANAGED_RESOURCE_GROUP"
+                arguments = f"{verb} --name {first.name} --resource-group {group}"
+                command = f"For example: az networkcloud baremetalmachine {arguments}"
             detail = f"{machines}: {_MANUAL_ACTIONS[action]} {command}".rstrip()
             yield number, Problem((), "manual-cordoning", detail, Severity.WARNING)
-
-    def _build_cordon_command(self, cordon_request: CordonRequest) -> str:
-        """Build the command that cordons or uncordons a machine."""
-        verb = CordonAction.UNCORDON if cordon_request.action is CordonAction.UNCORDON else CordonAction.CORDON
-        group = (
-            extract_resource_group(self._load_index().hint_targets.get(cordon_request.id, ""))
-            or "MANAGED_RESOURCE_GROUP"
-        )
-        command = f"az networkcloud baremetalmachine {verb} --name {cordon_request.name} --resource-group {group}"
-        return f"For example: {command}"
 
     # --- changes -------------------------------------------------------------------------------
 
@@ -328,9 +323,8 @@ class AzureSiteProvider(ObservedSites):
         values = request.planned or request.prior or {}
         owner = str(values["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
         kind = VM if request.key.type == VM else CLUSTER
-        current_group = extract_resource_group(
-            self._load_index().managed.get((kind, owner), "")
-        ) or self._created_groups.get(owner, "")
+        observed_group = extract_resource_group(self._load_index().managed.get((kind, owner), ""))
+        current_group = observed_group or self._created_groups.get(owner, "")
         requested_group = str((values.get("azure") or {}).get("resource_group") or "")
         if current_group and requested_group and current_group.lower() != requested_group.lower():
             raise ProviderProblem(
@@ -386,9 +380,8 @@ class AzureSiteProvider(ObservedSites):
                 return self._add_missing_nodes(observation.answer, request, arm, group)
             if observation is not None and observation.differing:
                 if not differing:
-                    message = (
-                        f"Azure finished, but shows another {' and '.join(observation.differing)} than was planned"
-                    )
+                    names = " and ".join(observation.differing)
+                    message = f"Azure finished, but shows another {names} than was planned"
                     request.report_progress(StepProgress(message=message))
                 differing.append(observation.differing)
                 if differing[-MAX_READS:] == [observation.differing] * MAX_READS:
@@ -450,28 +443,21 @@ class AzureSiteProvider(ObservedSites):
         body = arm.get_body(target)
         if body is None:
             return None
-        from nexusform.domains.azure.importers.arm_resources import normalize_id
-
         properties = body.get("properties") or {}
         nodes: Iterable[Body] = properties.get("nodes") or ()
-        ids = (vm.get("bareMetalMachineId") for vm in (properties, *nodes))
+        machine_ids = (vm.get("bareMetalMachineId") for vm in (properties, *nodes))
+        ids = {normalize_id(machine_id) for machine_id in machine_ids if machine_id}
+        machine_bodies = self._load_index().machines
+        if not ids <= machine_bodies.keys():  # a machine added since
+            machine_bodies |= {normalize_id(str(row.get("id"))): row for row in self._subscription.list_machines()}
         documents = {
             target.kind: [body],
-            **self._collect_hardware_bodies({normalize_id(machine_id) for machine_id in ids if machine_id}),
+            MACHINES: [machine_bodies[machine_id] for machine_id in sorted(ids) if machine_id in machine_bodies],
+            "racks": list(self._subscription.documents.get("racks", ())),
         }
         if not is_vm:
             documents[POOLS] = self._subscription.list_pools(group, target.names[0])
         return documents
-
-    def _collect_hardware_bodies(self, ids: set[str]) -> dict[str, list[dict[str, Any]]]:
-        """Collect the bodies of these machines and of all racks."""
-        from nexusform.domains.azure.importers.arm_resources import normalize_id
-
-        machine_bodies = self._load_index().machines
-        if not ids <= machine_bodies.keys():  # a machine added since
-            machine_bodies |= {normalize_id(str(body.get("id"))): body for body in self._subscription.list_machines()}
-        machines = [machine_bodies[machine_id] for machine_id in sorted(ids) if machine_id in machine_bodies]
-        return {MACHINES: machines, "racks": list(self._subscription.documents.get("racks", ()))}
 
 
 def _report_nodes_to_recreate(recreated_nodes: Mapping[int, Sequence[str]]) -> Iterator[tuple[int, Problem]]:
@@ -497,8 +483,6 @@ class _ArmIndex(Struct, frozen=True):
 
 def _build_index(sites: Iterable[AzSite], documents: Documents) -> _ArmIndex:
     """Build the index of the sites."""
-    from nexusform.domains.azure.importers.arm_resources import normalize_id
-
     index = _ArmIndex(machines={normalize_id(str(b.get("id"))): b for b in documents.get(MACHINES, ())})
     for site in sites:
         inventory = site.inventory
@@ -515,9 +499,8 @@ def _build_index(sites: Iterable[AzSite], documents: Documents) -> _ArmIndex:
         bodies = [index.machines.get(normalize_id(machine.id), {}) for machine in inventory.machines]
         located_body = next((body for body in bodies if body.get("extendedLocation")), None)
         if located_body is not None:
-            index.common_fields[site.name] = {
-                name: located_body[name] for name in _COMMON_FIELDS if located_body.get(name)
-            }
+            fields = {name: located_body[name] for name in _COMMON_FIELDS if located_body.get(name)}
+            index.common_fields[site.name] = fields
     return index
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.diagnostics.phrases import format_installation
-from nexusform.domains.azure.providers.azure_deadline import build_deadline_policy, build_transport
+from nexusform.domains.azure.importers.arm_resources import normalize_id
 from nexusform.domains.azure.providers.azure_rate_limit import build_rate_limit_policies
 from nexusform.domains.azure.providers.azure_requests import ArmClient, PollTiming
 from nexusform.files.access_record import read_variable
@@ -29,6 +29,10 @@ from nexusform.network.read_limits import PageLimits
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_records import AzSite
+
+from nexusform.network.deadlines import Deadline, OperationAbandoned, compute_silence_limit, is_caller_waiting
+from nexusform.network.limited_session import build_limited_session
+from nexusform.network.read_limits import CONNECT_SECONDS
 
 Body: TypeAlias = Mapping[str, Any]
 Documents: TypeAlias = Mapping[str, list[dict[str, Any]]]
@@ -121,15 +125,23 @@ class AzureSubscription:
 
     def _read_documents(self) -> dict[str, list[dict[str, Any]]]:
         """Read all supported resources of the subscription by kind."""
+        from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
+
         client, documents = self._get_client(), {}
         for kind in _LISTED_KINDS:
-            listing = getattr(client, kind)
-            documents[kind] = self._select_bodies_at_location(
-                _read_pages(listing.list_by_resource_group, self.default_group)
-                if self.default_group and kind in _WORKLOAD_KINDS
-                else _read_pages(listing.list_by_subscription)
-            )
-        documents |= self._read_networks_storage_and_versions(client)
+            pages = _read_pages(getattr(client, kind).list_by_subscription)
+            if self.default_group and kind in _WORKLOAD_KINDS:
+                pages = _read_pages(getattr(client, kind).list_by_resource_group, self.default_group)
+            documents[kind] = self._select_bodies_at_location(pages)
+        # Networks, storage and versions are read as far as permitted.
+        for kind in _SUPPLY_KINDS:
+            try:
+                pages = _read_pages(getattr(client, kind).list_by_subscription)
+                documents[kind] = self._select_bodies_at_location(pages)
+            except ClientAuthenticationError:
+                raise
+            except HttpResponseError:
+                continue
         owners = [
             (extract_resource_group(str(cluster.get("id"))), str(cluster.get("name")))
             for cluster in documents[CLUSTERS]
@@ -137,22 +149,6 @@ class AzureSubscription:
         with ThreadPoolExecutor(_MAX_PARALLEL) as executor:  # pools need one request per cluster
             pools = executor.map(lambda owner: self.list_pools(*owner), owners)
             documents[POOLS] = list(chain.from_iterable(pools))
-        return documents
-
-    def _read_networks_storage_and_versions(self, client: Any) -> dict[str, list[dict[str, Any]]]:
-        """Read networks, storage and versions as far as permitted."""
-        from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
-
-        documents = {}
-        for kind in _SUPPLY_KINDS:
-            try:
-                documents[kind] = self._select_bodies_at_location(
-                    _read_pages(getattr(client, kind).list_by_subscription)
-                )
-            except ClientAuthenticationError:
-                raise
-            except HttpResponseError:
-                continue
         return documents
 
     def _select_bodies_at_location(self, items: Iterable[Any]) -> list[dict[str, Any]]:
@@ -287,8 +283,6 @@ def convert_azure_errors() -> Iterator[None]:
 
 def _is_at_location(body: Body, location: str) -> bool:
     """Return True if a resource is at an extended location or has none."""
-    from nexusform.domains.azure.importers.arm_resources import normalize_id
-
     properties = body.get("properties") or {}
     # A Nexus cluster's own location is its manager's; that of its tenants is the other one.
     extended_location = properties.get("clusterExtendedLocation") or body.get("extendedLocation") or {}
@@ -302,3 +296,50 @@ def extract_resource_group(arm_id: str) -> str:
     parts = arm_id.split("/")
     lowered = [part.lower() for part in parts]
     return parts[lowered.index("resourcegroups") + 1] if "resourcegroups" in lowered else ""
+
+
+_CANCELLED_MESSAGE = "The change was cancelled before it was sent."
+
+
+def build_deadline_policy(endpoint: str) -> Any:
+    """Build the SDK pipeline policy that raises AzureError after the time limit of a request."""
+    from azure.core.exceptions import ServiceResponseError
+    from azure.core.pipeline.policies import HTTPPolicy
+
+    deadline = Deadline(lambda: endpoint)
+
+    class DeadlinePolicy(HTTPPolicy[Any, Any]):
+        """Policy with a time limit."""
+
+        def send(self, request: Any) -> Any:
+            """Send the request in a thread that may outlive the time limit."""
+            try:
+                return deadline.run("ask Azure", lambda: self.next.send(request))
+            except OperationAbandoned as problem:
+                raise ServiceResponseError(str(problem)) from None
+
+    return DeadlinePolicy()
+
+
+def build_transport(endpoint: str) -> Any:
+    """Build the transport to an endpoint with a read timeout; it does not send cancelled requests. Raises
+    ProviderProblem.
+    """
+    from azure.core.exceptions import ServiceRequestError
+    from azure.core.pipeline.transport import RequestsTransport
+
+    class CancellableTransport(RequestsTransport):  # type: ignore[misc]  # the SDK has no types
+        """Transport that skips cancelled requests."""
+
+        def send(self, request: Any, **options: Any) -> Any:
+            """Send the request unless it was cancelled."""
+            if not is_caller_waiting():
+                raise ServiceRequestError(_CANCELLED_MESSAGE)
+            return super().send(request, **options)
+
+    try:
+        seconds = compute_silence_limit()
+    except BackendProblem as problem:
+        raise ProviderProblem(str(problem)) from None
+    session = build_limited_session(endpoint)
+    return CancellableTransport(session=session, connection_timeout=min(CONNECT_SECONDS, seconds), read_timeout=seconds)

@@ -9,6 +9,8 @@ from typing import Any
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count
+from nexusform.domains.azure.importers.arm_resources import normalize_id
+from nexusform.domains.azure.importers.azure_request_bodies import has_requested_values
 from nexusform.domains.azure.providers.azure_changes import POOL, SiteContext, build_azure_changes
 from nexusform.domains.azure.providers.azure_requests import (
     FAILED_STATES,
@@ -55,7 +57,7 @@ def _update_record(
 ) -> Mapping[str, Any]:
     """Return the update of a recorded change, {} if the record stays."""
     arm_id = str(record.get("id"))
-    body = next((body for body in bodies if _normalize_arm_id(str(body.get("id"))) == _normalize_arm_id(arm_id)), None)
+    body = next((body for body in bodies if normalize_id(str(body.get("id"))) == normalize_id(arm_id)), None)
     if busy and record.get("in_progress"):
         return {}
     if body is None:  # a deleted pool is removed; a missing new pool is visible as drift
@@ -111,7 +113,7 @@ def _build_begun_changes(request: ReadRequest, bodies: Sequence[Body], subscript
         changes = build_azure_changes(step, context)
     except ProviderProblem:
         return {}
-    return {_normalize_arm_id(change.target.build_path(subscription_id)): change for change in changes}
+    return {normalize_id(change.target.build_path(subscription_id)): change for change in changes}
 
 
 def _rebuild_step(request: ReadRequest) -> ChangeRequest:
@@ -128,9 +130,9 @@ def _build_progress_record(
     request: ReadRequest, busy: Sequence[Body], changes: Mapping[str, ArmChange]
 ) -> dict[str, Any]:
     """Build the record of a change in progress."""
-    body = next((candidate for candidate in busy if _normalize_arm_id(str(candidate.get("id"))) in changes), busy[0])
+    body = next((candidate for candidate in busy if normalize_id(str(candidate.get("id"))) in changes), busy[0])
     arm_id = str(body.get("id"))
-    change = changes.get(_normalize_arm_id(arm_id))
+    change = changes.get(normalize_id(arm_id))
     verb = "delete" if request.is_being_deleted else "make" if not request.attributes else "change"
     status = f"{'/'.join(_extract_names_from_id(arm_id))} is {read_provisioning_state(body)}"
     message = f"An earlier apply started to {verb} it; the change is in progress: {status}."
@@ -145,22 +147,14 @@ def _find_failure_record(
     request: ReadRequest, bodies: Sequence[Body], changes: Mapping[str, ArmChange], missing_counts: Mapping[str, str]
 ) -> dict[str, Any] | None:
     """Find the record of a change that failed or lacks nodes. Changes not visible yet are pending as drift."""
-    from nexusform.domains.azure.importers.azure_request_bodies import has_requested_values
-
     for body in bodies:
         arm_id, failure = str(body.get("id")), _explain_failure(body, missing_counts)
-        change = changes.get(_normalize_arm_id(arm_id))
+        change = changes.get(normalize_id(arm_id))
         if failure is None or change is None or change.verb is ArmOperation.DELETE:
             continue
         if change.verb is ArmOperation.CREATE or has_requested_values(body.get("properties"), change.expected or {}):
             return {**build_failure_record(arm_id, *failure, change, _rebuild_step(request)), "looked_up": True}
     return None
-
-
-def _normalize_arm_id(arm_id: str) -> str:
-    from nexusform.domains.azure.importers.arm_resources import normalize_id
-
-    return normalize_id(arm_id)
 
 
 def _extract_names_from_id(arm_id: str) -> list[str]:

@@ -58,9 +58,10 @@ def plan_node_recreations(request: ChangeRequest, changes: Sequence[ArmChange]) 
     for name, node in prior_nodes.items():
         if node["pool"] in deleted_pools or not node.get("platform_name") or name not in final_nodes:
             continue
-        is_recreated = (
-            name not in planned_nodes if request.is_release else _is_newly_placed_node(node, planned_nodes.get(name))
-        )
+        # A node without a machine that is planned on one is created again.
+        is_recreated = not node.get("machine") and (planned_nodes.get(name) or {}).get("machine")
+        if request.is_release:
+            is_recreated = name not in planned_nodes
         if is_recreated:
             by_pool.setdefault(node["pool"], []).append(str(node["platform_name"]))
     return [_build_node_recreation(pool, names, aim) for pool, names in by_pool.items()]
@@ -88,11 +89,6 @@ def describe_node_deletion() -> str:
     return "apply prints the kubectl commands, including drain, and waits until they are done"
 
 
-def _is_newly_placed_node(node: Mapping[str, Any], planned: Mapping[str, Any] | None) -> bool:
-    """Return True if a node without a machine is planned on one."""
-    return bool(not node.get("machine") and planned and planned.get("machine"))
-
-
 def _build_node_recreation(pool: str, names: Sequence[str], aim: Mapping[str, Any]) -> NodeRecreation:
     nodes = [node for node in (aim.get("nodes") or {}).values() if node["pool"] == pool]
     values = aim if "kubernetes_cluster_id" in aim else (aim.get("agent_pool") or {}).get(pool, {})
@@ -111,23 +107,19 @@ def recreate_nodes(
     """
     for recreation in recreations:
         requested: frozenset[str] = frozenset()
-        while remaining := _list_nodes_still_to_delete(
-            recreation, existing := _read_pool_nodes(arm, cluster, recreation.pool)
-        ):
-            other_count = sum(
-                bool(node.get("bareMetalMachineId")) for node in existing if _read_name(node) not in remaining
-            )
+        while True:
+            existing = {str(node.get("name")): node for node in _read_pool_nodes(arm, cluster, recreation.pool)}
+            remaining = [name for name in recreation.names if name in existing]
+            if not remaining:
+                break
+            others = [node for name, node in existing.items() if name not in remaining]
+            other_count = sum(bool(node.get("bareMetalMachineId")) for node in others)
             batch = remaining[: recreation.batch_size]
             if other_count >= recreation.count - len(remaining) and requested.isdisjoint(batch):
                 _delete_nodes(cluster, batch, step, trust)
                 requested = frozenset(batch)
             verb = "is" if len(remaining) == 1 else "are"
             arm.wait(None, step, f"{format_count(len(remaining), 'node')} of {cluster.title} {verb} to re-create")
-
-
-def _list_nodes_still_to_delete(recreation: NodeRecreation, existing: Sequence[Mapping[str, Any]]) -> list[str]:
-    names = {_read_name(node) for node in existing}
-    return [name for name in recreation.names if name in names]
 
 
 def _read_pool_nodes(arm: ArmClient, cluster: ArmTarget, pool: str) -> list[Mapping[str, Any]]:
@@ -137,10 +129,6 @@ def _read_pool_nodes(arm: ArmClient, cluster: ArmTarget, pool: str) -> list[Mapp
         raise ProviderProblem(f"{cluster.title} was deleted: Azure does not show it.")
     nodes = (body.get("properties") or {}).get("nodes") or ()
     return [node for node in nodes if _extract_pool_name_of_node(node) == pool]
-
-
-def _read_name(node: Mapping[str, Any]) -> str:
-    return str(node.get("name"))
 
 
 def _extract_pool_name_of_node(node: Mapping[str, Any]) -> str:
@@ -170,24 +158,17 @@ def _delete_nodes(cluster: ArmTarget, names: Sequence[str], step: ChangeRequest,
         step.report_progress(StepProgress(message=f"Cordoning and deleting {', '.join(names)}"))
         _delete_nodes_with_kubeconfig(Path(directory) / f"{cluster.names[0]}.yaml", names, trust)
         return
-    message = f"Azure does not delete single nodes. To re-create it, delete it in {cluster.title}:\n" + "\n".join(
-        _build_node_deletion_commands(cluster.names[0], names)
-    )
+    # The context has the name of the cluster.
+    kubectl = f"kubectl --context={shlex.quote(cluster.names[0])}"
+    lines = [f"Azure does not delete single nodes. To re-create it, delete it in {cluster.title}:"]
+    for quoted in map(shlex.quote, names):
+        lines.append(f"  {kubectl} cordon {quoted}")
+        lines.append(f"  {kubectl} drain {quoted} --ignore-daemonsets  # where its pods allow it")
+        lines.append(f"  {kubectl} delete node {quoted}")
+    message = "\n".join(lines)
     if not step.has_operator:
         raise StepPending(message)
     step.report_progress(StepProgress(message=f"{message}\nWaiting for the deletion."))
-
-
-def _build_node_deletion_commands(cluster: str, names: Sequence[str]) -> list[str]:
-    """Build the commands for an operator to delete nodes. The context has the name of the cluster."""
-    kubectl = f"kubectl --context={shlex.quote(cluster)}"
-    commands: list[str] = []
-    for name in names:
-        quoted = shlex.quote(name)
-        commands.append(f"  {kubectl} cordon {quoted}")
-        commands.append(f"  {kubectl} drain {quoted} --ignore-daemonsets  # where its pods allow it")
-        commands.append(f"  {kubectl} delete node {quoted}")
-    return commands
 
 
 def _delete_nodes_with_kubeconfig(kubeconfig: Path, names: Sequence[str], trust: KubeconfigTrust) -> None:

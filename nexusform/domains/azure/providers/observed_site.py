@@ -36,7 +36,7 @@ from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_import import ImportedSiteObject
-    from nexusform.domains.azure.importers.az_records import AzCluster, AzMachine, AzSite, AzVmSize
+    from nexusform.domains.azure.importers.az_records import AzCluster, AzMachine, AzSite
 
 # Returns the current sites and findings about them.
 ReadSites: TypeAlias = "Callable[[], tuple[tuple[AzSite, ...], list[Problem]]]"
@@ -177,8 +177,7 @@ class ObservedSites(FixedIdentity):
         """Read one object from the site, or from state if the site does not list it."""
         key = request.key
         if key.type in _STATE_ONLY_TYPES:
-            note = self._build_network_and_version_note(key.id) if key.type == _SITE and request.attributes else {}
-            return ReadResult(self._add_update_strategy(key, request.attributes) or None, note=note)
+            return self._read_state_only_object(request)
         item = objects.get((key.type, key.id))
         if item is None and self._has_complete_list_for_object(key):
             return ReadResult(None, is_observed=True)
@@ -210,27 +209,22 @@ class ObservedSites(FixedIdentity):
         time = exported_at if self._is_captured else read_clock()
         return build_observed_facts_note(attributes, self._machines[site.name], recorded_note, time)
 
-    def _find_update_strategy(self, key: ObjectKey) -> Mapping[str, Any] | None:
-        """Find the update strategy of a site, None if unknown."""
-        site = self._find_site_of_object(key.id) if key.type == _SITE else None
-        return site.inventory.update_strategy if site is not None else None
-
-    def _add_update_strategy(self, key: ObjectKey, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a site with its observed update strategy if one is configured."""
-        observed = self._find_update_strategy(key) if recorded.get(_STRATEGY) else None
-        return recorded if observed is None else {**recorded, _STRATEGY: observed}
-
-    def _build_network_and_version_note(self, site_id: str) -> Mapping[str, Any]:
-        """Build the note of a site's supplies; {} for an unlisted site, so that the recorded note stays."""
+    def _read_state_only_object(self, request: ReadRequest) -> ReadResult:
+        """Read an object from state; a site gets its observed supplies, and its update strategy if configured."""
+        recorded = request.attributes
+        site = self._find_site_of_object(request.key.id) if request.key.type == _SITE and recorded else None
+        if site is None:  # the recorded note of an unlisted site stays
+            return ReadResult(recorded or None)
         from nexusform.domains.azure.importers.az_supplies import build_site_supplies
 
-        site = self._find_site_of_object(site_id)
-        return build_supplies_note(build_site_supplies(site.inventory.supplies)) if site is not None else {}
+        strategy = site.inventory.update_strategy
+        if recorded.get(_STRATEGY) and strategy is not None:
+            recorded = {**recorded, _STRATEGY: strategy}
+        return ReadResult(recorded, note=build_supplies_note(build_site_supplies(site.inventory.supplies)))
 
     def _is_node_list_missing(self, key: ObjectKey) -> bool:
         """Return True for a cluster or pool without a list of nodes."""
-        site = self._find_site_of_object(key.id) if key.type in {_CLUSTER, _POOL} else None
-        cluster = _find_cluster(site, key.id) if site is not None else None
+        cluster = self._find_cluster(key)
         return cluster is not None and not cluster.has_node_list
 
     def _has_complete_list_for_object(self, key: ObjectKey) -> bool:
@@ -239,11 +233,17 @@ class ObservedSites(FixedIdentity):
         if site is None or _LIST_KINDS[key.type] not in site.inventory.listed_kinds:
             return False
         # a cluster that could not be imported
-        return key.type != _CLUSTER or _find_cluster(site, key.id) is None
+        return key.type != _CLUSTER or self._find_cluster(key) is None
 
     def _find_site_of_object(self, object_id: str) -> AzSite | None:
         name = object_id.partition("/")[0]
         return next((site for site in self._read_sites() if site.name == name), None)
+
+    def _find_cluster(self, key: ObjectKey) -> AzCluster | None:
+        """Find the cluster named in the id of a cluster or pool."""
+        site = self._find_site_of_object(key.id) if key.type in {_CLUSTER, _POOL} else None
+        clusters = site.inventory.clusters if site is not None else ()
+        return next((cluster for cluster in clusters if cluster.name == key.id.split("/")[1]), None)
 
     def _collect_unmanaged_vms(
         self, objects: Iterable[ImportedSiteObject]
@@ -255,7 +255,9 @@ class ObservedSites(FixedIdentity):
         for site in self._read_sites():
             for vm in find_unmanaged_vms(site, self._managed):
                 rows = rows_by_machine.setdefault((site.name, vm.machine), {})
-                rows[vm.name] = (vm.machine, vm.name, *_build_vm_size_sort_key(vm.shape))
+                shape = vm.shape
+                figures = (shape.cpu_cores, shape.memory_gib, shape.disk_gib, max(shape.numa_cells, 1))
+                rows[vm.name] = (vm.machine, vm.name, *figures)
         for item in objects:
             if item.type != MACHINE:
                 continue
@@ -298,7 +300,8 @@ class ObservedSites(FixedIdentity):
         planned = request.planned or {}
         key = request.key
         if key.type in _STATE_ONLY_TYPES:
-            requested, strategy = planned.get(_STRATEGY), self._find_update_strategy(key)
+            site = self._find_site_of_object(key.id) if key.type == _SITE else None
+            requested, strategy = planned.get(_STRATEGY), site.inventory.update_strategy if site is not None else None
             if requested and strategy is not None and requested != strategy:
                 raise ManualStepPending(self._describe_not_done(request, participle, (_STRATEGY,)))
             return ChangeResult(planned)
@@ -312,16 +315,16 @@ class ObservedSites(FixedIdentity):
             for (kind, object_id), item in objects.items()
             if kind == MACHINE
         }
-        observation = replace(
-            observation, differing=(*observation.differing, *find_cordon_differences(request, statuses))
-        )
-        if observation.differing:
-            raise ManualStepPending(self._describe_not_done(request, participle, observation.differing))
+        differing = (*observation.differing, *find_cordon_differences(request, statuses))
+        if differing:
+            raise ManualStepPending(self._describe_not_done(request, participle, differing))
         observed = _remove_nodes_of_later_steps(dict(observation.answer.attributes), planned)
-        missing_nodes = _find_planned_nodes_missing_on_site(observed, planned)
+        nodes_on_machines = {k for k, node in (planned.get("nodes") or {}).items() if node.get("machine")}
+        nodes = observed.get("nodes") or {}
+        missing_nodes = [k for k, node in nodes.items() if not node["platform_name"] and k in nodes_on_machines]
         if missing_nodes:
-            nodes = f"{select_word_form(len(missing_nodes), 'node')} {format_first_items(missing_nodes, _MAX_NAMES)}"
-            raise ManualStepPending(self._describe_not_done(request, participle, (nodes,)))
+            names = f"{select_word_form(len(missing_nodes), 'node')} {format_first_items(missing_nodes, _MAX_NAMES)}"
+            raise ManualStepPending(self._describe_not_done(request, participle, (names,)))
         answer = replace(observation.answer, attributes=observed)
         if key.type not in {RACK, MACHINE}:
             return answer
@@ -338,8 +341,7 @@ class ObservedSites(FixedIdentity):
 
     def _describe_uncaptured_nodes(self, key: ObjectKey) -> str:
         """Describe nodes or agent pools of a cluster that were not captured."""
-        site = self._find_site_of_object(key.id) if key.type in {_CLUSTER, _POOL} else None
-        cluster = _find_cluster(site, key.id) if site is not None else None
+        cluster = self._find_cluster(key)
         if cluster is None or (cluster.has_pool_list and cluster.has_node_list):
             return ""
         if not cluster.has_node_list:
@@ -392,9 +394,8 @@ def build_observed_object(
 
         own_pools = {*(planned.get("agent_pool") or {}), *(prior.get("agent_pool") or {})}
         item = remove_pools(item, [name for name in item.attributes["agent_pool"] if name not in own_pools])
-    attributes = _remove_generated_machines(
-        _merge_observed(planned, item), item, _collect_machines_by_rack(objects.values())
-    )
+    machine_names = _collect_machines_by_rack(objects.values())
+    attributes = _remove_generated_machines(_merge_observed(planned, item), item, machine_names)
     requested = (*_REQUESTED_ATTRIBUTES.get(key.type, ()), *(("machine_count",) if key.type == RACK else ()))
     differing = tuple(name for name in requested if attributes[name] != planned.get(name))
     return ObservedObject(ChangeResult(attributes, tuple(_list_observed_paths(key.type, attributes))), differing)
@@ -448,27 +449,13 @@ def _remove_generated_machines(
     return {**attributes, "machine_count": 0, "machines": {}}
 
 
-def _find_cluster(site: AzSite, object_id: str) -> AzCluster | None:
-    """Find the cluster named in the id of a cluster or pool."""
-    name = object_id.split("/")[1]
-    return next((cluster for cluster in site.inventory.clusters if cluster.name == name), None)
-
-
 def _remove_nodes_of_later_steps(observed: dict[str, Any], planned: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes without missing nodes of a later step."""
     nodes, planned_nodes = observed.get("nodes"), planned.get("nodes")
     if not isinstance(nodes, Mapping) or not isinstance(planned_nodes, Mapping):
         return observed
-    return _replace_nodes(
-        observed, {k: node for k, node in nodes.items() if node["platform_name"] or k in planned_nodes}
-    )
-
-
-def _find_planned_nodes_missing_on_site(observed: Mapping[str, Any], planned: Mapping[str, Any]) -> list[str]:
-    """Find the nodes planned on a machine but missing on the site."""
-    planned_nodes = planned.get("nodes") or {}
-    nodes = observed.get("nodes") or {}
-    return [k for k, node in nodes.items() if not node["platform_name"] and (planned_nodes.get(k) or {}).get("machine")]
+    kept_nodes = {k: node for k, node in nodes.items() if node["platform_name"] or k in planned_nodes}
+    return _replace_nodes(observed, kept_nodes)
 
 
 def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:
@@ -501,10 +488,6 @@ def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, A
         return _replace_nodes(attributes, {})
     before = before or {}
     return _replace_nodes(attributes, {name: before.get(name, node) for name, node in attributes["nodes"].items()})
-
-
-def _build_vm_size_sort_key(shape: AzVmSize) -> tuple[int, int, int, int]:
-    return shape.cpu_cores, shape.memory_gib, shape.disk_gib, max(shape.numa_cells, 1)
 
 
 def _build_unmanaged_vms_note(
@@ -560,10 +543,7 @@ def _merge_value(recorded: Any, observed: Any) -> Any:
         return recorded
     if isinstance(recorded, Mapping) and isinstance(observed, Mapping):
         return {**recorded, **{name: _merge_value(recorded.get(name), part) for name, part in observed.items()}}
-    if (
-        isinstance(recorded, list)
-        and isinstance(observed, list)
-        and all(isinstance(element, str) for element in recorded)
-    ):
+    are_lists = isinstance(recorded, list) and isinstance(observed, list)
+    if are_lists and all(isinstance(element, str) for element in recorded):
         return recorded if sorted(recorded) == sorted(map(str, observed)) else observed
     return observed

@@ -62,16 +62,12 @@ class SiteWarningBuilder:
         unlisted_clusters = {name for site in self.sites.values() for name in site.inventory.unlisted_clusters}
         if unlisted_clusters and any(site in managed_sites for site in self.sites):
             details.append(describe_missing_clusters(sorted(unlisted_clusters)))
+        failures: list[Problem] = []
         for site in self.sites.values():
             if site.name in managed_sites:
+                failures += build_failure_findings(site.inventory.failures, site.name)
                 details += [*self._describe_uncaptured_unmanaged_kinds(site), *self._describe_unlisted_nodes(site)]
                 pool_details += self._describe_clusters_without_pool_list(site)
-        failures = [
-            problem
-            for site in self.sites.values()
-            if site.name in managed_sites
-            for problem in build_failure_findings(site.inventory.failures, site.name)
-        ]
         unmanaged = [detail for site in self.sites.values() for detail in self._describe_unmanaged_vms(site)]
         return [
             *failures,
@@ -124,7 +120,8 @@ class SiteWarningBuilder:
 
     def _describe_clusters_without_pool_list(self, site: AzSite) -> Iterator[str]:
         """Describe clusters without a list of their pools."""
-        clusters = [cluster for cluster in site.inventory.clusters if self._is_missing_pools(cluster, site)]
+        without_pools = [cluster for cluster in site.inventory.clusters if not cluster.has_pool_list]
+        clusters = [cluster for cluster in without_pools if self._is_managed(cluster, site)]
         if clusters:
             names = format_first_items([cluster.name for cluster in clusters], _MAX_NAMES)
             yield (
@@ -144,9 +141,6 @@ class SiteWarningBuilder:
             )
         if unmanaged_clusters:
             yield (f"{format_missing_nodes(unmanaged_clusters)} Their capacity counts as free. {CAPTURE_NODES}")
-
-    def _is_missing_pools(self, cluster: AzCluster, site: AzSite) -> bool:
-        return not cluster.has_pool_list and self._is_managed(cluster, site)
 
     def _is_managed(self, cluster: AzCluster, site: AzSite) -> bool:
         return (_CLUSTER, f"{site.name}/{cluster.name}") in self.managed

@@ -111,11 +111,11 @@ class _SiteReplayer:
             first = next(iter(vms_by_machine))
             demand = self._build_demand(vms_by_machine[first][0])
             best = self.scheduler.find_best_machines(demand)
+            best_count = len(best.in_some_splits)
+            admitting = sum(not self.scheduler.find_rejection(machine, demand) for machine in self.machine_names)
+            random_hit_chance = best_count / max(admitting, best_count, 1)
             # Any VM left in the batch may be taken as a hit, so chance has as many tries.
-            miss_probability = (1 - self._compute_random_hit_chance(demand, len(best.in_some_splits))) ** sum(
-                map(len, vms_by_machine.values())
-            )
-            self.chance += 1 - miss_probability
+            self.chance += 1 - (1 - random_hit_chance) ** sum(map(len, vms_by_machine.values()))
             certain_machine = next((machine for machine in vms_by_machine if machine in best.in_all_splits), None)
             explained_machine = certain_machine or next(
                 (machine for machine in vms_by_machine if machine in best.in_some_splits), None
@@ -130,11 +130,6 @@ class _SiteReplayer:
                 self.hits += 1
                 self.sure += certain_machine is not None
             self._place_observed_vm(vm)
-
-    def _compute_random_hit_chance(self, demand: Demand, best: int) -> float:
-        """Compute the probability that a random feasible machine is one of the best."""
-        admitting = sum(not self.scheduler.find_rejection(machine, demand) for machine in self.machine_names)
-        return best / max(admitting, best, 1)
 
     def _build_demand(self, vm: ObservedVm) -> Demand:
         number = self.numbers.get((vm.cluster, vm.pool), 0)

@@ -95,18 +95,12 @@ class VerifiedPredictions(Struct, frozen=True):
     wrong_certain: tuple[str, ...] = ()
 
 
-class ObservedMachines(Struct, frozen=True):
-    """Machines of an export by site and name."""
-
-    machines: Mapping[tuple[str, str], AzMachine]
-
-    @classmethod
-    def collect(cls, sites: Iterable[AzSite]) -> ObservedMachines:
-        """Collect the machines of all sites of an export."""
-        machines: dict[tuple[str, str], AzMachine] = {}
-        for site in sites:
-            machines |= {(site.name, machine.name): machine for machine in site.inventory.machines}
-        return cls(machines)
+def index_machines(sites: Iterable[AzSite]) -> dict[tuple[str, str], AzMachine]:
+    """Index the machines of an export by site and name."""
+    machines: dict[tuple[str, str], AzMachine] = {}
+    for site in sites:
+        machines |= {(site.name, machine.name): machine for machine in site.inventory.machines}
+    return machines
 
 
 def compare_cluster_vms(
@@ -115,7 +109,7 @@ def compare_cluster_vms(
     recorded: Sequence[PlacedVm],
     observed: Sequence[PlacedVm] | None,
     unplaced: Iterable[tuple[str, int | str]],
-    observed_machines: ObservedMachines,
+    observed_machines: Mapping[tuple[str, str], AzMachine],
 ) -> ClusterLocationCheck:
     """Compare the VMs of an object; `observed` is None if the export does not contain it. `unplaced`: (pool,
     number) of observed VMs without machine.
@@ -132,14 +126,14 @@ def compare_cluster_vms(
             checks.append(VmCheck(vm.display_name, vm.placement, None, cause))
             continue
         is_unmoved = observed_vm.placement.machine == vm.placement.machine
-        cause = "" if is_unmoved else _find_relocation_cause(site, vm.placement.machine, observed_machines)
+        machine = vm.placement.machine
+        cause = "" if is_unmoved else _find_relocation_cause(machine, observed_machines.get((site, machine)))
         checks.append(VmCheck(observed_vm.display_name, vm.placement, observed_vm.placement, cause))
     return ClusterLocationCheck(address, name, tuple(checks))
 
 
-def _find_relocation_cause(site: str, machine: str, observed_machines: ObservedMachines) -> str:
+def _find_relocation_cause(machine: str, observed: AzMachine | None) -> str:
     """Find the reason, visible in the export, for a VM to be off its recorded machine; "" if none."""
-    observed = observed_machines.machines.get((site, machine))
     if observed is None:
         return f"{machine} is not in the export"
     rejection = find_unschedulable_reasons(observed.facts)
@@ -211,11 +205,9 @@ def _build_creation_batches(inventory: AzInventory, removed: Mapping[str, int]) 
     for (time, *_), group in groupby(timed, key=lambda pair: pair[0]):
         vms = tuple(vm for _, vm in group)
         is_after_removal |= vms[0].cluster in removed
-        reason = (
-            _explain_unknown_capacity(time, uncertain_period, is_after_removal=is_after_removal)
-            if is_complete
-            else NOT_ALL
-        )
+        reason = NOT_ALL
+        if is_complete:
+            reason = _explain_unknown_capacity(time, uncertain_period, is_after_removal=is_after_removal)
         yield VmCreationBatch(vms, reason)
 
 

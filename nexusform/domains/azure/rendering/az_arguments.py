@@ -58,14 +58,6 @@ ARGUMENTS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     (MACHINE, "cordon"): frozenset({"evacuate"}),
     (MACHINE, "uncordon"): frozenset(),
 }
-# Flags naming a resource, common to all commands.
-_RESOURCE_FLAGS: Final = frozenset({"name", "resource-group"})
-RESOURCE_FLAGS: Final[Mapping[str, frozenset[str]]] = {
-    CLUSTER: _RESOURCE_FLAGS,
-    POOL: _RESOURCE_FLAGS | {"kubernetes-cluster-name"},
-    VM: _RESOURCE_FLAGS,
-    MACHINE: _RESOURCE_FLAGS,
-}
 _ADMINISTRATOR: Final = "administratorConfiguration"
 _KEYS: Final = "sshPublicKeys"
 _ATTACHMENT: Final = "cloudServicesNetworkAttachment"

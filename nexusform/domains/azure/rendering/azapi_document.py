@@ -77,18 +77,12 @@ class _DocumentWriter:
 
     def build_update(self, resource: AzureResource) -> dict[str, Any]:
         """Build the update of an existing resource."""
+        parts = {"properties": resource.update_properties, "tags": resource.update_tags}
         block = {
             "type": f"{resource.type}@{API_VERSION}",
             "name": _escape_literal(resource.names[-1]),
             "parent_id": self._build_parent(resource),
-            "body": {
-                **(
-                    {"properties": self._convert_value(resource.update_properties)}
-                    if resource.update_properties
-                    else {}
-                ),
-                **({"tags": self._convert_value(resource.update_tags)} if resource.update_tags else {}),
-            },
+            "body": {name: self._convert_value(part) for name, part in parts.items() if part},
         }
         return self._add_dependency_on_previous_block(block, f"azapi_update_resource.{resource.label}")
 

@@ -55,9 +55,8 @@ class UserInput(Struct, frozen=True):
     @property
     def upper_case(self) -> str:
         """Name in shell style; each entry of a map has its own."""
-        return _INVALID_NAME_CHARACTERS.sub(
-            "_", "_".join([*self.name_words, self.entry] if self.entry else self.name_words)
-        ).upper()
+        words = [*self.name_words, self.entry] if self.entry else self.name_words
+        return _INVALID_NAME_CHARACTERS.sub("_", "_".join(words)).upper()
 
 
 LOCATION: Final = UserInput(("location",), "", "Azure region of the resources.")
@@ -226,12 +225,8 @@ def _build_resources(change: Change, clusters: Mapping[str, Change]) -> Iterator
     action = _RESOURCE_ACTIONS.get(change.action)
     if action is None:
         return
-    if (
-        action is ResourceAction.REPLACE
-        and change.before
-        and change.after
-        and change.before["id"] != change.after["id"]
-    ):
+    is_replaced = action is ResourceAction.REPLACE
+    if is_replaced and change.before and change.after and change.before["id"] != change.after["id"]:
         # A new name means a new resource: the old one is deleted, the new one created.
         yield from _build_resources(replace(change, action=Action.DELETE, after=None), clusters)
         yield from _build_resources(replace(change, action=Action.CREATE, before=None), clusters)
@@ -255,12 +250,9 @@ def _build_resources(change: Change, clusters: Mapping[str, Change]) -> Iterator
     if action is ResourceAction.DELETE:
         yield resource
     elif kind == VM:
-        resource_with_body = replace(resource, properties=_build_vm_body(attributes), tags=_read_tags(attributes))
-        yield (
-            resource_with_body
-            if action is not ResourceAction.UPDATE
-            else _build_block_update(resource_with_body, before or {}, attributes)
-        )
+        resource = replace(resource, properties=_build_vm_body(attributes), tags=_read_tags(attributes))
+        is_update = action is ResourceAction.UPDATE
+        yield _build_block_update(resource, before or {}, attributes) if is_update else resource
     elif action is ResourceAction.UPDATE:
         yield from _build_cluster_update(resource, before or {}, attributes, is_observed=_is_observed(change))
     else:
@@ -285,44 +277,27 @@ def _is_observed(change: Change) -> bool:
     return change.before is not None and change.provider.partition(".")[0] in _OBSERVING_PROVIDERS
 
 
-class _UpdatableClusterFields(Struct, frozen=True):
-    """Updatable fields of a cluster; `pools` are the arguments of its pools by name."""
-
-    version: str | None
-    control_plane_count: int
-    pools: Mapping[str, Mapping[str, Any]]
-
-
-def _read_cluster_fields(attributes: Mapping[str, Any]) -> _UpdatableClusterFields:
-    """Read the updatable fields from a cluster's attributes."""
-    return _UpdatableClusterFields(
-        attributes.get("kubernetes_version"), attributes["control_plane"]["count"], dict(list_pools(attributes))
-    )
-
-
 def _build_cluster_update(
-    cluster: AzureResource, attributes_before: Mapping[str, Any], attributes: Mapping[str, Any], *, is_observed: bool
+    cluster: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any], *, is_observed: bool
 ) -> Iterator[AzureResource]:
     """Build the update of the cluster itself, then its pools as separate resources."""
-    before, after = _read_cluster_fields(attributes_before), _read_cluster_fields(attributes)
     changed: dict[str, Any] = {}
-    if before.version != after.version:
-        changed["kubernetesVersion"] = after.version
-    if before.control_plane_count != after.control_plane_count:
-        changed["controlPlaneNodeConfiguration"] = {"count": after.control_plane_count}
-    updated = replace(
-        cluster, properties=_build_cluster_body(attributes), update_properties=changed, tags=_read_tags(attributes)
-    )
-    updated = _build_block_update(updated, attributes_before, attributes)
+    if before.get("kubernetes_version") != after.get("kubernetes_version"):
+        changed["kubernetesVersion"] = after.get("kubernetes_version")
+    if before["control_plane"]["count"] != after["control_plane"]["count"]:
+        changed["controlPlaneNodeConfiguration"] = {"count": after["control_plane"]["count"]}
+    updated = replace(cluster, properties=_build_cluster_body(after), update_properties=changed, tags=_read_tags(after))
+    updated = _build_block_update(updated, before, after)
     if updated.update_properties or updated.update_tags:
         yield updated
     pool = replace(cluster, type=POOL, unknown_properties=())
-    for name, arguments in after.pools.items():
-        action = ResourceAction.UPDATE if name in before.pools else ResourceAction.CREATE
+    pools_before, pools_after = dict(list_pools(before)), dict(list_pools(after))
+    for name, arguments in pools_after.items():
+        action = ResourceAction.UPDATE if name in pools_before else ResourceAction.CREATE
         pool_object = replace(pool, names=(*cluster.names, name), action=action)
-        yield from _build_pool_change(pool_object, before.pools.get(name), arguments, is_observed=is_observed)
-    for name, arguments in before.pools.items():
-        if name not in after.pools:
+        yield from _build_pool_change(pool_object, pools_before.get(name), arguments, is_observed=is_observed)
+    for name, arguments in pools_before.items():
+        if name not in pools_after:
             pool_object = replace(pool, names=(*cluster.names, name), action=ResourceAction.DELETE)
             yield from _build_pool_change(pool_object, arguments, arguments, is_observed=is_observed)
 
@@ -345,15 +320,13 @@ def _build_pool_change(
             action = ResourceAction.REPLACE
         pool = updated
     body = properties if action is ResourceAction.UPDATE else build_new_pool_properties(after)
-    with_azure_block = merge_bodies(_read_opaque_properties(after), body)
+    has_unknown_body = is_observed and action is not ResourceAction.CREATE
     yield replace(
         pool,
         action=action,
-        properties=with_azure_block,
+        properties=merge_bodies(_read_opaque_properties(after), body),
         tags=_read_tags(after),
-        unknown_properties=_find_properties_known_only_to_azure(POOL, after)
-        if is_observed and action is not ResourceAction.CREATE
-        else (),
+        unknown_properties=_find_properties_known_only_to_azure(POOL, after) if has_unknown_body else (),
     )
 
 

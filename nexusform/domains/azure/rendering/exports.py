@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.azure.rendering.az_script import render_az_script
 from nexusform.domains.azure.rendering.azapi_document import build_azapi_document
-from nexusform.domains.azure.rendering.azure_objects import (
-    AzureResource,
-    PlannedAzureResources,
-    ResourceAction,
-    collect_azure_objects,
-)
+from nexusform.domains.azure.rendering.azure_objects import PlannedAzureResources, ResourceAction, collect_azure_objects
 from nexusform.plans.plan import Plan
 
 
@@ -59,27 +54,21 @@ def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
 def _reject_recreations_with_unknown_properties(objects: PlannedAzureResources) -> Iterator[Diagnostic]:
     """Reject the re-creation of existing resources with unknown properties, since those would be lost."""
     incomplete = [item for item in objects.applied if item.action is ResourceAction.REPLACE and item.unknown_properties]
-    if incomplete:
-        detail = (
-            f"{_join_titles(incomplete)}: would be re-created without properties that are not in the "
-            f"plan (networks, keys, options). {_describe_missing_properties(incomplete)}"
-        )
-        yield build_error("incomplete-export", detail)
-
-
-def _join_titles(objects: Sequence[AzureResource]) -> str:
-    return format_first_items([item.title for item in objects], 5)
-
-
-def _describe_missing_properties(incomplete: Sequence[AzureResource]) -> str:
-    """Describe the properties to add to azure blocks for complete bodies."""
-    by_parts: dict[tuple[str, ...], list[AzureResource]] = {}
+    if not incomplete:
+        return
+    titles_by_properties: dict[tuple[str, ...], list[str]] = {}
     for item in incomplete:
-        by_parts.setdefault(item.unknown_properties, []).append(item)
-    descriptions = [
-        f"of {_join_titles(objects)} does not set {', '.join(properties)}" for properties, objects in by_parts.items()
+        titles_by_properties.setdefault(item.unknown_properties, []).append(item.title)
+    gaps = [
+        f"of {format_first_items(titles, 5)} does not set {', '.join(properties)}"
+        for properties, titles in titles_by_properties.items()
     ]
-    return f"The azure block {'; that '.join(descriptions[:3])} (write null where Azure has none)."
+    detail = (
+        f"{format_first_items([item.title for item in incomplete], 5)}: would be re-created without properties that "
+        "are not in the plan (networks, keys, options). "
+        f"The azure block {'; that '.join(gaps[:3])} (write null where Azure has none)."
+    )
+    yield build_error("incomplete-export", detail)
 
 
 def _report_objects_not_exported(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:

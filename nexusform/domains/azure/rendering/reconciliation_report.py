@@ -25,7 +25,6 @@ from nexusform.placements.prediction_scores import (
 from nexusform.plans.plan import SeparationVerdict
 from nexusform.rendering.report.plan_sentences import format_prediction_accuracy
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
-from nexusform.scheduling.racks.vms import Placement
 
 _MAX_ROWS: Final = 20
 _UNKNOWN_CAUSE: Final = "no reason in the export"
@@ -48,15 +47,14 @@ def build_reconciliation_report(
     sections = [_build_location_accuracy_section(checks)] if checks else []
     if misses:
         sections.append(_build_wrong_locations_section(checks))
-    if absent:
-        lines = tuple(f"- {name}" for name in absent)
-        sections.append(Section("Not in the export (state kept)", lines, is_finding=True))
-    if uncaptured:
-        lines = tuple(f"- {name}" for name in uncaptured)
-        sections.append(Section("Not captured (state kept)", lines, is_finding=True))
-    if unfinished:
-        lines = tuple(f"- {item}" for item in unfinished)
-        sections.append(Section("Applies in progress", lines, is_finding=True))
+    lists = {
+        "Not in the export (state kept)": absent,
+        "Not captured (state kept)": uncaptured,
+        "Applies in progress": unfinished,
+    }
+    for title, items in lists.items():
+        if items:
+            sections.append(Section(title, tuple(f"- {item}" for item in items), is_finding=True))
     if warnings:
         sections.append(Section("Sources read", tuple(f"- {warning}" for warning in warnings)))
     if rules:
@@ -81,11 +79,11 @@ def _build_summary(
             f"{wrong_count:,} of {vms} {select_word_form(wrong_count, 'is', 'are')} not where the state "
             f"recorded {select_word_form(wrong_count, 'it', 'them')}"
         )
-    rules_text = (
-        f"; {format_count(violated, 'separation rule')} {select_word_form(violated, 'does', 'do')} not hold"
-        if violated
-        else ""
-    )
+    rules_text = ""
+    if violated:
+        rules_text = (
+            f"; {format_count(violated, 'separation rule')} {select_word_form(violated, 'does', 'do')} not hold"
+        )
     uncaptured_text = f"; {format_count(uncaptured, 'object')} not checked" if uncaptured else ""
     unfinished_text = f"; {format_count(unfinished, 'change')} in progress" if unfinished else ""
     return f"{location_text}{rules_text}{uncaptured_text}{unfinished_text}."
@@ -99,11 +97,8 @@ def _build_location_accuracy_section(checks: Sequence[ClusterLocationCheck]) -> 
         on_machine = count - len(check.misses)
         cells = (check.name, f"{count:,}", f"{check.rack_hits:,}", f"{on_machine:,}", f"{count - on_machine:,}")
         rows.append(Row(cells, is_finding=on_machine < count))
-    table = Table(
-        ("Cluster", "VMs", ("Rack as predicted"), ("Machine as predicted"), "Misses"),
-        tuple(rows),
-        frozenset({1, 2, 3, 4}),
-    )
+    columns = ("Cluster", "VMs", "Rack as predicted", "Machine as predicted", "Misses")
+    table = Table(columns, tuple(rows), frozenset({1, 2, 3, 4}))
     return Section("Clusters", table=table)
 
 
@@ -113,26 +108,20 @@ def _build_wrong_locations_section(checks: Sequence[ClusterLocationCheck]) -> Se
     causes: Counter[str] = Counter()
     for vm in chain.from_iterable(check.misses for check in checks):
         cause = vm.cause or _UNKNOWN_CAUSE
-        rows.append(Row((vm.name, vm.recorded.machine, _format_machine(vm.observed), cause), is_finding=True))
+        machine = vm.observed.machine if vm.observed is not None else "nowhere"
+        rows.append(Row((vm.name, vm.recorded.machine, machine, cause), is_finding=True))
         causes[cause.partition(": ")[2] or cause] += 1
     lines = tuple(f"{number:,}: {cause}" for cause, number in causes.most_common())
     table = Table(("VM", "Recorded", "Is", "Cause"), tuple(rows))
     return Section("Elsewhere", lines, table=table, is_finding=True)
 
 
-def _format_machine(location: Placement | None) -> str:
-    return location.machine if location is not None else "nowhere"
-
-
 def _build_rules_section(rules: Sequence[SeparationVerdict]) -> Section:
     """Build the section of separation rules, checked against current placement."""
-    rows = [
-        Row(
-            (str(rule.address), rule.scope, "holds" if rule.satisfied == "always" else "broken"),
-            rule.satisfied != "always",
-        )
-        for rule in rules
-    ]
+    rows: list[Row] = []
+    for rule in rules:
+        is_broken = rule.satisfied != "always"
+        rows.append(Row((str(rule.address), rule.scope, "broken" if is_broken else "holds"), is_broken))
     table = Table(("Separation rule", "Scope", "Observed on"), tuple(rows))
     return Section("Separation rules", table=table, is_finding=any(row.is_finding for row in rows))
 
@@ -148,13 +137,10 @@ def _build_replay_section(replay: SiteReplay) -> Section:
     lines += [
         f"not checked: {format_count(count, 'VM')}: {reason}" for reason, count in sorted(replay.unjudged.items())
     ]
-    rows = [
-        Row(
-            (miss.vm.name, miss.vm.placement.machine, format_first_items(miss.best, 3) or ("no machine had capacity")),
-            is_finding=True,
-        )
-        for miss in replay.misses
-    ]
+    rows: list[Row] = []
+    for miss in replay.misses:
+        best = format_first_items(miss.best, 3) or "no machine had capacity"
+        rows.append(Row((miss.vm.name, miss.vm.placement.machine, best), is_finding=True))
     if len(rows) > _MAX_ROWS:
         lines.append(f"the first {_MAX_ROWS} of {len(rows):,} that are not (-format=json has all):")
     table = Table(("VM", "Is", "Best by rule"), tuple(rows[:_MAX_ROWS])) if rows else None
@@ -165,18 +151,11 @@ def _build_replay_section(replay: SiteReplay) -> Section:
 def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
     """Build the section of verified predictions on a site, by subject and certainty class."""
     score = compute_score(record)
-    rows = [
-        Row(
-            (
-                _SUBJECTS[subject],
-                "sure" if number >= _CERTAIN else f"{number} % to below {number + 10} %",
-                f"{class_score.verified:,}",
-                f"{class_score.correct:,}",
-            )
-        )
-        for (subject, number), class_score in sorted(record.items())
-        if subject in _SUBJECTS
-    ]
+    rows: list[Row] = []
+    for (subject, number), class_score in sorted(record.items()):
+        if subject in _SUBJECTS:
+            share = "sure" if number >= _CERTAIN else f"{number} % to below {number + 10} %"
+            rows.append(Row((_SUBJECTS[subject], share, f"{class_score.verified:,}", f"{class_score.correct:,}")))
     table = Table(("Prediction", "Share", "Verified", "Correct"), tuple(rows), frozenset({2, 3}))
     lines = (format_prediction_accuracy(score),) if score is not None else ()
     return Section(f"Predictions of applied plans on {site}", lines, table=table)

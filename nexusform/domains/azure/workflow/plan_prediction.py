@@ -51,8 +51,7 @@ from nexusform.workflow.opening.command_context import CommandContext, load_proj
 from nexusform.workflow.opening.project import Project
 from nexusform.workflow.opening.system_io import ConfinedFileAccess, read_file
 from nexusform.workflow.runs.object_import import add_computed_attributes, render_resource_block
-from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks, begin_run
-from nexusform.workflow.runs.state_locking import LockOptions
+from nexusform.workflow.runs.run import PlanOptions, Run
 
 ReadChanges: TypeAlias = Callable[[str, bytes], tuple[tuple[ToolChange, ...], list[Problem]]]
 
@@ -213,18 +212,15 @@ def _compare_sites(
         elif reference in changed:
             after[reference] = changed[reference]
     by_key = _index_references_by_arm_id(changed_sites)
-    after |= {
-        reference_key: item
-        for reference_key, item in changed.items()
-        if reference_key not in after and reference_key[0] == "nexus_vm_sku"
-    }
+    after |= {key: item for key, item in changed.items() if key not in after and key[0] == "nexus_vm_sku"}
     new_names = {by_key[key]: tool_name for key, tool_name in changed_items.addresses.items() if key in by_key}
     after |= {reference: changed[reference] for reference in new_names if reference in changed}
     for pool in changed_items.pools:
         item = _build_pool(pool, by_key[pool.cluster_id])
-        after[item.type, item.id] = item
-        new_names[item.type, item.id] = pool.address
-        by_key[f"{pool.cluster_id}/agentpools/{pool.pool.name.lower()}"] = (item.type, item.id)
+        reference = (item.type, item.id)
+        after[reference] = item
+        new_names[reference] = pool.address
+        by_key[f"{pool.cluster_id}/agentpools/{pool.pool.name.lower()}"] = reference
     addresses = assign_import_addresses({**before, **after}.values(), _build_new_vm_addresses(new_names), EMPTY)
     return _SiteComparison(
         before={addresses[reference]: item for reference, item in before.items()},
@@ -237,12 +233,12 @@ def _compare_sites(
 
 def _build_new_vm_addresses(new_names: Mapping[Reference, str]) -> dict[Reference, Address]:
     """Assign the other tool's names to new VMs: samples of plain VMs depend on the name."""
-    names = {
-        reference: _AZAPI_ADDRESS.fullmatch(tool_name)
-        for reference, tool_name in new_names.items()
-        if reference[0] == _VM
-    }
-    return {ref: Address((), "managed", _VM, match[1]) for ref, match in names.items() if match is not None}
+    addresses: dict[Reference, Address] = {}
+    for reference, tool_name in new_names.items():
+        match = _AZAPI_ADDRESS.fullmatch(tool_name)
+        if reference[0] == _VM and match is not None:
+            addresses[reference] = Address((), "managed", _VM, match[1])
+    return addresses
 
 
 def _list_objects(sites: Sequence[AzSite]) -> Iterator[ImportedSiteObject]:
@@ -292,14 +288,26 @@ def _build_project(
     configuration, problems = load_project_configuration(location, _render_configuration_files(comparison, inventory))
     if configuration is None or has_errors(problems):
         return None, problems
+    # The state is the one that an import of the objects before the changes writes.
+    registries = build_registries()
+    attributes = {
+        address: normalize_imported_attributes(registries.resource_types[address.type].schema, item.attributes, item.id)
+        for address, item in comparison.before.items()
+    }
+    computed = add_computed_attributes(attributes, registries)
+    instances = {
+        address: InstanceState(ObjectState(computed[address], number, private=item.note))
+        for number, (address, item) in enumerate(comparison.before.items(), 1)
+    }
+    state = State(lineage="", serial=1, instances=instances, last_creation=len(instances))
     backend = MemoryBackend()
-    backend.write(state_codec.encode_state(_build_state(comparison.before)))
+    backend.write(state_codec.encode_state(state))
     project = Project(
         context=location,
         configuration=configuration,
         variables={},
         sources=dict(configuration.files),
-        registries=build_registries(),
+        registries=registries,
         files=ConfinedFileAccess(location.confinement),
         backend=backend,
     )
@@ -338,35 +346,7 @@ def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> 
     return [SourceFile(inventory, "\n".join(existing_blocks)), *new_files.values()]
 
 
-def _build_state(objects: Mapping[Address, ImportedSiteObject]) -> State:
-    """Build the state as an import of these objects writes it."""
-    tables = build_registries()
-    attributes = {
-        address: normalize_imported_attributes(tables.resource_types[address.type].schema, item.attributes, item.id)
-        for address, item in objects.items()
-    }
-    computed = add_computed_attributes(attributes, tables)
-    instances = {
-        address: InstanceState(ObjectState(computed[address], number, private=item.note))
-        for number, (address, item) in enumerate(objects.items(), 1)
-    }
-    return State(lineage="", serial=1, instances=instances, last_creation=len(instances))
-
-
 # --- the plan ----------------------------------------------------------------------------------
-
-
-@contextmanager
-def open_run(project: Project, notices: RunCallbacks) -> Iterator[Run]:
-    """Yield a run on the project without locks and prompts."""
-    with begin_run(
-        project,
-        "OperationTypePlan",
-        LockOptions(enabled=False, is_exclusive=True),
-        notices=notices,
-        records_recovery=False,
-    ) as run:
-        yield run
 
 
 def plan_predicted_changes(run: Run, options: PlanOptions, prediction: Prediction) -> Plan:

@@ -23,9 +23,9 @@ from nexusform.domains.azure.providers.observed_site import ObservedSites
 from nexusform.domains.azure.questions.placement_replay import SiteReplay
 from nexusform.domains.azure.questions.reconciliation import (
     ClusterLocationCheck,
-    ObservedMachines,
     VerifiedPredictions,
     compare_cluster_vms,
+    index_machines,
     run_replays,
 )
 from nexusform.domains.azure.workflow.site_import import find_site_source
@@ -248,7 +248,7 @@ class _Reconciler:
         self, observed: Mapping[Address, ObjectState], absent: Sequence[Address], uncaptured: Sequence[Address]
     ) -> Iterator[ClusterLocationCheck]:
         """Compare observed and recorded locations of the VMs of every object."""
-        observed_machines = ObservedMachines.collect(self.sites)
+        observed_machines = index_machines(self.sites)
         absent_set, uncaptured_set = frozenset(absent), frozenset(uncaptured)
         for address, current, kind in self._list_vm_objects():
             if address in uncaptured_set:

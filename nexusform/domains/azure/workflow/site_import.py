@@ -340,7 +340,7 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
     existing = _index_addresses_by_identity(state)
     if any((item.type, item.id) in existing for item in site_import.objects.values()):
         return [
-            build_error("state-changed-during-import", ("Another process imported meanwhile. Run the command again."))
+            build_error("state-changed-during-import", "Another process imported meanwhile. Run the command again.")
         ]
     start = Position(1, 1, 0)
     types = run.project.registries.resource_types
@@ -349,16 +349,10 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
         for address, item in site_import.objects.items()
     }
     computed = add_computed_attributes(attributes, run.project.registries)
-    imports = {
-        address: ImportedObject(
-            item.id,
-            ObjectState(
-                computed[address], state.last_creation + number, provider=site_import.provider, private=item.note
-            ),
-            Span("", start, start),
-        )
-        for number, (address, item) in enumerate(site_import.objects.items(), 1)
-    }
+    imports: dict[Address, ImportedObject] = {}
+    for creation, (address, item) in enumerate(site_import.objects.items(), state.last_creation + 1):
+        current = ObjectState(computed[address], creation, provider=site_import.provider, private=item.note)
+        imports[address] = ImportedObject(item.id, current, Span("", start, start))
     options = PlanOptions(refresh=False, samples=0, targets=tuple(map(str, imports)), imports=imports)
     plan = run.plan(options).plan
     problems = [problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"]
@@ -366,7 +360,12 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
         return problems
     differing = [c for c in plan.changes if c.address in imports and c.action is not Action.NO_OP]
     if differing:
-        return [*problems, _build_import_change_error([str(change.address) for change in differing])]
+        names = format_first_items([str(change.address) for change in differing], 5)
+        detail = (
+            f"An import must not change anything, but the configuration written for {names} would. Nothing was "
+            "imported. Please report this with the export."
+        )
+        return [*problems, build_error("import-with-changes", detail)]
     return [*problems, *apply_plan(run, plan, _SilentListener(), PlanApplyOptions()).diagnostics]
 
 
@@ -381,14 +380,6 @@ class _SilentListener:
 
     def report_end(self, event: StepEvent) -> None:
         """Ignore the end of a step."""
-
-
-def _build_import_change_error(differing: Sequence[str]) -> Diagnostic:
-    return build_error(
-        "import-with-changes",
-        "An import must not change anything, but the configuration written for "
-        f"{format_first_items(differing, 5)} would. Nothing was imported. Please report this with the export.",
-    )
 
 
 def _check_target_file(path: str, root: str) -> Diagnostic | None:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from msgspec import Struct
+
 from nexusform.backends import journal_lines, locks, registry
 from nexusform.backends.journal_lines import LineBatcher, LineJournalBackend
 from nexusform.backends.locks import LeaseLost, LockLease, read_lease_seconds, read_monotonic_clock
@@ -69,6 +71,8 @@ class AzureBackend(LineJournalBackend):
 
     def write(self, document: bytes) -> None:
         """Replace the document and keep the previous one as a snapshot. An equal document is not written."""
+        from azure.core import MatchConditions
+
         self.check_lease()
         current, etag = self._read_with_etag()
         if current == document:
@@ -76,7 +80,15 @@ class AzureBackend(LineJournalBackend):
         with self._convert_errors("write the state"):
             if current is not None and self._snapshots:
                 self._blob.create_snapshot(**self._build_lease_argument())
-            self._upload_document(document, etag)
+            # Write under the lease, or only over the version read before.
+            if self._lease_state is not None:
+                metadata = self._blob.get_blob_properties().metadata
+                self._blob.upload_blob(document, overwrite=True, metadata=metadata, **self._build_lease_argument())
+            elif etag:
+                condition = MatchConditions.IfNotModified
+                self._blob.upload_blob(document, overwrite=True, etag=etag, match_condition=condition)
+            else:
+                self._blob.upload_blob(document, overwrite=False)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal; a crash in between duplicates no record."""
@@ -111,7 +123,16 @@ class AzureBackend(LineJournalBackend):
             except BaseException:
                 client.release()
                 raise
-        self._lease_state = _HeldBlobLease(info.id, client.id, LockLease(seconds, _create_lease_renewal(client)))
+
+        def renew() -> None:
+            try:
+                client.renew(timeout=10)
+            except HttpResponseError as refusal:
+                if refusal.status_code in (404, 409, 412):
+                    raise LeaseLost("its lease was broken, or another run holds the lock") from None
+                raise
+
+        self._lease_state = _HeldBlobLease(client.id, LockLease(seconds, renew))
         self._lease_state.lease.begin(sent_at)
         if previous_holder is None:
             return []
@@ -150,9 +171,7 @@ class AzureBackend(LineJournalBackend):
 
     def force_unlock(self, lock_id: str) -> None:
         """Break the lease of the lock with this id."""
-        holder = self.read_lock()
-        if holder is None or holder.id != lock_id:
-            raise BackendProblem(locks.format_break_failure(lock_id, holder))
+        locks.check_breakable(lock_id, self.read_lock())
         with self._convert_errors("break the lock"):
             self._create_lease_client().break_lease(lease_break_period=0)
             self._write_lock_holder(None)
@@ -211,18 +230,6 @@ class AzureBackend(LineJournalBackend):
             document = _read_content(download, ReadByteLimit(self._max_bytes))
             return document or None, str(download.properties.etag)
 
-    def _upload_document(self, document: bytes, etag: str) -> None:
-        """Write under the lease, or only over the version read before."""
-        from azure.core import MatchConditions
-
-        if self._lease_state is not None:
-            metadata = self._blob.get_blob_properties().metadata
-            self._blob.upload_blob(document, overwrite=True, metadata=metadata, **self._build_lease_argument())
-        elif etag:
-            self._blob.upload_blob(document, overwrite=True, etag=etag, match_condition=MatchConditions.IfNotModified)
-        else:
-            self._blob.upload_blob(document, overwrite=False)
-
     def _acquire_lease(self, seconds: int) -> Any:
         from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
 
@@ -266,15 +273,11 @@ class AzureBackend(LineJournalBackend):
             raise registry.build_size_problem(operation, f"at {self.describe()}", problem) from None
 
 
-class _HeldBlobLease:
+class _HeldBlobLease(Struct):
     """Lock held by this object."""
 
-    __slots__ = ("lease", "lease_id", "lock_id")
-
-    def __init__(self, lock_id: str, lease_id: str, lease: LockLease) -> None:
-        self.lock_id = lock_id
-        self.lease_id = lease_id
-        self.lease = lease
+    lease_id: str
+    lease: LockLease
 
 
 class _BlobJournal:
@@ -348,16 +351,13 @@ class _BlobJournal:
         try:
             self._blob.append_block(data, appendpos_condition=self._position)
         except HttpResponseError as refusal:
-            if _get_error_code(refusal) != "AppendPositionConditionNotMet" or not self._is_block_written(data):
+            if _get_error_code(refusal) != "AppendPositionConditionNotMet":
+                raise
+            download = self._blob.download_blob(offset=self._position, length=len(data) + 1)
+            if bytes(download.readall()) != data:
                 raise
         self._position += len(data)
         self._blocks += 1
-
-    def _is_block_written(self, data: bytes) -> bool:
-        """Return whether this block is already written: the response to an attempt was lost."""
-        assert self._blob is not None
-        download = self._blob.download_blob(offset=self._position, length=len(data) + 1)
-        return bytes(download.readall()) == data
 
     def _open_journal_blob(self, *, creates_next: bool = False) -> None:
         """Open the last blob at its end, or create the next one."""
@@ -387,22 +387,6 @@ def _read_content(download: Any, reading: ReadByteLimit) -> bytes:
     if len(content) != download.size:
         raise IncompleteReadError(f"The answer was cut off: {len(content)} of {download.size} bytes received.")
     return content
-
-
-def _create_lease_renewal(client: Any) -> Callable[[], None]:
-    """Return the renewal function of the lease; it raises LeaseLost if the lease is lost."""
-
-    def renew() -> None:
-        from azure.core.exceptions import HttpResponseError
-
-        try:
-            client.renew(timeout=10)
-        except HttpResponseError as refusal:
-            if refusal.status_code in (404, 409, 412):
-                raise LeaseLost("its lease was broken, or another run holds the lock") from None
-            raise
-
-    return renew
 
 
 def _parse_lock_holder(metadata: Mapping[str, str] | None) -> LockInfo | None:

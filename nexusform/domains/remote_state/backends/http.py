@@ -152,10 +152,8 @@ class HttpBackend:
         address = self._workspace_service.lock_address
         if not address:
             return []
-        body = locks.format_lock(info)
-        answer = self._send_request(
-            self._workspace_service.lock_method, address, "lock the state", body, accepted=_LOCKED_STATUSES
-        )
+        method, body = self._workspace_service.lock_method, locks.format_lock(info)
+        answer = self._send_request(method, address, "lock the state", body, accepted=_LOCKED_STATUSES)
         if answer.status in _LOCKED_STATUSES:
             holder = locks.parse_lock(answer.content)
             if holder.id != info.id:  # else an earlier try arrived, and its answer was lost
@@ -182,10 +180,8 @@ class HttpBackend:
         probe = LockInfo(
             id="nexusform-probe", operation="look", who="", version="", created="", path="", host="", pid=0
         )
-        body = locks.format_lock(probe)
-        answer = self._send_request(
-            self._workspace_service.lock_method, address, "read the lock", body, accepted=_LOCKED_STATUSES
-        )
+        method, body = self._workspace_service.lock_method, locks.format_lock(probe)
+        answer = self._send_request(method, address, "read the lock", body, accepted=_LOCKED_STATUSES)
         if answer.status in _LOCKED_STATUSES:
             return locks.parse_lock(answer.content)
         self._send_unlock(probe)
@@ -193,10 +189,7 @@ class HttpBackend:
 
     def force_unlock(self, lock_id: str) -> None:
         """Break the lock with this id."""
-        holder = self.read_lock()
-        if holder is None or holder.id != lock_id:
-            raise BackendProblem(locks.format_break_failure(lock_id, holder))
-        self._send_unlock(holder)
+        self._send_unlock(locks.check_breakable(lock_id, self.read_lock()))
 
     def list_workspaces(self) -> list[str]:
         """Return the default workspace and those written by nexusform."""
@@ -282,9 +275,15 @@ class HttpBackend:
         accepted: frozenset[int] = frozenset(),
     ) -> WebResponse:
         """Return a complete response. Raises BackendProblem for a status neither 2xx nor accepted."""
-        request = self._build_request(method, address, body, headers or {})
-        pause = self._workspace_service.pause
-        for remaining_attempts in reversed(range(self._workspace_service.attempts)):
+        service = self._workspace_service
+        login = {}
+        if service.username:
+            secret = f"{service.username}:{service.password}".encode()
+            login["Authorization"] = f"Basic {base64.b64encode(secret).decode()}"
+        all_headers = {**dict(service.headers), **(headers or {}), **login}
+        request = WebRequest(method, address, body, all_headers, service.verify, service.max_bytes)
+        pause = service.pause
+        for remaining_attempts in reversed(range(service.attempts)):
             hint = ""
             try:
                 answer = send_request(request)
@@ -301,20 +300,6 @@ class HttpBackend:
             time.sleep(pause)
             pause *= 2
         raise BackendProblem(f"Cannot {operation} at {self.describe()}: {reason}.{hint}")
-
-    def _build_request(self, method: str, address: str, body: bytes | None, headers: Mapping[str, str]) -> WebRequest:
-        login = {}
-        if self._workspace_service.username:
-            secret = f"{self._workspace_service.username}:{self._workspace_service.password}".encode()
-            login["Authorization"] = f"Basic {base64.b64encode(secret).decode()}"
-        return WebRequest(
-            method=method,
-            address=address,
-            body=body,
-            headers={**dict(self._workspace_service.headers), **headers, **login},
-            verify=self._workspace_service.verify,
-            max_bytes=self._workspace_service.max_bytes,
-        )
 
 
 _HINTS: Final[Mapping[int, str]] = {

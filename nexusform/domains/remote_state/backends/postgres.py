@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
+
 from nexusform.backends import journal_lines, locks, registry
 from nexusform.backends.journal_lines import LineBatcher
 from nexusform.backends.locks import LockLease, read_lease_seconds, read_monotonic_clock
@@ -133,7 +135,7 @@ class PostgresBackend:
             with guard:
                 connection.execute("SELECT 1")
 
-        self._lock_state = _HeldLock(info.id, fencing, connection, guard, LockLease(seconds, renew))
+        self._lock_state = _HeldLock(fencing, connection, guard, LockLease(seconds, renew))
         self._batch_writer = LineBatcher(self._write_lines)
         self._lock_state.lease.begin(sent_at)
         if previous_holder is None:
@@ -173,9 +175,7 @@ class PostgresBackend:
 
     def force_unlock(self, lock_id: str) -> None:
         """Terminate the session of the lock with this id, and invalidate its fencing number."""
-        holder = self.read_lock()
-        if holder is None or holder.id != lock_id:
-            raise BackendProblem(locks.format_break_failure(lock_id, holder))
+        locks.check_breakable(lock_id, self.read_lock())
         end = (
             "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_locks, {schema}.workspaces w "
             "WHERE name = %s AND locktype = 'advisory' AND granted AND classid = %s AND objid = w.id::oid "
@@ -326,19 +326,13 @@ class PostgresBackend:
             raise registry.build_size_problem(operation, f"in {self._database.location}", problem) from None
 
 
-class _HeldLock:
+class _HeldLock(Struct):
     """Lock held by this object, and its session."""
 
-    __slots__ = ("connection", "fencing", "guard", "lease", "lock_id")
-
-    def __init__(
-        self, lock_id: str, fencing: int, connection: Connection[Any], guard: threading.Lock, lease: LockLease
-    ) -> None:
-        self.lock_id = lock_id
-        self.fencing = fencing
-        self.connection = connection
-        self.guard = guard
-        self.lease = lease
+    fencing: int
+    connection: Connection[Any]
+    guard: threading.Lock
+    lease: LockLease
 
 
 class _Database:

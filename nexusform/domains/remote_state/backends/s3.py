@@ -17,6 +17,8 @@ from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any, Final
 
+from msgspec import Struct
+
 from nexusform.backends import journal_lines, locks, registry
 from nexusform.backends.journal_lines import LineBatcher, LineJournalBackend
 from nexusform.backends.locks import LeaseLost, LockLease, read_lease_seconds, read_monotonic_clock
@@ -107,16 +109,25 @@ class S3Backend(LineJournalBackend):
                 etag = self._objects.put(self._lock_key, _build_lock_content(info, seconds, 0), etag)
             except _WriteConflict:
                 raise StateLocked(self.read_lock()) from None
-            lock_state = _HeldLock(info, seconds, etag)
+            lock_state = _HeldLock(etag)
             self._journal.reset()
             if current is not None:
                 self._block_former_holder(info.id)
-        lock_state.lease = LockLease(seconds, self._create_lease_renewal(lock_state))
+
+        def renew() -> None:
+            lock_state.renewals += 1
+            content = _build_lock_content(info, seconds, lock_state.renewals)
+            try:
+                lock_state.etag = self._objects.put(self._lock_key, content, lock_state.etag)
+            except _WriteConflict:
+                raise LeaseLost("it was broken, or another run holds it") from None
+
+        lock_state.lease = LockLease(seconds, renew)
         lock_state.lease.begin(sent_at)
         self._lock_state = lock_state
         if current is None:
             return []
-        previous_holder = locks.describe_lock_holder(current.holder) if current.holder else "somebody"
+        previous_holder = locks.describe_lock_holder(current.holder)
         return [f"The lock of {previous_holder} was replaced: it was not renewed for {current.age:.0f} s."]
 
     def unlock(self, lock_id: str) -> None:
@@ -139,9 +150,7 @@ class S3Backend(LineJournalBackend):
 
     def force_unlock(self, lock_id: str) -> None:
         """Delete the lock object with this id; its holder cannot write any more."""
-        holder = self.read_lock()
-        if holder is None or holder.id != lock_id:
-            raise BackendProblem(locks.format_break_failure(lock_id, holder))
+        locks.check_breakable(lock_id, self.read_lock())
         with self._convert_errors("break the lock"):
             self._block_former_holder(f"broken {lock_id}")
             self._objects.delete(self._lock_key)
@@ -199,7 +208,10 @@ class S3Backend(LineJournalBackend):
         content = _read_content(answer, ReadByteLimit(registry.MAXIMUM_LOCK_SIZE))
         text = locks.read_lock_member(content, _LEASE)
         lease_seconds = float(text) if text.isdigit() else float(read_lease_seconds())
-        return _StoredLock(locks.parse_lock(content), lease_seconds, _compute_lease_age(answer), str(answer["ETag"]))
+        # The seconds from the last renewal to the response, by the server's clock.
+        response_time = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
+        age = float((response_time - answer["LastModified"]).total_seconds())
+        return _StoredLock(locks.parse_lock(content), lease_seconds, age, str(answer["ETag"]))
 
     def _block_former_holder(self, lock_id: str) -> None:
         """Ensure that no write in progress of a former holder is accepted."""
@@ -207,17 +219,6 @@ class S3Backend(LineJournalBackend):
         content, etag = self._objects.get_content(self._key)
         # One more line end: the same document under another ETag (see `_document`).
         self._objects.put(self._key, (content or b"") + b"\n", etag)
-
-    def _create_lease_renewal(self, lock_state: _HeldLock) -> Callable[[], None]:
-        def renew() -> None:
-            lock_state.renewals += 1
-            content = _build_lock_content(lock_state.info, lock_state.seconds, lock_state.renewals)
-            try:
-                lock_state.etag = self._objects.put(self._lock_key, content, lock_state.etag)
-            except _WriteConflict:
-                raise LeaseLost("it was broken, or another run holds it") from None
-
-        return renew
 
     def check_lease(self) -> None:
         """Raise a BackendProblem if the lock was held here and is lost."""
@@ -234,47 +235,36 @@ class S3Backend(LineJournalBackend):
             raise BackendProblem(f"Cannot {operation} at {self.describe()}: another run changed it.") from None
         except (BotoCoreError, ClientError, _IncompleteResponse) as problem:
             metadata = getattr(problem, "response", {}).get("ResponseMetadata", {})
-            is_redirect = 300 <= int(metadata.get("HTTPStatusCode") or 0) < 400
-            message = self._describe_redirect(problem) if is_redirect else f"{problem}"
+            status = int(metadata.get("HTTPStatusCode") or 0)
+            message = f"{problem}"
+            if 300 <= status < 400:
+                region = metadata.get("HTTPHeaders", {}).get("x-amz-bucket-region")
+                location = f'in the region "{region}"' if region else "in another region or at another address"
+                message = (
+                    f"the server answered {status} (redirect). "
+                    f'The bucket "{self._bucket}" is {location}, not in "{self._client.meta.region_name}". Set '
+                    f'region = "{region or "REGION"}", and the endpoint of that region if one is set.'
+                )
             raise BackendProblem(f"Cannot {operation} at {self.describe()}: {message}") from None
         except FileTooLarge as problem:
             raise registry.build_size_problem(operation, f"at {self.describe()}", problem) from None
 
-    def _describe_redirect(self, problem: Exception) -> str:
-        metadata = getattr(problem, "response", {}).get("ResponseMetadata", {})
-        headers, status = metadata.get("HTTPHeaders", {}), metadata.get("HTTPStatusCode")
-        region, client_region = headers.get("x-amz-bucket-region"), self._client.meta.region_name
-        location = f'in the region "{region}"' if region else "in another region or at another address"
-        return (
-            f"the server answered {status} (redirect). "
-            f'The bucket "{self._bucket}" is {location}, not in "{client_region}". Set region = '
-            f'"{region or "REGION"}", and the endpoint of that region if one is set.'
-        )
 
-
-class _HeldLock:
+class _HeldLock(Struct):
     """Lock held by this object, and the ETag of its last renewal."""
 
-    __slots__ = ("etag", "info", "lease", "renewals", "seconds")
-
-    def __init__(self, info: LockInfo, seconds: int, etag: str) -> None:
-        self.info = info
-        self.seconds = seconds
-        self.etag = etag
-        self.renewals = 0
-        self.lease: LockLease | None = None
+    etag: str
+    renewals: int = 0
+    lease: LockLease | None = None
 
 
-class _StoredLock:
+class _StoredLock(Struct):
     """Stored lock object; it is expired if `age` exceeds `seconds`."""
 
-    __slots__ = ("age", "etag", "holder", "seconds")
-
-    def __init__(self, holder: LockInfo | None, seconds: float, age: float, etag: str) -> None:
-        self.holder = holder
-        self.seconds = seconds
-        self.age = age
-        self.etag = etag
+    holder: LockInfo
+    seconds: float
+    age: float
+    etag: str
 
 
 class _WriteConflict(Exception):
@@ -450,12 +440,6 @@ def _strip_added_line_ends(content: bytes | None) -> bytes | None:
 
 def _build_lock_content(info: LockInfo, seconds: int, renewals: int) -> bytes:
     return locks.format_lock(info, **{_LEASE: str(seconds), _RENEWED: str(renewals)})
-
-
-def _compute_lease_age(answer: Mapping[str, Any]) -> float:
-    """Return the seconds from the last renewal to the response, by the server's clock."""
-    response_time = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
-    return float((response_time - answer["LastModified"]).total_seconds())
 
 
 def _disable_region_redirects(context: dict[str, Any], **_arguments: Any) -> None:

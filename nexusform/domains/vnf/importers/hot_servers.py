@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
 
@@ -54,15 +54,9 @@ def parse_server_group(name: str, body: Node, template: Template) -> ServerGroup
     properties, notes = body.get_node("properties"), template.notes
     title = template.resolve_value(properties.get_node("name"))
     policy = _parse_server_group_policy(name, properties, template)
-    return ServerGroup(
-        name=name,
-        title=title if isinstance(title, str) else "",
-        policy=policy,
-        max_per_host=_parse_max_per_host(policy, properties, template),
-        node=body,
-        notes=notes,
-        is_repeated=template.is_repeated,
-    )
+    max_per_host = _parse_max_per_host(policy, properties, template)
+    title_text = title if isinstance(title, str) else ""
+    return ServerGroup(name, title_text, policy, max_per_host, body, notes, template.is_repeated)
 
 
 def _parse_server_group_policy(name: str, properties: Node, template: Template) -> str:
@@ -73,15 +67,10 @@ def _parse_server_group_policy(name: str, properties: Node, template: Template) 
         policy_node = properties.get_node("policy")
     value = template.resolve_value(policy_node)
     policies = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    if isinstance(value, UnresolvedValue) or any(isinstance(part, UnresolvedValue) for part in policies):
-        unresolved = (
-            value if isinstance(value, UnresolvedValue) else next(p for p in policies if isinstance(p, UnresolvedValue))
-        )
-        notes.add_warning(
-            policy_node,
-            IGNORED,
-            f'the policy of "{name}" needs a value for {unresolved.description}; set it in parameters.',
-        )
+    unresolved = next((part for part in (value, *policies) if isinstance(part, UnresolvedValue)), None)
+    if unresolved is not None:
+        detail = f'the policy of "{name}" needs a value for {unresolved.description}; set it in parameters.'
+        notes.add_warning(policy_node, IGNORED, detail)
         return ""
     if not policies:
         notes.add_warning(policy_node, IGNORED, f'the server group "{name}" has no policy; it is ignored.')
@@ -91,11 +80,8 @@ def _parse_server_group_policy(name: str, properties: Node, template: Template) 
         notes.add_error(policy_node, INVALID_DOCUMENT, detail)
     policy = str(policies[0])
     if policy not in _POLICIES:
-        notes.add_warning(
-            policy_node,
-            IGNORED,
-            f'the server group "{name}" has the unknown policy "{policy[:40]}".{suggest_name(policy, _POLICIES)}',
-        )
+        detail = f'the server group "{name}" has the unknown policy "{policy[:40]}".{suggest_name(policy, _POLICIES)}'
+        notes.add_warning(policy_node, IGNORED, detail)
         return ""
     return policy
 
@@ -140,7 +126,6 @@ def build_placement_rules(
             )
         elif group.policy:
             is_affinity, is_hard = _POLICIES[group.policy]
-            origin = Origin(group.notes.file, group.node.line)
             rules.append(
                 PlacementRule(
                     name=group.name,
@@ -148,7 +133,7 @@ def build_placement_rules(
                     is_hard=is_hard,
                     scope=MACHINE,
                     vdus=tuple(vdus),
-                    origin=origin,
+                    origin=Origin(group.notes.file, group.node.line),
                     max_per_location=group.max_per_host,
                     label=group.policy,
                 )
@@ -173,13 +158,9 @@ def _find_group(
     if isinstance(group_name, ResourceReference):
         if group_name in groups:
             return group_name
-        group_names = [group.name for group in groups.values()]
-        notes.add_warning(
-            node,
-            IGNORED,
-            f'"{vdu}" references "{group_name.name}", which is not a server '
-            f"group.{suggest_name(group_name.name, group_names)}",
-        )
+        suggestion = suggest_name(group_name.name, [group.name for group in groups.values()])
+        detail = f'"{vdu}" references "{group_name.name}", which is not a server group.{suggestion}'
+        notes.add_warning(node, IGNORED, detail)
         return None
     if isinstance(group_name, str):
         matches = [reference for reference, group in groups.items() if group_name in {group.title, group.name}]
@@ -223,6 +204,9 @@ class InheritedSchedulerHints(Struct, frozen=True):
     value: Any
     node: Node
     notes: DocumentFindings
+
+
+Hints: TypeAlias = tuple[InheritedSchedulerHints, ...]
 
 
 class HotReading(Struct):
@@ -271,13 +255,18 @@ def compute_group_repetition(
 ) -> ResourceRepetition:
     """Return the repetition of a group's resource."""
     name, body = resource
-    is_fixed = body.get_node("type").text == "OS::Heat::ResourceGroup"
-    sizes = _parse_fixed_sizes(template, body) if is_fixed else _parse_scaled_sizes(template, resource)
-    is_bounded = sizes.maximum is not None and outer.maximum is not None
-    value = template.resolve_value(sizes.node)
-    if not isinstance(value, UnresolvedValue):
-        unknown_count = None
+    if body.get_node("type").text == "OS::Heat::ResourceGroup":
+        count_node = get_resource_properties(body).get_node("count")
+        count = _parse_instance_count(template, count_node)
+        number = 1 if count is None else count
+        is_explicit = count is not None or count_node.is_absent
+        sizes = _ScalingGroupSizes(number, number, number, is_explicit, count_node)
     else:
+        sizes = _parse_scaled_sizes(template, resource)
+    is_bounded = sizes.maximum is not None and outer.maximum is not None
+    unknown_count = outer.unknown_count
+    value = template.resolve_value(sizes.node)
+    if isinstance(value, UnresolvedValue):
         description = f'the number of servers of "{name}" needs a value for {value.description}'
         unknown_count = UnknownCount(description, sizes.node, template.notes)
     return ResourceRepetition(
@@ -286,16 +275,8 @@ def compute_group_repetition(
         members=min(sizes.members * outer.members, MAX_INSTANCES),
         group=name,
         is_explicit=sizes.is_explicit and (outer.is_explicit or not outer.group),
-        unknown_count=unknown_count or outer.unknown_count,
+        unknown_count=unknown_count,
     )
-
-
-def _parse_fixed_sizes(template: Template, body: Node) -> _ScalingGroupSizes:
-    """Return the sizes of a ResourceGroup: its count, else one."""
-    count_node = get_resource_properties(body).get_node("count")
-    count = _parse_instance_count(template, count_node)
-    number = 1 if count is None else count
-    return _ScalingGroupSizes(number, number, number, count is not None or count_node.is_absent, count_node)
 
 
 def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _ScalingGroupSizes:
@@ -352,12 +333,7 @@ _SOFTWARE_VNIC_TYPES: Final = ("normal", "baremetal", "smart-nic")
 
 
 def add_server_vdu(
-    reading: HotReading,
-    template: Template,
-    name: str,
-    properties: Node,
-    repeat: ResourceRepetition,
-    hints: tuple[InheritedSchedulerHints, ...],
+    reading: HotReading, template: Template, name: str, properties: Node, repeat: ResourceRepetition, hints: Hints
 ) -> None:
     """Add one kind of server and its scheduler hints."""
     notes = template.notes
@@ -380,15 +356,13 @@ def add_server_vdu(
         return
     flavor = template.resolve_value(properties.get_node("flavor"))
     image = template.resolve_value(properties.get_node("image"))
-    size = _parse_flavor_size(template, flavor)
-    origin = Origin(notes.file, properties.line)
     own_hints = properties.get_node(HINTS)
     # Tacker's driver reads only the hints passed by the top template, never a nested one.
     has_hints = bool(hints) or (not own_hints.is_absent and not template.chain)
     reading.vdus[vdu_name] = Vdu(
         name=vdu_name,
-        origin=origin,
-        size=size,
+        origin=Origin(notes.file, properties.line),
+        size=_parse_flavor_size(template, flavor),
         minimum=repeat.minimum,
         maximum=repeat.maximum,
         initial=repeat.members,
@@ -418,7 +392,7 @@ def check_sriov_port(name: str, properties: Node, template: Template) -> None:
 
 
 def _add_group_membership(
-    reading: HotReading, template: Template, vdu_name: str, properties: Node, hints: tuple[InheritedSchedulerHints, ...]
+    reading: HotReading, template: Template, vdu_name: str, properties: Node, hints: Hints
 ) -> None:
     """Record the group membership of a server: its own hints, else the nearest around it; zones are ignored."""
     notes, own_hints = template.notes, properties.get_node(HINTS)

@@ -11,10 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.documents.yaml_documents import DocumentFindings, Node, parse_whole_number
-from nexusform.domains.vnf.importers.foreign_documents import describe_foreign_kind
 from nexusform.domains.vnf.importers.hot_servers import (
     ANTI_AFFINITY,
     HINTS,
+    Hints,
     HotReading,
     InheritedSchedulerHints,
     ResourceRepetition,
@@ -31,7 +31,7 @@ from nexusform.domains.vnf.importers.hot_servers import (
 from nexusform.domains.vnf.importers.hot_values import ResourceReference, Template, find_vdu_name
 from nexusform.domains.vnf.importers.sol006 import find_descriptor
 from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, NOT_GIVEN, Vnf
-from nexusform.domains.vnf.importers.vnf_text import parse_documents
+from nexusform.domains.vnf.importers.vnf_text import describe_foreign_kind, parse_documents
 
 BASE_HOT: Final = "base_hot"
 _GROUPS: Final = ("OS::Heat::AutoScalingGroup", "OS::Heat::InstanceGroup", "AWS::AutoScaling::AutoScalingGroup")
@@ -76,11 +76,7 @@ def parse_hot(
 
 
 def _parse_template(
-    reading: HotReading,
-    template: Template,
-    repeat: ResourceRepetition,
-    hints: tuple[InheritedSchedulerHints, ...],
-    depth: int,
+    reading: HotReading, template: Template, repeat: ResourceRepetition, hints: Hints, depth: int
 ) -> None:
     resources = template.root.get_node("resources")
     if resources.is_absent:
@@ -90,9 +86,8 @@ def _parse_template(
     for name, body in resources.list_fields():
         reading.resource_count += 1
         if reading.resource_count > _MAX_RESOURCES:
-            template.notes.add_error(
-                body, INVALID_DOCUMENT, f"the nested templates expand to more than {_MAX_RESOURCES:,} resources."
-            )
+            detail = f"the nested templates expand to more than {_MAX_RESOURCES:,} resources."
+            template.notes.add_error(body, INVALID_DOCUMENT, detail)
             return
         _parse_resource(reading, template, (name, body), repeat, hints, depth)
 
@@ -102,26 +97,24 @@ def _parse_resource(
     template: Template,
     resource: tuple[str, Node],
     repeat: ResourceRepetition,
-    hints: tuple[InheritedSchedulerHints, ...],
+    hints: Hints,
     depth: int,
 ) -> None:
     """Parse one resource by its type: servers, scaling groups, server groups, policies and nested templates."""
     name, body = resource
-    kind = get_resource_type(body)
+    kind, properties = get_resource_type(body), get_resource_properties(body)
     if kind in _SERVERS:
-        add_server_vdu(reading, template, name, get_resource_properties(body), repeat, hints)
+        add_server_vdu(reading, template, name, properties, repeat, hints)
     elif kind in _GROUPS or kind == "OS::Heat::ResourceGroup":
         _parse_scaling_group(reading, template, resource, repeat, hints, depth)
     elif kind == "OS::Neutron::Port":
-        check_sriov_port(name, get_resource_properties(body), template)
+        check_sriov_port(name, properties, template)
     elif kind == "OS::Nova::ServerGroup":
         reading.groups[ResourceReference(template.scope, name)] = parse_server_group(name, body, template)
     elif kind in {"OS::Heat::ScalingPolicy", "AWS::AutoScaling::ScalingPolicy"}:
-        properties = get_resource_properties(body)
         group = template.resolve_value(find_first_property(properties, "auto_scaling_group_id", "AutoScalingGroupName"))
-        step = parse_whole_number(
-            template.resolve_value(find_first_property(properties, "scaling_adjustment", "ScalingAdjustment"))
-        )
+        step_node = find_first_property(properties, "scaling_adjustment", "ScalingAdjustment")
+        step = parse_whole_number(template.resolve_value(step_node))
         if isinstance(group, ResourceReference) and step is not None and step > 0:
             reading.policies[group.name] = (name.removesuffix("_scale_out"), step)
     elif _is_template_type(kind, reading.nested):
@@ -136,7 +129,7 @@ def _parse_scaling_group(
     template: Template,
     resource: tuple[str, Node],
     outer: ResourceRepetition,
-    hints: tuple[InheritedSchedulerHints, ...],
+    hints: Hints,
     depth: int,
 ) -> None:
     """Parse the repeated resource of a group. `outer` is the repetition around the group."""
@@ -187,7 +180,7 @@ def _parse_nested_template(
     resource: tuple[str, Node],
     kind: str,
     repeat: ResourceRepetition,
-    hints: tuple[InheritedSchedulerHints, ...],
+    hints: Hints,
     depth: int,
 ) -> None:
     """Parse a nested template once per instance of the resource that names it."""
@@ -212,7 +205,10 @@ def _parse_nested_template(
             body, INVALID_DOCUMENT, f'the nested template "{file}" includes itself, or is nested too deeply.'
         )
         return
-    root = _open_template(reading, file)
+    if file not in reading.open_templates:
+        file_notes = reading.notes[file] = DocumentFindings(f'nested["{file}"]')
+        reading.open_templates[file] = next(iter(parse_documents(reading.nested[file], file_notes)), None)
+    root = reading.open_templates[file]
     if root is None:
         return
     values = {key: template.resolve_value(part) for key, part in properties.list_fields()}
@@ -220,10 +216,3 @@ def _parse_nested_template(
         reading.notes[file], root, values, f"{template.scope}/{name}", template.is_repeated, (*template.chain, file)
     )
     _parse_template(reading, inner, repeat, hints, depth + 1)
-
-
-def _open_template(reading: HotReading, file: str) -> Node | None:
-    if file not in reading.open_templates:
-        notes = reading.notes[file] = DocumentFindings(f'nested["{file}"]')
-        reading.open_templates[file] = next(iter(parse_documents(reading.nested[file], notes)), None)
-    return reading.open_templates[file]

@@ -65,11 +65,7 @@ def find_descriptor(document: Node) -> Node | None:
             if _strip_yang_prefix(key) != _DESCRIPTOR:
                 continue
             descriptor = next(part.list_items(), part)
-            if (
-                not descriptor.get_node(_FLAVOUR).is_absent
-                or not descriptor.get_node("vdu").is_absent
-                or not descriptor.get_node("kdu").is_absent
-            ):
+            if any(not descriptor.get_node(name).is_absent for name in (_FLAVOUR, "vdu", "kdu")):
                 return descriptor
     return None
 
@@ -200,19 +196,9 @@ def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFind
         compute = Node(None, body.position)
     cpus = _parse_positive_number(compute.get_node("virtual-cpu", "num-virtual-cpu"), notes)
     memory = _parse_positive_number(compute.get_node("virtual-memory", "size"), notes)
-    return VduSize(
-        None if cpus is None else ceil(cpus),
-        None if memory is None else convert_to_gib(ceil(memory * _MIB_OF_A_GB)),
-        _sum_local_disks(body, descriptor, notes),
-    )
-
-
-def _sum_local_disks(body: Node, descriptor: Node, notes: DocumentFindings) -> int | None:
-    """Return the local disks of a VDU in GiB; persistent ones are separate volumes."""
-    storages = {
-        _get_name(storage_body.get_node("id")): storage_body
-        for storage_body in descriptor.get_node("virtual-storage-desc").list_items()
-    }
+    # Local disks in GiB; persistent ones are separate volumes.
+    storage_bodies = descriptor.get_node("virtual-storage-desc").list_items()
+    storages = {_get_name(storage_body.get_node("id")): storage_body for storage_body in storage_bodies}
     sizes: list[int] = []
     for storage_name, node in body.get_node("virtual-storage-desc").list_texts():
         storage = storages.get(storage_name)
@@ -222,7 +208,11 @@ def _sum_local_disks(body: Node, descriptor: Node, notes: DocumentFindings) -> i
         elif "persistent" not in storage.get_node("type-of-storage").text:
             size = _parse_positive_number(storage.get_node("size-of-storage"), notes)
             sizes += [] if size is None else [ceil(size)]
-    return sum(sizes) if sizes else None
+    return VduSize(
+        None if cpus is None else ceil(cpus),
+        None if memory is None else convert_to_gib(ceil(memory * _MIB_OF_A_GB)),
+        sum(sizes) if sizes else None,
+    )
 
 
 def _parse_positive_number(node: Node, notes: DocumentFindings) -> float | None:
@@ -243,22 +233,18 @@ def _parse_positive_number(node: Node, notes: DocumentFindings) -> float | None:
 
 
 def _list_instantiation_levels(flavour: Node, context: _DescriptorContext) -> Iterator[InstantiationLevel]:
-    for name, body in _collect_by_id(
-        flavour.get_node("instantiation-level"), "instantiation-level", context.notes
-    ).items():
+    bodies = _collect_by_id(flavour.get_node("instantiation-level"), "instantiation-level", context.notes)
+    for name, body in bodies.items():
         sizes: dict[str, int] = {}
         for part in body.get_node("vdu-level").list_items():
             vdu = context.find_vdu(part.get_node("vdu-id"), f'the instantiation-level "{name}"')
             number = parse_instance_count(part.get_node("number-of-instances"), context.notes)
             if vdu:
                 sizes[vdu] = 1 if number is None else number
-        scale = {
-            _get_name(part.get_node("scaling-aspect-id")): parse_instance_count(
-                part.get_node("scale-level"), context.notes
-            )
-            or 0
-            for part in body.get_node("scaling-info").list_items()
-        }
+        scale: dict[str, int] = {}
+        for part in body.get_node("scaling-info").list_items():
+            level = parse_instance_count(part.get_node("scale-level"), context.notes)
+            scale[_get_name(part.get_node("scaling-aspect-id"))] = level or 0
         yield InstantiationLevel(name, scale, sizes, Origin(context.notes.file, body.line))
 
 

@@ -111,13 +111,10 @@ def parse_scaling(topology: Topology, notes: DocumentFindings) -> ScalingPolicie
     for aspect, deltas_by_vdu in deltas.items():
         if all(known_aspect.name != aspect for known_aspect in aspects):
             first_deltas = next(iter(deltas_by_vdu.values()))
-            names = [known_aspect.name for known_aspect in aspects]
-            notes.add_warning(
-                first_deltas.body,
-                IGNORED,
-                f'the policy "{first_deltas.policy}" uses the aspect "{aspect}", which no ScalingAspects '
-                f"declares.{suggest_name(aspect, names)}",
-            )
+            hint = suggest_name(aspect, [known_aspect.name for known_aspect in aspects])
+            policy = first_deltas.policy
+            detail = f'the policy "{policy}" uses the aspect "{aspect}", which no ScalingAspects declares.{hint}'
+            notes.add_warning(first_deltas.body, IGNORED, detail)
     bounds: dict[str, tuple[int, int | None]] = {}
     for legacy in list_legacy_scaling(topology, notes):
         aspects = (*aspects, legacy.aspect)
@@ -203,26 +200,17 @@ def _list_scaling_aspects(
                 notes.add_warning(
                     part, IGNORED, f'the aspect "{name}" scales no VDU: no VduScalingAspectDeltas names it.'
                 )
-            _check_delta_names(name, order, deltas_by_vdu, part, notes)
+            known_deltas = set(chain.from_iterable(vdu_deltas.amounts for vdu_deltas in deltas_by_vdu.values()))
+            for delta in order:
+                if deltas_by_vdu and delta not in known_deltas:
+                    hint = suggest_name(delta, sorted(known_deltas))
+                    detail = f'the aspect "{name}" steps by "{delta}", which no VduScalingAspectDeltas defines.{hint}'
+                    notes.add_error(part.get_node("step_deltas"), INVALID_DOCUMENT, detail)
             steps = []
             for vdu, vdu_deltas in deltas_by_vdu.items():
                 ids = order or list(vdu_deltas.amounts)
                 steps.append(VduScaleSteps(vdu, tuple(vdu_deltas.amounts.get(delta, 0) for delta in ids)))
             yield ScalingAspect(name, maximum or 0, tuple(steps), Origin(notes.file, part.line))
-
-
-def _check_delta_names(
-    aspect: str, order: list[str], deltas_by_vdu: Mapping[str, _Deltas], part: Node, notes: DocumentFindings
-) -> None:
-    for delta in order:
-        if deltas_by_vdu and all(delta not in vdu_deltas.amounts for vdu_deltas in deltas_by_vdu.values()):
-            delta_names = sorted(set(chain.from_iterable(vdu_deltas.amounts for vdu_deltas in deltas_by_vdu.values())))
-            notes.add_error(
-                part.get_node("step_deltas"),
-                INVALID_DOCUMENT,
-                f'the aspect "{aspect}" steps by "{delta}", which no VduScalingAspectDeltas '
-                f"defines.{suggest_name(delta, delta_names)}",
-            )
 
 
 # --- instantiation levels ----------------------------------------------------------------------
@@ -260,10 +248,8 @@ def _parse_levels(topology: Topology, notes: DocumentFindings) -> tuple[tuple[In
     if not default and len(names) == 1:
         default = names[0]
     default_origin = Origin(notes.file, 1)
-    return (
-        tuple(
-            InstantiationLevel(name, scales.get(name, {}), sizes.get(name, {}), origins.get(name, default_origin))
-            for name in names
-        ),
-        default,
+    levels = tuple(
+        InstantiationLevel(name, scales.get(name, {}), sizes.get(name, {}), origins.get(name, default_origin))
+        for name in names
     )
+    return levels, default

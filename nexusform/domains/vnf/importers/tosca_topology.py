@@ -79,7 +79,11 @@ def parse_topology(
             inputs[name] = parameters.get(name, body.get_node("default").data)
         nodes += _list_node_templates(topology, notes)
         groups += _list_definitions(topology.get_node("groups"), "group", notes)
-        policies += _list_policies(topology.get_node("policies"), notes)
+        policy_section = topology.get_node("policies")
+        if isinstance(policy_section.data, dict) and policy_section.data:
+            detail = "policies is a map; TOSCA requires a list of one-key maps. Every key is read as a policy."
+            notes.add_warning(policy_section, CORRECTED, detail)
+        policies += _list_definitions(policy_section, "policy", notes)
     return Topology(tuple(nodes), tuple(groups), tuple(policies), parents, {**inputs, **parameters})
 
 
@@ -126,22 +130,11 @@ def _get_flavour(document: Node) -> Node:
 
 
 def _list_node_templates(topology: Node, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
-    correct_section = topology.get_node("node_templates")
     misspelt_section = topology.get_node("node_template")
     if misspelt_section.data is not None:
         notes.add_warning(misspelt_section, CORRECTED, '"node_template" is read as "node_templates".')
-    for section in (correct_section, misspelt_section):
+    for section in (topology.get_node("node_templates"), misspelt_section):
         yield from _list_definitions(section, "node template", notes)
-
-
-def _list_policies(section: Node, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
-    if isinstance(section.data, dict) and section.data:
-        notes.add_warning(
-            section,
-            CORRECTED,
-            "policies is a map; TOSCA requires a list of one-key maps. Every key is read as a policy.",
-        )
-    return _list_definitions(section, "policy", notes)
 
 
 def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:

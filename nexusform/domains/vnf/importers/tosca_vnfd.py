@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.documents.yaml_documents import DocumentFindings, Node
-from nexusform.domains.vnf.importers.foreign_documents import describe_foreign_kind
 from nexusform.domains.vnf.importers.sol006 import find_descriptor, parse_sol006
 from nexusform.domains.vnf.importers.tosca_scaling import ScalingPolicies, parse_legacy_placement, parse_scaling
 from nexusform.domains.vnf.importers.tosca_topology import Topology, parse_instance_count, parse_topology
@@ -32,7 +31,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
     VduSize,
     Vnf,
 )
-from nexusform.domains.vnf.importers.vnf_text import parse_documents
+from nexusform.domains.vnf.importers.vnf_text import describe_foreign_kind, parse_documents
 from nexusform.scheduling.racks.vms import convert_to_gib
 
 _VDU_TYPES: Final = ("vdu.compute", "vdu.tacker")
@@ -252,15 +251,7 @@ def _list_placement_rules(
             notes.add_warning(body, IGNORED, f'the rule "{name}" applies to no VDU; it is ignored.')
         elif scope:
             origin = Origin(notes.file, body.line)
-            yield PlacementRule(
-                name=name,
-                is_affinity=bool(is_affinity),
-                is_hard=is_hard,
-                scope=scope,
-                vdus=targets,
-                origin=origin,
-                label=label,
-            )
+            yield PlacementRule(name, bool(is_affinity), is_hard, scope, targets, origin, label=label)
 
 
 def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topology, notes: DocumentFindings) -> None:

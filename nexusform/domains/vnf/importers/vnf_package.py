@@ -10,15 +10,15 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BytesIO
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import yaml
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error, suggest_name
 from nexusform.documents.field_validation import get_list, get_mapping, get_text, get_value_at_path
-from nexusform.domains.vnf.importers.foreign_documents import describe_foreign_kind
 from nexusform.domains.vnf.importers.sol006 import list_flavours
+from nexusform.domains.vnf.importers.vnf_text import describe_foreign_kind
 from nexusform.language.evaluation_run import FileProblem, Files
 
 META: Final = "TOSCA-Metadata/TOSCA.meta"
@@ -44,16 +44,6 @@ class VnfPackageDocuments(Struct, frozen=True):
     vnfd: str | None
     base_hot: str | None
     nested: Mapping[str, str]
-
-
-class _PackageSource(Protocol):
-    """Package as names and texts."""
-
-    names: Sequence[str]
-
-    def read(self, name: str) -> str:
-        """Return the text of a file. Raises DiagnosticsError."""
-        ...
 
 
 def read_vnf_package(path: str, flavour_id: str, files: Files) -> VnfPackageDocuments:
@@ -146,7 +136,7 @@ def _decode_text(name: str, content: bytes) -> str:
 class _LimitedReader:
     """Reader of a package with a total size limit."""
 
-    def __init__(self, source: _PackageSource) -> None:
+    def __init__(self, source: _PackageFolder | _PackageZip) -> None:
         self._source = source
         self._names = frozenset(source.names)
         self._size = 0

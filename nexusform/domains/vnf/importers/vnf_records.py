@@ -196,20 +196,16 @@ def _format_known_names(name: str, names: Collection[str]) -> str:
 
 def compute_vdu_counts(vnf: Vnf, level: str = "", scale_levels: Mapping[str, int] | None = None) -> VduCounts:
     """Return the VMs per VDU at an instantiation level ("" = the default one), with overridden scale levels."""
-    selected_level = _find_instantiation_level(vnf, level)
+    selected_level = next((known for known in vnf.levels if known.name == (level or vnf.default_level)), None)
     base_levels = selected_level.scale_levels if selected_level is not None else {}
     effective_levels = {**base_levels, **(scale_levels or {})}
     numbers = {}
     clamped_counts = []
     for vdu in vnf.vdus:
-        base_count = vdu.initial + sum(_list_scale_increments(vnf, vdu.name, base_levels))
+        base_increment = sum(_list_scale_increments(vnf, vdu.name, base_levels))
         size = selected_level.sizes.get(vdu.name) if selected_level is not None else None
-        start_count = base_count if size is None else size
-        requested = (
-            start_count
-            + sum(_list_scale_increments(vnf, vdu.name, effective_levels))
-            - sum(_list_scale_increments(vnf, vdu.name, base_levels))
-        )
+        start_count = vdu.initial + base_increment if size is None else size
+        requested = start_count + sum(_list_scale_increments(vnf, vdu.name, effective_levels)) - base_increment
         applied = max(requested, vdu.minimum, 0)
         if vdu.maximum is not None:
             applied = min(applied, vdu.maximum)
@@ -222,11 +218,6 @@ def compute_vdu_counts(vnf: Vnf, level: str = "", scale_levels: Mapping[str, int
 def compute_maximum_counts(vnf: Vnf, level: str = "") -> VduCounts:
     """Return the VMs per VDU with every aspect at its maximum level."""
     return compute_vdu_counts(vnf, level, {aspect.name: aspect.max_level for aspect in vnf.aspects})
-
-
-def _find_instantiation_level(vnf: Vnf, name: str) -> InstantiationLevel | None:
-    level_name = name or vnf.default_level
-    return next((level for level in vnf.levels if level.name == level_name), None)
 
 
 def _list_scale_increments(vnf: Vnf, vdu: str, levels: Mapping[str, int]) -> Iterator[int]:
@@ -263,9 +254,8 @@ def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks:
     """Return the hard rules violated by these numbers of VMs on a site with this many machines and racks."""
     location_counts = {MACHINE: machines, RACK: racks, SITE: 1}
     unmet_rules = []
-    hard_rules = [rule for rule in vnf.rules if rule.is_hard]
-    anti_affinity_rules = [rule for rule in hard_rules if not rule.is_affinity]
-    affinity_rules = [rule for rule in hard_rules if rule.is_affinity]
+    anti_affinity_rules = [rule for rule in vnf.rules if rule.is_hard and not rule.is_affinity]
+    affinity_rules = [rule for rule in vnf.rules if rule.is_hard and rule.is_affinity]
     for rule in anti_affinity_rules:
         vms = sum(numbers.get(vdu, 0) for vdu in rule.vdus)
         maximum = location_counts[rule.scope] * rule.max_per_location
@@ -274,9 +264,7 @@ def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks:
     for separating_rule in anti_affinity_rules:
         for joining_rule in affinity_rules:
             is_narrower = SCOPES.index(joining_rule.scope) <= SCOPES.index(separating_rule.scope)
-            conflict_shared = sum(numbers.get(vdu, 0) for vdu in separating_rule.vdus if vdu in joining_rule.vdus)
-            has_conflict = is_narrower and conflict_shared > separating_rule.max_per_location
-            if has_conflict:
-                shared = sum(numbers.get(v, 0) for v in separating_rule.vdus if v in joining_rule.vdus)
+            shared = sum(numbers.get(vdu, 0) for vdu in separating_rule.vdus if vdu in joining_rule.vdus)
+            if is_narrower and shared > separating_rule.max_per_location:
                 unmet_rules.append(UnmetRule(separating_rule, shared, separating_rule.max_per_location, joining_rule))
     return unmet_rules

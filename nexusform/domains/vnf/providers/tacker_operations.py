@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from nexusform.domains.vnf.providers.tacker_client import TackerClient, TackerProblem
 from nexusform.domains.vnf.providers.vnf_instance import VnfInstance, parse_instance
-from nexusform.domains.vnf.types.vnf_levels import RETRY_KEY
+from nexusform.domains.vnf.types.vnf_documents import RETRY_KEY
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 
 RETRY: Final = "retry"
@@ -95,7 +95,10 @@ class OperationRunner(Struct, frozen=True):
             if state == COMPLETED:
                 return operation
             if state in _ENDED:
-                raise _build_failure(operation, state)
+                is_rolled_back = state == _ROLLED_BACK
+                end = "It was rolled back." if is_rolled_back else "It was not rolled back: check the stack in Heat."
+                error = _describe_operation_error(operation)
+                raise OperationFailed(f"{error} {end}", is_rolled_back=is_rolled_back)
             if state == _FAILED_TEMP:
                 retries += 1
                 self._resolve_failed_operation(operation_id, operation, retries)
@@ -145,11 +148,6 @@ def _can_roll_back(operation: Mapping[str, Any]) -> bool:
     parameters = operation.get("operationParams")
     is_scale_in = isinstance(parameters, Mapping) and parameters.get("type") == "SCALE_IN"
     return operation.get("operation") in ("INSTANTIATE", "SCALE") and not is_scale_in
-
-
-def _build_failure(operation: Mapping[str, Any], state: str) -> OperationFailed:
-    end = "It was rolled back." if state == _ROLLED_BACK else "It was not rolled back: check the stack in Heat."
-    return OperationFailed(f"{_describe_operation_error(operation)} {end}", is_rolled_back=state == _ROLLED_BACK)
 
 
 def _describe_operation_error(operation: Mapping[str, Any]) -> str:

@@ -14,8 +14,12 @@ from nexusform.domains.vnf.providers.tacker_client import TackerClient
 from nexusform.domains.vnf.providers.tacker_operations import COMPLETED, OperationFailed, OperationRunner, is_running
 from nexusform.domains.vnf.providers.vnf_instance import OWNER_KEY, VnfInstance, match_vnfcs, parse_instance
 from nexusform.domains.vnf.types.tacker_vnf import HEALED
-from nexusform.domains.vnf.types.vnf_documents import REQUEST, has_known_documents, read_documents
-from nexusform.domains.vnf.types.vnf_levels import compute_target_levels
+from nexusform.domains.vnf.types.vnf_documents import (
+    REQUEST,
+    compute_target_levels,
+    has_known_documents,
+    read_documents,
+)
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
@@ -113,7 +117,14 @@ class TackerProvider(FixedIdentity):
         planned = _require_planned_vnf(request)
         runner = self._build_runner(request)
         owner = _build_owner_id(request.key)
-        instance = self._find_owned_instance(owner, is_new=True) or self._create_instance(planned, owner)
+        instance = self._find_owned_instance(owner, is_new=True)
+        if instance is None:
+            body = {
+                "vnfdId": read_documents(planned).vnf.descriptor_id,
+                "vnfInstanceName": planned["name"],
+                "metadata": {OWNER_KEY: owner},
+            }
+            instance = parse_instance(self._client.create_instance(body))
         instance = self._finish_running(runner, instance, request)
         if not instance.is_instantiated:
             try:
@@ -183,7 +194,8 @@ class TackerProvider(FixedIdentity):
         if not instance.is_instantiated:
             return ReadResult(None, is_observed=True)
         observed = _add_observed_vnfcs({**known, "vnf_instance_id": instance.id}, instance)
-        is_settled = request.planned is None or _has_scale_levels(instance, compute_target_levels(request.planned))
+        targets = compute_target_levels(request.planned) if request.planned is not None else {}
+        is_settled = all(instance.scale_levels.get(aspect, 0) == level for aspect, level in targets.items())
         return ReadResult(observed, is_observed=True, is_settled=is_settled, note={_IDS_KEY: observed["vnfc_ids"]})
 
     def _list_instances(self) -> list[VnfInstance]:
@@ -206,14 +218,6 @@ class TackerProvider(FixedIdentity):
     def _build_runner(self, request: ChangeRequest) -> OperationRunner:
         return OperationRunner(self._client, request, self._options.on_failure, self._options.timeout)
 
-    def _create_instance(self, planned: Mapping[str, Any], owner: str) -> VnfInstance:
-        body = {
-            "vnfdId": read_documents(planned).vnf.descriptor_id,
-            "vnfInstanceName": planned["name"],
-            "metadata": {OWNER_KEY: owner},
-        }
-        return parse_instance(self._client.create_instance(body))
-
     def _finish_running(self, runner: OperationRunner, instance: VnfInstance, request: ChangeRequest) -> VnfInstance:
         """Follow the operation in progress, and return the instance after it."""
         latest = runner.find_latest_operation(instance.id)
@@ -233,13 +237,9 @@ class TackerProvider(FixedIdentity):
     ) -> None:
         """Change each aspect from its observed level to its target, in before out."""
         targets = compute_target_levels(planned)
-        steps = {
-            aspect: target - instance.scale_levels.get(aspect, 0)
-            for aspect, target in targets.items()
-            if target != instance.scale_levels.get(aspect, 0)
-        }
+        steps = {aspect: target - instance.scale_levels.get(aspect, 0) for aspect, target in targets.items()}
         for aspect, difference in sorted(steps.items(), key=lambda item: (item[1] > 0, item[0])):
-            if only_in and difference > 0:
+            if difference == 0 or (only_in and difference > 0):
                 continue
             kind = "SCALE_OUT" if difference > 0 else "SCALE_IN"
             body: dict[str, Any] = {"type": kind, "aspectId": aspect, "numberOfSteps": abs(difference)}
@@ -250,7 +250,11 @@ class TackerProvider(FixedIdentity):
         """Run the healing of VNFCs, unless an interrupted run did."""
         existing = {vnfc.id for vnfc in instance.vnfcs}
         recorded: Mapping[str, str] = runner.request.private_note.get(_IDS_KEY) or {}
-        healed_ids = [recorded[name] for name in _list_names_to_heal(planned) if recorded.get(name) in existing]
+        # Names of VNFCs to re-create: healed ones without an id in the plan.
+        ids = planned.get("vnfc_ids") or {}
+        vnfcs: Mapping[str, Mapping[str, Any]] = planned.get("vnfcs") or {}
+        names = [name for name, vnfc in vnfcs.items() if vnfc.get("came") == HEALED and name not in ids]
+        healed_ids = [recorded[name] for name in names if recorded.get(name) in existing]
         latest = runner.find_latest_operation(instance.id)
         if not healed_ids or _is_heal_already_executed(runner.request.resumed_operation, latest):
             return
@@ -287,10 +291,6 @@ def _require_instance(runner: OperationRunner, instance_id: str) -> VnfInstance:
     return instance
 
 
-def _has_scale_levels(instance: VnfInstance, targets: Mapping[str, int]) -> bool:
-    return all(instance.scale_levels.get(aspect, 0) == level for aspect, level in targets.items())
-
-
 def _add_observed_vnfcs(
     attributes: Mapping[str, Any], instance: VnfInstance, note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -317,13 +317,6 @@ def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeRe
     names = [name for name in ids if ids[name] in hosts or not vnfcs[name].get("machine")]
     observed = tuple(("vnfcs", name) for name in names)
     return ChangeResult(attributes, observed, note={_IDS_KEY: attributes["vnfc_ids"]})
-
-
-def _list_names_to_heal(planned: Mapping[str, Any]) -> list[str]:
-    """Return the names of VNFCs to re-create: healed ones without an id in the plan."""
-    ids = planned.get("vnfc_ids") or {}
-    vnfcs: Mapping[str, Mapping[str, Any]] = planned.get("vnfcs") or {}
-    return [name for name, vnfc in vnfcs.items() if vnfc.get("came") == HEALED and name not in ids]
 
 
 def _is_heal_already_executed(resumed_operation: str | None, latest: Mapping[str, Any] | None) -> bool:
@@ -362,9 +355,8 @@ def _build_user_data(planned: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _list_change_problems(prior: Mapping[str, Any] | None, planned: Mapping[str, Any]) -> Iterator[Problem]:
-    vnf = read_documents(planned).vnf
     if prior is None or not prior.get("vnf_instance_id"):
-        yield from _list_creation_problems(vnf, planned)
+        yield from _list_creation_problems(read_documents(planned).vnf, planned)
         return
     changed = [name for name in _FIXED if planned.get(name) != prior.get(name)]
     if changed:

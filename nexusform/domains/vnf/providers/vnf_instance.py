@@ -19,7 +19,6 @@ class ObservedVnfc(Struct, frozen=True):
     """VNFC of Tacker. `id` is the one of vnfcInfo, for healing; `order` is the order of creation."""
 
     id: str
-    resource_id: str
     vdu: str
     zone: str
     order: tuple[int, str]
@@ -38,7 +37,6 @@ class VnfInstance(Struct, frozen=True):
     descriptor_id: str
     owner: str
     is_instantiated: bool
-    flavour_id: str
     scale_levels: Mapping[str, int]
     vnfcs: tuple[ObservedVnfc, ...]
 
@@ -53,7 +51,6 @@ def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
         descriptor_id=str(document.get("vnfdId") or ""),
         owner=str(get_mapping(document, "metadata").get(OWNER_KEY) or ""),
         is_instantiated=is_instantiated,
-        flavour_id=str(info.get("flavourId") or ""),
         scale_levels={
             str(row.get("aspectId")): int(row.get("scaleLevel") or 0) for row in list_mappings(info, "scaleStatus")
         },
@@ -68,7 +65,6 @@ def _list_vnfcs(info: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
         index = metadata.get("vdu_idx")
         yield ObservedVnfc(
             id=ids.get(row.get("id"), str(row.get("id"))),
-            resource_id=str(get_mapping(row, "computeResource").get("resourceId") or ""),
             vdu=str(row.get("vduId") or ""),
             zone=str(row.get("zoneId") or metadata.get("zone") or ""),
             order=(index if isinstance(index, int) else 0, str(metadata.get("creation_time") or "")),

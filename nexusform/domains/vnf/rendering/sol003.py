@@ -4,14 +4,17 @@ constraints.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
 
 from msgspec import Struct
 
-from nexusform.domains.vnf.importers.vnf_records import MACHINE, RACK, SITE, PlacementRule, Vnf
+from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
+from nexusform.diagnostics.phrases import format_first_items
+from nexusform.domains.vnf.importers.vnf_records import MACHINE, RACK, SITE, Vnf
 from nexusform.domains.vnf.types.vnf_documents import has_known_documents, read_documents
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.plans.plan import Change, PlacementAction, Plan
@@ -45,7 +48,7 @@ def build_grant_requests(plan: Plan) -> GrantRequests:
             requests[str(change.address)] = _build_request(change, actions)
             inexact_rules += [
                 f"up to {rule.max_per_location} VMs of {rule.name} may share a machine"
-                for rule in _get_rules(change.after or {})
+                for rule in _get_vnf_or_empty(change.after or {}).rules
                 if rule.max_per_location > 1
             ]
     return GrantRequests(requests, tuple(inexact_rules))
@@ -110,7 +113,7 @@ def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> I
     """
     ended_kinds: set[bool] = set()
     vnfcs: Mapping[str, Mapping[str, Any]] = attributes.get("vnfcs") or {}
-    for rule in _get_rules(attributes):
+    for rule in _get_vnf_or_empty(attributes).rules:
         members = [name for name, vnfc in vnfcs.items() if vnfc["vdu"] in rule.vdus]
         members.sort(key=lambda name: name not in added_names)  # new ones first, as Tacker lists them
         if len(members) < 2 or members[0] not in added_names:
@@ -126,11 +129,26 @@ def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> I
             }
 
 
-def _get_rules(attributes: Mapping[str, Any]) -> Sequence[PlacementRule]:
-    """Return the placement rules of a VNF; none while its documents are unknown."""
-    return _get_vnf_or_empty(attributes).rules
-
-
 def _get_vnf_or_empty(attributes: Mapping[str, Any]) -> Vnf:
     """Return the VNF; an empty one while its documents are unknown."""
     return read_documents(attributes).vnf if has_known_documents(attributes) else Vnf()
+
+
+def export_sol003(plan: Plan) -> tuple[str, list[Diagnostic]]:
+    """Export the grant requests as JSON; "" if the plan has no VNFs."""
+    grants = build_grant_requests(plan)
+    problems: list[Diagnostic] = []
+    if grants.inexact_rules:
+        detail = (
+            "A SOL003 constraint either allows or forbids a shared location, so the export is "
+            f"stricter than the plan: {format_first_items(grants.inexact_rules, 5)}."
+        )
+        problems.append(build_warning("missing-in-export", detail))
+    without_id = [address for address, request in grants.requests.items() if "vnfdId" not in request]
+    if without_id:
+        names = format_first_items(without_id, 5)
+        detail = f"SOL003 requires vnfdId, and these VNFs have no VNFD with a descriptor_id: {names}."
+        problems.append(build_warning("missing-in-export", detail))
+    if not grants.requests:
+        return "", problems
+    return json.dumps(grants.requests, indent=2, ensure_ascii=False) + "\n", problems

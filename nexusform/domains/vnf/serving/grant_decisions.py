@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.vnf.rendering.sol003 import build_grant_requests
 from nexusform.domains.vnf.serving.planned_operations import build_healed_zones, build_zone_ids, list_operations
-from nexusform.domains.vnf.types.vnf_levels import RETRY_KEY
+from nexusform.domains.vnf.types.vnf_documents import RETRY_KEY
 from nexusform.plans.plan import Plan
 
 _TERMINATE: Final = "TERMINATE"

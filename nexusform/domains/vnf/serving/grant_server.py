@@ -6,17 +6,26 @@ import base64
 import binascii
 import hmac
 import json
+import os
 import ssl
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from nexusform.domains.vnf.serving.grant_decisions import PlannedGrants, build_problem_details_response, decide_grant
-from nexusform.domains.vnf.serving.grant_journal import GrantJournal
+import msgspec
+
+from nexusform.domains.vnf.serving.grant_decisions import (
+    GrantRecord,
+    PlannedGrants,
+    build_problem_details_response,
+    decide_grant,
+)
 from nexusform.domains.vnf.serving.vnf_packages import VnfPackageFile
+from nexusform.files.regular_files import open_regular_file, read_regular, write_all_bytes
 from nexusform.files.run_log import log_event
 
 _MAX_REQUEST_BYTES: Final = 4 << 20
@@ -172,3 +181,40 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the name it has in the library
         """Skip the log of the library: decisions are logged."""
+
+
+_MAX_BYTES: Final = 64 << 20
+
+
+class GrantJournal:
+    """Records of the plan with this digest; those of other plans stay in the file."""
+
+    def __init__(self, plan_file: str, digest: str) -> None:
+        self.path = Path(f"{plan_file}.grants")
+        self.digest = digest
+        self.records: list[GrantRecord] = []
+        if not self.path.exists():
+            return
+        for line in read_regular(self.path, _MAX_BYTES).splitlines():
+            try:
+                entry = msgspec.json.decode(line, type=_JournalEntry)
+            except msgspec.DecodeError:
+                continue  # the line of a run that was killed while it wrote
+            if entry.plan == digest:
+                self.records.append(entry.record)
+
+    def add(self, record: GrantRecord) -> None:
+        """Write a record to disk, and keep it."""
+        text = b"\n" + msgspec.json.encode(_JournalEntry(self.digest, record)) + b"\n"
+        descriptor = open_regular_file(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            write_all_bytes(descriptor, text)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        self.records.append(record)
+
+
+class _JournalEntry(msgspec.Struct, frozen=True):
+    plan: str
+    record: GrantRecord

@@ -7,9 +7,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from nexusform.domains.vnf.importers.vnf_records import ScalingAspect, compute_vdu_counts
-from nexusform.domains.vnf.types.vnf_documents import has_known_documents, has_standard_user_data, read_documents
-from nexusform.domains.vnf.types.vnf_levels import compute_first_levels, compute_target_levels
+from nexusform.domains.vnf.importers.vnf_records import compute_vdu_counts
+from nexusform.domains.vnf.types.vnf_documents import (
+    compute_first_levels,
+    compute_target_levels,
+    has_known_documents,
+    has_standard_user_data,
+    read_documents,
+)
 from nexusform.plans.plan import Change
 
 _INSTANTIATE = "INSTANTIATE"
@@ -50,7 +55,9 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
     steps = {name: level - levels.get(name, 0) for name, level in compute_target_levels(attributes).items()}
     changed = [aspect for aspect in vnf.aspects if steps.get(aspect.name)]
     for aspect in sorted(changed, key=lambda aspect: (steps[aspect.name] > 0, aspect.name)):
-        counts = {step.vdu: abs(_count_vms_per_step(aspect, step.vdu, levels, steps)) for step in aspect.steps}
+        start = levels.get(aspect.name, 0)
+        end = start + steps[aspect.name]
+        counts = {step.vdu: abs(step.sum_increments(end) - step.sum_increments(start)) for step in aspect.steps}
         if steps[aspect.name] > 0:
             yield _build_operation(_SCALE, _take_vnfc_names(added, counts), {})
         else:
@@ -93,12 +100,6 @@ def _group_names_by_vdu(resources: list[Mapping[str, Any]]) -> dict[str, list[st
         name = resource["resource"]["resourceId"] if "resource" in resource else resource["id"]
         names.setdefault(resource["vduId"], []).append(name)
     return names
-
-
-def _count_vms_per_step(aspect: ScalingAspect, vdu: str, levels: Mapping[str, int], steps: Mapping[str, int]) -> int:
-    step = next(step for step in aspect.steps if step.vdu == vdu)
-    start = levels.get(aspect.name, 0)
-    return step.sum_increments(start + steps[aspect.name]) - step.sum_increments(start)
 
 
 def _take_vnfc_names(pool: dict[str, list[str]], counts: Mapping[str, int]) -> dict[str, list[str]]:

@@ -287,7 +287,8 @@ def compute_demand(
         return None, []
     vnf = read_documents(attributes).vnf
     name, blocks = str(attributes["name"]), attributes.get("vdu") or {}
-    numbers = _compute_vm_counts_by_vdu(vnf, attributes)
+    scale_levels = {name: int(level) for name, level in (attributes.get("scale_levels") or {}).items() if level}
+    numbers = compute_vdu_counts(vnf, attributes.get("instantiation_level") or "", scale_levels).numbers
     problems = list(_list_unmet_problems(vnf, numbers, attributes, context))
     problems += list_dropped_rules(vnf, numbers)
     pools = []
@@ -323,15 +324,9 @@ def compute_demand(
     return VmDemand(site_id, f"vnf:{build_id(attributes)}", name, tuple(pools), provenance=DECIDED), problems
 
 
-def _compute_vm_counts_by_vdu(vnf: Vnf, attributes: Mapping[str, Any]) -> Mapping[str, int]:
-    scale_levels = {name: int(level) for name, level in (attributes.get("scale_levels") or {}).items() if level}
-    return compute_vdu_counts(vnf, attributes.get("instantiation_level") or "", scale_levels).numbers
-
-
 def _build_group_rule(rule: PlacementRule) -> PlacementGroupRule:
-    label = f"the other VMs of {rule.name} ({rule.origin})"
     return PlacementGroupRule(
-        name=label,
+        name=f"the other VMs of {rule.name} ({rule.origin})",
         is_affinity=rule.is_affinity,
         is_hard=rule.is_hard,
         scope=rule.scope,
@@ -406,32 +401,25 @@ def build_computed_attributes(
     kept_vms = [vm.name for vm in placed_vms if vm.trigger in _RECORDED_OPERATIONS]
     kept_names = [name for name in (*kept_vms, *unplaced_vnfcs) if name in known_ids]
     ids = {"vnfc_ids": {name: known_ids[name] for name in kept_names}} if known_ids else {}
-    return {
-        **ids,
-        "vnfcs": {
-            vm.name: {
-                "vdu": vm.pool,
-                "number": vm.number,
-                "machine": vm.placement.machine,
-                "rack": vm.placement.rack,
-                "availability_zone": vm.placement.availability_zone,
-                "numa_cells": list(vm.placement.cells) or None,
-                "provenance": vm.provenance,
-                **_build_operation_record(_get_vnfc_operation(vm)),
-            }
-            for vm in placed_vms
+    vnfcs: dict[str, Any] = {}
+    for vm in placed_vms:
+        operation = _get_vnfc_operation(vm)
+        vnfcs[vm.name] = {
+            "vdu": vm.pool,
+            "number": vm.number,
+            "machine": vm.placement.machine,
+            "rack": vm.placement.rack,
+            "availability_zone": vm.placement.availability_zone,
+            "numa_cells": list(vm.placement.cells) or None,
+            "provenance": vm.provenance,
+            # Older states do not record instantiation either.
+            **({"came": operation} if operation != INSTANTIATED else {}),
         }
-        | unplaced_vnfcs,
-    }
+    return {**ids, "vnfcs": vnfcs | unplaced_vnfcs}
 
 
 def _get_vnfc_operation(vm: PlacedVm) -> str:
     return _OPERATION_BY_TRIGGER.get(vm.trigger, HEALED)
-
-
-def _build_operation_record(operation: str) -> dict[str, str]:
-    """Return the recorded operation of a VNFC; empty for an instantiated one, as in older states."""
-    return {} if operation == INSTANTIATED else {"came": operation}
 
 
 class _LabelledWorker(Struct, frozen=True):

@@ -290,12 +290,8 @@ def resolve_vdu_sku(vdu: Vdu, block: Mapping[str, Any], context: ResourceContext
     name = block.get("vm_sku_name")
     if name:
         sku = _find_sku(str(name), vdu, block, context)
-        known_names = context.list_sku_names()
-        return (
-            sku
-            if sku is not None
-            else build_unknown_sku_problem(str(name), ("vdu", vdu.name, "vm_sku_name"), known_names)
-        )
+        path = ("vdu", vdu.name, "vm_sku_name")
+        return sku or build_unknown_sku_problem(str(name), path, context.list_sku_names())
     flavor_sku = _find_sku(vdu.flavor, vdu, block, context) if _is_sized_by_flavor(vdu, block) else None
     if flavor_sku is not None:
         return flavor_sku
@@ -348,12 +344,8 @@ def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
     names = [vdu.name for vdu in vnf.vdus]
     for name in blocks:
         if name not in names:
-            names_text = ", ".join(names)
-            yield Problem(
-                ("vdu", name),
-                "unknown-vdu",
-                f'The documents have no VDU "{name}".{suggest_name(name, names)} Known VDUs: {names_text}.',
-            )
+            detail = f'The documents have no VDU "{name}".{suggest_name(name, names)} Known VDUs: {", ".join(names)}.'
+            yield Problem(("vdu", name), "unknown-vdu", detail)
     for vdu in vnf.vdus:
         block = blocks.get(vdu.name) or {}
         sizes = [block.get(key) for key in ("vm_sku_name", "vcpus", "memory_gib")]
@@ -364,3 +356,21 @@ def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
             continue
         if vcpus is None or memory is None:
             yield build_missing_size_problem(vdu, vcpus, memory)
+
+
+# Parameter of an operation with the ids of failed ones to be repeated: the NFVO grants it again.
+RETRY_KEY: Final = "nexusform-retry-of"
+
+
+def compute_first_levels(vnf: Vnf, attributes: Mapping[str, Any]) -> dict[str, int]:
+    """Return the scale levels after instantiation."""
+    name = attributes.get("instantiation_level") or vnf.default_level
+    level = next((level for level in vnf.levels if level.name == name), None)
+    return dict(level.scale_levels) if level is not None else {}
+
+
+def compute_target_levels(attributes: Mapping[str, Any]) -> dict[str, int]:
+    """Return the scale level of each aspect for the arguments of a VNF."""
+    configured = attributes.get("scale_levels") or {}
+    levels = compute_first_levels(read_documents(attributes).vnf, attributes)
+    return {**levels, **{name: int(level) for name, level in configured.items()}}
