@@ -1,4 +1,4 @@
-"""`nexusform apply`, and functions shared with destroy and refresh."""
+"""`nexusform apply` and `nexusform destroy`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.applying.events import StepEvent, StepListener
 from nexusform.cli.arguments import (
@@ -37,7 +38,7 @@ from nexusform.placement_kinds.placement_kind import get_kind_noun
 from nexusform.plans.impact.object_effects import Effect, count_effects
 from nexusform.plans.plan import Action, Mode, Plan, StepKind
 from nexusform.plans.saved.plan_file import SavedPlan
-from nexusform.rendering.report.evaluation_sentence import describe_plan_evaluation
+from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import OpenResult, Project, open_project
 from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
@@ -87,16 +88,6 @@ class ApplyFlags(Struct, frozen=True, kw_only=True):
         """Create the context of the command."""
         return create_context(
             self.state, self.variables, take_ownership=self.take_ownership, allow_other_hub=self.allow_other_hub
-        )
-
-    def create_display(self) -> PlanDisplay:
-        """Create the display of the plan. Raises a usage error for reports that cannot be written."""
-        return create_plan_display(
-            self.placement_flags,
-            self.view,
-            as_json=self.as_json,
-            show_sensitive=self.show_sensitive,
-            concise=self.concise,
         )
 
 
@@ -181,7 +172,14 @@ class _ApplyCommandRun(Struct, frozen=True):
 
 
 def _create_apply_job(flags: ApplyFlags) -> _ApplyCommandRun:
-    return _ApplyCommandRun(flags, flags.create_display(), flags.lock.build_options())
+    display = create_plan_display(
+        flags.placement_flags,
+        flags.view,
+        as_json=flags.as_json,
+        show_sensitive=flags.show_sensitive,
+        concise=flags.concise,
+    )
+    return _ApplyCommandRun(flags, display, flags.lock.build_options())
 
 
 def apply_new_plan(flags: ApplyFlags, options: PlanOptions) -> int:
@@ -498,3 +496,19 @@ class _PipeSafeListener:
         except BrokenPipeError:
             self._is_open = False
             self._interrupts.count += 1
+
+
+class DestroyArguments(Struct, frozen=True, kw_only=True):
+    """Arguments of `destroy`."""
+
+    planning: PlanningFlags = declare_flag_group(PlanningFlags)
+    flags: ApplyFlags = declare_flag_group(ApplyFlags)
+
+
+@define_command("destroy", DestroyArguments)
+def destroy(arguments: DestroyArguments) -> int:
+    """Destroy all resources in the state. The same as `apply -destroy`."""
+    if arguments.planning.refresh_only:
+        raise click.UsageError("destroy does not support -refresh-only.")
+    planning = replace(arguments.planning, destroy=True)
+    return apply_new_plan(arguments.flags, planning.build_options())

@@ -67,10 +67,6 @@ class ApplyProgress:
         self._screen.print_text(f"\n{line}")
         if not outcome.sends and outcome.provider_names:
             self._screen.print_wrapped(progress_text.format_nothing_sent(outcome.provider_names[0]))
-        self._print_prediction_accuracy(outcome)
-
-    def _print_prediction_accuracy(self, outcome: ApplyOutcome) -> None:
-        """Print the number of correct predictions, the wrong ones, and ties with another result."""
         misses, ties, hits = outcome.applied.wrong_predictions, outcome.applied.ties, outcome.applied.hits
         if hits and not misses and not ties:
             self._screen.print_text(f"{hits:,} of {hits:,} predictions correct.")

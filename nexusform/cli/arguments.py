@@ -150,32 +150,30 @@ def declare_repeatable_text(meaning: str, *, metavar: str = "VALUE", flag: str =
     return cast("tuple[str, ...]", _FlagDeclaration(create_parameter, ()))
 
 
-def declare_number(meaning: str, *, default: Default, metavar: str = "N", minimum: int | None = None) -> int | Default:
+def declare_number(meaning: str, *, default: Default, minimum: int | None = None) -> int | Default:
     """Declare a flag with an integer."""
     kind = click.INT if minimum is None else click.IntRange(min=minimum)
 
     def create_parameter(name: str) -> click.Parameter:
-        return Flag(_build_click_names(name), type=kind, metavar=metavar, default=default, help=meaning)
+        return Flag(_build_click_names(name), type=kind, metavar="N", default=default, help=meaning)
 
     return cast("int | Default", _FlagDeclaration(create_parameter, default))
 
 
-def declare_choice(
-    meaning: str, choices: Sequence[str], *, metavar: str = "", default: str | None = None, flag: str = ""
-) -> str:
+def declare_choice(meaning: str, choices: Sequence[str], *, metavar: str = "", flag: str = "") -> str:
     """Declare a flag with one of several values, by default the first."""
-    default_value = default if default is not None else next(iter(choices), "")
+    default = next(iter(choices), "")
 
     def create_parameter(name: str) -> click.Parameter:
         return Flag(
             _build_click_names(name, flag),
             type=click.Choice(choices),
             metavar=metavar or "|".join(choices),
-            default=default_value,
+            default=default,
             help=meaning,
         )
 
-    return cast("str", _FlagDeclaration(create_parameter, default_value))
+    return cast("str", _FlagDeclaration(create_parameter, default))
 
 
 def declare_optional_choice_flag(meaning: str, choices: Sequence[str]) -> str | None:
@@ -193,12 +191,12 @@ def declare_ignored_flag(name: str, *, switch: bool = False) -> Flag:
     return Flag([f"-{name}"], is_switch=switch, type=kind, hidden=True, expose_value=False)
 
 
-def declare_ordered_flags(meaning: str, flags: Sequence[str], *, metavar: str = "VALUE") -> tuple[tuple[str, str], ...]:
+def declare_ordered_flags(meaning: str, flags: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Declare flags with a significant order: (flag name, value) pairs as typed."""
 
     def create_parameter(name: str) -> click.Parameter:
         option_names = [f"-{flag}" for flag in flags]
-        return Flag([*option_names, name], is_tagged=True, nargs=2, multiple=True, metavar=metavar, help=meaning)
+        return Flag([*option_names, name], is_tagged=True, nargs=2, multiple=True, metavar="VALUE", help=meaning)
 
     return cast("tuple[tuple[str, str], ...]", _FlagDeclaration(create_parameter, ()))
 

@@ -69,7 +69,11 @@ class Command(click.Command):
         except click.UsageError:
             if ctx.resilient_parsing:  # a shell completes an unfinished line
                 return super().parse_args(ctx, args)
-            _reject_removed_flags(ctx, words)
+            from nexusform.cli.removed_commands import REMOVED_FLAGS, find_removed_flag
+
+            removed = find_removed_flag(" ".join(ctx.command_path.split()[1:]), words)
+            if removed:
+                raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {REMOVED_FLAGS[removed]}') from None
             raise
         if extra_arguments and not ctx.resilient_parsing:
             raise click.UsageError(
@@ -210,15 +214,6 @@ def _read_environment_arguments(ctx: click.Context) -> list[str]:
     return words
 
 
-def _reject_removed_flags(ctx: click.Context, words: Sequence[str]) -> None:
-    """Raise RemovedCommandError if a flag that was removed is among the words."""
-    from nexusform.cli.removed_commands import REMOVED_FLAGS, find_removed_flag
-
-    removed = find_removed_flag(" ".join(ctx.command_path.split()[1:]), words)
-    if removed:
-        raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {REMOVED_FLAGS[removed]}')
-
-
 class RemovedCommandError(click.ClickException):
     """A command or a flag that was removed is typed; the message is one line with what to use instead."""
 
@@ -338,7 +333,15 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the main commands and examples, or all commands by section, without importing them."""
         if self.main_commands and not ctx.meta.get(_HELP_KEY, False):
-            self._format_main_commands(formatter)
+            from nexusform.cli.help_sections import get_command_examples
+
+            with formatter.section("Main commands"):
+                formatter.write_dl(
+                    [(name, self.table[name].summary) for name in self.main_commands if name in self.table]
+                )
+            with formatter.section("Examples"):
+                formatter.write_dl(get_command_examples(""), col_max=45)
+            formatter.write("\nAll commands: nexusform help all\n")
             return
         # Group the command names by title; commands without a section come last.
         groups = {title: [name for name in names if name in self.table] for title, names in self.chapters.items()}
@@ -349,12 +352,3 @@ class LazyGroup(click.Group):
         for title, names in commands.items():
             with formatter.section(title):
                 formatter.write_dl([(name, self.table[name].summary) for name in names])
-
-    def _format_main_commands(self, formatter: click.HelpFormatter) -> None:
-        from nexusform.cli.help_sections import get_command_examples
-
-        with formatter.section("Main commands"):
-            formatter.write_dl([(name, self.table[name].summary) for name in self.main_commands if name in self.table])
-        with formatter.section("Examples"):
-            formatter.write_dl(get_command_examples(""), col_max=45)
-        formatter.write("\nAll commands: nexusform help all\n")

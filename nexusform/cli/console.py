@@ -53,7 +53,17 @@ def console(arguments: ConsoleArguments) -> int:
     if opened.console is None:
         return 1
     if arguments.explain:
-        return _print_expression_parts(screen, opened.console, arguments)
+        from nexusform.rendering.answers.console_text import build_trace_document, render_trace
+
+        explanation = opened.console.explain(arguments.explain)
+        screen.print_diagnostics(explanation.diagnostics, explanation.sources)
+        if explanation.tree is not None and arguments.as_json:
+            from nexusform.rendering.notation.json_values import encode_document
+
+            screen.print_text(encode_document(build_trace_document(explanation.tree), pretty=True).decode())
+        elif explanation.tree is not None:
+            screen.print_text(render_trace(explanation.tree, screen.width), end="")
+        return 1 if has_errors(explanation.diagnostics) else 0
     if sys.stdin.isatty():
         return _run_interactive_console(screen, opened.console)
     for expression in _join_expressions(sys.stdin):
@@ -62,21 +72,6 @@ def console(arguments: ConsoleArguments) -> int:
         if not _print_expression_value(screen, opened.console, expression):
             return 1
     return 0
-
-
-def _print_expression_parts(screen: Screen, session: ExpressionConsole, arguments: ConsoleArguments) -> int:
-    """Print every part of an expression with its value."""
-    from nexusform.rendering.answers.console_text import build_trace_document, render_trace
-
-    explanation = session.explain(arguments.explain)
-    screen.print_diagnostics(explanation.diagnostics, explanation.sources)
-    if explanation.tree is not None and arguments.as_json:
-        from nexusform.rendering.notation.json_values import encode_document
-
-        screen.print_text(encode_document(build_trace_document(explanation.tree), pretty=True).decode())
-    elif explanation.tree is not None:
-        screen.print_text(render_trace(explanation.tree, screen.width), end="")
-    return 1 if has_errors(explanation.diagnostics) else 0
 
 
 def _join_expressions(lines: Iterable[str]) -> Iterator[str]:

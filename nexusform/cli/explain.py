@@ -23,8 +23,6 @@ from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_warning
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.placement_kinds.placement_kind import format_location_text
-from nexusform.plans.impact.pool_reason import PoolPlacement
-from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.answers.domain_answer import DomainAnswer
 from nexusform.rendering.report.report_tree import Report, Section
 from nexusform.workflow.placement_explanation import VmExplanation
@@ -63,9 +61,18 @@ def explain(arguments: ExplainArguments) -> int:
     domain_answer = answer.domain_answer or DomainAnswer()
     texts = [_render_answer(*item, arguments, screen) for item in domain_answer.answers]
     if answer.pools:
-        texts.append(_render_pools(address, answer.pools, arguments, screen))
+        from nexusform.rendering.answers.pool_report import build_pools_document, build_pools_report
+
+        report, document = build_pools_report(address, answer.pools), build_pools_document(address, answer.pools)
+        texts.append(_render_answer(report, document, arguments, screen))
     texts += [_render_vm_explanation(reason, arguments, screen) for reason in answer.reasons]
-    texts += [_render_vm_removal(row, arguments, screen) for row in answer.removals]
+    if answer.removals:
+        from nexusform.rendering.answers.explanation_text import REMOVAL_FORM, build_removal_report
+
+        # A removal is described without evaluating rules.
+        texts += [
+            _render_answer(build_removal_report(row), REMOVAL_FORM(row), arguments, screen) for row in answer.removals
+        ]
     if not texts:
         screen.print_diagnostics(answer.diagnostics, answer.sources)
         return 1
@@ -94,25 +101,8 @@ def _build_plan_warning(errors: Sequence[Diagnostic]) -> Diagnostic:
 
 
 def _render_answer(report: Report, document: dict[str, Any], arguments: ExplainArguments, screen: Screen) -> str:
-    """Render the answer of a domain in the requested format."""
+    """Render an answer in the requested format."""
     return _encode_json(document) if arguments.format == "json" else _render_report(report, arguments, screen)
-
-
-def _render_pools(address: str, pools: tuple[PoolPlacement, ...], arguments: ExplainArguments, screen: Screen) -> str:
-    from nexusform.rendering.answers.pool_report import build_pools_document, build_pools_report
-
-    if arguments.format == "json":
-        return _encode_json(build_pools_document(address, pools))
-    return _render_report(build_pools_report(address, pools), arguments, screen)
-
-
-def _render_vm_removal(row: PlacementChange, arguments: ExplainArguments, screen: Screen) -> str:
-    """Render the removal of a VM, without evaluating rules."""
-    from nexusform.rendering.answers.explanation_text import REMOVAL_FORM, build_removal_report
-
-    if arguments.format == "json":
-        return _encode_json(REMOVAL_FORM(row))
-    return _render_report(build_removal_report(row), arguments, screen)
 
 
 def _encode_json(document: dict[str, Any]) -> str:

@@ -28,7 +28,7 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
     "validate": CommandEntry("nexusform.cli.validate:validate", "Validate the configuration"),
     "plan": CommandEntry("nexusform.cli.plan:plan", "Show planned changes and placements"),
     "apply": CommandEntry("nexusform.cli.apply:apply", "Apply a plan"),
-    "destroy": CommandEntry("nexusform.cli.destroy:destroy", "Destroy all resources in the state"),
+    "destroy": CommandEntry("nexusform.cli.apply:destroy", "Destroy all resources in the state"),
     "sign": CommandEntry("nexusform.cli.sign:sign", "Sign an approved plan"),
     "show": CommandEntry("nexusform.cli.show:show", "Show the state, a saved plan or one resource"),
     "output": CommandEntry("nexusform.cli.output:output", "Show the root module's outputs"),
@@ -205,7 +205,15 @@ def run_command_line(arguments: Sequence[str]) -> int:
             )
         return 1
     except OSError as problem:
-        return _handle_full_disk(problem) if problem.errno in _WRITE_ERRORS else _report_internal_error(problem)
+        if problem.errno not in _WRITE_ERRORS:
+            return _report_internal_error(problem)
+        # A full disk (`nexusform plan > FILE`).
+        _redirect_stdout_to_null_device()
+        _print_to_stderr(
+            f"Error: the output cannot be written: {problem.strerror}. State and journal are intact. "
+            "Free disk space and run the command again."
+        )
+        return 1
     except Exception as bug:  # noqa: BLE001 - the only handler that turns a bug into a message
         return _report_internal_error(bug)
     return code
@@ -314,16 +322,6 @@ def _save_traceback(traceback_text: str) -> str:
         f"The details are in {path}. Please report it, with that file and, if you can, the configuration "
         "that led to it."
     )
-
-
-def _handle_full_disk(problem: OSError) -> int:
-    """Report a full disk (`nexusform plan > FILE`)."""
-    _redirect_stdout_to_null_device()
-    _print_to_stderr(
-        f"Error: the output cannot be written: {problem.strerror}. State and journal are intact. "
-        "Free disk space and run the command again."
-    )
-    return 1
 
 
 def _redirect_stdout_to_null_device() -> None:

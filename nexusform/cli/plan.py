@@ -33,7 +33,6 @@ from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.language.parser import pause_garbage_collection
-from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.impact.guard_rails import GuardRailLimit, apply_limits, parse_guard_rail_limits
 from nexusform.plans.plan import Plan
 from nexusform.state.objects import EMPTY, State
@@ -189,7 +188,12 @@ def plan(arguments: PlanArguments) -> int:
         allow_other_hub=arguments.allow_other_hub,
     )
     compare = _create_comparison_with_previous_plan(arguments.previous, context)  # -out may replace that file
-    problems = _replace_older_plan_file(arguments.out, context, options)
+    problems: list[Diagnostic] = []
+    if arguments.out:
+        from nexusform.workflow.plan_files.failed_plans import prepare_plan_file
+
+        # a failed plan replaces an older one
+        problems = prepare_plan_file(arguments.out, context, options)
     limits = parse_fail_on(arguments.fail_on)
     if arguments.check_with:
         _parse_check_with_flags(arguments.check_with, context)
@@ -228,7 +232,12 @@ def _run_plan(
         opened.project, "OperationTypePlan", locking, notices=display.notices, records_recovery=False
     ) as run:
         reported_count = len(run.diagnostics)
-        display.reporter.report_diagnostics([*run.diagnostics, *_check_unfinished_apply(run)], opened.sources)
+        warnings: list[Diagnostic] = []
+        if run.stored.remaining is not None:
+            from nexusform.workflow.plan_files.remaining_steps import check_interrupted_apply
+
+            warnings = check_interrupted_apply(run.stored, run.project.context)
+        display.reporter.report_diagnostics([*run.diagnostics, *warnings], opened.sources)
         if run.is_ready:
             new_plan = _plan_and_report(run, options, check_plan, display, arguments, signer)
         else:
@@ -251,15 +260,6 @@ def _create_comparison_with_previous_plan(path: str, context: CommandContext) ->
         reason = " ".join(problem.detail for problem in problems) or f"{path} cannot be read"
         return lambda plan: warn_about_previous(plan, reason.rstrip("."))
     return lambda plan: compare_with_previous(plan, saved.plan)
-
-
-def _replace_older_plan_file(path: str, context: CommandContext, options: PlanOptions) -> list[Diagnostic]:
-    """Replace an older plan with a failed one. Return errors for an unwritable file."""
-    if not path:
-        return []
-    from nexusform.workflow.plan_files.failed_plans import prepare_plan_file
-
-    return prepare_plan_file(path, context, options)
 
 
 def get_exit_code(plan: Plan | None, diagnostics: Iterable[Diagnostic], *, is_detailed: bool) -> int:
@@ -301,7 +301,13 @@ def _plan_and_report(
     """Make the plan, save it if requested, and report it."""
     with display.reporter.track_planning():
         result = run.plan(replace(options, allows_state_only=True))
-        plan = _add_requested_checks(result, arguments.check_with, run) if arguments.check_with else result.plan
+        plan = result.plan
+        if arguments.check_with:
+            from nexusform.workflow.program_checks import add_program_checks
+
+            context = run.project.context
+            programs = _parse_check_with_flags(arguments.check_with, context)
+            plan = add_program_checks(result, programs, context.data_directory)
         new_plan = check_plan(plan)
     saved_path = ""
     if arguments.out:
@@ -329,14 +335,6 @@ def _parse_check_with_flags(flags: Sequence[str], context: CommandContext) -> di
     return programs
 
 
-def _add_requested_checks(result: PlanResult, flags: Sequence[str], run: Run) -> Plan:
-    """Return the plan, checked with the programs of -check-with."""
-    from nexusform.workflow.program_checks import add_program_checks
-
-    context = run.project.context
-    return add_program_checks(result, _parse_check_with_flags(flags, context), context.data_directory)
-
-
 def _save_plan(plan: Plan, run: Run, path: str, signer: Signer | None) -> list[Diagnostic]:
     """Save a plan, or a failed one with the reasons if it cannot be saved."""
     if not path:
@@ -355,35 +353,15 @@ def create_plan_display(
     placement_flags: PlacementFlags, view: ViewFlags, *, as_json: bool, show_sensitive: bool, concise: bool = False
 ) -> PlanDisplay:
     """Create the display of a plan from the flags. Raises usage errors."""
-    return PlanDisplay(
-        _create_reporter(view, as_json=as_json, concise=concise),
-        placement_flags,
-        _parse_report_flags(placement_flags),
-        show_sensitive,
-    )
-
-
-def _create_reporter(view: ViewFlags, *, as_json: bool, concise: bool) -> RunReporter:
     if as_json:
         from nexusform.cli.json_reporter import JsonReporter
 
-        return JsonReporter()
-    return TextReporter(view.create_screen(), concise=concise)
+        reporter: RunReporter = JsonReporter()
+    else:
+        reporter = TextReporter(view.create_screen(), concise=concise)
+    reports: tuple[ReportFlag, ...] = ()
+    if placement_flags.report or placement_flags.source_url:
+        from nexusform.cli.report_flag import parse_plan_reports
 
-
-def _check_unfinished_apply(run: Run) -> list[Diagnostic]:
-    """Return the warning about an unfinished apply."""
-    if run.stored.remaining is None:
-        return []
-    from nexusform.workflow.plan_files.remaining_steps import check_interrupted_apply
-
-    return check_interrupted_apply(run.stored, run.project.context)
-
-
-def _parse_report_flags(placement_flags: PlacementFlags) -> tuple[ReportFlag, ...]:
-    """Parse the requested reports. Raises usage errors."""
-    if not placement_flags.report and not placement_flags.source_url:
-        return ()
-    from nexusform.cli.report_flag import parse_plan_reports
-
-    return parse_plan_reports(placement_flags)
+        reports = parse_plan_reports(placement_flags)
+    return PlanDisplay(reporter, placement_flags, reports, show_sensitive)

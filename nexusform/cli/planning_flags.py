@@ -53,7 +53,21 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
         self, *, generate_config_out: str = "", includes_rejections: bool = False, includes_losses: bool = False
     ) -> PlanOptions:
         """Build the plan options. Raises a usage error for conflicting flags."""
-        self._reject_conflicts()
+        targets = self.target or self.target_file
+        excludes = self.exclude or self.exclude_file
+        conflicts = (
+            (self.destroy and self.refresh_only, "-destroy and -refresh-only cannot be combined."),
+            (self.refresh_only and not self.refresh, "-refresh-only and -refresh=false cannot be combined."),
+            (targets and excludes, "-target and -exclude cannot be combined."),
+            (
+                self.replace and self.mode is not Mode.NORMAL,
+                "-replace cannot be combined with -destroy or -refresh-only.",
+            ),
+            ((self.samples or 0) < 0, "-samples cannot be negative."),
+        )
+        for conflict, message in conflicts:
+            if conflict:
+                raise click.UsageError(message)
         return PlanOptions(
             mode=self.mode,
             refresh=self.refresh,
@@ -72,24 +86,6 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
         defaults = build_arguments_record(PlanningFlags, {})
         names = [name for name in self.__struct_fields__ if getattr(self, name) != getattr(defaults, name)]
         return [name.replace("_", "-") for name in names]
-
-    def _reject_conflicts(self) -> None:
-        """Raise a usage error for conflicting flags."""
-        targets = self.target or self.target_file
-        excludes = self.exclude or self.exclude_file
-        conflicts = (
-            (self.destroy and self.refresh_only, "-destroy and -refresh-only cannot be combined."),
-            (self.refresh_only and not self.refresh, "-refresh-only and -refresh=false cannot be combined."),
-            (targets and excludes, "-target and -exclude cannot be combined."),
-            (
-                self.replace and self.mode is not Mode.NORMAL,
-                "-replace cannot be combined with -destroy or -refresh-only.",
-            ),
-            ((self.samples or 0) < 0, "-samples cannot be negative."),
-        )
-        for conflict, message in conflicts:
-            if conflict:
-                raise click.UsageError(message)
 
 
 class PlacementFlags(Struct, frozen=True, kw_only=True):

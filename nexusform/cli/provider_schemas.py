@@ -1,4 +1,4 @@
-"""`metadata functions` and `providers schema`: machine-readable descriptions of nexusform, as JSON only."""
+"""`nexusform providers schema`: the schemas of all types, as JSON only."""
 
 from __future__ import annotations
 

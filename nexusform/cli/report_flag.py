@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
@@ -17,8 +18,61 @@ from nexusform.diagnostics.diagnostic import SourceFile, suggest_name
 from nexusform.files.regular_files import read_regular
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Plan
+from nexusform.rendering.report.report_tree import CodeOrigin
 from nexusform.state.objects import State
 from nexusform.workflow.opening.system_io import explain_unwritable_file, write_output
+
+
+class _CiSystem(Struct, frozen=True):
+    """Environment variables of a CI system with repository, commit and clone directory. `files` is the path
+    segment between the repository address and the commit.
+    """
+
+    repository: tuple[str, ...]
+    files: str
+    commit: str
+    clone: str
+
+
+_HOSTS: Final = (
+    _CiSystem(("GITHUB_SERVER_URL", "GITHUB_REPOSITORY"), "blob", "GITHUB_SHA", "GITHUB_WORKSPACE"),
+    _CiSystem(("CI_PROJECT_URL",), "-/blob", "CI_COMMIT_SHA", "CI_PROJECT_DIR"),
+)
+
+
+def find_code_origin(source_url: str, environment: Mapping[str, str] = os.environ) -> CodeOrigin:
+    """Return the origin of the configuration in this directory. `source_url` is the address of that
+    directory, "" = from the environment. Raises a usage error for an invalid address.
+    """
+    if source_url and not source_url.startswith(("https://", "http://")):
+        raise click.UsageError(f'-source-url: "{source_url}" must start with https:// or http://.')
+    for host in _HOSTS:
+        commit = environment.get(host.commit, "")
+        if commit:
+            return _build_code_origin(host, commit, source_url, environment)
+    return CodeOrigin(url=source_url)
+
+
+def _build_code_origin(host: _CiSystem, commit: str, source_url: str, environment: Mapping[str, str]) -> CodeOrigin:
+    """Build the origin from the variables of one CI system."""
+    if source_url:
+        return CodeOrigin(source_url, commit=commit)
+    repository = "/".join(environment.get(name, "").rstrip("/") for name in host.repository)
+    directory = _get_path_in_clone(environment.get(host.clone, ""))
+    if not repository.startswith(("https://", "http://")) or directory is None:
+        return CodeOrigin(commit=commit)
+    return CodeOrigin(f"{repository}/{host.files}/{commit}", directory, commit)
+
+
+def _get_path_in_clone(clone: str) -> str | None:
+    """Return the path from a clone to this directory, or None if outside."""
+    if not clone:
+        return None
+    path = os.path.relpath(os.path.realpath(os.curdir), os.path.realpath(clone))
+    if path == os.pardir or path.startswith(os.pardir + os.sep):
+        return None
+    return "" if path == os.curdir else path.replace(os.sep, "/")
+
 
 # Code hosts truncate comments at 65,536 characters.
 MAX_BYTES: Final = 65_000
@@ -52,7 +106,6 @@ def _render_text(subject: PlanReportInput) -> bytes:
 
 
 def _render_markdown(subject: PlanReportInput) -> bytes:
-    from nexusform.cli.code_host import find_code_origin
     from nexusform.rendering.pull_request.plan_comment import render_markdown
 
     return render_markdown(
@@ -87,7 +140,6 @@ def _render_svg(subject: PlanReportInput) -> bytes:
 
 
 def _render_html(subject: PlanReportInput) -> bytes:
-    from nexusform.cli.code_host import find_code_origin
     from nexusform.rendering.page.html_page import render_html
 
     origin = find_code_origin(subject.placement_flags.source_url)
@@ -155,8 +207,6 @@ class ReportFlag(Struct, frozen=True):
 def parse_plan_reports(placement_flags: PlacementFlags) -> tuple[ReportFlag, ...]:
     """Parse the requested reports of a plan. Raises usage errors, also for -source-url."""
     if placement_flags.source_url:
-        from nexusform.cli.code_host import find_code_origin
-
         find_code_origin(placement_flags.source_url)
     reports = parse_reports(placement_flags.report)
     if any(report.format == "github-review" for report in reports) and not placement_flags.diff:

@@ -172,7 +172,7 @@ def _print_target_as_json(target: ShownContent, arguments: ShowArguments) -> Non
 
 
 def _render_plan_text(target: ShownContent, arguments: ShowArguments, screen: Screen) -> str:
-    from nexusform.rendering.report.evaluation_sentence import describe_plan_evaluation
+    from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
     from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 
     assert target.saved is not None, "checked by the caller"

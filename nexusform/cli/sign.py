@@ -29,7 +29,7 @@ def sign(arguments: SignArguments) -> int:
     """
     if arguments.planfile is None or not arguments.key:
         raise click.UsageError("Specify the plan and the key: nexusform sign -key=KEYFILE PLANFILE.")
-    from nexusform.rendering.report.evaluation_sentence import describe_plan_evaluation
+    from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
     from nexusform.workflow.plan_files.plan_signing import sign_plan
 
     screen = arguments.view.create_screen()

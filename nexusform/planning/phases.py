@@ -57,14 +57,6 @@ class ProposedFix(Struct, frozen=True):
     fewer_clusters: int = 0
 
 
-def _return_no_findings(_instances: Instances, *, risks: bool) -> list[Diagnostic]:  # noqa: ARG001 - called by keyword
-    return []
-
-
-def _return_no_disruptions(_cluster_id: str, _nodes: Collection[str]) -> DrainObstacles:
-    return DrainObstacles()
-
-
 class DomainPhasesResult(Struct, frozen=True):
     """Results of a domain's phases. `rows` of all objects that it places, `rollouts`, `rejected_clusters` and
     `feasibility` for the plan; `observed_attributes` replace those in state as the starting point. `step_order` lists
@@ -84,8 +76,8 @@ class DomainPhasesResult(Struct, frozen=True):
     step_order: Mapping[Address, Sequence[Address]] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()
     list_workloads: Callable[[], Sequence[ScheduledPod]] = tuple
-    collect_findings: Callable[..., list[Diagnostic]] = _return_no_findings
-    find_disruptions: Callable[[str, Collection[str]], DrainObstacles] = _return_no_disruptions
+    collect_findings: Callable[..., list[Diagnostic]] = lambda *_instances, **_risks: []
+    find_disruptions: Callable[[str, Collection[str]], DrainObstacles] = lambda _cluster_id, _nodes: DrainObstacles()
     collect_claims: Callable[[], Mapping[str, tuple[ClaimDemand, ClaimDemand]]] = dict
     suggest_fixes: Callable[[int], Iterable[ProposedFix]] = lambda _limit: ()
     detail: object = None

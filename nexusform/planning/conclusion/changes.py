@@ -17,7 +17,6 @@ from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, RECORD_KEY
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
-from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState, build_missing_configuration_error
 from nexusform.planning.vm_planning.site_plans import SitePlan
@@ -55,9 +54,23 @@ def build_changes(
             change = replace(change, configured_paths=configured_paths[block.address])
         changes.append(change)
     for address in sorted(prior.instances, key=compute_address_order):
-        if not _is_object_unselected(instances.get(address)):
-            deposed = sorted(prior.get_deposed(address).items())
-            changes += [_build_deposed_change(address, key, deposed_object) for key, deposed_object in deposed]
+        if _is_object_unselected(instances.get(address)):
+            continue
+        # Delete the objects left over from replacements.
+        for key, deposed_object in sorted(prior.get_deposed(address).items()):
+            deposed_change = Change(
+                address=address,
+                action=Action.DELETE,
+                before=deposed_object.attributes,
+                after=None,
+                provider=deposed_object.provider,
+                creation=0,
+                prior_creation=deposed_object.creation,
+                sensitive_before=deposed_object.sensitive,
+                deposed=key,
+                dependencies=deposed_object.dependencies,
+            )
+            changes.append(deposed_change)
     return changes, problems
 
 
@@ -66,22 +79,6 @@ def _is_object_unselected(instance: Instance | None) -> bool:
     if instance is None or instance.prior is None:
         return False
     return instance.block is None and instance.action is Action.NO_OP
-
-
-def _build_deposed_change(address: Address, key: str, deposed_object: ObjectState) -> Change:
-    """Build the deletion of an object left over from a replacement."""
-    return Change(
-        address=address,
-        action=Action.DELETE,
-        before=deposed_object.attributes,
-        after=None,
-        provider=deposed_object.provider,
-        creation=0,
-        prior_creation=deposed_object.creation,
-        sensitive_before=deposed_object.sensitive,
-        deposed=key,
-        dependencies=deposed_object.dependencies,
-    )
 
 
 def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, creation: int) -> Change:
@@ -175,10 +172,22 @@ def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, eval
 
 def _report_kept_object(instance: Instance) -> Iterator[Diagnostic]:
     """Yield the warning about a forgotten object, and the error if one with `destroy = false` is replaced."""
+    address = instance.address
     if instance.action is Action.FORGET and instance.type.kind is not PlanningKind.MACHINE_ACTION:
-        yield _build_forget_warning(instance.address, instance.type.kind)
+        consequence = (
+            "its objects on the site keep running, unmanaged. Plans reserve the capacity of its VMs until a "
+            "provider or an inventory shows it free, or until `nexusform state rm 'nexus_rack.NAME:VM'`."
+        )
+        summary = ""
+        if instance.type.kind is PlanningKind.MEMBER:
+            consequence = (
+                "it stays a member on the hub, and its workloads keep running. The plan treats it as "
+                "removed: its bindings and pods are removed from the state."
+            )
+            summary = f"{address}: stays a member on the hub; its workloads keep running"
+        text = f"{address} is removed from the state but not destroyed: {consequence}"
+        yield build_warning("object-to-forget", text, address=str(address), brief=summary)
     if instance.block is not None and instance.is_replaced and instance.lifecycle.keeps_object:
-        address = instance.address
         yield build_error(
             "kept-object-to-replace",
             f"{address} must be replaced, but lifecycle.destroy = false keeps the old object and its capacity. "
@@ -188,22 +197,6 @@ def _report_kept_object(instance: Instance) -> Iterator[Diagnostic]:
             address=str(address),
             block=instance.block.header,
         )
-
-
-def _build_forget_warning(address: Address, kind: PlanningKind) -> Diagnostic:
-    consequence = (
-        "its objects on the site keep running, unmanaged. Plans reserve the capacity of its VMs until a "
-        "provider or an inventory shows it free, or until `nexusform state rm 'nexus_rack.NAME:VM'`."
-    )
-    summary = ""
-    if kind is PlanningKind.MEMBER:
-        consequence = (
-            "it stays a member on the hub, and its workloads keep running. The plan treats it as "
-            "removed: its bindings and pods are removed from the state."
-        )
-        summary = f"{address}: stays a member on the hub; its workloads keep running"
-    text = f"{address} is removed from the state but not destroyed: {consequence}"
-    return build_warning("object-to-forget", text, address=str(address), brief=summary)
 
 
 def _evaluate_prevent_destroy(
@@ -240,23 +233,15 @@ def _check_duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnost
         first_instance = first_of_id.setdefault((instance.type.name, object_id), instance)
         # Duplicate inventory objects are reported by their own type.
         if first_instance is not instance and instance.type.add_to_inventory is None:
-            problems.append(_build_duplicate_error(instance, first_instance, object_id))
+            noun = instance.type.noun
+            problem = instance.build_error(
+                "duplicate-object",
+                f'{first_instance.address} already describes the {noun} "{object_id}". Rename or remove one of them.',
+                ("name",) if "name" in instance.type.schema.attributes else (),
+                f"Duplicate {noun}",
+            )
+            problems.append(problem)
     return problems
-
-
-def _build_duplicate_error(instance: Instance, first: Instance, object_id: str) -> Diagnostic:
-    noun = instance.type.noun
-    return instance.build_error(
-        "duplicate-object",
-        f'{first.address} already describes the {noun} "{object_id}". Rename or remove one of them.',
-        ("name",) if "name" in instance.type.schema.attributes else (),
-        f"Duplicate {noun}",
-    )
-
-
-def find_drifted_objects(request: PlanRequest) -> tuple[Drift, ...]:
-    """Find objects that changed outside nexusform."""
-    return collect_drifted_objects(request.state, request.refreshed_objects)
 
 
 def collect_drifted_objects(state: State, refreshed: Mapping[Address, ObjectState | None]) -> tuple[Drift, ...]:

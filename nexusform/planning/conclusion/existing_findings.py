@@ -18,8 +18,8 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.domain_table import collect_diagnostic_traits
 from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.plans.impact.object_effects import Effect, compute_effect
-from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan
-from nexusform.plans.site_capacity.occupancy import SiteCapacity, select_without_new_sharing
+from nexusform.plans.plan import Action, Change, PlacementAction, Plan
+from nexusform.plans.site_capacity.occupancy import select_without_new_sharing
 
 
 class _PlanActions(Struct, frozen=True):
@@ -44,7 +44,9 @@ def mark_existing_findings(plan: Plan) -> Plan:
     # The resources with clusters without surge capacity both before and after the plan.
     new_shortages: set[tuple[str, str]] = set()
     for row in plan.capacity:
-        new_shortages |= {(row.site_id, cluster) for cluster in _find_new_surge_shortages(row)}
+        clusters_before = row.before.no_surge_clusters if row.before is not None else ()
+        clusters_after = row.after.no_surge_clusters if row.after is not None else ()
+        new_shortages |= {(row.site_id, cluster) for cluster in clusters_after if cluster not in clusters_before}
     addresses: set[str] = set()
     caused_by_plan: set[str] = set()
     for site in plan.sites:
@@ -73,11 +75,6 @@ def _is_existing_finding(diagnostic: Diagnostic, actions: _PlanActions, existing
     return actions.has_predecessor and bool(cause) and not _CAUSES[cause](actions, diagnostic.address)
 
 
-def _find_new_surge_shortages(row: SiteCapacity) -> set[str]:
-    after = set(row.after.no_surge_clusters) if row.after is not None else set()
-    return after - set(row.before.no_surge_clusters) if row.before is not None else after
-
-
 _ADDING_EFFECTS: Final = (Effect.PLACED, Effect.MOVED, Effect.RECREATED)
 _REMOVING_EFFECTS: Final = (Effect.MOVED, Effect.UNPLACED, Effect.REMOVED)
 
@@ -86,6 +83,12 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
     effects = [(row, compute_effect(row)) for row in plan.placements]
     bindings = [(row, effect) for row, effect in effects if KINDS[row.kind].by_resource]
     pods_of_plan = [(row, effect) for row, effect in effects if KINDS[row.kind].runs_on_vms]
+    # Pods that lost their node, or are added without one; pods that keep waiting are excluded.
+    newly_waiting_pods = [
+        row
+        for row, effect in pods_of_plan
+        if effect is Effect.UNPLACED or (effect is Effect.WAITING and row.action is PlacementAction.PLACE)
+    ]
     changed_pods = [row for row, _ in pods_of_plan if row.action is not PlacementAction.KEEP]
     vm_effects = {effect for row, effect in effects if row.kind == VM}
     # The resources changed or imported by the plan.
@@ -100,9 +103,7 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
         changed_documents=frozenset(str(change.address) for change in plan.changes if _has_changed_text(change)),
         resources_with_bindings={str(row.address) for row, effect in bindings if effect in _ADDING_EFFECTS},
         resources_with_added_pods={str(row.address) for row, effect in pods_of_plan if effect in _ADDING_EFFECTS},
-        resources_with_waiting_pods={
-            str(row.address) for row, effect in pods_of_plan if _is_newly_waiting(row, effect)
-        },
+        resources_with_waiting_pods={str(row.address) for row in newly_waiting_pods},
         resources_with_changed_pods={str(row.address) for row in changed_pods},
         adds_vms=not vm_effects.isdisjoint(_ADDING_EFFECTS),
         removes_vms=not vm_effects.isdisjoint(_REMOVING_EFFECTS),
@@ -121,55 +122,25 @@ def _is_text_or_text_mapping(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_newly_waiting(pod: PlacementChange, effect: Effect) -> bool:
-    """Return whether a pod lost its node, or is added without one; pods that keep waiting are excluded."""
-    comes = pod.action is PlacementAction.PLACE
-    return effect is Effect.UNPLACED or (effect is Effect.WAITING and comes)
-
-
 # --- causes -------------------------------------------------------------------------------------
 
 
-def _has_changed_block(actions: _PlanActions, address: str) -> bool:
-    return address in actions.changed_resources
-
-
-def _has_changed_document(actions: _PlanActions, address: str) -> bool:
-    return address in actions.changed_documents
-
-
-def _has_waiting_pods(actions: _PlanActions, address: str) -> bool:
-    return address in actions.resources_with_waiting_pods
-
-
-def _has_new_pods_on_shared_host(actions: _PlanActions, address: str) -> bool:
-    """Return whether pods may newly share a host: a pod is added, or the machine of their node changes."""
-    return actions.adds_vms or address in actions.resources_with_added_pods
-
-
-def _has_rollout_changes(actions: _PlanActions, address: str) -> bool:
-    """Return whether the causes of a blocked rollout changed: the workload itself, or its nodes."""
-    return (
+# Causes of domain warnings by name, and the check whether a plan has them at an address.
+_CAUSES: Final[Mapping[str, Callable[[_PlanActions, str], bool]]] = {
+    "block": lambda actions, address: address in actions.changed_resources,
+    "document": lambda actions, address: address in actions.changed_documents,
+    "waiting": lambda actions, address: address in actions.resources_with_waiting_pods,
+    # Pods may newly share a host: a pod is added, or the machine of their node changes.
+    "company": lambda actions, address: actions.adds_vms or address in actions.resources_with_added_pods,
+    # The workload of a blocked rollout changed, or its nodes.
+    "rollout": lambda actions, address: (
         actions.adds_vms
         or actions.removes_vms
         or address in actions.resources_with_changed_pods
         or address in actions.changed_resources
-    )
-
-
-def _has_new_clusters_on_shared_machine(actions: _PlanActions, address: str) -> bool:
-    """Return whether clusters may newly share a machine: VMs are added, or a cluster is selected."""
-    return actions.adds_vms or address in actions.resources_with_bindings
-
-
-# Causes of domain warnings by name, and the check whether a plan has them.
-_CAUSES: Final[Mapping[str, Callable[[_PlanActions, str], bool]]] = {
-    "block": _has_changed_block,
-    "document": _has_changed_document,
-    "waiting": _has_waiting_pods,
-    "company": _has_new_pods_on_shared_host,
-    "rollout": _has_rollout_changes,
-    "members": _has_new_clusters_on_shared_machine,
+    ),
+    # Clusters may newly share a machine: VMs are added, or a cluster is selected.
+    "members": lambda actions, address: actions.adds_vms or address in actions.resources_with_bindings,
 }
 _CAUSE_OF: Final = {
     "even-control-plane": "block",

@@ -49,7 +49,7 @@ def compute_totals(
     rows_of: dict[tuple[Address, str], list[PlacementChange]] = {}
     for row in rows:
         rows_of.setdefault((row.address, row.kind), []).append(row)
-    totals_by_kind: dict[str, _PlacementKindTotals] = {}
+    totals_by_kind: dict[str, Counter[str]] = {}  # and by field of PlacementTotal
     mistakes: list[str] = []
     for change in changes:
         kind_of_type = types.get(change.address.type)
@@ -57,21 +57,22 @@ def compute_totals(
             continue
         for kind in list_placement_kinds(kind_of_type):
             own_rows = rows_of.pop((change.address, kind), [])
-            of_kind = totals_by_kind.setdefault(kind, _PlacementKindTotals())
+            totals_of_kind = totals_by_kind.setdefault(kind, Counter())
             side = change.before
             if observed_attributes is not None and KINDS[kind].is_observable:
                 side = observed_attributes.get(change.address, side)
             before = count_names(kind, kind_of_type, side)
-            mistakes += of_kind.add_object(change, kind, kind_of_type, own_rows, before)
+            mistakes += _count_object(totals_of_kind, change, kind, kind_of_type, own_rows, before)
             if kind == VM and sites is not None:
                 mistakes += _find_stranded_vms(change, kind_of_type, own_rows, sites)
     mistakes += [f"{address} has rows of kind {kind} but no such object." for address, kind in rows_of]
-    totals = tuple(
-        totals_by_kind[kind].build_total(kind)
-        for kind in sorted(totals_by_kind, key=get_kind_order)
-        if totals_by_kind[kind].has_objects
-    )
-    return AccountingResult(totals, tuple(mistakes))
+    totals: list[PlacementTotal] = []
+    for kind in sorted(totals_by_kind, key=get_kind_order):
+        counts = totals_by_kind[kind]
+        if counts["before"] or counts["comes"]:
+            after = counts["stays"] + counts["moves"] + counts["recreated"] + counts["comes"]
+            totals.append(PlacementTotal(kind, **counts, after=after))
+    return AccountingResult(tuple(totals), tuple(mistakes))
 
 
 def build_imbalance_error(mistakes: Iterable[str]) -> Iterator[Diagnostic]:
@@ -93,71 +94,43 @@ def list_placement_kinds(resource_type: ResourceType) -> tuple[str, ...]:
 # --- one object --------------------------------------------------------------------------------
 
 
-class _PlacementKindTotals(Struct):
-    # Totals of the objects of one kind counted so far.
-    before: int = 0
-    comes: int = 0
-    leaves: int = 0
-    lost_count: int = 0
-    forgotten: int = 0
-    moves: int = 0
-    recreated: int = 0
-    stays: int = 0
-
-    @property
-    def has_objects(self) -> bool:
-        return bool(self.before or self.comes)
-
-    def build_total(self, kind: str) -> PlacementTotal:
-        after = self.stays + self.moves + self.recreated + self.comes
-        return PlacementTotal(
-            kind,
-            before=self.before,
-            stays=self.stays,
-            moves=self.moves,
-            recreated=self.recreated,
-            leaves=self.leaves,
-            loses_machine=self.lost_count,
-            forgotten=self.forgotten,
-            comes=self.comes,
-            after=after,
-        )
-
-    def add_object(
-        self, change: Change, kind: str, resource_type: ResourceType, rows: list[PlacementChange], before: Names
-    ) -> Iterator[str]:
-        """Count the contents of one object, which contained `before`; yields inconsistencies."""
-        if change.action is Action.NO_OP and not rows:
-            self.before += before.total()
-            self.stays += before.total()
-            return
-        after = count_names(kind, resource_type, change.after)
-        row_counts = _PlacementRowCounts()
-        for row in rows:
-            row_counts.count_row(row)
-        if change.action is Action.FORGET:
-            # Forgotten objects leave the state, also if they do not keep running.
-            row_counts.removed += row_counts.lost_names
-        self.comes += row_counts.added.total() + row_counts.waiting_count
-        self.before -= row_counts.waiting_count
-        self.leaves += row_counts.removed_count
-        self.lost_count += row_counts.lost_names.total()
-        self.forgotten += row_counts.forgotten_count
-        self.moves += row_counts.moved_count
-        self.recreated += row_counts.recreated_count
-        self.stays += row_counts.unchanged_count
-        if kind != VM:
-            # Observed pods and bindings exist, although state does not contain them.
-            before |= row_counts.existing
-        self.before += before.total()
-        # Existing objects without a row stay.
-        self.stays += before.total() - row_counts.existing.total()
-        for name in sorted({*before, *after, *row_counts.existing, *row_counts.added}):
-            if not row_counts.is_consistent(name, before[name], after[name]):
-                yield (
-                    f'{change.address}: of {kind} "{name}" there {_format_count_with_verb(before[name])} before and '
-                    f"{_format_count_with_verb(after[name])} after, but the rows of the plan differ."
-                )
+def _count_object(
+    totals: Counter[str],
+    change: Change,
+    kind: str,
+    resource_type: ResourceType,
+    rows: list[PlacementChange],
+    before: Names,
+) -> Iterator[str]:
+    """Add the contents of one object, which contained `before`, to the totals of a kind; yields inconsistencies."""
+    if change.action is Action.NO_OP and not rows:
+        totals["before"] += before.total()
+        totals["stays"] += before.total()
+        return
+    after = count_names(kind, resource_type, change.after)
+    row_counts = _PlacementRowCounts()
+    for row in rows:
+        row_counts.count_row(row)
+    existing, added = row_counts.existing, row_counts.added
+    if change.action is Action.FORGET:
+        # Forgotten objects leave the state, also if they do not keep running.
+        row_counts.removed += row_counts.lost_names
+    totals.update(row_counts.totals)
+    totals["comes"] += added.total()
+    totals["loses_machine"] += row_counts.lost_names.total()
+    if kind != VM:
+        # Observed pods and bindings exist, although state does not contain them.
+        before |= existing
+    totals["before"] += before.total()
+    # Existing objects without a row stay.
+    totals["stays"] += before.total() - existing.total()
+    for name in sorted({*before, *after, *existing, *added}):
+        expected_after = before[name] - row_counts.removed[name] + added[name]
+        if existing[name] > before[name] or after[name] != expected_after:
+            yield (
+                f'{change.address}: of {kind} "{name}" there {_format_count_with_verb(before[name])} before and '
+                f"{_format_count_with_verb(after[name])} after, but the rows of the plan differ."
+            )
 
 
 def _format_count_with_verb(count: int) -> str:
@@ -165,20 +138,17 @@ def _format_count_with_verb(count: int) -> str:
 
 
 class _PlacementRowCounts(Struct):
-    # Rows of one object: `existing` names before the plan, `removed` from the state, `placed` new ones.
+    # Rows of one object: `existing` names before the plan, `removed` from the state, `added` new ones. `totals` are
+    # the counts of rows by field of PlacementTotal, as far as these determine it.
     existing: Names = field(default_factory=Counter)
     removed: Names = field(default_factory=Counter)
     lost_names: Names = field(default_factory=Counter)
     added: Names = field(default_factory=Counter)
-    removed_count: int = 0
-    forgotten_count: int = 0
-    moved_count: int = 0
-    recreated_count: int = 0
-    unchanged_count: int = 0
-    waiting_count: int = 0
+    totals: Counter[str] = field(default_factory=Counter)
 
     def count_row(self, row: PlacementChange) -> None:
-        if compute_effect(row) is Effect.NOT_CREATED:
+        effect = compute_effect(row)
+        if effect is Effect.NOT_CREATED:
             return
         name = _format_placed_object_name(row)
         if row.action is PlacementAction.PLACE:
@@ -187,27 +157,19 @@ class _PlacementRowCounts(Struct):
         self.existing[name] += 1
         if row.action in _REMOVAL_ACTIONS:
             self.removed[name] += 1
-            self.removed_count += row.action is PlacementAction.REMOVE
-            self.forgotten_count += row.action is PlacementAction.FORGET
+            self.totals["leaves" if row.action is PlacementAction.REMOVE else "forgotten"] += 1
         elif row.action is PlacementAction.LOSE:
             self.lost_names[name] += 1
-        elif row.action is PlacementAction.MOVE:
-            # Count a move: a pod that waits before and after stays; one that gets or loses a node moves.
-            effect = compute_effect(row)
-            if effect is Effect.RECREATED:
-                self.recreated_count += 1
-            elif effect is Effect.WAITING:
-                self.unchanged_count += 1
-            elif effect is Effect.PLACED and row.kind == VM:
-                self.waiting_count += 1  # without a machine before: nothing moves
-            else:
-                self.moved_count += 1
+        elif row.action is not PlacementAction.MOVE or effect is Effect.WAITING:
+            self.totals["stays"] += 1  # also a pod that waits before and after
+        elif effect is Effect.RECREATED:
+            self.totals["recreated"] += 1
+        elif effect is Effect.PLACED and row.kind == VM:
+            # Nothing moves: the VM had no machine before.
+            self.totals["comes"] += 1
+            self.totals["before"] -= 1
         else:
-            self.unchanged_count += 1
-
-    def is_consistent(self, name: str, before: int, after: int) -> bool:
-        """Return whether both sides match the rows of a name."""
-        return self.existing[name] <= before and after == before - self.removed[name] + self.added[name]
+            self.totals["moves"] += 1
 
 
 def mark_waiting_pods(
@@ -218,32 +180,24 @@ def mark_waiting_pods(
     for row in rows:
         if KINDS[row.kind].build_waiting is not None:
             rows_by_object.setdefault(row.address, []).append(row)
-    waiting_rows = _find_rows_of_unscheduled_pods(rows_by_object, changes, types)
-    return tuple(_convert_row_of_unscheduled_pod(row) if waiting_rows.get(id(row)) else row for row in rows)
-
-
-def _find_rows_of_unscheduled_pods(
-    rows_by_object: Mapping[Address, list[PlacementChange]], changes: Iterable[Change], types: Types
-) -> dict[int, bool]:
-    """Return the rows (by identity) that place pods already in state without a node."""
-    waiting_rows: dict[int, bool] = {}
+    waiting_rows: set[int] = set()  # by identity: the rows that place pods already in state without a node
     for change in changes:
-        rows = rows_by_object.get(change.address, [])
-        placing = [row for row in rows if row.action is PlacementAction.PLACE]
+        object_rows = rows_by_object.get(change.address, [])
+        placing = [row for row in object_rows if row.action is PlacementAction.PLACE]
         if change.deposed or not placing or change.before is None:
             continue
-        before, after = (
-            count_names(rows[0].kind, types[change.address.type], side) for side in (change.before, change.after)
-        )
+        kind, resource_type = placing[0].kind, types[change.address.type]
+        before = count_names(kind, resource_type, change.before)
+        after = count_names(kind, resource_type, change.after)
         row_counts = _PlacementRowCounts()
-        for row in rows:
+        for row in object_rows:
             row_counts.count_row(row)
         for row in placing:
             name = _format_placed_object_name(row)
             if after[name] < before[name] - row_counts.removed[name] + row_counts.added[name]:
-                waiting_rows[id(row)] = True
+                waiting_rows.add(id(row))
                 row_counts.added[name] -= 1
-    return waiting_rows
+    return tuple(_convert_row_of_unscheduled_pod(row) if id(row) in waiting_rows else row for row in rows)
 
 
 def _convert_row_of_unscheduled_pod(row: PlacementChange) -> PlacementChange:

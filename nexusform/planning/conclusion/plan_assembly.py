@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors, l
 from nexusform.domain_table import collect_diagnostic_traits
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, PredictionRecord, compute_score, parse_record
-from nexusform.planning.conclusion.changes import build_changes, find_drifted_objects, find_lost_forgotten_vms
+from nexusform.planning.conclusion.changes import build_changes, collect_drifted_objects, find_lost_forgotten_vms
 from nexusform.planning.conclusion.placement_accounting import build_imbalance_error, compute_totals, mark_waiting_pods
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.steps import build_plan_steps
@@ -58,7 +58,6 @@ from nexusform.plans.plan import (
     Action,
     Change,
     CheckResult,
-    Drift,
     Mode,
     NumaSampling,
     PlacementAction,
@@ -123,7 +122,7 @@ def build_plan(
     diagnostics: Sequence[Diagnostic],
 ) -> PlanResult:
     """Build the plan from everything computed before."""
-    request, prior, order, parts = blocks.request, blocks.prior, blocks.order, outcome.contributions
+    request, prior, parts = blocks.request, blocks.prior, outcome.contributions
     types, vms = request.registries.resource_types, outcome.vms.values()
     lost_addresses, lost_warnings = find_lost_forgotten_vms(blocks, outcome.sites)
     changes, problems = _build_changes_of_instances(blocks, outcome, has_errors=has_errors(diagnostics))
@@ -134,9 +133,10 @@ def build_plan(
     all_diagnostics += action_order.diagnostics if action_order else ()
     validation = _validate_plan(blocks, outcome, all_diagnostics, certainty if has_separation_rules else None)
     numa_sampling, warnings = _sample_numa_cells(outcome, certainty, request.split_choice, samples)
-    other_rows = _collect_domain_rows(request, outcome, changes)
+    domain_rows = tuple(chain.from_iterable(part.rows for part in parts))
+    other_rows = mark_waiting_pods(domain_rows, changes, types)
     rows = (*build_placement_changes(vms, certainty, everything=request.includes_rejections), *other_rows)
-    observed_attributes = dict(_flatten_lists(part.observed_attributes.items() for part in outcome.contributions))
+    observed_attributes = dict(chain.from_iterable(part.observed_attributes.items() for part in parts))
     placement_totals = compute_totals(
         changes, rows, types, outcome.sites if request.mode is Mode.NORMAL else None, observed_attributes
     )
@@ -150,7 +150,7 @@ def build_plan(
         mode=request.mode,
         changes=tuple(changes),
         steps=tuple(_build_steps(changes, outcome, prior, types, action_order)),
-        drift=find_drifted_objects(request),
+        drift=collect_drifted_objects(request.state, request.refreshed_objects),
         outputs=outputs.changes,
         planned_outputs=outputs.after,
         refined_outputs=outputs.refined,
@@ -167,14 +167,14 @@ def build_plan(
         prediction_scores=tuple(_collect_prediction_scores(prior)),
         upgrades=upgrades,
         separation_verdicts=tuple(validation.rules.verdicts) if validation.rules else (),
-        rollouts=tuple(_flatten_lists(part.rollouts for part in parts)),
-        rejected_clusters=tuple(_flatten_lists(part.rejected_clusters for part in parts)),
-        feasibility=tuple(_flatten_lists(part.feasibility for part in parts)),
+        rollouts=tuple(chain.from_iterable(part.rollouts for part in parts)),
+        rejected_clusters=tuple(chain.from_iterable(part.rejected_clusters for part in parts)),
+        feasibility=tuple(chain.from_iterable(part.feasibility for part in parts)),
         machine_actions=action_order.actions if action_order else (),
         observed_attributes=observed_attributes,
     )
-    result = _build_result(_add_inputs_and_diagnostics_to_plan(plan, request, combined), outcome, order, validation)
-    return replace(result, prior_notes=_collect_prior_notes(blocks.instances, lost_addresses))
+    plan = _add_inputs_and_diagnostics_to_plan(plan, request, combined)
+    return _build_result(plan, blocks, outcome, validation, lost_addresses)
 
 
 def _sample_numa_cells(
@@ -217,34 +217,35 @@ def _build_steps(
     action_order: MachineActionOrder | None,
 ) -> list[Step]:
     """Build the steps of a plan, in the order of all domains and machine actions."""
-    domain_order = dict(_flatten_lists(part.step_order.items() for part in outcome.contributions))
+    domain_order = dict(chain.from_iterable(part.step_order.items() for part in outcome.contributions))
     step_order = {**domain_order, **(action_order.step_order if action_order else {})}
     return build_plan_steps(changes, outcome.vms, outcome.sites, prior, outcome.prior_context, types, step_order)
 
 
 def _build_result(
-    plan: Plan, outcome: PlacementPhasesResult, order: PlanningOrder, validation: PlanValidation
+    plan: Plan,
+    blocks: BlockPlanner,
+    outcome: PlacementPhasesResult,
+    validation: PlanValidation,
+    lost_addresses: Iterable[Address],
 ) -> PlanResult:
     """Build the plan result with the data needed for display only."""
+    edges: list[tuple[str, str]] = []
+    for block, needs in blocks.order.needs.items():
+        edges += [(str(block), str(need)) for need in needs]
+    priors = {address: blocks.instances[address].prior for address in lost_addresses}
     return PlanResult(
         plan=plan,
-        edges=tuple(_iterate_block_dependencies(order)),
-        nodes=tuple(str(block.address) for block in order.blocks),
+        edges=tuple(edges),
+        nodes=tuple(str(block.address) for block in blocks.order.blocks),
         explanations=collect_explanations(outcome.vms.values()),
         unplaced=validation.unplaced,
         objects=outcome.vms,
         sites=outcome.sites,
         open_rules=tuple(validation.rules.open_rules) if validation.rules else (),
         contributions=outcome.contributions,
+        prior_notes={address: prior.private or {} for address, prior in priors.items() if prior is not None},
     )
-
-
-def _collect_prior_notes(
-    instances: Mapping[Address, Instance], addresses: Iterable[Address]
-) -> dict[Address, Mapping[str, Any]]:
-    """Return the private notes of these objects before the plan."""
-    priors = {address: instances[address].prior for address in addresses}
-    return {address: prior.private or {} for address, prior in priors.items() if prior is not None}
 
 
 def _suggest_probable_renames(blocks: BlockPlanner, rows: Iterable[PlacementChange]) -> Iterable[Diagnostic]:
@@ -274,24 +275,15 @@ def _count_unchanged_objects(vms: Iterable[VmObject], other_rows: Iterable[Place
     return unchanged_vms + sum(compute_effect(row) in (Effect.UNCHANGED, Effect.STILL_WAITING) for row in other_rows)
 
 
-def _iterate_block_dependencies(order: PlanningOrder) -> Iterator[tuple[str, str]]:
-    """Yield the dependencies between blocks as text."""
-    for block, needs in order.needs.items():
-        for need in needs:
-            yield str(block), str(need)
-
-
-def build_unchanged_plan(
-    request: PlanRequest, diagnostics: Iterable[Diagnostic], drift: tuple[Drift, ...] = ()
-) -> PlanResult:
-    """Build a plan without changes: only drift, or errors. All objects in state stay."""
+def build_unchanged_plan(request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> PlanResult:
+    """Build a plan without changes: only errors. All objects in state stay."""
     from nexusform.planning.conclusion.refresh_changes import build_unchanged_changes
 
     totals = compute_totals(
         build_unchanged_changes(request.state.instances), (), request.registries.resource_types
     ).totals
     unchanged_count = sum(total.stays for total in totals)
-    plan = Plan(mode=request.mode, drift=drift, placement_totals=totals, unchanged_count=unchanged_count)
+    plan = Plan(mode=request.mode, placement_totals=totals, unchanged_count=unchanged_count)
     return PlanResult(_add_inputs_and_diagnostics_to_plan(plan, request, diagnostics))
 
 
@@ -320,7 +312,7 @@ def build_refresh_plan(
     plan = Plan(
         mode=request.mode,
         changes=tuple(build_moved_changes(prior)),
-        drift=find_drifted_objects(request),
+        drift=collect_drifted_objects(request.state, request.refreshed_objects),
         outputs=outputs.changes,
         planned_outputs=outputs.after,
         placements=rows,
@@ -390,13 +382,10 @@ def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccu
         recorded = (note.get(PREDICTION_KEY) or {}).get(scheduler.get("rack_spread") or RackSpread.POOL.value) or {}
         hits, verified, unverified = (recorded.get(name, 0) for name in ("hits", "judged", "not_judged"))
         if recorded or predictions or not_verified:
-            name, sure, chance = _build_full_name(current.attributes), recorded.get("sure"), recorded.get("chance")
+            name_parts = [current.attributes.get(attribute) for attribute in ("namespace", "name")]
+            name = "/".join(str(part) for part in name_parts if part)
+            sure, chance = recorded.get("sure"), recorded.get("chance")
             yield SitePredictionAccuracy(name, hits, verified, unverified, sure, chance, predictions, not_verified)
-
-
-def _build_full_name(attributes: Mapping[str, Any]) -> str:
-    """Return the name of an object, after its namespace if it has one."""
-    return "/".join(str(attributes[attribute]) for attribute in ("namespace", "name") if attributes.get(attribute))
 
 
 def _validate_plan(
@@ -423,7 +412,12 @@ def _validate_plan(
         mode = blocks.request.mode
         all_diagnostics += check_stranded_vms(vms, instances, types, blocks.selection, mode, outcome.sites)
         all_diagnostics += check_duplicate_names(vms)
-    failures = collect_fit_failures(vms, blocks.outside_targets, _list_forgotten_hosts(instances))
+    forgotten_hosts = [
+        str(address)
+        for address, instance in instances.items()
+        if instance.action is Action.FORGET and instance.type.add_to_inventory is not None
+    ]
+    failures = collect_fit_failures(vms, blocks.outside_targets, forgotten_hosts)
     # Values that depend on a VM without capacity are unknown for that reason.
     has_other_errors = has_errors(
         diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
@@ -432,54 +426,24 @@ def _validate_plan(
         all_diagnostics += _collect_domain_findings(outcome, instances, risks=False)
         return PlanValidation(all_diagnostics, ())
     pod_problems = _collect_domain_findings(outcome, instances, risks=not failures.unplaced)
-    pod_problems += _warn_about_single_rack_clusters(list(vms))
+    if any(owner.request.actions.recreations or owner.request.actions.removals for owner in vms):
+        from nexusform.planning.verdicts.rack_concentration import check_rack_concentration
+
+        pod_problems += check_rack_concentration(vms)
     rules = None
     if certainty is not None:
         from nexusform.planning.verdicts.separation_rules import evaluate_rules
 
-        workloads = list(_flatten_lists(contribution.list_workloads() for contribution in outcome.contributions))
+        workloads = list(chain.from_iterable(part.list_workloads() for part in outcome.contributions))
         rules = evaluate_rules(instances.values(), outcome.vms, outcome.sites, certainty, workloads)
     all_diagnostics = [*failures.diagnostics, *all_diagnostics, *pod_problems, *(rules.diagnostics if rules else ())]
     return PlanValidation(all_diagnostics, failures.unplaced, rules)
 
 
-def _list_forgotten_hosts(instances: Mapping[Address, Instance]) -> list[str]:
-    """Return the addresses of host resources forgotten in this plan."""
-    return [
-        str(address)
-        for address, instance in instances.items()
-        if instance.action is Action.FORGET and instance.type.add_to_inventory is not None
-    ]
-
-
-def _warn_about_single_rack_clusters(vms: Iterable[VmObject]) -> list[Diagnostic]:
-    """Return warnings about clusters reduced to a single rack."""
-    changes = (vm_object.request.actions.recreations or vm_object.request.actions.removals for vm_object in vms)
-    if not any(changes):
-        return []
-    from nexusform.planning.verdicts.rack_concentration import check_rack_concentration
-
-    return list(check_rack_concentration(vms))
-
-
 def _collect_domain_findings(
     outcome: PlacementPhasesResult, instances: Mapping[Address, Instance], *, risks: bool
 ) -> list[Diagnostic]:
-    return list(
-        _flatten_lists(contribution.collect_findings(instances, risks=risks) for contribution in outcome.contributions)
-    )
-
-
-def _flatten_lists(parts: Iterable[Iterable[T]]) -> Iterator[T]:
-    return chain.from_iterable(parts)
-
-
-def _collect_domain_rows(
-    request: PlanRequest, outcome: PlacementPhasesResult, changes: Sequence[Change]
-) -> tuple[PlacementChange, ...]:
-    """Return the rows of objects placed by domains: bindings and pods."""
-    rows = tuple(_flatten_lists(contribution.rows for contribution in outcome.contributions))
-    return mark_waiting_pods(rows, changes, request.registries.resource_types)
+    return list(chain.from_iterable(part.collect_findings(instances, risks=risks) for part in outcome.contributions))
 
 
 def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:
@@ -585,14 +549,12 @@ def remove_duplicate_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diag
         )
         unique.setdefault(identity_key, diagnostic)
     errors_first = sorted(unique.values(), key=lambda diagnostic: diagnostic.severity is not Severity.ERROR)
-    if any(diagnostic.severity is Severity.ERROR and _is_data(diagnostic.address) for diagnostic in errors_first):
-        return [diagnostic for diagnostic in errors_first if not _is_about_missing_data(diagnostic)]
-    return errors_first
-
-
-def _is_data(address: str) -> bool:
-    return address.startswith("data.") or ".data." in address
-
-
-def _is_about_missing_data(diagnostic: Diagnostic) -> bool:
-    return diagnostic.id == UNKNOWN_PLACEMENT or diagnostic.id in UNKNOWN_REPETITION.values()
+    is_data_missing = any(
+        diagnostic.severity is Severity.ERROR
+        and (diagnostic.address.startswith("data.") or ".data." in diagnostic.address)
+        for diagnostic in errors_first
+    )
+    if not is_data_missing:
+        return errors_first
+    consequences = (UNKNOWN_PLACEMENT, *UNKNOWN_REPETITION.values())
+    return [diagnostic for diagnostic in errors_first if diagnostic.id not in consequences]

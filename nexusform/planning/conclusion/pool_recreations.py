@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import chain
 from typing import Final, TypeAlias
 
-from msgspec.structs import replace
-
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items, select_word_form
 from nexusform.placements.vm_demands import PoolDemand
@@ -47,11 +45,9 @@ def build_upgrades(
         nodes = frozenset(chain.from_iterable(_list_recreated_names(vms, pool, trigger) for vms, pool in members))
         obstacles = [find_disruptions(cluster_id, nodes) for find_disruptions in disruptions]
         pools = [
-            replace(
-                _build_pool_upgrade(vms, pool, trigger), scale_in_pools=scale_ins.find_dependencies(vms, pool, sites)
+            _build_pool_upgrade(
+                vms, pool, trigger, scale_ins.find_dependencies(vms, pool, sites) if trigger == ROLLING else ()
             )
-            if trigger == ROLLING
-            else _build_pool_upgrade(vms, pool, trigger)
             for vms, pool in members
         ]
         yield _build_upgrade(members[0][0], trigger, pools, obstacles)
@@ -117,7 +113,9 @@ def _build_upgrade(
     )
 
 
-def _build_pool_upgrade(vms: VmObject, pool: PoolDemand, trigger: str) -> PoolNodeRecreation:
+def _build_pool_upgrade(
+    vms: VmObject, pool: PoolDemand, trigger: str, scale_in_pools: tuple[str, ...]
+) -> PoolNodeRecreation:
     """Build the upgrade of one pool. Rolling: with surge, new VMs are created before old ones are removed,
     without surge after. Otherwise all VMs are removed first, also if another argument of the pool changes
     with the version. VMs re-created for a reason of their own (a machine) are down meanwhile.
@@ -147,6 +145,7 @@ def _build_pool_upgrade(vms: VmObject, pool: PoolDemand, trigger: str) -> PoolNo
         count=len(keys),
         is_control_plane=pool.is_control_plane,
         drain_timeout=pool.drain_timeout,
+        scale_in_pools=scale_in_pools,
     )
 
 
@@ -187,12 +186,9 @@ class _ScaleInPools:
         tokens = [vms.placements.tokens[key] for key in _list_vm_keys(pool) if key in vms.placements.tokens]
         if all(outcome.get(token) is not None for token in tokens):
             return ()
-        return tuple(f"{_get_cluster_name(other_object)}/{prior.pool}" for other_object, prior in other_pools)
+        owners = [(other_object.prior.demand, prior.pool) for other_object, prior in other_pools]
+        return tuple(f"{owner.cluster if owner is not None else ''}/{pool_name}" for owner, pool_name in owners)
 
 
 def _get_pool_name(vms: VmObject, pool: PoolDemand) -> _Name:
     return str(vms.instance.address), pool.pool
-
-
-def _get_cluster_name(vms: VmObject) -> str:
-    return vms.prior.demand.cluster if vms.prior.demand is not None else ""

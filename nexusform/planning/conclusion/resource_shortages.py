@@ -6,13 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
-from nexusform.plans.plan import Change, Plan
-from nexusform.plans.site_capacity.other_capacity import (
-    OtherCapacity,
-    OtherResourceKind,
-    format_shortage,
-    read_recorded_supplies,
-)
+from nexusform.plans.plan import Plan
+from nexusform.plans.site_capacity.other_capacity import OtherResourceKind, format_shortage, read_recorded_supplies
 
 RESOURCE_SHORTAGE: Final = "exhausted-site-resources"
 
@@ -45,23 +40,21 @@ def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
     for row in plan.other_capacity:
         # If volumes alone exceed the storage, equal claims are not reported again.
         is_reported = row.kind is OtherResourceKind.CLAIMS and row.used == promised.get(row.site)
-        if row.is_insufficient and not is_reported:
-            yield _build_warning(row, sites.get(row.site))
-
-
-def _build_warning(row: OtherCapacity, site: Change | None) -> Diagnostic:
-    shortage = format_shortage(row)
-    detail = (
-        f"On {row.site}, {shortage}. Neither Azure nor a plan rejects this: nodes or volumes fail to "
-        f"start. Suggested fixes: {_REMEDIES[row.kind]}."
-    )
-    was_insufficient = row.free_before is not None and row.free_before < row.surge
-    return build_warning(
-        RESOURCE_SHORTAGE,
-        detail,
-        site.source if site is not None else None,
-        address=str(site.address) if site is not None else "",
-        block=site.block if site is not None else "",
-        brief=f"{row.site}: {shortage}",
-        is_preexisting=was_insufficient and row.used == row.used_before,
-    )
+        if not row.is_insufficient or is_reported:
+            continue
+        shortage = format_shortage(row)
+        detail = (
+            f"On {row.site}, {shortage}. Neither Azure nor a plan rejects this: nodes or volumes fail to "
+            f"start. Suggested fixes: {_REMEDIES[row.kind]}."
+        )
+        was_insufficient = row.free_before is not None and row.free_before < row.surge
+        site = sites.get(row.site)
+        yield build_warning(
+            RESOURCE_SHORTAGE,
+            detail,
+            site.source if site is not None else None,
+            address=str(site.address) if site is not None else "",
+            block=site.block if site is not None else "",
+            brief=f"{row.site}: {shortage}",
+            is_preexisting=was_insufficient and row.used == row.used_before,
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import chain
 from typing import Any, TypeAlias
@@ -26,7 +26,7 @@ from nexusform.planning.vm_planning.site_plans import (
     place_unmanaged_vms,
 )
 from nexusform.planning.vm_planning.vm_object import LOST_VMS_KEY, VmObject
-from nexusform.plans.plan import Action, Change, Plan
+from nexusform.plans.plan import Action, Plan
 from nexusform.plans.site_capacity.occupancy import (
     PoolVms,
     SiteCapacity,
@@ -79,7 +79,11 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
         from nexusform.planning.conclusion.existing_findings import mark_existing_findings
 
         plan = mark_existing_findings(plan)
-    return replace(result, plan=_add_shortage_warnings(plan))
+    if any(row.is_insufficient for row in other_capacity):
+        from nexusform.planning.conclusion.resource_shortages import check_shortages
+
+        plan = replace(plan, diagnostics=(*plan.diagnostics, *check_shortages(plan)))
+    return replace(result, plan=plan)
 
 
 def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> PlanResult:
@@ -100,15 +104,6 @@ def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> Plan
             missing_data=tuple(list_missing_data(result)),
         ),
     )
-
-
-def _add_shortage_warnings(plan: Plan) -> Plan:
-    """Add warnings about shortages besides machines."""
-    if not any(row.is_insufficient for row in plan.other_capacity):
-        return plan
-    from nexusform.planning.conclusion.resource_shortages import check_shortages
-
-    return replace(plan, diagnostics=(*plan.diagnostics, *check_shortages(plan)))
 
 
 def _mark_lost_vms(sites: tuple[SiteVms, ...], plan: Plan) -> tuple[SiteVms, ...]:
@@ -177,22 +172,17 @@ def compute_headroom(before: Mapping[str, SiteWithVms], after: Mapping[str, Site
     """
     capacities: list[SiteCapacity] = []
     for site_id in sorted({*before, *after}):
-        capacities += _compute_site_capacity(before.get(site_id), after.get(site_id))
+        side_before, side_after = before.get(site_id), after.get(site_id)
+        sides = [side for side in (side_before, side_after) if side is not None]
+        site = sides[-1].site
+        skus = {pool.sku for _, pool in chain.from_iterable(side.pools for side in sides)}
+        for sku in sorted(skus, key=compute_size_key, reverse=True):
+            capacity_before = _compute_sku_capacity(side_before, sku)
+            capacity_after = _compute_sku_capacity(side_after, sku)
+            capacities.append(
+                SiteCapacity(site.id, site.name, sku.name, sku.numa_cells, capacity_before, capacity_after)
+            )
     return tuple(capacities)
-
-
-def _compute_site_capacity(before: SiteWithVms | None, after: SiteWithVms | None) -> Iterator[SiteCapacity]:
-    """Compute the capacity of one site on both sides, for every SKU in use, the largest first."""
-    present = after or before
-    assert present is not None, "a site exists before or after the plan"
-    site = present.site
-    for sku in sorted({*_list_skus(before), *_list_skus(after)}, key=compute_size_key, reverse=True):
-        capacity_before, capacity_after = (_compute_sku_capacity(before, sku), _compute_sku_capacity(after, sku))
-        yield SiteCapacity(site.id, site.name, sku.name, sku.numa_cells, capacity_before, capacity_after)
-
-
-def _list_skus(occupied: SiteWithVms | None) -> Iterable[VmSku]:
-    return (pool.sku for _, pool in occupied.pools) if occupied is not None else ()
 
 
 def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapacity | None:
@@ -280,12 +270,17 @@ def build_occupied_sites(
     `prior_notes` the notes of that side if they differ from those after the plan.
     """
     prior_notes = prior_notes or {}
-    site_objects = [
-        _build_object_on_side(change, side, registries, prior_notes.get(change.address, change.private))
-        for change in plan.changes
-        if not change.deposed
-    ]
-    present = [site_object for site_object in site_objects if site_object is not None]
+    present: list[SiteObject] = []
+    for change in plan.changes:
+        if change.deposed:
+            continue
+        kind_of_change = registries.resource_types.get(change.address.type)
+        # Forgotten VMs keep running.
+        runs_on = change.action is Action.FORGET and kind_of_change is not None and kind_of_change.vms is not None
+        attributes = change.before if side is BeforeOrAfter.BEFORE or runs_on else change.after
+        if attributes is not None:
+            private = prior_notes.get(change.address, change.private)
+            present.append(SiteObject(change.address, attributes, change.creation, private))
     layout = build_site_layout(present, registries, plan.catalogue)
     sites = {site_id: SiteWithVms(site) for site_id, site in layout.sites.items()}
     for kind, site_object in layout.objects:
@@ -300,16 +295,6 @@ def build_occupied_sites(
     for occupied in sites.values():
         occupied.unmanaged_vms = place_unmanaged_vms(occupied.site, existing_names)
     return sites
-
-
-def _build_object_on_side(
-    change: Change, side: BeforeOrAfter, registries: PluginRegistries, private: Mapping[str, Any] | None
-) -> SiteObject | None:
-    """Return the object of a change on one side; None without one. Forgotten VMs keep running."""
-    kind = registries.resource_types.get(change.address.type)
-    runs_on = change.action is Action.FORGET and kind is not None and kind.vms is not None
-    attributes = change.before if side is BeforeOrAfter.BEFORE or runs_on else change.after
-    return None if attributes is None else SiteObject(change.address, attributes, change.creation, private)
 
 
 def _list_vms_on_side(planned: VmObject | None, side: BeforeOrAfter) -> Sequence[PlacedVm]:
@@ -360,32 +345,25 @@ def _place_vms(
 
 def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order: Mapping[Address, int]) -> SiteVms:
     """Build a site with its racks, machines and VMs on both sides."""
-    present = after or before
-    assert present is not None, "a site exists before or after the plan"
-    unmanaged_vms = [*(before.unmanaged_vms if before else ()), *(after.unmanaged_vms if after else ())]
+    sides = [side for side in (before, after) if side is not None]
+    present = sides[-1]
+    unmanaged_vms = chain.from_iterable(side.unmanaged_vms for side in sides)
     unique_vms = {(vm.placement.machine, vm.name): vm for vm in unmanaged_vms}
     pools_before, pools_after = _group_by_pool(before.vms if before else ()), _group_by_pool(after.vms if after else ())
     keys = sorted(dict.fromkeys((*pools_after, *pools_before)), key=lambda key: order[key[0]])
     pools = tuple(_build_pool_before_and_after(pools_before.get(key, []), pools_after.get(key, [])) for key in keys)
-    both_sides = [*(before.site.racks if before else ()), *(after.site.racks if after else ())]
-    racks = {rack.name: rack for rack in both_sides}
+    racks = {rack.name: rack for rack in chain.from_iterable(side.site.racks for side in sides)}
+    machines_before = before.site.machines if before else {}
+    machines_after = after.site.machines if after else {}
+    # A machine on both sides is described after the plan.
+    machines = {**machines_before, **machines_after}.items()
     return SiteVms(
         present.site.id,
         present.site.name,
         tuple(SiteRack(rack.name, rack.availability_zone, rack.is_planned) for rack in racks.values()),
-        _build_machines(before, after),
+        tuple(SiteMachine(machine, name in machines_before, name in machines_after) for name, machine in machines),
         pools,
         tuple(unique_vms.values()),
-    )
-
-
-def _build_machines(before: SiteWithVms | None, after: SiteWithVms | None) -> tuple[SiteMachine, ...]:
-    """Build the machines of either side; a machine on both is described after the plan."""
-    machines_before = before.site.machines if before else {}
-    machines_after = after.site.machines if after else {}
-    machines = {**machines_before, **machines_after}
-    return tuple(
-        SiteMachine(machine, name in machines_before, name in machines_after) for name, machine in machines.items()
     )
 
 

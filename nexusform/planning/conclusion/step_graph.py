@@ -127,16 +127,15 @@ class StepGraph:
 
     def get_gate(self, name: tuple[str, str], steps: list[int]) -> list[int]:
         """Return a short list of steps to wait for, representing all of these; `name` identifies the gate."""
-        if name not in self._gates:
-            self._gates[name] = self._add_gate_after_steps(steps) if len(steps) > GATE_ABOVE else steps
-        return self._gates[name]
-
-    def _add_gate_after_steps(self, steps: list[int]) -> list[int]:
-        """Add a gate that waits for all of these steps."""
-        first = self.drafts[steps[0]]
-        gate = self.add_step(StepKind.GATE, first.change, None, None, main=False)
-        self.add_waits(gate, steps)
-        return [gate]
+        if name in self._gates:
+            return self._gates[name]
+        gate_steps = steps
+        if len(steps) > GATE_ABOVE:
+            gate = self.add_step(StepKind.GATE, self.drafts[steps[0]].change, None, None, main=False)
+            self.add_waits(gate, steps)
+            gate_steps = [gate]
+        self._gates[name] = gate_steps
+        return gate_steps
 
     def is_replacement(self, step: int) -> bool:
         """Return whether a delete is the first half of a replacement. Its create waits for it, so it must not

@@ -49,7 +49,10 @@ def build_plan_steps(
     remaining_attributes: dict[Address, Values] = {}
     for change in changes:
         vms = objects.get(change.address)
-        if change.action is Action.UPDATE and vms is not None and _has_early_release(vms):
+        if change.action is not Action.UPDATE or vms is None:
+            continue
+        leaving_vms = (*vms.request.actions.removals, *vms.request.actions.recreations)
+        if any(vms.is_released_early(key) for key in leaving_vms):
             instance = vms.instance
             assert instance.prior is not None
             assert instance.type.vms is not None
@@ -78,7 +81,14 @@ def build_step_graph(
     for index, change in enumerate(changes):
         _add_steps_of_change(graph, index, change, remaining.get(change.address))
     concurrent_blocks = _find_concurrent_blocks(changes, types)
-    _add_reference_waits(graph, concurrent_blocks)
+    # Let creates and updates wait for referenced objects, except concurrent ones.
+    for change in changes:
+        apply_step = graph.apply_step.get(change.address)
+        if apply_step is None:
+            continue
+        for block in change.dependencies:
+            if block not in concurrent_blocks.get(change.address, ()):
+                graph.add_waits(apply_step, graph.get_gate(("created", block), graph.creation_steps.get(block, [])))
     _add_dependent_waits(graph, prior, step_order)
     _add_used_object_waits(graph, _UsedObjectIndex(changes, machines, types), step_order)
     _add_domain_order_waits(graph, step_order)
@@ -93,20 +103,26 @@ def build_step_graph(
     return graph
 
 
-def _has_early_release(vms: VmObject) -> bool:
-    return any(vms.is_released_early(key) for key in (*vms.request.actions.removals, *vms.request.actions.recreations))
-
-
 def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining: Values | None) -> None:
     """Add the steps of one change, in their own order."""
     action, address = change.action, change.address
     if action is Action.FORGET:
         graph.add_step(StepKind.FORGET, index, change.before, None)
         return
-    if action is Action.UPDATE:
-        _add_update_steps(graph, index, change, remaining)
-        return
     block = str(address.config_address)
+    if action is Action.UPDATE:
+        before = change.before
+        update_waits: list[int] = []
+        if remaining is not None:  # VMs of the object free capacity before its update
+            release = graph.add_step(StepKind.RELEASE, index, before, remaining, main=False)
+            graph.release_step[address] = release
+            update_waits = [release]
+            before = remaining
+        update = graph.add_step(StepKind.UPDATE, index, before, change.after)
+        graph.add_waits(update, update_waits)
+        graph.apply_step[address] = update
+        graph.creation_steps.setdefault(block, []).append(update)
+        return
     delete_step = create_step = None
     if action in _DELETES:
         delete_step = graph.add_step(StepKind.DELETE, index, change.before, None)
@@ -120,19 +136,6 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
         create_first = action is Action.REPLACE_CREATE_FIRST
         first, second = (create_step, delete_step) if create_first else (delete_step, create_step)
         graph.add_waits(second, [first])
-
-
-def _add_update_steps(graph: StepGraph, index: int, change: Change, remaining: Values | None) -> None:
-    """Add an update, after a release if VMs of the object free capacity."""
-    address, prior = change.address, change.before
-    if remaining is not None:
-        graph.release_step[address] = graph.add_step(StepKind.RELEASE, index, prior, remaining, main=False)
-        prior = remaining
-    update = graph.add_step(StepKind.UPDATE, index, prior, change.after)
-    graph.apply_step[address] = update
-    graph.creation_steps.setdefault(str(address.config_address), []).append(update)
-    if address in graph.release_step:
-        graph.add_waits(update, [graph.release_step[address]])
 
 
 def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
@@ -157,16 +160,6 @@ def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[
         }
         for change in candidates
     }
-
-
-def _add_reference_waits(graph: StepGraph, concurrent_blocks: Mapping[Address, AbstractSet[str]]) -> None:
-    """Let creates and updates wait for referenced objects, except concurrent ones."""
-    for change in graph.changes:
-        apply_step = graph.apply_step.get(change.address)
-        if apply_step is not None:
-            for block in change.dependencies:
-                if block not in concurrent_blocks.get(change.address, ()):
-                    graph.add_waits(apply_step, graph.get_gate(("created", block), graph.creation_steps.get(block, [])))
 
 
 def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
@@ -261,10 +254,21 @@ class _UsedObjectIndex:
                 after[change.address] = change.after
         created = {change.address for change in changes if change.action in _CREATES}
         present = dict.fromkeys(change.address.type for change in changes)
-        references = {name: _list_reference_attributes(types[name]) for name in present if name in types}
+        references: dict[str, list[tuple[str, ObjectReference]]] = {}  # by type, and there by attribute
+        for name in present:
+            if name in types:
+                attributes = types[name].schema.attributes.items()
+                references[name] = [
+                    (attribute, schema.refers_to) for attribute, schema in attributes if schema.refers_to is not None
+                ]
         self._before = _ObjectIndex(before, references)
         self._after = _ObjectIndex(after, references)
-        self._places_before = _index_racks_and_machines(before, types)
+        # Racks and machines by id: `<site>/<rack>`, `<site>/<rack>/<machine>`.
+        self._places_before = {
+            str(values.get("id")): address
+            for address, values in before.items()
+            if address.type in types and types[address.type].kind in (PlanningKind.RACK, PlanningKind.MACHINE)
+        }
         self._by_text_after = {
             str(address): address
             for address in after
@@ -331,23 +335,7 @@ _OFFERED: Final = (
 _CLOSING: Final = ("cordoned", "evacuate", "machine_override")
 
 
-def _index_racks_and_machines(objects: Mapping[Address, Values], types: Types) -> dict[str, Address]:
-    """Return racks and machines by id: `<site>/<rack>`, `<site>/<rack>/<machine>`."""
-    addresses: dict[str, Address] = {}
-    for address, values in objects.items():
-        resource_type = types.get(address.type)
-        if resource_type is not None and resource_type.kind in (PlanningKind.RACK, PlanningKind.MACHINE):
-            addresses[str(values.get("id"))] = address
-    return addresses
-
-
 # --- references in arguments --------------------------------------------------------------------
-
-
-def _list_reference_attributes(resource_type: ResourceType) -> list[tuple[str, ObjectReference]]:
-    """Return the attributes of a type that reference objects, with their references."""
-    attributes = resource_type.schema.attributes.items()
-    return [(name, attribute.refers_to) for name, attribute in attributes if attribute.refers_to is not None]
 
 
 class _ObjectIndex:

@@ -52,12 +52,21 @@ def _check_cluster(change: Change, supplies: SiteSupplies | None, today: str) ->
     version = parse_version(str(current or ""))
     if version is None:
         return None
-    offers = _build_offered_versions(supplies, str(change.after.get("name")))
+    offers = OfferedVersions()
+    if supplies is not None:
+        upgrades = dict(supplies.upgrades).get(str(change.after.get("name")), ())
+        offers = OfferedVersions(supplies.versions, upgrades, dict(supplies.available_until))
     if isinstance(target, str) and target != current:
         # A failed upgrade may be undone. The resource type checks the text of a version.
         if UNFINISHED_KEY in (change.private or {}) or parse_version(target) is None:
             return None
-        return _check_upgrade(change.id, str(current), target, offers, today)
+        hops = find_upgrade_hops(change.id, str(current), target, offers, today)
+        if isinstance(hops, VersionRejection):
+            return Problem(_PATH, hops.id, hops.detail)
+        # A plan makes one hop.
+        if len(hops) > 1:
+            return Problem(_PATH, "no-such-upgrade", explain_skipped_versions(str(current), target, hops))
+        return None
     end = find_availability_end(version, today, offers.versions, offers.available_until) if today else None
     if end is None or end.days > WARNING_DAYS:
         return None
@@ -70,19 +79,3 @@ def _check_cluster(change: Change, supplies: SiteSupplies | None, today: str) ->
         "upgraded, only deleted. Upgrade it before: nexusform simulate kubernetes-upgrade shows the hops."
     )
     return Problem(_PATH, ENDING, detail, Severity.WARNING, brief=brief)
-
-
-def _build_offered_versions(supplies: SiteSupplies | None, cluster: str) -> OfferedVersions:
-    if supplies is None:
-        return OfferedVersions()
-    return OfferedVersions(supplies.versions, dict(supplies.upgrades).get(cluster, ()), dict(supplies.available_until))
-
-
-def _check_upgrade(cluster: str, current: str, target: str, offers: OfferedVersions, today: str) -> Problem | None:
-    """Return the rejection of a change of version. A plan makes one hop."""
-    hops = find_upgrade_hops(cluster, current, target, offers, today)
-    if isinstance(hops, VersionRejection):
-        return Problem(_PATH, hops.id, hops.detail)
-    if len(hops) > 1:
-        return Problem(_PATH, "no-such-upgrade", explain_skipped_versions(current, target, hops))
-    return None

@@ -235,7 +235,10 @@ def _build_table_row(
     minimum_on_rack = len(keys) // expected if expected else 0
     maximum_on_rack = -(-len(keys) // expected) if expected else 0
     sampled = certainty.get_pool(demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
-    is_sampled_only = certainty is not None and _has_uncertain_rack(racks, pool.zones, certainty)
+    # Unknown NUMA cells affect the certainty of the pool.
+    is_sampled_only = certainty is not None and any(
+        pool.zones is None or racks.get(rack) in pool.zones for rack in certainty.uncertain_racks
+    )
     pool_certainty = None if is_sampled_only else sampled
     placed_count = sum(
         1 for owner, key in keys if key in owner.placements.tokens and key not in owner.placements.restored
@@ -267,11 +270,6 @@ def _build_table_row(
         drain_timeout=pool.drain_timeout if pool.count_path and not pool.is_control_plane else 0,
         platform=vms.request.site.scheduler.profile.platform if vms.request.site is not None else "",
     )
-
-
-def _has_uncertain_rack(racks: Mapping[str, str], zones: frozenset[str] | None, certainty: SiteCertainty) -> bool:
-    """Return whether the certainty of a pool depends on unknown NUMA cells."""
-    return any(zones is None or racks.get(rack) in zones for rack in certainty.uncertain_racks)
 
 
 def is_platform_scale_in(vms: VmObject, pool: PoolDemand) -> bool:

@@ -17,7 +17,7 @@ from nexusform.placement_kinds.placement_kind import build_location_document, fo
 from nexusform.placement_kinds.vm_kind import format_cells
 from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.json.json_placements import REJECTION_FORM
-from nexusform.rendering.notation.json_sampled_capacity import INTERVAL_FORM
+from nexusform.rendering.notation.sample_text import INTERVAL_FORM
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.placement_decision import PlacementCertainty, Rejection
 from nexusform.scheduling.racks.explanation import DecisionExplanation, RankedCandidate

@@ -28,10 +28,10 @@ from nexusform.plans.plan import (
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
 from nexusform.plans.site_capacity.occupancy import OutOfService, SiteCapacity, SpareCapacity, list_out_of_service
 from nexusform.plans.site_capacity.other_capacity import OtherCapacity, OtherResourceKind
-from nexusform.rendering.notation.json_sampled_capacity import INTERVAL_FORM, SAMPLES_FORM
 from nexusform.rendering.notation.json_values import drop_unknown_values
+from nexusform.rendering.notation.sample_text import INTERVAL_FORM, SAMPLES_FORM
 from nexusform.rendering.report.placement_rows import ShownPlacements
-from nexusform.rendering.report.upgrade_runbook import build_upgrade_runbook
+from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 from nexusform.scheduling.placement_decision import Rejection
 
 

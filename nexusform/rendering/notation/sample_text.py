@@ -1,10 +1,11 @@
-"""Text of counts with bounds and of samples of unknown NUMA cells."""
+"""Counts with bounds and samples of unknown NUMA cells, as text and JSON."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics.phrases import format_count, select_word_form
+from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import NumaSampling
 from nexusform.scheduling.racks.vms import Interval
 
@@ -44,3 +45,32 @@ def describe_sampled_capacity(sampled_capacity: SampledShortage) -> str:
         f"{describe_numa_samples(sampled_capacity.numa_sampling)} VMs without capacity {scope}: "
         f"{sampled_capacity.missing_count}."
     )
+
+
+if TYPE_CHECKING:  # loaded for what-ifs only
+    from nexusform.snapshots.availability import SampledShortage
+
+INTERVAL_FORM: Final = RecordForm(Interval, "min=minimum max=maximum")
+SAMPLES_FORM: Final = RecordForm(
+    NumaSampling,
+    "machines_with_unknown_cells=machines shown=displayed_sample fitting=fitting_count runs=sample_count "
+    "packed=fits_packed spread=fits_spread",
+)
+
+
+def build_sampled_capacity(sampled_capacity: SampledShortage | None) -> dict[str, Any] | None:
+    """Build the JSON of a what-if result over samples of unknown NUMA cells. `pools` keeps the order of the answer."""
+    if sampled_capacity is None:
+        return None
+    pools = [
+        {**INTERVAL_FORM(missing), "fitting": fitting}
+        for missing, fitting in zip(sampled_capacity.pools, sampled_capacity.fitting_counts, strict=True)
+    ]
+    return {
+        **({} if sampled_capacity.numa_sampling is None else SAMPLES_FORM(sampled_capacity.numa_sampling)),
+        "vms_without_room": {
+            **INTERVAL_FORM(sampled_capacity.missing_count),
+            "certain_bounds": sampled_capacity.is_exact,
+        },
+        "pools": pools,
+    }

@@ -22,13 +22,12 @@ from nexusform.rendering.page.page_shell import build_script_placeholder, render
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
 from nexusform.rendering.page.report_page import IMPACT_STYLES, build_decision, build_plan_section
 from nexusform.rendering.report import plan_sections, plan_sentences
-from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
 from nexusform.rendering.report.decision_lines import DecisionLine
-from nexusform.rendering.report.evaluation_sentence import describe_plan_evaluation
 from nexusform.rendering.report.placement_rows import build_count_clauses
 from nexusform.rendering.report.plan_report_data import PlanReportData, build_plan_report
+from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
 from nexusform.rendering.report.plan_verdict import INVENTORY, count_findings, has_stale_inventory
-from nexusform.rendering.report.report_tree import CodeBlock, Report, Section
+from nexusform.rendering.report.report_tree import UNKNOWN_ORIGIN, CodeBlock, CodeOrigin, Report, Section
 from nexusform.rendering.text.stanza_text import render_outputs, render_stanza
 
 
@@ -44,7 +43,7 @@ def build_page_content(plan: Plan, sources: Mapping[str, SourceFile], registries
     """Build the sections of a plan and their data."""
     view = PlanReportData(plan, sources, registries)
     maps = build_rack_maps(plan)
-    report = build_plan_report(view, ())
+    report = build_plan_report(view)
     main = join_markup(_build_sections(view, report, maps))
     return PageContent(report.title, main, build_page_data(plan, () if plan.errored else view.stanzas, maps))
 

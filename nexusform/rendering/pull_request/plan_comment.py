@@ -27,12 +27,11 @@ from nexusform.rendering.pull_request.markdown_parts import (
 from nexusform.rendering.pull_request.rack_picture import render_rack_picture
 from nexusform.rendering.pull_request.report_markdown import build_parts, render_existing_findings, render_title
 from nexusform.rendering.report import plan_sections
-from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
-from nexusform.rendering.report.evaluation_sentence import describe_plan_evaluation
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.rendering.report.plan_report_data import PlanReportData, build_plan_report
+from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
 from nexusform.rendering.report.plan_verdict import INVENTORY, describe_inventory, has_stale_inventory
-from nexusform.rendering.report.report_tree import CodeBlock, Section
+from nexusform.rendering.report.report_tree import UNKNOWN_ORIGIN, CodeBlock, CodeOrigin, Section
 from nexusform.rendering.text.diagnostic_text import render_diagnostic
 from nexusform.rendering.text.plan_text import render_counts, render_placement_text
 from nexusform.rendering.text.report_text import render_decision
@@ -65,7 +64,7 @@ def render_markdown(
 ) -> str:
     """Render the whole comment as GitHub-flavoured Markdown in `max_bytes`, with a final newline."""
     view = PlanReportData(plan, sources, registries, placements)
-    report = build_plan_report(view, ())
+    report = build_plan_report(view)
     lines = [*render_decision(report.decision, _BOX_WIDTH), *render_counts(view, _BOX_WIDTH, PLAIN)]
     block = format_code_block("\n".join(map(_truncate_line, lines)), "text")
     kind = "CAUTION" if report.verdict else (report.impact or PlacementImpact.NONE).value.upper()

@@ -25,7 +25,6 @@ from nexusform.rendering.pull_request.markdown_parts import (
     render_diff,
     render_table,
 )
-from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
 from nexusform.rendering.report.finding_entries import (
     FindingEntries,
     FindingEntry,
@@ -35,7 +34,9 @@ from nexusform.rendering.report.finding_entries import (
 )
 from nexusform.rendering.report.folding import format_instances
 from nexusform.rendering.report.report_tree import (
+    UNKNOWN_ORIGIN,
     CodeBlock,
+    CodeOrigin,
     ItemGroup,
     Report,
     Row,

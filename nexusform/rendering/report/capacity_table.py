@@ -52,17 +52,13 @@ def build_capacity_table(
     table_rows: list[Row] = []
     for name, ((_, site_figures), _) in zip(names, ordered, strict=True):
         prefix = "" if len(names) == 1 else f"{name}: "
-        table_rows += [_build_table_row(prefix, figure) for figure in site_figures]
+        for figure in site_figures:
+            after = Span(figure.after, Style.STRONG) if figure.is_worse else figure.after
+            table_rows.append(Row((f"{prefix}{figure.label}", figure.before, after)))
     scope = f"{names[0]}{', each' if len(ordered[0][1]) > 1 else ''}" if len(names) == 1 else "site"
     unchanged_count = len(figures) - len(changed) if changed else 0
     note = f"{format_count(unchanged_count, 'site')} unchanged." if unchanged_count else ""
     return Table((scope, "before", "after"), tuple(table_rows), frozenset({1, 2}), "Capacity before and after"), note
-
-
-def _build_table_row(prefix: str, figure: _CapacityTableRow) -> Row:
-    """Build the cells of one figure of a site; less capacity is highlighted."""
-    after = Span(figure.after, Style.STRONG) if figure.is_worse else figure.after
-    return Row((f"{prefix}{figure.label}", figure.before, after))
 
 
 def _build_site_figures(

@@ -12,14 +12,13 @@ from nexusform.diagnostics.phrases import select_word_form
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path
 from nexusform.placement_kinds.placement_kind import KINDS, MAPS
-from nexusform.plans.plan import Action, Change, Drift, OutputChange, Plan
+from nexusform.plans.plan import Action, OutputChange, Plan
 from nexusform.rendering.notation.hcl_text import PathMarks
 from nexusform.rendering.report import plan_sentences
 from nexusform.rendering.report.difference_tree import ABSENT, CHANGED, DELETED, Comparison, DifferenceNode
 from nexusform.rendering.report.object_rows import (
     NO_PLACEMENTS,
     PlacementCounts,
-    SchemaLookup,
     count_placements,
     create_schema_lookup,
     is_reported,
@@ -58,7 +57,21 @@ def build_stanzas(
     stanzas = []
     for change in filter(is_reported, plan.changes):
         counts = placement_counts.get(change.address, NO_PLACEMENTS)
-        stanza = _build_stanza(change, find_schema, counts, placements_follow=detail is not ShownPlacements.NONE)
+        after = change.before if change.action is Action.FORGET else change.after
+        marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
+        texts = _build_condensed_texts(
+            change.before, change.after, counts, placements_follow=(detail is not ShownPlacements.NONE)
+        )
+        comparison = Comparison(show_unchanged=bool(change.importing))
+        body = comparison.compare_objects(change.before, after, find_schema(change.address), marks, texts)
+        stanza = ChangeStanza(
+            address=plan_sentences.format_headline_address(change),
+            symbol=plan_sentences.SYMBOLS[change.action],
+            headline=plan_sentences.format_headline(change),
+            comments=plan_sentences.build_change_comments(change),
+            header=format_block_header(change.address),
+            body=body,
+        )
         is_rejected = str(change.address) in plan.rejected
         stanzas.append(replace(stanza, headline=f"{stanza.headline} (rejected)") if is_rejected else stanza)
     return tuple(stanzas)
@@ -67,47 +80,31 @@ def build_stanzas(
 def build_drift_stanzas(plan: Plan, registries: PluginRegistries) -> tuple[ChangeStanza, ...]:
     """Build the stanzas of changes made outside of nexusform."""
     find_schema = create_schema_lookup(registries)
-    return tuple(_build_drift_stanza(drift, find_schema) for drift in select_drift(plan))
+    stanzas = []
+    for drift in select_drift(plan):
+        is_deleted = drift.after is None
+        # For a deleted object the number of its placements matters, not their locations.
+        condensed = (
+            _build_condensed_texts(drift.before, None, NO_PLACEMENTS, placements_follow=False) if is_deleted else {}
+        )
+        marks = PathMarks.create(drift.sensitive, drift.sensitive)
+        body = Comparison().compare_objects(drift.before, drift.after, find_schema(drift.address), marks, condensed)
+        stanza = ChangeStanza(
+            address=str(drift.address),
+            symbol=DELETED if is_deleted else CHANGED,
+            headline="has been deleted" if is_deleted else "has changed",
+            comments=(),
+            header=format_block_header(drift.address),
+            body=body,
+        )
+        stanzas.append(stanza)
+    return tuple(stanzas)
 
 
 def format_block_header(address: Address) -> str:
     """Return `resource "type" "name"`, as in the configuration."""
     keyword = "data" if address.mode == "data" else "resource"
     return f'{keyword} "{address.type}" "{address.name}"'
-
-
-def _build_stanza(
-    change: Change, find_schema: SchemaLookup, counts: PlacementCounts, *, placements_follow: bool
-) -> ChangeStanza:
-    after = change.before if change.action is Action.FORGET else change.after
-    marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
-    texts = _build_condensed_texts(change.before, change.after, counts, placements_follow=placements_follow)
-    comparison = Comparison(show_unchanged=bool(change.importing))
-    body = comparison.compare_objects(change.before, after, find_schema(change.address), marks, texts)
-    return ChangeStanza(
-        address=plan_sentences.format_headline_address(change),
-        symbol=plan_sentences.SYMBOLS[change.action],
-        headline=plan_sentences.format_headline(change),
-        comments=plan_sentences.build_change_comments(change),
-        header=format_block_header(change.address),
-        body=body,
-    )
-
-
-def _build_drift_stanza(drift: Drift, find_schema: SchemaLookup) -> ChangeStanza:
-    is_deleted = drift.after is None
-    # For a deleted object the number of its placements matters, not their locations.
-    condensed = _build_condensed_texts(drift.before, None, NO_PLACEMENTS, placements_follow=False) if is_deleted else {}
-    marks = PathMarks.create(drift.sensitive, drift.sensitive)
-    body = Comparison().compare_objects(drift.before, drift.after, find_schema(drift.address), marks, condensed)
-    return ChangeStanza(
-        address=str(drift.address),
-        symbol=DELETED if is_deleted else CHANGED,
-        headline="has been deleted" if is_deleted else "has changed",
-        comments=(),
-        header=format_block_header(drift.address),
-        body=body,
-    )
 
 
 def compare_output(output: OutputChange) -> DifferenceNode:
@@ -132,7 +129,7 @@ def _build_condensed_texts(
     texts: dict[str, str] = {}
     for name, kind in MAPS.items():
         old, new = _get_mapping_attribute(before, name), _get_mapping_attribute(after, name)
-        changes = counts.describe_kind(kind)
+        changes = [f"{count:,} {outcome}" for count, outcome in counts.list_counts(kind)]
         if changes and (old or new):
             # Nested placements cannot be counted here.
             if not KINDS[kind].is_nested:

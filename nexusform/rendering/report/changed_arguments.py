@@ -36,14 +36,20 @@ def describe_changes(change: Change, schema: BlockSchema | None, placement_claus
     tree = sort_by_source_order(tree, change.configured_paths)
     texts = _describe_manifest_changes(change, tree) | _describe_nested_changes(change, tree)
     machines = frozenset(change.after.get("machines") or ())
-    clauses = tuple(_build_clauses(tree, schema, "", texts, machines)) or placement_clauses
-    return clauses or _describe_unfinished(change) or _describe_computed_only_change(tree)
+    clauses = tuple(_build_clauses(tree, schema, texts, machines)) or placement_clauses
+    if clauses:
+        return clauses
+    progress = (change.private or {}).get(UNFINISHED_KEY) or {}
+    if progress.get("in_progress"):
+        return ("continues an earlier apply",)
+    # `-details` lists changed computed values.
+    return ("computed values change",) if any(child.symbol for child in tree.children) else ()
 
 
 def describe_drift(drift: Drift, schema: BlockSchema | None) -> tuple[str, ...]:
     """Return clauses about the changes of an object made outside of nexusform."""
     marks = PathMarks.create(drift.sensitive, drift.sensitive)
-    return tuple(_build_clauses(Comparison().compare_objects(drift.before, drift.after, schema, marks), None, ""))
+    return tuple(_build_clauses(Comparison().compare_objects(drift.before, drift.after, schema, marks), None))
 
 
 def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
@@ -85,21 +91,9 @@ _NESTED_KINDS: Final = (NodeKind.LIST, NodeKind.MAP, NodeKind.OBJECT)
 _MAX_PATHS: Final = 4
 
 
-def _describe_unfinished(change: Change) -> tuple[str, ...]:
-    """Return a clause if an earlier apply began the change and did not finish it."""
-    progress = (change.private or {}).get(UNFINISHED_KEY) or {}
-    return ("continues an earlier apply",) if progress.get("in_progress") else ()
-
-
-def _describe_computed_only_change(tree: DifferenceNode) -> tuple[str, ...]:
-    """Return a clause if only computed values change; `-details` lists them."""
-    return ("computed values change",) if any(child.symbol for child in tree.children) else ()
-
-
 def _build_clauses(
     tree: DifferenceNode,
     schema: BlockSchema | None,
-    path: str,
     texts: Mapping[str, tuple[str, ...]] = _NO_TEXTS,
     machines: AbstractSet[str] = frozenset(),
 ) -> list[str]:
@@ -109,7 +103,7 @@ def _build_clauses(
     clauses: list[str] = []
     for child in tree.children:
         if child.symbol and _is_configurable(child.name, schema):
-            clauses += texts.get(child.name) or [f"{path}{child.name} {_format_changed_value(child)}"]
+            clauses += texts.get(child.name) or [f"{child.name} {_format_changed_value(child)}"]
     blocks: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for block in tree.blocks:
         if block.symbol:
@@ -118,7 +112,7 @@ def _build_clauses(
             blocks.setdefault((block.symbol, block_clauses), []).append(block.label or block.name)
     for (symbol, block_clauses), names in blocks.items():
         sign = symbol if symbol in (CREATED, DELETED) else ""
-        subject = f"{sign}{path}{format_names(names)}"
+        subject = f"{sign}{format_names(names)}"
         if machines >= set(names):
             # Facts change, not machines; "all" is shorter than sixteen names.
             is_whole_rack = len(names) > 1 and len(machines) == len(names)
@@ -139,7 +133,7 @@ def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[
                 texts.append(f"{child.name} = {format_scalar(value)}")
         text = ", ".join(texts)
         return (f" ({text})" if 0 < len(text) <= _MAX_VALUE_LENGTH else "",)
-    return tuple(f" {clause}" for clause in _build_clauses(block, schema, ""))
+    return tuple(f" {clause}" for clause in _build_clauses(block, schema))
 
 
 def _is_configurable(name: str, schema: BlockSchema | None) -> bool:

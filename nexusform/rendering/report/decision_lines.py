@@ -64,10 +64,12 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         errors = sum(diagnostic.severity is Severity.ERROR for diagnostic in plan.diagnostics)
         return (DecisionLine("Plan failed", (f"{format_count(errors, 'error')}. No changes were made.",)), *rails)
     decision = build_decision(plan)
+    losses_in_impact = describe_lost_vms(plan)
+    other_losses = [loss for loss in find_availability_losses(plan) if loss not in losses_in_impact]
     lines = (
         DecisionLine("Partial plan", tuple(_describe_target_options(plan))),
         DecisionLine("Impact", (_describe_impact(plan, decision.impact), *_describe_changed_clusters(plan))),
-        DecisionLine("Risk", (*describe_weakened_rules(plan), *_find_losses_besides_impact(plan))),
+        DecisionLine("Risk", (*describe_weakened_rules(plan), *other_losses)),
         DecisionLine("Blocked", tuple(list_blocking_reasons(plan))),
         DecisionLine("Capacity", tuple(_describe_capacity(decision.capacity))),
         DecisionLine("Upgrades", tuple(_describe_upgrade_capacity(decision))),
@@ -77,12 +79,6 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine("Checked by", tuple(map(_describe_program_check, plan.checks_by))),
     )
     return tuple(line for line in lines if line.texts)
-
-
-def _find_losses_besides_impact(plan: Plan) -> Iterator[str]:
-    """Yield the losses without those of the line Impact."""
-    known = describe_lost_vms(plan)
-    yield from (loss for loss in find_availability_losses(plan) if loss not in known)
 
 
 def _describe_target_options(plan: Plan) -> Iterator[str]:
@@ -120,10 +116,14 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     elif plan.upgrades:
         clauses.append("capacity never drops")
     if figures.minutes is not None:
-        clauses.append(f"drains up to {_format_drain_minutes(figures.minutes.max)}")
+        minutes = figures.minutes.max
+        duration = f"{minutes} min" if minutes <= _MAX_MINUTES else f"{-(-minutes // _MINUTES_PER_HOUR):,} h"
+        clauses.append(f"drains up to {duration}")
     further_clauses = [*stopped, *format_effect_clauses(counts, [Effect.WAITING])]
     if plan.to_destroy:
-        further_clauses.append(describe_destroyed(plan))
+        count, deleted = plan.to_destroy, plan.count(Action.DELETE)
+        verbs = {0: "replace", count: "destroy"}
+        further_clauses.append(f"{format_count(count, 'object')} to {verbs.get(deleted, 'destroy or replace')}")
     return "; ".join([", ".join(clauses), *further_clauses])
 
 
@@ -171,17 +171,6 @@ def describe_effects(counts: Sequence[EffectCount], effects: Iterable[Effect]) -
                 note = f" ({select_word_form(sum(totals.values()), 'it keeps', 'they keep')} running, unmanaged)"
             clauses.append(f"{subjects} {_VERBS[effect]}{note}")
     return clauses
-
-
-def _format_drain_minutes(minutes: int) -> str:
-    return f"{minutes} min" if minutes <= _MAX_MINUTES else f"{-(-minutes // _MINUTES_PER_HOUR):,} h"
-
-
-def describe_destroyed(plan: Plan) -> str:
-    """Return `2 objects to destroy or replace`, or only the applicable verb."""
-    count, deleted = plan.to_destroy, plan.count(Action.DELETE)
-    verbs = {0: "replace", count: "destroy"}
-    return f"{format_count(count, 'object')} to {verbs.get(deleted, 'destroy or replace')}"
 
 
 # --- capacity and upgrades ---------------------------------------------------------------------

@@ -169,7 +169,8 @@ def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tu
     else:
         attributes = _select_visible_attributes(change.after, change.sensitive_after)
     if change.action in _WHOLE_OBJECT_ACTIONS:
-        clauses = _collect_object_descriptions(attributes)
+        facts = (fact(attributes) for fact in _FACTS)
+        clauses = tuple(fact for fact in facts if fact)
     else:
         from nexusform.rendering.report.changed_arguments import describe_changes
 
@@ -335,12 +336,6 @@ _FACTS: Final[tuple[Callable[[_Attributes], str], ...]] = (
 )
 
 
-def _collect_object_descriptions(attributes: _Attributes) -> tuple[str, ...]:
-    """Return the nonempty facts of an object."""
-    facts = (fact(attributes) for fact in _FACTS)
-    return tuple(fact for fact in facts if fact)
-
-
 # --- its placements ----------------------------------------------------------------------------
 
 
@@ -357,10 +352,6 @@ class PlacementCounts:
     def kinds(self) -> set[str]:
         """Kinds of objects with a row."""
         return {kind for kind, _ in self.counts}
-
-    def describe_kind(self, kind: str) -> list[str]:
-        """Return the outcomes of the objects of a kind: `53 placed`, `2 moved`."""
-        return [f"{count:,} {outcome}" for count, outcome in self.list_counts(kind)]
 
     def list_counts(self, kind: str) -> list[tuple[int, str]]:
         """Return the nonzero numbers of objects of a kind by outcome."""

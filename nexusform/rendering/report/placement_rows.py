@@ -241,7 +241,10 @@ def build_placement_groups(
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP or row.trigger or detail is ShownPlacements.ALL:
             rows.setdefault(_build_pool_key(row.site_id, row.address, row.cluster, row.kind, row.pool), []).append(row)
-    tables = {_get_pool_key_of_table(table): table for table in plan.placement_tables}
+    tables = {
+        _build_pool_key(table.site_id, table.address, table.cluster, VM, table.pool): table
+        for table in plan.placement_tables
+    }
     if detail is not ShownPlacements.ALL:
         tables = {pool: table for pool, table in tables.items() if pool in rows}
     pools = dict.fromkeys([*tables, *rows])
@@ -255,10 +258,6 @@ def build_placement_groups(
 
 
 _PoolKey: TypeAlias = tuple[str, str, str, str]
-
-
-def _get_pool_key_of_table(table: PlacementTable) -> _PoolKey:
-    return _build_pool_key(table.site_id, table.address, table.cluster, VM, table.pool)
 
 
 def _build_pool_key(site_id: str, address: Address, cluster: str, kind: str, pool: str) -> _PoolKey:
@@ -483,7 +482,9 @@ def _format_run_label(rows: Sequence[PlacementChange]) -> str:
     prefix = prefixes.pop()
     if prefix is not None and not prefixes:
         numbers = [number for number in map(_get_number_or_key, rows) if isinstance(number, int)]
-        return f"{prefix}{_format_ranges(numbers)}"
+        ranges = group_ranges(sorted(numbers))
+        spans = [str(low) if low == high else f"{low}..{high}" for low, high in ranges]
+        return f"{prefix}{','.join(spans)}"
     if len(rows) <= MAXIMUM_NAMES:
         return ", ".join(row.object for row in rows)
     return f"{rows[0].object} and {len(rows) - 1} more"
@@ -495,11 +496,6 @@ def _get_name_prefix(row: PlacementChange) -> str | None:
     if isinstance(number, int) and row.object.endswith(str(number)):
         return row.object[: -len(str(number))]
     return None
-
-
-def _format_ranges(numbers: Iterable[int]) -> str:
-    """Format numbers as `0..3,5`."""
-    return ",".join(str(low) if low == high else f"{low}..{high}" for low, high in group_ranges(sorted(numbers)))
 
 
 def _format_locations(kind: str, locations: Iterable[Location | None]) -> str:

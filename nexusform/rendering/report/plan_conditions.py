@@ -1,15 +1,19 @@
-"""Lines about a plan as a whole: machines out of service, and the feasibility of each placement."""
+"""Lines about a plan as a whole: machines out of service, machine actions, feasibility of each placement."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from textwrap import shorten
 from typing import Final
 
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
+from nexusform.plans.maintenance import PlannedMachineAction
 from nexusform.plans.plan import Feasibility, FeasibilityResult, Plan
-from nexusform.rendering.report.out_of_service_lines import describe_out_of_service
+from nexusform.plans.site_capacity.occupancy import OutOfService, SiteVms, list_out_of_service
+from nexusform.scheduling.machine_actions import ACTION_PENDING
+from nexusform.scheduling.racks.vms import MachineStatus
 
 _MAX_CLUSTERS: Final = 3
 _MAX_REASON: Final = 160
@@ -17,14 +21,7 @@ _MAX_REASON: Final = 160
 
 def describe_plan_conditions(plan: Plan) -> tuple[str, ...]:
     """Return a line per site with machines out of service, per machine action, and per placement with pods."""
-    return (*describe_out_of_service(plan), *_describe_machine_actions(plan), *describe_feasibility(plan))
-
-
-def _describe_machine_actions(plan: Plan) -> Iterator[str]:
-    if plan.machine_actions:
-        from nexusform.rendering.report.machine_action_lines import describe_machine_actions
-
-        yield from describe_machine_actions(plan)
+    return (*describe_out_of_service(plan), *describe_machine_actions(plan), *describe_feasibility(plan))
 
 
 def describe_feasibility(plan: Plan) -> Iterator[str]:
@@ -126,3 +123,109 @@ _DESCRIPTIONS: Final[Mapping[FeasibilityResult, Callable[[Feasibility], str]]] =
     FeasibilityResult.CANNOT_RUN: _describe_infeasible_cluster,
     FeasibilityResult.UNKNOWN: lambda row: f"{row.cluster} is unknown ({_format_truncated_reason(row)})",
 }
+
+
+_MAX_VMS: Final = 6
+_MINUTES_PER_HOUR: Final = 60
+
+
+def describe_machine_actions(plan: Plan) -> Iterator[str]:
+    """Yield a line per site with several actions, and a line per action: `Window 1 on lab: Restart ...`."""
+    for _, group in groupby(plan.machine_actions, key=lambda action: action.site_id):
+        actions = list(group)
+        if len(actions) > 1:
+            total = _format_minutes(sum(action.minutes for action in actions))
+            yield f"Machine actions on {actions[0].site}: {len(actions):,}, one after another, up to {total}."
+        for action in actions:
+            yield _describe_action(action)
+
+
+def _describe_action(action: PlannedMachineAction) -> str:
+    """Return the window of an action: its VMs before, during and after."""
+    limit = _format_minutes(action.minutes)
+    sentences = [f"Window {action.window} on {action.site}: {action.action} of {action.machine}, up to {limit}."]
+    if action.leaving_vms:
+        moves = [f"{vm.name} to {vm.machine}" if vm.machine else f"{vm.name} (removed)" for vm in action.leaving_vms]
+        sentences.append(
+            f"{_format_list('VM leaves', 'VMs leave', moves)} first. Moved VMs do not return by themselves."
+        )
+    if action.stopped_vms:
+        end = "stay down until a start of the machine" if action.leaves_off else "start again there"
+        sentences.append(f"{_format_list('VM stops', 'VMs stop', action.stopped_vms)}. Stopped VMs {end}.")
+    if not action.is_disruptive:
+        sentences.append("No VM stops. The machine takes no new VM.")
+    elif not (action.leaving_vms or action.stopped_vms):
+        sentences.append("No VM runs there.")
+    return " ".join(sentences)
+
+
+def _format_list(singular: str, plural: str, names: Sequence[str]) -> str:
+    return f"{format_count(len(names), singular, plural)} ({format_first_items(names, _MAX_VMS)})"
+
+
+def _format_minutes(minutes: int) -> str:
+    """Format `40 min`, `3 h` or `3 h 40 min`."""
+    hours, rest = divmod(minutes, _MINUTES_PER_HOUR)
+    return " ".join([*([f"{hours:,} h"] if hours else []), *([f"{rest} min"] if rest else [])])
+
+
+_MAX_GROUPS: Final = 5
+_AZURE: Final = "azure"
+_TEMPORARY_REASONS: Final = {"", "being evacuated", ACTION_PENDING}
+_OWNERS: Final = {"nexusform": "nexusform", _AZURE: "Azure"}
+_AZURE_RULE: Final = (
+    "Azure cordons a degraded compute machine after 15 minutes. Azure uncordons a recovered machine after 2 hours."
+)
+
+
+def describe_out_of_service(plan: Plan) -> Iterator[str]:
+    """Yield a line per site: `Out of service: 5 of 16 machines (4 Off: BMC unreachable; ...). Capacity ...`."""
+    for site_id, group in groupby(list_out_of_service(plan.sites), key=lambda row: row.site_id):
+        rows = list(group)
+        site = next(site for site in plan.sites if site.id == site_id)
+        place = f" on {site.name}" if len(plan.sites) > 1 else ""
+        total = _count_compute_machines(site)
+        sentences = [f"Out of service{place}: {len(rows):,} of {total:,} machines ({_describe_groups(rows)})."]
+        capacity = next((row.after for row in plan.capacity if row.site_id == site_id), None)
+        if capacity is not None:
+            reduced = capacity.free_interval_after_rack_loss
+            sentences.append(f"Capacity without them: {capacity.free_interval} ({reduced} with one rack down).")
+        if any(row.status.cordoned_by == _AZURE for row in rows):
+            sentences.append(_AZURE_RULE)
+        yield " ".join(sentences)
+
+
+def _count_compute_machines(site: SiteVms) -> int:
+    """Count the compute machines of active racks: in service, or with a status."""
+    planned_racks = {rack.name for rack in site.racks if rack.is_planned}
+    return sum(
+        machine.exists_after
+        and machine.facts.rack not in planned_racks
+        and (
+            machine.facts.status is not None
+            or set(machine.facts.unschedulable_reason.split(", ")) <= _TEMPORARY_REASONS
+        )
+        for machine in site.machines
+    )
+
+
+def _describe_groups(rows: Sequence[OutOfService]) -> str:
+    """Return `4 Off: BMC unreachable; 1 cordoned by Azure: Degraded: port down`, the largest group first."""
+    groups = Counter(_describe_status(row.status) for row in rows)
+    ordered = sorted(groups.items(), key=lambda entry: (-entry[1], entry[0]))
+    texts = [f"{count:,} {text}" for text, count in ordered[:_MAX_GROUPS]]
+    remaining = sum(count for _, count in ordered[_MAX_GROUPS:])
+    return "; ".join([*texts, f"{remaining:,} more"] if remaining else texts)
+
+
+def _describe_status(status: MachineStatus) -> str:
+    """Return the main reason, and the message of the platform."""
+    if status.power_state.lower() == "off":
+        text = "Off"
+    elif status.detailed_status.lower() != "provisioned":
+        text = status.detailed_status
+    elif status.ready_state.lower() != "true":
+        text = "not ready"
+    else:
+        text = f"cordoned by {_OWNERS.get(status.cordoned_by or '', 'another manager')}"
+    return f"{text}: {status.message.rstrip('.')}" if status.message else text

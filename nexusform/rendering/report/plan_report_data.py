@@ -29,7 +29,7 @@ from nexusform.rendering.report.placement_rows import (
     build_placement_summaries,
 )
 from nexusform.rendering.report.plan_verdict import build_headline, compute_impact, describe_rejection
-from nexusform.rendering.report.report_tree import Report, Section
+from nexusform.rendering.report.report_tree import Report
 
 if TYPE_CHECKING:
     from nexusform.rendering.report.change_stanzas import ChangeStanza
@@ -145,15 +145,14 @@ class PlanReportData:
         return self.plan.mode is Mode.REFRESH_ONLY
 
 
-def build_plan_report(view: PlanReportData, sections: tuple[Section, ...]) -> Report:
-    """Build the report of a plan with these sections."""
+def build_plan_report(view: PlanReportData) -> Report:
+    """Build the report of a plan without sections."""
     plan = view.plan
     return Report(
         build_headline(plan),
         describe_rejection(plan),
         plan.is_rejected,
         plan.provider_titles,
-        sections,
-        compute_impact(plan),
-        build_decision_lines(plan),
+        impact=compute_impact(plan),
+        decision=build_decision_lines(plan),
     )

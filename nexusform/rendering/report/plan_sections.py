@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
-
-from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.phrases import format_count
-from nexusform.placement_kinds.placement_kind import get_kind_order, get_kind_title
-from nexusform.plans.maintenance import PoolNodeRecreation
-from nexusform.plans.plan import Action, PlacementAction, Plan, SeparationVerdict
-from nexusform.rendering.report.finding_entries import list_destructive_renames
-from nexusform.rendering.report.object_rows import ObjectFold
-from nexusform.rendering.report.plan_report_data import PlanReportData
-from nexusform.rendering.report.plan_verdict import build_notes, count_findings, format_violation
-from nexusform.rendering.report.report_tree import Findings, Item, ItemGroup, Row, Section, Span, Style, Table, Text
-
-if TYPE_CHECKING:
-    from nexusform.rendering.report.site_rows import SiteRow
-
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
+from typing import Final
 
 from msgspec.structs import replace
 
-from nexusform.placement_kinds.placement_kind import VM
+from nexusform.diagnostics.levels import Level
+from nexusform.diagnostics.phrases import format_count, format_duration, format_first_items
+from nexusform.placement_kinds.placement_kind import VM, get_kind_order, get_kind_title
 from nexusform.plans.impact.object_effects import Effect
-from nexusform.plans.plan import Change, PlacementChange
-from nexusform.rendering.report.finding_entries import format_location
+from nexusform.plans.maintenance import PoolNodeRecreation
+from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan, RolloutStep, SeparationVerdict
+from nexusform.rendering.report.finding_entries import format_location, list_destructive_renames
 from nexusform.rendering.report.folding import PoolRow, SitePools, build_site_pools, format_names, merge_equal_groups
+from nexusform.rendering.report.object_rows import ObjectFold
 from nexusform.rendering.report.placement_rows import (
     PlacementLine,
     PlacementLineGroup,
@@ -38,7 +26,20 @@ from nexusform.rendering.report.placement_rows import (
     get_action_text,
     get_leaving_verb,
 )
-from nexusform.rendering.report.report_tree import ARROW
+from nexusform.rendering.report.plan_report_data import PlanReportData
+from nexusform.rendering.report.plan_verdict import build_notes, count_findings, format_violation
+from nexusform.rendering.report.report_tree import (
+    ARROW,
+    Findings,
+    Item,
+    ItemGroup,
+    Row,
+    Section,
+    Span,
+    Style,
+    Table,
+    Text,
+)
 from nexusform.scheduling.racks.vms import Placement
 
 CHANGES_TITLE: Final = "nexusform will perform the following actions:"
@@ -72,13 +73,14 @@ def build_site_section(view: PlanReportData) -> Section | None:
     rows = select_changed_rows(view.sites)
     if not rows:
         return None
-    table = Table(("site", "VMs", "changes"), tuple(Row((_link_site(row), row.delta, row.summary)) for row in rows))
+    table_rows = []
+    for row in rows:
+        # Only the name of a single site is a link.
+        name = Span(row.name, Style.SITE if row.sites == 1 else Style.STRONG)
+        table_rows.append(Row((name, row.delta, row.summary)))
+    table = Table(("site", "VMs", "changes"), tuple(table_rows))
     lines = tuple(f"{sentence}." for sentence in describe_other_sites(view.sites))
     return Section("Sites", lines, table=table, name="sites")
-
-
-def _link_site(row: SiteRow) -> Text:
-    return Span(row.name, Style.SITE) if row.sites == 1 else Span(row.name, Style.STRONG)
 
 
 # --- objects -----------------------------------------------------------------------------------
@@ -233,8 +235,6 @@ def build_rollout_section(view: PlanReportData) -> Section | None:
     """Build the steps of rollouts; times are the earliest."""
     if not view.plan.rollouts:
         return None
-    from nexusform.rendering.report.rollout_rows import build_rollout_tables  # few plans have rollouts
-
     return Section("Rollout", (ROLLOUT_NOTE,), tables=build_rollout_tables(view.plan), name="rollouts")
 
 
@@ -504,3 +504,41 @@ def _list_hardware_ids(rows: Iterable[PlacementChange]) -> Iterable[str]:
             rack = f"{row.site_id}/{row.source.rack}"
             yield rack
             yield f"{rack}/{row.source.machine}"
+
+
+_MAX_CLUSTERS: Final = 6
+_STATUSES: Final = {"done": " (done before)", "stuck": " (fails there)", "later": " (later)"}
+
+
+def build_rollout_tables(plan: Plan) -> tuple[Table, ...]:
+    """Return a table of start time, stage or wave, and action per rollout, in plan order."""
+    tables = []
+    for rollout in plan.rollouts:
+        snapshot = "" if rollout.resource_snapshot is None else f", resource snapshot {rollout.resource_snapshot}"
+        rows = []
+        for step in rollout.steps:
+            start = f"+{format_duration(step.start_seconds)}" if step.start_seconds else "start"
+            action = f"{_describe_step(step)}{_STATUSES.get(step.status, '')}"
+            rows.append(Row((start, _format_stage(step), action)))
+        caption = f"{rollout.address}: {rollout.cause}{snapshot}"
+        tables.append(Table(("from", "stage", "what"), tuple(rows), caption=caption))
+    return tuple(tables)
+
+
+def _format_stage(step: RolloutStep) -> str:
+    """Return the wave of a step, or its stage and group."""
+    if not step.stage:
+        return f"wave {step.group}"
+    name = "delete stage" if step.kind == "delete" else step.stage
+    return f"{name}, group {step.group}" if step.group and step.kind != "delete" else name
+
+
+def _describe_step(step: RolloutStep) -> str:
+    """Return the action of a step: update, delete, wait or approval."""
+    if step.kind == "wait":
+        return f"wait {format_duration(step.wait_seconds)}"
+    if step.kind == "approval":
+        approval_text = {"waiting": "waits for approval", "later": "approval"}.get(step.status, "approved:")
+        return f"{approval_text} {step.waits_for}"
+    verb = "delete" if step.kind == "delete" else "update"
+    return f"{verb} {format_first_items(step.clusters, _MAX_CLUSTERS)}"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT
@@ -284,3 +284,20 @@ def describe_other_location(row: PlacementChange) -> str:
     """Return `or n0 if b arrives first` for an uncertain location with a known alternative."""
     alternative = row.scores.get("otherwise")
     return f"or {alternative}" if alternative else format_uncertainty_mark(row)
+
+
+_MAX_NAMES = 5
+
+
+def describe_plan_evaluation(plan: Plan) -> str:
+    """Describe how a plan was evaluated, or return "" if it is not recorded."""
+    evaluation = plan.basis.evaluation
+    if evaluation is None:
+        return ""
+    outside = sum(not file.in_root for file in evaluation.files)
+    facts = ["sandboxed" if evaluation.confined else "not sandboxed", format_count(len(evaluation.files), "file")]
+    facts += [f"{outside} outside of the work tree"] if outside else []
+    for noun, names in (("server", evaluation.origins), ("program", evaluation.programs)):
+        if names:
+            facts.append(f"{select_word_form(len(names), noun)} {format_list(names, _MAX_NAMES)}")
+    return ", ".join(facts)

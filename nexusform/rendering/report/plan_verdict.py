@@ -104,13 +104,6 @@ def format_violation(violation: SeparationViolation) -> str:
     return f"{location}: {', '.join(violation.members)}{joined_note}"
 
 
-def count_conditions(plan: Plan) -> list[tuple[int, str]]:
-    """Count the conditions by predicted result: (2, "hold"), (1, "fails")."""
-    statuses = Counter(check.status for check in plan.checks)
-    counts = [(statuses[status], verbs) for status, verbs in _CONDITION_VERBS.items()]
-    return [(count, select_word_form(count, *verbs)) for count, verbs in counts if count]
-
-
 _CONDITION_VERBS: Final = {
     "pass": ("holds", "hold"),
     "fail": ("fails", "fail"),
@@ -197,27 +190,35 @@ INVENTORY: Final = "Inventory"  # a heading of the verdict
 
 def build_notes(plan: Plan) -> list[tuple[str, str]]:
     """Return pairs of heading and sentence about upgrades, samples, rules and inputs, without empty ones."""
-    sentences = [
-        *_describe_upgrades(plan),
-        ("NUMA cells", describe_unknown_cells(plan.numa_sampling)),
-        ("Scale-in", describe_scale_in(plan)),
-    ]
+    sentences: list[tuple[str, str]] = []
+    if plan.upgrades:
+        from nexusform.rendering.report.upgrade_sentences import build_upgrade_sentences
+
+        sentences += build_upgrade_sentences(plan)
+    sentences += [("NUMA cells", describe_unknown_cells(plan.numa_sampling)), ("Scale-in", describe_scale_in(plan))]
     sentences += [
         (f"Predictions on {score.site}", _describe_accuracy(score)) for score in plan.prediction_scores[:MAX_SITES]
     ]
     sentences += [("Dry run", judgement) for judgement in plan.dry_run_messages]
-    sentences += _describe_separations(plan)
+    # Each separation rule violated in some outcome, then the other rules together.
+    texts = []
+    satisfied = [verdict for verdict in plan.separation_verdicts if verdict.satisfied == "always"]
+    for verdict in plan.separation_verdicts:
+        if verdict in satisfied:
+            continue
+        violation_count = format_count(len(verdict.violations), verdict.scope)
+        runs = f" (in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples)" if verdict.sample_count else ""
+        verb = "is violated" if verdict.satisfied == "never" else "may be violated"
+        texts.append(f"{verdict.address} {verb}{runs}: {violation_count} shared, {verdict.enforcement}.")
+    if satisfied:
+        names = format_names(f"{verdict.address.name}" for verdict in satisfied)
+        maximum_runs = max(verdict.sample_count for verdict in satisfied)
+        scope = f"in the plan and in {maximum_runs} samples" if maximum_runs else "in the plan"
+        texts.append(f"{names} {select_word_form(len(satisfied), 'holds', 'hold')}, {scope}.")
+    sentences += [("Separation", sentence) for sentence in texts]
     age = describe_inventory(plan)
     sentences += [("Conditions", _describe_conditions(plan)), (INVENTORY, (f"{age}." if age else ""))]
     return [(heading, sentence) for heading, sentence in sentences if sentence]
-
-
-def _describe_upgrades(plan: Plan) -> list[tuple[str, str]]:
-    if not plan.upgrades:
-        return []
-    from nexusform.rendering.report.upgrade_sentences import build_upgrade_sentences
-
-    return build_upgrade_sentences(plan)
 
 
 _GUESSES: Final = "This site does not follow the placement rule; the locations below are guesses."
@@ -252,30 +253,13 @@ def _format_percent(share: float) -> str:
     return f"{share:.1%}".replace("%", " %")
 
 
-def _describe_separations(plan: Plan) -> list[tuple[str, str]]:
-    """Describe each rule violated in some outcome, then the other rules together."""
-    sentences = []
-    satisfied = [verdict for verdict in plan.separation_verdicts if verdict.satisfied == "always"]
-    for verdict in plan.separation_verdicts:
-        if verdict in satisfied:
-            continue
-        violation_count = format_count(len(verdict.violations), verdict.scope)
-        runs = f" (in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples)" if verdict.sample_count else ""
-        verb = "is violated" if verdict.satisfied == "never" else "may be violated"
-        sentences.append(f"{verdict.address} {verb}{runs}: {violation_count} shared, {verdict.enforcement}.")
-    if satisfied:
-        names = format_names(f"{verdict.address.name}" for verdict in satisfied)
-        maximum_runs = max(verdict.sample_count for verdict in satisfied)
-        scope = f"in the plan and in {maximum_runs} samples" if maximum_runs else "in the plan"
-        sentences.append(f"{names} {select_word_form(len(satisfied), 'holds', 'hold')}, {scope}.")
-    return [("Separation", sentence) for sentence in sentences]
-
-
 def _describe_conditions(plan: Plan) -> str:
     """Describe the predicted results of conditions; "" if all hold."""
     if all(check.status == "pass" for check in plan.checks):
         return ""
-    texts = [f"{count:,} {verb}" for count, verb in count_conditions(plan)]
+    statuses = Counter(check.status for check in plan.checks)
+    counts = [(statuses[status], verbs) for status, verbs in _CONDITION_VERBS.items()]
+    texts = [f"{count:,} {select_word_form(count, *verbs)}" for count, verbs in counts if count]
     return f"{', '.join(texts)} (predicted)." if texts else ""
 
 

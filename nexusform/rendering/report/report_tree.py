@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -153,3 +153,16 @@ class Report(Struct, frozen=True):
     def alert_level(self) -> PlacementImpact | None:
         """The impact, the highest one for a rejected plan; None without a plan."""
         return PlacementImpact.LOSES if self.is_finding and self.impact is not None else self.impact
+
+
+class CodeOrigin(Struct, frozen=True):
+    """The commit of a plan and the address of its files: `url`/`directory`/FILE. `directory` is the path of
+    the root module there. An empty field is unknown and gives no link or commit.
+    """
+
+    url: str = ""
+    directory: str = ""
+    commit: str = ""
+
+
+UNKNOWN_ORIGIN: Final = CodeOrigin()

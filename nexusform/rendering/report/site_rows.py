@@ -35,9 +35,14 @@ class SiteRow(Struct, frozen=True):
     sites: int = 1
 
     @property
+    def changed(self) -> int:
+        """The number of changed VMs."""
+        return self.placed + self.moved + self.recreated + self.removed + self.host_lost
+
+    @property
     def has_changes(self) -> bool:
         """Whether any VM of the site changes."""
-        return bool(self.placed or self.moved or self.recreated or self.removed or self.host_lost)
+        return self.changed > 0
 
     @property
     def delta(self) -> str:
@@ -83,11 +88,7 @@ def build_site_rows(plan: Plan) -> tuple[SiteRow, ...]:
                 host_lost=site_effects[Effect.LOST],
             )
         )
-    return tuple(sorted(rows, key=_get_sort_key))
-
-
-def _get_sort_key(row: SiteRow) -> tuple[object, ...]:
-    return -(row.placed + row.moved + row.recreated + row.removed + row.host_lost), row.name
+    return tuple(sorted(rows, key=lambda row: (-row.changed, row.name)))
 
 
 def select_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:

@@ -13,8 +13,7 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.verification.state_consistency import check_consistency
 from nexusform.plans.plan import NumaSampling
-from nexusform.rendering.notation.json_sampled_capacity import SAMPLES_FORM
-from nexusform.rendering.notation.sample_text import describe_numa_samples
+from nexusform.rendering.notation.sample_text import SAMPLES_FORM, describe_numa_samples
 from nexusform.rendering.page.svg_map import render_svg
 from nexusform.rendering.pull_request.plan_comment import render_markdown
 from nexusform.scheduling.racks.vms import Placement, build_standalone_demand

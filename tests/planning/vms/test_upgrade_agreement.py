@@ -14,7 +14,7 @@ from nexusform.domains.whatif.questions.pod_snapshot import build_pods
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.maintenance import Upgrade
 from nexusform.plans.site_capacity.other_capacity import SiteSupplies, build_supplies_note
-from nexusform.rendering.report.upgrade_runbook import build_upgrade_runbook
+from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 from nexusform.snapshots.snapshot import build_snapshot, list_state_objects
 from nexusform.state.objects import State
 from tests.planning.harness import build_all_types, cluster, plan, pool

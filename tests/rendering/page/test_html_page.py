@@ -15,7 +15,7 @@ from nexusform.diagnostics.diagnostic import build_error
 from nexusform.plans.plan import Action, Plan, SeparationViolation, VariableValue
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.page.page_shell import SCRIPTS
-from nexusform.rendering.report.code_origin import CodeOrigin
+from nexusform.rendering.report.report_tree import CodeOrigin
 from nexusform.scheduling.placement_decision import Rejection
 from nexusform.schemas.value_types import STRING
 from tests.rendering.pieces import separation_verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nexusform.rendering.page.data_compression import compress_document
+from nexusform.rendering.page.page_data import compress_document
 
 
 def unpack_document(document: dict[str, Any]) -> dict[str, Any]:

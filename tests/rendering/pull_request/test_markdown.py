@@ -17,7 +17,7 @@ from nexusform.plans.site_capacity.occupancy import MachineVmCount, RackVmCounts
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.plan_comment import render_markdown
 from nexusform.rendering.pull_request.rack_picture import MAX_WIDTH, render_rack_picture
-from nexusform.rendering.report.code_origin import CodeOrigin
+from nexusform.rendering.report.report_tree import CodeOrigin
 from nexusform.rendering.text.plan_text import PlanTextOptions
 from nexusform.rendering.text.plan_text import render_plan as render_short_plan
 from tests.planning.harness import RACKS, build_all_types, build_state, cluster, pool, require_success

@@ -18,8 +18,7 @@ from nexusform.domains.whatif.rendering.workload_rows import (
 )
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.answers.location_text import REPLACEMENT_FORM, format_short_location
-from nexusform.rendering.notation.json_sampled_capacity import build_sampled_capacity
-from nexusform.rendering.notation.sample_text import describe_sampled_capacity
+from nexusform.rendering.notation.sample_text import build_sampled_capacity, describe_sampled_capacity
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.snapshots.availability import PoolAvailability, VmReplacement

@@ -11,7 +11,7 @@ from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import KUBERNE
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.kubernetes.releases.kubernetes_versions import SOURCE
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
-from nexusform.rendering.report.upgrade_runbook import build_upgrade_runbook
+from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 
 
 def build_upgrade_path_report(path: SiteUpgradePath, origin: str) -> Report:

@@ -14,8 +14,7 @@ from nexusform.domains.whatif.questions.cell_fragmentation import FragmentationC
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.site_capacity.other_capacity import LABELS, POD_BLOCK, OtherCapacity
 from nexusform.rendering.json.json_placements import OTHER_CAPACITY_FORM
-from nexusform.rendering.notation.json_sampled_capacity import INTERVAL_FORM
-from nexusform.rendering.notation.sample_text import describe_fit
+from nexusform.rendering.notation.sample_text import INTERVAL_FORM, describe_fit
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.racks.vms import Interval, VmSku
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import click
 import pytest
 
-from nexusform.cli.code_host import find_code_origin
 from nexusform.cli.main import run_command_line
-from nexusform.rendering.report.code_origin import CodeOrigin
+from nexusform.cli.report_flag import find_code_origin
+from nexusform.rendering.report.report_tree import CodeOrigin
 
 CHECK = """
 variable "x" {
