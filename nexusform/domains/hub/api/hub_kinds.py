@@ -25,9 +25,9 @@ class HubKind(Struct, frozen=True):
         return f"/apis/{self.group}/{VERSION}/{self.plural}"
 
     def build_collection(self, namespace: str) -> str:
-        """Return the path of the collection in a namespace."""
+        """Return the path of the collection in a namespace; of the whole collection without one."""
         head, _, plural = self.collection.rpartition("/")
-        return f"{head}/namespaces/{namespace}/{plural}"
+        return f"{head}/namespaces/{namespace}/{plural}" if namespace else self.collection
 
     def build_path(self, name: str, namespace: str = "", version: str = VERSION) -> str:
         """Return the path of one object."""

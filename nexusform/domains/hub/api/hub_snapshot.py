@@ -88,8 +88,8 @@ class _ListForbidden(Exception):
 
 def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> list[dict[str, Any]]:
     """Return all objects, at one version with `is_fixed`; all missing permissions are one problem. Namespaced
-    kinds suffice for a tenant with placements in a few namespaces only. Raises _ResourceVersionExpired, ExternalQueryProblem and
-    HubProblem.
+    kinds suffice for a tenant with placements in a few namespaces only. Raises _ResourceVersionExpired,
+    ExternalQueryProblem and HubProblem.
     """
     items: list[dict[str, Any]] = []
     forbidden: list[str] = []

@@ -250,7 +250,8 @@ class HubWaiter(Struct, frozen=True):
             if body is None:
                 raise ProviderProblem(f"{kind} {name} was deleted while it was waited for.")
             _reject_object_in_deletion(kind, body)
-            requests = self._list_approval_requests(requests_kind.collection, namespace, name)
+            selector = f"kubernetes-fleet.io/targetUpdateRun={name}"
+            requests = self.hub.list_objects(requests_kind.build_collection(namespace), labelSelector=selector)
             progress = check_run_progress(body, requests)
             if progress.approval in granted:
                 approve_request(self.hub, requests_kind.build_path(progress.approval, namespace), self.step)
@@ -269,13 +270,6 @@ class HubWaiter(Struct, frozen=True):
 
         self.wait_until(check_run, f"{kind} {name}")
         return progress
-
-    def _list_approval_requests(self, collection: str, namespace: str, name: str) -> list[dict[str, Any]]:
-        """Return the approval requests of a run."""
-        namespace_part = f"/namespaces/{namespace}" if namespace else ""
-        head, _, plural = collection.rpartition("/")
-        selector = f"kubernetes-fleet.io/targetUpdateRun={name}"
-        return self.hub.list_objects(f"{head}{namespace_part}/{plural}", labelSelector=selector)
 
     def wait_for_rescheduling(self, name: str, former_count: int) -> None:
         """Wait until a placement is rolled out again after an eviction, with the former number of clusters if

@@ -87,9 +87,8 @@ class OverrideRollout:
         namespace, name = self._override.namespace, self._override.name
         body = self._hub.get(KINDS[self._kind].build_path(name, namespace))
         table = KINDS[f"{self._kind}Snapshot"]
-        head, _, plural = table.collection.rpartition("/")
-        namespace_part = f"/namespaces/{namespace}" if namespace else ""
-        snapshots = self._hub.list_objects(f"{head}{namespace_part}/{plural}", labelSelector=f"{_PARENT_LABEL}={name}")
+        collection = table.build_collection(namespace)
+        snapshots = self._hub.list_objects(collection, labelSelector=f"{_PARENT_LABEL}={name}")
         for snapshot in snapshots if body is not None else ():
             is_latest = ((snapshot.get("metadata") or {}).get("labels") or {}).get(LATEST_LABEL) == "true"
             if is_latest and (snapshot.get("spec") or {}).get("overrideSpec") == (body or {}).get("spec"):
