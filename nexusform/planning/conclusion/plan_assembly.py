@@ -129,12 +129,11 @@ def build_plan(
     has_separation_rules = request.mode is Mode.NORMAL and _has_planning_kind(blocks, PlanningKind.SEPARATION_RULE)
     samples, certainty = _measure_certainty(outcome, request, prior, has_separation_rules=has_separation_rules)
     action_order = _order_machine_actions(blocks, outcome)
-    all_diagnostics = [*diagnostics, *problems, *lost_warnings]
-    all_diagnostics += action_order.diagnostics if action_order else ()
+    order_problems = action_order.diagnostics if action_order else ()
+    all_diagnostics = [*diagnostics, *problems, *lost_warnings, *order_problems]
     validation = _validate_plan(blocks, outcome, all_diagnostics, certainty if has_separation_rules else None)
     numa_sampling, warnings = _sample_numa_cells(outcome, certainty, request.split_choice, samples)
-    domain_rows = tuple(chain.from_iterable(part.rows for part in parts))
-    other_rows = mark_waiting_pods(domain_rows, changes, types)
+    other_rows = mark_waiting_pods(list(chain.from_iterable(part.rows for part in parts)), changes, types)
     rows = (*build_placement_changes(vms, certainty, everything=request.includes_rejections), *other_rows)
     observed_attributes = dict(chain.from_iterable(part.observed_attributes.items() for part in parts))
     placement_totals = compute_totals(

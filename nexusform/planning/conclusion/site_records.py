@@ -175,7 +175,8 @@ def compute_headroom(before: Mapping[str, SiteWithVms], after: Mapping[str, Site
         side_before, side_after = before.get(site_id), after.get(site_id)
         sides = [side for side in (side_before, side_after) if side is not None]
         site = sides[-1].site
-        skus = {pool.sku for _, pool in chain.from_iterable(side.pools for side in sides)}
+        pools = chain.from_iterable(side.pools for side in sides)
+        skus = {pool.sku for _, pool in pools}
         for sku in sorted(skus, key=compute_size_key, reverse=True):
             capacity_before = _compute_sku_capacity(side_before, sku)
             capacity_after = _compute_sku_capacity(side_after, sku)
@@ -352,7 +353,8 @@ def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order: Ma
     pools_before, pools_after = _group_by_pool(before.vms if before else ()), _group_by_pool(after.vms if after else ())
     keys = sorted(dict.fromkeys((*pools_after, *pools_before)), key=lambda key: order[key[0]])
     pools = tuple(_build_pool_before_and_after(pools_before.get(key, []), pools_after.get(key, [])) for key in keys)
-    racks = {rack.name: rack for rack in chain.from_iterable(side.site.racks for side in sides)}
+    all_racks = chain.from_iterable(side.site.racks for side in sides)
+    racks = {rack.name: rack for rack in all_racks}
     machines_before = before.site.machines if before else {}
     machines_after = after.site.machines if after else {}
     # A machine on both sides is described after the plan.
