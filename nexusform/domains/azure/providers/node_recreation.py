@@ -108,11 +108,11 @@ def recreate_nodes(
     for recreation in recreations:
         requested: frozenset[str] = frozenset()
         while True:
-            existing = {str(node.get("name")): node for node in _read_pool_nodes(arm, cluster, recreation.pool)}
-            remaining = [name for name in recreation.names if name in existing]
+            existing = [(str(node.get("name")), node) for node in _read_pool_nodes(arm, cluster, recreation.pool)]
+            remaining = [name for name in recreation.names if name in dict(existing)]
             if not remaining:
                 break
-            others = [node for name, node in existing.items() if name not in remaining]
+            others = [node for name, node in existing if name not in remaining]
             other_count = sum(bool(node.get("bareMetalMachineId")) for node in others)
             batch = remaining[: recreation.batch_size]
             if other_count >= recreation.count - len(remaining) and requested.isdisjoint(batch):
