@@ -17,7 +17,7 @@ from random import Random
 from typing import Any
 
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement, PlacementConstraints, VmName
 
 SUBSCRIPTION = "/subscriptions/3f6c0f0e-0000-4000-8000-000000000001"

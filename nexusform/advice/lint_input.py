@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_warning
 from nexusform.placements.vm_demands import PlacedVm
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import (
     CONTROL_PLANE,
     NO_CONSTRAINTS,

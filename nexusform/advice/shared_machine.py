@@ -41,7 +41,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
             continue
         machine_text = format_count(len(shared), "machine runs", "machines run")
         quorum = _format_quorum_loss(pools)
-        summary = f"{pools[0].cluster}: {machine_text} two or more of its VMs{_format_quorum_summary(quorum)}"
+        summary = f"{pools[0].cluster}: {machine_text} two or more of its VMs{_format_quorum_loss_clause(quorum)}"
         findings.append(
             build_finding(ID, _format_detail(pools, shared, site) + quorum, _find_first_new(pools), summary=summary)
         )
@@ -60,7 +60,7 @@ def _format_quorum_loss(pools: Sequence[LintPool]) -> str:
     return ""
 
 
-def _format_quorum_summary(quorum_loss: str) -> str:
+def _format_quorum_loss_clause(quorum_loss: str) -> str:
     return "; losing one breaks control-plane quorum" if quorum_loss else ""
 
 

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from nexusform.applying.answer_comparison import WrongPrediction
 from nexusform.applying.events import StepEvent, StepOutcome
-from nexusform.applying.unverified_predictions import (
+from nexusform.applying.open_predictions import (
     OpenPredictions,
     PredictedVm,
-    read_unverified_predictions,
+    read_open_predictions,
     set_open_predictions,
 )
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
@@ -30,7 +30,7 @@ from nexusform.placements.prediction_scores import (
     RACK_PREDICTION,
     TIE_PREDICTION,
     VerifiedPrediction,
-    add_predictions,
+    add_predictions_to_note,
 )
 from nexusform.placements.vm_demands import OBSERVED, PlacedVm
 from nexusform.plans.plan import PlacementAction, Plan, Step
@@ -80,20 +80,20 @@ def verify_object_predictions(
     verified: dict[str, list[VerifiedPrediction]] = {}
     unverified: dict[Address, OpenPredictions] = {}
     for address, observed in objects.items():
-        before, new_predictions = read_unverified_predictions(observed.private), new.get(address, {})
+        before, new_predictions = read_open_predictions(observed.private), new.get(address, {})
         if not before and not new_predictions:
             continue
         owner_id = str(observed.attributes.get("id"))
         vms = index_vms(observed, types.get(address.type))
         replaced = {pool: predicted for pool, predicted in before.items() if pool not in new_predictions}
-        newly_verified, remaining = verify_unverified_predictions({**replaced, **new_predictions}, vms, owner_id)
+        newly_verified, remaining = verify_open_predictions({**replaced, **new_predictions}, vms, owner_id)
         verified.setdefault(owner_id.partition("/")[0], []).extend(newly_verified)
         if remaining != before:
             unverified[address] = remaining
     return PredictionResults({site_id: checked for site_id, checked in verified.items() if checked}, unverified)
 
 
-def verify_unverified_predictions(
+def verify_open_predictions(
     open_predictions: OpenPredictions, vms: Mapping[tuple[str, int | str], PlacedVm], owner_id: str
 ) -> tuple[list[VerifiedPrediction], OpenPredictions]:
     """Return the verified predictions of an object, and the open ones of pools without observations."""
@@ -283,7 +283,7 @@ def build_journal_records(results: PredictionResults, state: State) -> Iterator[
             private = set_open_predictions(private, results.unverified[address])
         site_predictions = results.verified.get(str(current.attributes.get("id"))) if address.type == _SITE else None
         if site_predictions:
-            private = add_predictions(private, site_predictions)
+            private = add_predictions_to_note(private, site_predictions)
         if private is not current.private:
             updated = replace(current, private=private)
             yield InstanceOutcome(address, current.creation, InstanceState(updated, instance.deposed))

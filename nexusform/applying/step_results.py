@@ -22,7 +22,7 @@ from nexusform.applying.provider_calls import (
 )
 from nexusform.interfaces.plugins import ChangeResult, ProviderProblem
 from nexusform.json_data.plain_data import Path, format_path, get_part, list_unknown_paths, replace_unknown
-from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, VerifiedPrediction, add_predictions
+from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, VerifiedPrediction, add_predictions_to_note
 from nexusform.plans.plan import StepKind
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state.attribute_validation import validate_attributes
@@ -136,7 +136,7 @@ def build_answer_result(
     if instance.current is not None and call.step.kind is not StepKind.RELEASE:
         note = {**answer.note, NOT_VERIFIED_KEY: answer.not_verified or None}
         updated = merge_note(set_failed_change(instance.current, answer.unfinished_change), note)
-        updated = replace(updated, private=add_predictions(updated.private, answer.verified_predictions))
+        updated = replace(updated, private=add_predictions_to_note(updated.private, answer.verified_predictions))
         instance = replace(instance, current=updated)
         disagreement = disagreement or str((answer.unfinished_change or {}).get("words", ""))
     wrong_predictions = comparison.wrong_predictions or tuple(

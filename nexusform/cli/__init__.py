@@ -17,7 +17,7 @@ PUBLIC = {
     "interrupts": "handle_interrupts",
     "main": "main",
     "plan": "get_exit_code parse_fail_on PlanDisplay create_plan_display",
-    "planning_flags": "PlacementFlags",
+    "planning_flags": "PlanDisplayFlags",
     "reconcile_sources": "StateComparison COMPARISON_SOURCES",
     "report_flag": "parse_reports has_stdout_report write_report write_to_stdout ReportFlag",
     "terminal_screen": "is_input_allowed Screen",

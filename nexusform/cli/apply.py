@@ -20,7 +20,7 @@ from nexusform.cli.arguments import (
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import Interrupts, handle_interrupts
 from nexusform.cli.plan import PlanDisplay, create_plan_display
-from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
+from nexusform.cli.planning_flags import PlanDisplayFlags, PlanningFlags
 from nexusform.cli.run_reporter import RunReporter, TextReporter
 from nexusform.cli.shared_flags import (
     StateLockFlags,
@@ -42,7 +42,7 @@ from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import OpenResult, Project, open_project
 from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
-from nexusform.workflow.plan_files.failed_plans import reject_failed_plan
+from nexusform.workflow.plan_files.failed_plans import check_failed_plan
 from nexusform.workflow.plan_files.plan_execution import (
     ApplyOutcome,
     PlanApplyOptions,
@@ -78,7 +78,7 @@ class ApplyFlags(Struct, frozen=True, kw_only=True):
     show_sensitive: bool = declare_switch_flag("Show sensitive values")
     take_ownership: bool = declare_ownership_flag()
     allow_other_hub: str = declare_migration_flag()
-    placement_flags: PlacementFlags = declare_flag_group(PlacementFlags)
+    placement_flags: PlanDisplayFlags = declare_flag_group(PlanDisplayFlags)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     lock: StateLockFlags = declare_flag_group(StateLockFlags)
     state: str = declare_state_flag()
@@ -294,7 +294,7 @@ def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: App
     context = flags.create_context()
     saved, problems = read_plan(path, context)
     if saved is not None:
-        problems += reject_failed_plan(saved, path)
+        problems += check_failed_plan(saved, path)
         for key in verification.key_files:
             problems += verify_signature(saved.signature, saved.signed_digest, key, context.confinement)
             problems += check_plan_statement(saved.digest, path, key) if not has_errors(problems) else []

@@ -25,8 +25,8 @@ from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.placement_kinds.placement_kind import format_location_text
 from nexusform.rendering.answers.domain_answer import DomainAnswer
 from nexusform.rendering.report.report_tree import Report, Section
-from nexusform.workflow.placement_explanation import VmExplanation
-from nexusform.workflow.placement_explanation import explain_object as find_explanations
+from nexusform.workflow.object_explanation import VmExplanation
+from nexusform.workflow.object_explanation import explain_object as find_explanations
 
 
 class ExplainArguments(Struct, frozen=True, kw_only=True):

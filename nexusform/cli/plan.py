@@ -17,7 +17,7 @@ from nexusform.cli.arguments import (
     declare_text_flag,
 )
 from nexusform.cli.commands import define_command
-from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
+from nexusform.cli.planning_flags import PlanDisplayFlags, PlanningFlags
 from nexusform.cli.run_reporter import PlanDisplayOptions, RunReporter, TextReporter
 from nexusform.cli.shared_flags import (
     StateLockFlags,
@@ -63,7 +63,7 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     previous: str = declare_text_flag("Compare with an earlier saved plan", metavar="PLANFILE")
     fail_on: str = declare_text_flag("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")
     planning: PlanningFlags = declare_flag_group(PlanningFlags)
-    placement_flags: PlacementFlags = declare_flag_group(PlacementFlags)
+    placement_flags: PlanDisplayFlags = declare_flag_group(PlanDisplayFlags)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     lock: StateLockFlags = declare_flag_group(StateLockFlags)
     state: str = declare_state_flag()
@@ -77,7 +77,7 @@ class PlanDisplay(Struct, frozen=True):
     """Display of a run's plan: reporter, placement flags and reports."""
 
     reporter: RunReporter
-    placement_flags: PlacementFlags
+    placement_flags: PlanDisplayFlags
     reports: tuple[ReportFlag, ...]
     show_sensitive: bool = False
 
@@ -196,7 +196,7 @@ def plan(arguments: PlanArguments) -> int:
         problems = prepare_plan_file(arguments.out, context, options)
     limits = parse_fail_on(arguments.fail_on)
     if arguments.check_with:
-        _parse_check_with_flags(arguments.check_with, context)
+        _parse_checker_programs(arguments.check_with, context)
     locking = arguments.lock.build_options()
     display = create_plan_display(
         arguments.placement_flags, arguments.view, as_json=arguments.as_json, show_sensitive=arguments.show_sensitive
@@ -306,7 +306,7 @@ def _plan_and_report(
             from nexusform.workflow.program_checks import add_program_checks
 
             context = run.project.context
-            programs = _parse_check_with_flags(arguments.check_with, context)
+            programs = _parse_checker_programs(arguments.check_with, context)
             plan = add_program_checks(result, programs, context.data_directory)
         new_plan = check_plan(plan)
     saved_path = ""
@@ -317,7 +317,7 @@ def _plan_and_report(
     return new_plan
 
 
-def _parse_check_with_flags(flags: Sequence[str], context: CommandContext) -> dict[str, str]:
+def _parse_checker_programs(flags: Sequence[str], context: CommandContext) -> dict[str, str]:
     """Parse -check-with. Raises a usage error."""
     from nexusform.workflow.program_checks import CHECKERS
 
@@ -350,7 +350,7 @@ def _save_plan(plan: Plan, run: Run, path: str, signer: Signer | None) -> list[D
 
 
 def create_plan_display(
-    placement_flags: PlacementFlags, view: ViewFlags, *, as_json: bool, show_sensitive: bool, concise: bool = False
+    placement_flags: PlanDisplayFlags, view: ViewFlags, *, as_json: bool, show_sensitive: bool, concise: bool = False
 ) -> PlanDisplay:
     """Create the display of a plan from the flags. Raises usage errors."""
     if as_json:

@@ -88,7 +88,7 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
         return [name.replace("_", "-") for name in names]
 
 
-class PlacementFlags(Struct, frozen=True, kw_only=True):
+class PlanDisplayFlags(Struct, frozen=True, kw_only=True):
     """Flags for the display of a plan and its reports."""
 
     placements: str = declare_choice("List these placements", ("changed", "all", "none"))

@@ -10,7 +10,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.planning_flags import PlacementFlags
+from nexusform.cli.planning_flags import PlanDisplayFlags
 from nexusform.cli.shared_flags import create_context
 from nexusform.cli.terminal_screen import escape_log_commands, escape_log_commands_in_markup
 from nexusform.configuration.declarations.configuration import Configuration
@@ -85,7 +85,7 @@ class PlanReportInput(Struct, frozen=True):
     plan: Plan
     sources: Mapping[str, SourceFile]
     registries: PluginRegistries
-    placement_flags: PlacementFlags
+    placement_flags: PlanDisplayFlags
     configuration: Configuration | None
     prior: State
     show_sensitive: bool = False
@@ -204,7 +204,7 @@ class ReportFlag(Struct, frozen=True):
     path: str
 
 
-def parse_plan_reports(placement_flags: PlacementFlags) -> tuple[ReportFlag, ...]:
+def parse_plan_reports(placement_flags: PlanDisplayFlags) -> tuple[ReportFlag, ...]:
     """Parse the requested reports of a plan. Raises usage errors, also for -source-url."""
     if placement_flags.source_url:
         find_code_origin(placement_flags.source_url)

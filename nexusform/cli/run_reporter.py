@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
-from nexusform.cli.planning_flags import PlacementFlags
+from nexusform.cli.planning_flags import PlanDisplayFlags
 from nexusform.cli.terminal_screen import ApplyProgressBar, PlanningProgressLine, Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
 from nexusform.interfaces.plugins import PluginRegistries
@@ -87,7 +87,7 @@ class PlanDisplayOptions(Struct, frozen=True):
     """Display options of a plan."""
 
     registries: PluginRegistries
-    placement_flags: PlacementFlags
+    placement_flags: PlanDisplayFlags
     saved_path: str = ""
     next_step: bool = True
     take_ownership: bool = False

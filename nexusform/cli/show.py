@@ -18,7 +18,7 @@ from nexusform.cli.arguments import (
     declare_switch_flag,
 )
 from nexusform.cli.commands import define_command
-from nexusform.cli.planning_flags import PlacementFlags
+from nexusform.cli.planning_flags import PlanDisplayFlags
 from nexusform.cli.report_flag import (
     MAX_BYTES,
     PlanReportInput,
@@ -51,7 +51,7 @@ class ShowArguments(Struct, frozen=True, kw_only=True):
     show_sensitive: bool = declare_switch_flag("Show sensitive values")
     max_bytes: int | None = declare_number("Limit text and Markdown to N bytes", default=None, minimum=1)
     status_version: str = declare_choice("Print placements with the conditions of 2023", ("", "2023"), metavar="2023")
-    placement_flags: PlacementFlags = declare_flag_group(PlacementFlags)
+    placement_flags: PlanDisplayFlags = declare_flag_group(PlanDisplayFlags)
     state: str = declare_state_flag()
     view: ViewFlags = declare_flag_group(ViewFlags)
 
@@ -76,7 +76,7 @@ def show(arguments: ShowArguments) -> int:
     if reports and target.saved is None:
         raise click.UsageError("-report needs a plan file.")
     if reports:
-        write_reports(reports, _build_report_subject(target, arguments))
+        write_reports(reports, _build_report_input(target, arguments))
     if has_stdout_report(reports):
         return 0
     if arguments.as_json:
@@ -136,7 +136,7 @@ def _print_saved_plans_summary(arguments: ShowArguments, reports: Sequence[Repor
     return 0
 
 
-def _build_report_subject(target: ShownContent, arguments: ShowArguments) -> PlanReportInput:
+def _build_report_input(target: ShownContent, arguments: ShowArguments) -> PlanReportInput:
     assert target.saved is not None, "reports are about plans"
     return PlanReportInput(
         target.saved.plan,

@@ -25,7 +25,7 @@ from nexusform.workflow.states.state_commands import (
     StateChangeResult,
     StateCommandContext,
     change_state,
-    has_content,
+    has_been_written,
     parse_patterns,
     read_state,
 )
@@ -46,7 +46,7 @@ def run_state_change(
     session = StateCommandContext(on_wait=screen.print_text)
     result = change_state(context, operation, locking, change, session=session, force=force, rescued=rescued)
     diagnostics = list(result.diagnostics)
-    if result.before is not None and result.after is None and not has_content(result.before):
+    if result.before is not None and result.after is None and not has_been_written(result.before):
         irrelevant_ids = ("no-matching-objects-found", "nothing-to-move")
         diagnostics = [diagnostic for diagnostic in diagnostics if diagnostic.id not in irrelevant_ids]
         diagnostics.append(NO_STATE)

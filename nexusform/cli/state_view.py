@@ -20,7 +20,7 @@ from nexusform.diagnostics.phrases import format_count
 from nexusform.resources.address import Address, AddressPattern, AddressProblem, parse_pattern
 from nexusform.state import state_edits
 from nexusform.state.objects import State
-from nexusform.workflow.states.state_commands import has_content, parse_patterns, read_state
+from nexusform.workflow.states.state_commands import has_been_written, parse_patterns, read_state
 from nexusform.workflow.states.state_history import read_history
 
 NO_STATE = build_error(
@@ -59,7 +59,7 @@ def list_instances(arguments: ListArguments) -> int:
     state = _read_state_and_print_errors(screen, arguments.state)
     if state is None:
         return 1
-    if not has_content(state):
+    if not has_been_written(state):
         screen.print_diagnostics([NO_STATE], {})
         return 1
     unknown_patterns = [pattern for pattern in patterns if not state_edits.select_instances(state, [pattern])]
@@ -121,7 +121,7 @@ def show(arguments: ShowInstanceArguments) -> int:
 
 def _find_single_instance(state: State, text: str) -> tuple[Address | None, list[Diagnostic]]:
     """Find the single instance at an address; None with an error for none or several."""
-    if not has_content(state):
+    if not has_been_written(state):
         return None, [NO_STATE]
     try:
         pattern = parse_pattern(text)
@@ -163,7 +163,7 @@ def verify(arguments: VerifyArguments) -> int:
     screen.print_diagnostics(reading.diagnostics, reading.sources)
     if reading.state is None:
         return 1
-    if not has_content(reading.state):
+    if not has_been_written(reading.state):
         screen.print_diagnostics([NO_STATE], {})
         return 1
     if reading.diagnostics:
@@ -187,7 +187,7 @@ def pull(arguments: PullArguments) -> int:
     state = _read_state_and_print_errors(screen, arguments.state)
     if state is None:
         return 1
-    if has_content(state):
+    if has_been_written(state):
         click.echo(encode_state(state), nl=False)
     return 0
 

@@ -68,7 +68,7 @@ def _prepare_new_body(
     varying = []
     for argument in arguments.values():
         if is_constant_value(argument.attribute.expression):
-            _evaluate_constant_once(argument, template, problems)
+            _add_constant_value(argument, template, problems)
         else:
             varying.append(argument)
     items: dict[str, list[StaticBlock | RepeatedBlock]] = {name: [] for name in schema.blocks}
@@ -146,7 +146,7 @@ def _prepare_arguments(
     return arguments
 
 
-def _evaluate_constant_once(argument: PreparedArgument, template: dict[str, Any], problems: list[Diagnostic]) -> None:
+def _add_constant_value(argument: PreparedArgument, template: dict[str, Any], problems: list[Diagnostic]) -> None:
     """Evaluate a constant now; its errors are reported once, not per instance."""
     plain_value, _, _, new_problems = argument.evaluate(EMPTY_SCOPE)
     problems.extend(new_problems)

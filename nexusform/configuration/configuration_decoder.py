@@ -293,7 +293,7 @@ class _Decoder:
     def skip_settings(self, block: Block, location: BlockLocation) -> None:
         """Skip the block: settings are decoded first."""
 
-    def read_variable(self, block: Block, _location: BlockLocation) -> None:
+    def add_variable(self, block: Block, _location: BlockLocation) -> None:
         """Read a `variable` block."""
         from nexusform.configuration.value_blocks import decode_variable_block  # loaded on first use
 
@@ -301,7 +301,7 @@ class _Decoder:
         if variable is not None:
             self._add_unique_declaration(self.variables, variable, _VARIABLE)
 
-    def read_locals(self, block: Block, _location: BlockLocation) -> None:
+    def add_locals(self, block: Block, _location: BlockLocation) -> None:
         """Read a `locals` block."""
         from nexusform.configuration.value_blocks import decode_locals_block  # loaded on first use
 
@@ -321,7 +321,7 @@ class _Decoder:
             )
             self._add_error("missing-base-local-value-definition-to-override", detail, local.span)
 
-    def read_output(self, block: Block, _location: BlockLocation) -> None:
+    def add_output(self, block: Block, _location: BlockLocation) -> None:
         """Read an `output` block."""
         from nexusform.configuration.value_blocks import decode_output_block  # loaded on first use
 
@@ -338,7 +338,7 @@ class _Decoder:
             detail = describe_duplicate(duplicate_error.description, item.name, earlier.span, duplicate_error.rule)
             self._add_error(duplicate_error.diagnostic_id, detail, item.span, headline)
 
-    def read_resource(self, block: Block, location: BlockLocation) -> None:
+    def add_resource(self, block: Block, location: BlockLocation) -> None:
         """Read a `resource` or `data` block."""
         mode: Mode = "managed" if block.type == "resource" else "data"
         resource = decode_resource_block(block, mode, location, self.shared.known_types, self.problems)
@@ -360,7 +360,7 @@ class _Decoder:
         headline = f'Duplicate {word} "{resource.type}" configuration'
         self._add_error("duplicate-resource", detail, resource.header_span, headline)
 
-    def read_provider(self, block: Block, _location: BlockLocation) -> None:
+    def add_provider(self, block: Block, _location: BlockLocation) -> None:
         """Read a `provider` block."""
         from nexusform.configuration.module_blocks import decode_provider_block  # loaded on first use
 
@@ -384,7 +384,7 @@ class _Decoder:
             )
         self._add_error("duplicate-provider-configuration", detail, provider.span)
 
-    def read_moved(self, block: Block, _location: BlockLocation) -> None:
+    def add_moved_block(self, block: Block, _location: BlockLocation) -> None:
         """Read a `moved` block."""
         from nexusform.configuration.refactoring_blocks import decode_moved_block  # loaded on first use
 
@@ -392,7 +392,7 @@ class _Decoder:
         if moved_block is not None:
             self.moved_blocks.append(moved_block)
 
-    def read_removed(self, block: Block, _location: BlockLocation) -> None:
+    def add_removed_block(self, block: Block, _location: BlockLocation) -> None:
         """Read a `removed` block."""
         from nexusform.configuration.refactoring_blocks import decode_removed_block  # loaded on first use
 
@@ -400,7 +400,7 @@ class _Decoder:
         if removed_block is not None:
             self.removed_blocks.append(removed_block)
 
-    def read_import(self, block: Block, _location: BlockLocation) -> None:
+    def add_import_block(self, block: Block, _location: BlockLocation) -> None:
         """Read an `import` block."""
         if self.path:
             detail = "Import blocks are valid only in the root module. Move this block there."
@@ -412,7 +412,7 @@ class _Decoder:
         if import_block is not None:
             self.imports.append(import_block)
 
-    def read_check(self, block: Block, location: BlockLocation) -> None:
+    def add_check_block(self, block: Block, location: BlockLocation) -> None:
         """Read a `check` block."""
         from nexusform.configuration.value_blocks import decode_condition_blocks  # loaded on first use
 
@@ -439,7 +439,7 @@ class _Decoder:
             self.check_data_blocks.setdefault(data.address, data)
         return data
 
-    def read_module(self, block: Block, location: BlockLocation) -> None:
+    def add_module_call(self, block: Block, location: BlockLocation) -> None:
         """Read a `module` block, and the whole called module."""
         from nexusform.configuration.module_blocks import decode_module_call  # loaded on first use
 
@@ -520,17 +520,17 @@ class _Decoder:
 
 _READERS: Mapping[str, Callable[[_Decoder, Block, BlockLocation], None]] = {
     "nexusform": _Decoder.skip_settings,
-    "variable": _Decoder.read_variable,
-    "locals": _Decoder.read_locals,
-    "output": _Decoder.read_output,
-    "resource": _Decoder.read_resource,
-    "data": _Decoder.read_resource,
-    "provider": _Decoder.read_provider,
-    "moved": _Decoder.read_moved,
-    "removed": _Decoder.read_removed,
-    "import": _Decoder.read_import,
-    "check": _Decoder.read_check,
-    "module": _Decoder.read_module,
+    "variable": _Decoder.add_variable,
+    "locals": _Decoder.add_locals,
+    "output": _Decoder.add_output,
+    "resource": _Decoder.add_resource,
+    "data": _Decoder.add_resource,
+    "provider": _Decoder.add_provider,
+    "moved": _Decoder.add_moved_block,
+    "removed": _Decoder.add_removed_block,
+    "import": _Decoder.add_import_block,
+    "check": _Decoder.add_check_block,
+    "module": _Decoder.add_module_call,
 }
 
 

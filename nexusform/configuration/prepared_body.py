@@ -232,10 +232,10 @@ class NestedBlockGroup:
         evaluated_blocks: list[_EvaluatedBlock] = []
         for item in self.items:
             if isinstance(item, StaticBlock):
-                self._evaluate_single_block(evaluated_blocks, item.label, item, scope, notes)
+                self._add_evaluated_block(evaluated_blocks, item.label, item, scope, notes)
             else:
                 has_dynamic = True
-                is_known = self._evaluate_dynamic_block(evaluated_blocks, item, scope, notes) and is_known
+                is_known = self._add_dynamic_blocks(evaluated_blocks, item, scope, notes) and is_known
         if is_known:
             if has_dynamic:
                 notes.problems.extend(
@@ -257,7 +257,7 @@ class NestedBlockGroup:
         if self.nested.nesting is Nesting.MAP:
             values[get_order_attribute(self.name)] = UNKNOWN
 
-    def _evaluate_dynamic_block(
+    def _add_dynamic_blocks(
         self, evaluated_blocks: list[_EvaluatedBlock], item: RepeatedBlock, scope: Scope, notes: EvaluationResult
     ) -> bool:
         """Evaluate a dynamic block's blocks. Return whether they are known."""
@@ -277,10 +277,10 @@ class NestedBlockGroup:
                 label, problems = evaluate_label(item.dynamic.label, item_scope)
                 notes.problems.extend(problems)
             is_known = is_known and label is not None
-            self._evaluate_single_block(evaluated_blocks, label or "", item, item_scope, notes)
+            self._add_evaluated_block(evaluated_blocks, label or "", item, item_scope, notes)
         return is_known
 
-    def _evaluate_single_block(
+    def _add_evaluated_block(
         self,
         evaluated_blocks: list[_EvaluatedBlock],
         label: str,

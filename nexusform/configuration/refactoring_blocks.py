@@ -8,7 +8,7 @@ from nexusform.configuration.static_arguments import (
     evaluate_bool,
     find_single_block,
     parse_reference,
-    parse_static_expression,
+    unwrap_quoted_expression,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.language.body_decoding import BodySchema, decode_body
@@ -82,7 +82,7 @@ def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock
     target, object_id, for_each = arguments.get("to"), arguments.get("id"), arguments.get("for_each")
     if target is None or object_id is None:
         return None
-    expression = parse_static_expression(target.expression, problems)
+    expression = unwrap_quoted_expression(target.expression, problems)
     if expression is None:
         return None
     if not _is_resource_address(expression):

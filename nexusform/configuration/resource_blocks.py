@@ -19,7 +19,7 @@ from nexusform.configuration.static_arguments import (
     parse_reference,
     parse_references,
     parse_relative_path,
-    parse_static_expression,
+    unwrap_quoted_expression,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, suggest_name
 from nexusform.json_data.plain_data import PathStep
@@ -283,7 +283,7 @@ def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnost
         return ()
     triggers: list[syntax.Expression] = []
     for item in list_static_items(attribute, problems):
-        expression = parse_static_expression(item, problems)
+        expression = unwrap_quoted_expression(item, problems)
         if expression is None:
             continue
         instance = expression.source if isinstance(expression, syntax.RelativeTraversal) else expression

@@ -57,7 +57,7 @@ def describe_duplicate(kind: str, name: str, earlier: Span, rule: str) -> str:
     return f'{kind} "{name}" was already declared at {describe_span(earlier)}. {rule}'
 
 
-def parse_static_expression(expression: syntax.Expression, problems: list[Diagnostic]) -> syntax.Expression | None:
+def unwrap_quoted_expression(expression: syntax.Expression, problems: list[Diagnostic]) -> syntax.Expression | None:
     """Return the expression itself, or the expression in a string."""
     if not isinstance(expression, syntax.StringLiteral):
         return expression
@@ -71,7 +71,7 @@ def parse_static_expression(expression: syntax.Expression, problems: list[Diagno
 def parse_reference(expression: syntax.Expression, problems: list[Diagnostic]) -> syntax.Traversal | None:
     """Parse one static reference; None after a diagnostic."""
     previous_count = len(problems)
-    traversal = parse_static_expression(expression, problems)
+    traversal = unwrap_quoted_expression(expression, problems)
     if isinstance(traversal, syntax.Traversal):
         return traversal
     if len(problems) == previous_count:
@@ -182,9 +182,9 @@ def evaluate_constant(expression: syntax.Expression, scope: Scope = EMPTY_SCOPE)
     """Evaluate an expression without references, or with those of a scope."""
     value, problems = evaluate_expression(expression, scope)
     if problems:
-        from nexusform.language.type_expressions import reject_function_calls
+        from nexusform.language.type_expressions import check_function_calls
 
-        problems = reject_function_calls(problems)
+        problems = check_function_calls(problems)
     return value, problems
 
 

@@ -14,7 +14,7 @@ from nexusform.configuration.static_arguments import (
     evaluate_string,
     is_valid_name,
     parse_references,
-    parse_static_expression,
+    unwrap_quoted_expression,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, build_warning, has_errors
 from nexusform.json_data.plain_data import ConversionProblem
@@ -90,7 +90,7 @@ def _decode_type(attribute: Attribute | None, problems: list[Diagnostic], *, is_
     """Decode the type of a variable; the open type without one."""
     if attribute is None:
         return DYNAMIC
-    expression = parse_static_expression(attribute.expression, problems) if is_json else attribute.expression
+    expression = unwrap_quoted_expression(attribute.expression, problems) if is_json else attribute.expression
     if expression is None:
         return DYNAMIC
     # As a whole constraint, `list` and `map` are short for a list and a map of anything.

@@ -344,7 +344,7 @@ class StepProgress(Struct, frozen=True):
     is_waiting: bool = False
 
 
-def _ignore_progress(_progress: StepProgress) -> None:
+def _ignore_progress_report(_progress: StepProgress) -> None:
     return
 
 
@@ -371,7 +371,7 @@ class ChangeRequest(Struct, frozen=True):
     is_release: bool = False
     final_attributes: Mapping[str, Any] | None = None
     resumed_operation: str | None = None
-    report_progress: Callable[[StepProgress], None] = _ignore_progress
+    report_progress: Callable[[StepProgress], None] = _ignore_progress_report
     has_operator: bool = False
     should_stop: Callable[[], bool] = lambda: False
     unfinished_change: Mapping[str, Any] | None = None

@@ -8,5 +8,5 @@ PUBLIC = {
         "has_unknown_part is_fraction list_refinements list_unknown_paths Path PathStep Refinements "
         "replace_part_at_path replace_unknown"
     ),
-    "record_forms": "build_row_form RecordForm round_to_significant_digits",
+    "record_forms": "build_row_form RecordForm round_to_six_places",
 }

@@ -154,6 +154,6 @@ def build_row_form(names: str) -> Part:
     return convert_row
 
 
-def round_to_significant_digits(figure: float) -> float:
+def round_to_six_places(figure: float) -> float:
     """Round a computed figure to its significant places."""
     return round(figure, 6)

@@ -13,6 +13,6 @@ PUBLIC = {
     ),
     "references": "list_body_traversals list_traversals",
     "traced_part": "TracedExpression",
-    "type_expressions": "reject_function_calls parse_type",
+    "type_expressions": "check_function_calls parse_type",
     "value_descriptions": "format_traversal",
 }

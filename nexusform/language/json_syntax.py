@@ -63,9 +63,9 @@ class _JsonReader:
         self.group = _END
         self.word = ""
         self.begin = self.offset
-        self.read_token()
+        self.load_token()
 
-    def read_token(self) -> None:
+    def load_token(self) -> None:
         """Read the next token."""
         match = _TOKEN.match(self.text, self.offset)
         group = match.lastindex if match else None
@@ -106,7 +106,7 @@ class _JsonReader:
             return value
         else:
             raise self._report_missing_value()
-        self.read_token()
+        self.load_token()
         return scalar
 
     def _report_missing_value(self) -> MalformedJsonError:
@@ -130,10 +130,10 @@ class _JsonReader:
             if self.group not in {_PLAIN, _ESCAPED}:
                 raise self._report_missing_name()
             name, name_span = self.decode_string(), self.get_span()
-            self.read_token()
+            self.load_token()
             if self.word != ":" or self.group != _MARK:
                 raise self.build_error(f'A colon (":") is expected after the property name "{name}".')
-            self.read_token()
+            self.load_token()
             properties.append(syntax.JsonProperty(name, self.parse_value(), name_span))
             if self._has_comma_before_next_item("}", "property", begin):
                 previous_count = len(properties)
@@ -141,7 +141,7 @@ class _JsonReader:
                 if len(properties) == previous_count:
                     self._reject_trailing_comma("}", "property")
         end = self.offset
-        self.read_token()
+        self.load_token()
         return syntax.JsonObject(tuple(properties), self.positions.build_span(begin, end))
 
     def _parse_plain_members(self, properties: list[syntax.JsonProperty]) -> None:
@@ -162,7 +162,7 @@ class _JsonReader:
                 self.offset -= 1
                 break
             match = next_member(text, self.offset)
-        self.read_token()
+        self.load_token()
         if has_comma:
             self._reject_trailing_comma("}", "property")
 
@@ -174,14 +174,14 @@ class _JsonReader:
     def _parse_array(self) -> syntax.JsonArray:
         begin = self.begin
         items: list[syntax.JsonValue] = []
-        self.read_token()
+        self.load_token()
         while self.word != "]" or self.group != _MARK:
             items.append(self.parse_value())
             if self._has_comma_before_next_item("]", "item", begin):
-                self.read_token()
+                self.load_token()
                 self._reject_trailing_comma("]", "item")
         end = self.offset
-        self.read_token()
+        self.load_token()
         return syntax.JsonArray(tuple(items), self.positions.build_span(begin, end))
 
     def _has_comma_before_next_item(self, closing: str, item: str, begin: int) -> bool:

@@ -57,7 +57,7 @@ def parse_type(expression: Expression) -> tuple[Type | None, list[Diagnostic]]:
     return (None if reader.diagnostics else named_type), reader.diagnostics
 
 
-def reject_function_calls(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+def check_function_calls(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace problems about unknown functions in a constant: no function may be called there."""
     return [_build_call_error(problem) if problem.id == "call-to-unknown-function" else problem for problem in problems]
 
@@ -209,7 +209,7 @@ class _TypeParser:
 
     def _parse_attribute_default(self, expression: Expression, kind: Type) -> Value | None:
         value, problems = evaluate_expression(expression, _NoNames())
-        diagnostics = reject_function_calls(problems)
+        diagnostics = check_function_calls(problems)
         self.diagnostics.extend(diagnostics)
         if has_errors(diagnostics):
             return None

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from nexusform.domain_table import LazyTable, collect_domain_targets, collect_placement_maps
 from nexusform.interfaces.plugins import ResourceType
-from nexusform.scheduling.placement_decision import Location
+from nexusform.scheduling.placement_decision import ObjectLocation
 
 VM: Final = "vm"  # the only kind of the engine itself
 MAXIMUM_NAMES: Final = 5  # maximum number of machines listed by name
@@ -51,7 +51,7 @@ class PlacementKind(Struct, frozen=True, kw_only=True):
     name: str
     noun: str
     title: str
-    location_class: type[Location]
+    location_class: type[ObjectLocation]
     list_names: Callable[[ResourceType, Mapping[str, Any]], Iterable[str]]
     get_identity: Callable[[Any], tuple[str | None, ...]]
     format_text: Callable[[Any], str]
@@ -65,7 +65,7 @@ class PlacementKind(Struct, frozen=True, kw_only=True):
     get_state: Callable[[Any], str] = _format_empty_location
     is_running: Callable[[Any], bool] = _is_always_running
     format_waiting_state: Callable[[Any], str] = _format_empty_location
-    build_waiting: Callable[[Any], Location] | None = None
+    build_waiting: Callable[[Any], ObjectLocation] | None = None
     host_noun: str = "place"
     by_resource: bool = False
     add_verb: str = "places"
@@ -100,33 +100,33 @@ def get_kind_noun(name: str) -> str:
 
 
 @cache
-def _find_kind_of_location(location_class: type[Location]) -> PlacementKind:
+def _find_kind_of_location(location_class: type[ObjectLocation]) -> PlacementKind:
     for name in KINDS:
         if KINDS[name].location_class is location_class:
             return KINDS[name]
     raise TypeError(f"{location_class} is the location of no placement kind")
 
 
-def get_location_kind(location: Location) -> PlacementKind:
+def get_location_kind(location: ObjectLocation) -> PlacementKind:
     """Return the kind of a location."""
     return _find_kind_of_location(type(location))
 
 
-def get_location_classes() -> dict[str, type[Location]]:
+def get_location_classes() -> dict[str, type[ObjectLocation]]:
     """Return the classes of locations by their names in plan files. This imports every kind."""
     return {KINDS[name].location_class.__name__: KINDS[name].location_class for name in KINDS}
 
 
-def format_location_text(location: Location) -> str:
+def format_location_text(location: ObjectLocation) -> str:
     """Format one location: `rack4 / rack4-bm07 / cell 1`, `east (Bound)`, `node-1 / rack4-bm07 / zone 4`."""
     return get_location_kind(location).format_text(location)
 
 
-def format_location_briefly(location: Location) -> str:
+def format_location_briefly(location: ObjectLocation) -> str:
     """Format a location in the shortest form: the machine, with its rack unless its name contains it."""
     return get_location_kind(location).format_brief(location)
 
 
-def build_location_document(location: Location | None) -> dict[str, Any] | None:
+def build_location_document(location: ObjectLocation | None) -> dict[str, Any] | None:
     """Return a location as JSON; None for none."""
     return None if location is None else get_location_kind(location).build_document(location)

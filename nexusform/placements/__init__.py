@@ -3,7 +3,7 @@
 # Public names of the package, by module.
 PUBLIC = {
     "prediction_scores": (
-        "add_predictions compute_score COUNT_PREDICTION list_wrong_certain lower_share_to_accuracy "
+        "add_predictions_to_note compute_score COUNT_PREDICTION list_wrong_certain lower_share_to_accuracy "
         "MACHINE_PREDICTION NOT_VERIFIED_KEY parse_record PredictionRecord RACK_PREDICTION RECORD_KEY "
         "PredictionRecordScore VerifiedPrediction TIE_PREDICTION VM_PREDICTIONS"
     ),

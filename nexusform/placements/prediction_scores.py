@@ -139,7 +139,7 @@ def _parse_class_score(figures: Any) -> ShareClassScore | None:
     return ShareClassScore(int(correct), int(incorrect), float(squares), float(chance_squares))
 
 
-def add_predictions(
+def add_predictions_to_note(
     private: Mapping[str, Any] | None, predictions: Iterable[VerifiedPrediction]
 ) -> Mapping[str, Any] | None:
     """Add these predictions to the record of a private note."""

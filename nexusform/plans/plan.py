@@ -13,10 +13,10 @@ from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.plans.maintenance import PlannedMachineAction, Upgrade
 from nexusform.plans.plan_checks import EvaluationEnvironment, GuardRailResult, PreviousPlanDifferences, ProgramCheck
-from nexusform.plans.site_capacity.occupancy import SiteCapacity, SiteVms
-from nexusform.plans.site_capacity.other_capacity import OtherCapacity
+from nexusform.plans.site_capacity.occupancy import SiteSkuCapacity, SiteVms
+from nexusform.plans.site_capacity.site_resource_capacity import SiteResourceCapacity
 from nexusform.resources.address import Address
-from nexusform.scheduling.placement_decision import Location, PlacementCertainty, Rejection
+from nexusform.scheduling.placement_decision import ObjectLocation, PlacementCertainty, Rejection
 from nexusform.schemas.value_types import Type
 from nexusform.state.objects import ObjectState, OutputState
 
@@ -147,8 +147,8 @@ class PlacementChange(Struct, frozen=True):
     kind: str
     object: str
     action: PlacementAction
-    source: Location | None
-    target: Location | None
+    source: ObjectLocation | None
+    target: ObjectLocation | None
     trigger: str
     cluster: str = ""
     pool: str = ""
@@ -504,8 +504,8 @@ class Plan(Struct, frozen=True):
     inventories: tuple[InventoryRead, ...] = ()
     separation_verdicts: tuple[SeparationVerdict, ...] = ()
     sites: tuple[SiteVms, ...] = ()
-    capacity: tuple[SiteCapacity, ...] = ()
-    other_capacity: tuple[OtherCapacity, ...] = ()
+    capacity: tuple[SiteSkuCapacity, ...] = ()
+    other_capacity: tuple[SiteResourceCapacity, ...] = ()
     numa_sampling: NumaSampling | None = None
     basis: PlanInputs = field(default_factory=PlanInputs)
     rollouts: tuple[Rollout, ...] = ()

@@ -21,7 +21,7 @@ from nexusform.resource_types.machine_facts import (
     read_hardware,
 )
 from nexusform.resource_types.shared_arguments import (
-    build_duplicate_problem,
+    build_duplicate_object_problem,
     build_id_attribute,
     build_name_attribute,
     build_parent_attribute,
@@ -269,7 +269,7 @@ def _find_clash(machine: Machine, rack: InventoryRack, address: str, inventory: 
         return None
     other_rack = inventory.racks.get(other_address)
     if other_rack is None:
-        return build_duplicate_problem("duplicate-machine", "name", "machine", machine.name, other_address)
+        return build_duplicate_object_problem("duplicate-machine", "name", "machine", machine.name, other_address)
     rack_machine = next(m for m in other_rack.machines if m.name == machine.name)
     if other_rack.id == rack.id and rack_machine.slot == machine.slot:
         return None

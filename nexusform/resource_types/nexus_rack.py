@@ -20,7 +20,7 @@ from nexusform.resource_types.machine_facts import (
     read_hardware,
 )
 from nexusform.resource_types.shared_arguments import (
-    build_duplicate_problem,
+    build_duplicate_object_problem,
     build_id_attribute,
     build_name_attribute,
     build_parent_attribute,
@@ -202,7 +202,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
         ]
     other_address = inventory.addresses_by_name.setdefault(("rack", "", rack_id), address)
     if other_address != address:
-        return [build_duplicate_problem("duplicate-rack", "name", "rack", rack_id, other_address)]
+        return [build_duplicate_object_problem("duplicate-rack", "name", "rack", rack_id, other_address)]
     complete_attributes = {**attributes, **derive(attributes)}
     overrides = attributes.get("machine_override") or {}
     machines = build_machines(complete_attributes)

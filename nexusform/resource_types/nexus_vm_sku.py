@@ -9,7 +9,7 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.resource_types.kubelet_block import EXTENDED, check_extended_resources, parse_extended_resources
 from nexusform.resource_types.shared_arguments import (
-    build_duplicate_problem,
+    build_duplicate_object_problem,
     build_id_attribute,
     build_name_attribute,
     build_placement_number,
@@ -85,7 +85,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     )
     other_address = inventory.addresses_by_name.setdefault(("vm_sku", "", sku.name), address)
     if other_address != address:
-        return [build_duplicate_problem("duplicate-vm-sku", "name", "VM SKU", sku.name, other_address)]
+        return [build_duplicate_object_problem("duplicate-vm-sku", "name", "VM SKU", sku.name, other_address)]
     inventory.skus[address] = sku
     return []
 

@@ -108,7 +108,7 @@ def build_reference_problem(
     )
 
 
-def build_duplicate_problem(kind: str, argument: str, noun: str, name: str, other_address: str) -> Problem:
+def build_duplicate_object_problem(kind: str, argument: str, noun: str, name: str, other_address: str) -> Problem:
     """Build the problem of a second object with one id; `other_address` is the address of the first."""
     return Problem(
         (argument,), kind, f'{other_address} already describes the {noun} "{name}". Rename or remove one of them.'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Location(Struct, frozen=True):
+class ObjectLocation(Struct, frozen=True):
     """Location of one VM, or of one object of a domain's own kind (placement_kinds/ lists the kinds)."""
 
 

@@ -13,7 +13,7 @@ from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_demand
 from nexusform.plans.maintenance import compute_quorum
 from nexusform.plans.plan import NumaSampling
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import MAX_RUNS, MIN_RUNS
 from nexusform.scheduling.racks.uncertainty.splits import PACKED, SPREAD, format_split_choice
 from nexusform.scheduling.racks.vms import Interval, NoFitReason, Placement

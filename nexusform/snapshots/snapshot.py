@@ -26,16 +26,16 @@ from nexusform.planning.vm_planning.site_plans import (
     place_unmanaged_vms,
 )
 from nexusform.plans.plan import Plan
-from nexusform.plans.site_capacity.other_capacity import (
-    OtherCapacity,
+from nexusform.plans.site_capacity.site_resource_capacity import (
     RuntimeVersion,
-    SiteSupplies,
-    compute_other_capacity,
+    SiteResourceCapacity,
+    SiteResources,
+    compute_site_resource_capacity,
     count_nodes,
-    read_recorded_supplies,
+    read_recorded_site_resources,
 )
 from nexusform.resources.address import Address, compute_address_order
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Machine, VmSku
 from nexusform.scheduling.site_inventory import InventoryRack, MachineUpgradeStrategy
 from nexusform.state.objects import InstanceState, ObjectState, State
@@ -123,7 +123,7 @@ class SiteSnapshot(Struct, frozen=True, dict=True):
     skus: Mapping[str, VmSku]
     offering_addresses: Mapping[str, str] = field(default_factory=dict)
     update_strategy: MachineUpgradeStrategy | None = None
-    other_capacity: tuple[OtherCapacity, ...] = ()
+    other_capacity: tuple[SiteResourceCapacity, ...] = ()
     versions: tuple[str, ...] | None = None
     runtime: RuntimeVersion | None = None
     supported_until: Mapping[str, str] = field(default_factory=dict)
@@ -201,7 +201,7 @@ def build_snapshot(objects: Iterable[SiteObject], registries: PluginRegistries, 
 
 def _collect_storage_claims(objects: Sequence[SiteObject], registries: PluginRegistries) -> Mapping[str, ClaimDemand]:
     """Return the storage claims of pods, by cluster id; empty if no provider read any."""
-    if not any(read_recorded_supplies(site_object.note) for site_object in objects):
+    if not any(read_recorded_site_resources(site_object.note) for site_object in objects):
         return {}
     instances: dict[Address, InstanceState] = {}
     for site_object in objects:
@@ -288,7 +288,7 @@ def _build_site(
     names = set(chain.from_iterable(vm.names for vm in vms))
     unmanaged_vms = place_unmanaged_vms(site, names)
     # The supplies of a site read by a provider.
-    candidates = [(site_object, read_recorded_supplies(site_object.note)) for _, site_object in layout.objects]
+    candidates = [(site_object, read_recorded_site_resources(site_object.note)) for _, site_object in layout.objects]
     matches = (
         supplies for site_object, supplies in candidates if supplies and site_object.attributes.get("name") == site.id
     )
@@ -304,7 +304,9 @@ def _build_site(
         skus=layout.skus,
         offering_addresses=site.offering_addresses,
         update_strategy=site.update_strategy,
-        other_capacity=() if supplies is None else _compute_other_capacity(site, site_clusters, supplies, claims),
+        other_capacity=()
+        if supplies is None
+        else _compute_site_resource_capacity(site, site_clusters, supplies, claims),
         versions=None if supplies is None else supplies.versions,
         runtime=None if supplies is None else supplies.runtime,
         supported_until={} if supplies is None else dict(supplies.supported_until),
@@ -313,14 +315,14 @@ def _build_site(
     )
 
 
-def _compute_other_capacity(
-    site: SitePlan, clusters: Iterable[ClusterSnapshot], supplies: SiteSupplies, claims: Mapping[str, ClaimDemand]
-) -> tuple[OtherCapacity, ...]:
+def _compute_site_resource_capacity(
+    site: SitePlan, clusters: Iterable[ClusterSnapshot], supplies: SiteResources, claims: Mapping[str, ClaimDemand]
+) -> tuple[SiteResourceCapacity, ...]:
     """Return the capacity besides machines."""
     nks = [cluster for cluster in clusters if cluster.kind is VmOwnerKind.NKS]
     pools = ((pool.owner, pool.demand) for cluster in nks for pool in cluster.pools)
     nodes = count_nodes(pools, claims_by_cluster=claims)
-    return compute_other_capacity(site.id, site.name, supplies, nodes, nodes)
+    return compute_site_resource_capacity(site.id, site.name, supplies, nodes, nodes)
 
 
 # --- capacity of a machine ---------------------------------------------------------------------

@@ -108,7 +108,7 @@ class PlanPart(Struct, frozen=True):
     data: str
 
 
-class Progress(Struct, frozen=True):
+class ApplyProgress(Struct, frozen=True):
     """Progress of an earlier plan: ids of the completed steps.
 
     Written when a new journal is started with remaining steps. `has_ended`: the apply ended normally, with
@@ -132,7 +132,7 @@ class RunningOperation(Struct, frozen=True):
 
 
 Record: TypeAlias = (
-    ApplyStart | Intent | InstanceOutcome | InstanceMoves | ApplyEnd | PlanPart | Progress | RunningOperation
+    ApplyStart | Intent | InstanceOutcome | InstanceMoves | ApplyEnd | PlanPart | ApplyProgress | RunningOperation
 )
 
 
@@ -264,7 +264,7 @@ def _convert_record_to_line(record: Record) -> _AnyLine:
         return _InstanceMovesLine([(str(source), str(target)) for source, target in record.pairs])
     if isinstance(record, PlanPart):
         return _PlanPartLine(**asdict(record))
-    if isinstance(record, Progress):
+    if isinstance(record, ApplyProgress):
         return _ProgressLine(list(record.completed_steps), record.has_ended, list(record.running_operations))
     if isinstance(record, RunningOperation):
         return _RunningOperationLine(**asdict(record))
@@ -351,7 +351,7 @@ def _convert_line_to_record(line: _AnyLine) -> Record:
         case _PlanPartLine():
             return PlanPart(**asdict(line))
         case _ProgressLine():
-            return Progress(tuple(line.done), line.ended, tuple(line.under_way))
+            return ApplyProgress(tuple(line.done), line.ended, tuple(line.under_way))
         case _RunningOperationLine():
             return RunningOperation(**asdict(line))
         case _ApplyEndLine():

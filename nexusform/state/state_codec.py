@@ -329,7 +329,7 @@ class _StateReader:
         resources = document.get("resources", [])
         if is_list(resources):
             for index, entry in enumerate(resources):
-                self._read_resource(entry, ("resources", index))
+                self._add_resource_objects(entry, ("resources", index))
         if self.problems:
             return None
         return State(
@@ -352,7 +352,7 @@ class _StateReader:
             instances[address] = InstanceState(self._objects.get(address), deposed)
         return instances
 
-    def _read_resource(self, entry: Any, path: Path) -> None:
+    def _add_resource_objects(self, entry: Any, path: Path) -> None:
         is_valid = check_members(entry, _RESOURCE_RULES, path, self.problems)
         if not is_object(entry) or not is_list(entry.get("instances")):
             return

@@ -19,13 +19,13 @@ from msgspec.structs import replace
 from nexusform.resources.address import Address
 from nexusform.state.journal import (
     NO_STEP,
+    ApplyProgress,
     ApplyStart,
     InstanceMoves,
     InstanceOutcome,
     Intent,
     OpenStepIntent,
     PlanPart,
-    Progress,
     Record,
     RunningOperation,
     encode_journal_record,
@@ -85,7 +85,7 @@ class UnfinishedApply(Struct, frozen=True):
     def build_records(self) -> list[Record]:
         """Build the journal records of the same unfinished apply."""
         under_way = tuple(sorted(self.running_operations.items()))
-        return [*self.parts, Progress(tuple(sorted(self.completed_steps)), self.has_ended, under_way)]
+        return [*self.parts, ApplyProgress(tuple(sorted(self.completed_steps)), self.has_ended, under_way)]
 
     def encode_lines(self) -> list[bytes]:
         """Encode the records as lines of a journal."""
@@ -123,7 +123,7 @@ class ApplyTracker:
             self._has_started = False
         self._parts.append(part)
 
-    def restore_progress(self, progress: Progress) -> None:
+    def restore_progress(self, progress: ApplyProgress) -> None:
         """Restore the progress made before this journal."""
         self._completed_steps, self._has_ended = set(progress.completed_steps), progress.has_ended
         self._running_operations = dict(progress.running_operations)
@@ -222,7 +222,7 @@ class StateDraft:
             self._record_apply_start(record)
         elif isinstance(record, PlanPart):
             self._tracker.add_plan_part(record)
-        elif isinstance(record, Progress):
+        elif isinstance(record, ApplyProgress):
             self._tracker.restore_progress(record)
         elif isinstance(record, RunningOperation):
             self._tracker.start_operation(record.number, record.operation)

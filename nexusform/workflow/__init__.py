@@ -6,7 +6,7 @@ it; other operations have a module each. Nothing is printed here.
 PUBLIC = {
     "lint_advice": "LintAdvice find_advice",
     "expression_console": "ExpressionConsole is_unfinished open_console",
-    "placement_explanation": "explain_object VmExplanation",
+    "object_explanation": "explain_object VmExplanation",
     "file_formatting": "decode_source format_paths FormattingResult STDIN",
     "initialization": "init_directory InitOptions find_missing_files write_first_file",
     "program_checks": "CHECKERS ProgramCheckProblem ProgramCheckOutcome add_program_checks",

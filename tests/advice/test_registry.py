@@ -13,9 +13,9 @@ from nexusform.advice.registry import RULE_IDS, RULES, run_rules
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, Severity, Span
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand
 from nexusform.scheduling.racks import profile
-from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.layout import Usage
-from nexusform.scheduling.racks.rule import CountFilter, RankedItem, RejectionCheck
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
+from nexusform.scheduling.racks.rule import CountFilter, RankedItemKind, RejectionCheck
 from nexusform.scheduling.racks.vms import Demand, Machine, PlacementConstraints, VmName
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from tests.scheduling.racks.samples import change_profile
@@ -365,7 +365,7 @@ def test_free_slots_respect_constraints_of_all_pools_of_the_sku(monkeypatch: pyt
 
     rule = CountFilter(
         name="at_most",
-        item=RankedItem.RACK,
+        item=RankedItemKind.RACK,
         build_check=limit_vms_per_rack,
         describe_shortage=lambda _: "full",
         is_monotonic=True,

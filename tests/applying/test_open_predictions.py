@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.applying.unverified_predictions import (
+from nexusform.applying.open_predictions import (
     OPEN_PREDICTIONS_KEY,
     PredictedVm,
-    read_unverified_predictions,
+    read_open_predictions,
     set_open_predictions,
 )
 from nexusform.scheduling.placement_decision import PlacementCertainty
@@ -47,7 +47,7 @@ _LANDINGS = st.lists(
 @given(st.dictionaries(_NAME, _LANDINGS, max_size=3))
 def test_recorded_prediction_is_read_back_unchanged(opened: dict[str, tuple[PredictedVm, ...]]) -> None:
     noted = set_open_predictions({"other": 1}, opened)
-    read = read_unverified_predictions(json.loads(json.dumps(noted)))
+    read = read_open_predictions(json.loads(json.dumps(noted)))
     assert {pool: set(landings) for pool, landings in read.items()} == {
         pool: set(landings) for pool, landings in opened.items()
     }
@@ -85,13 +85,13 @@ def test_hundred_different_vms_take_less_than_3_kib() -> None:
     ],
 )
 def test_other_record_is_no_prediction(text: str) -> None:
-    assert read_unverified_predictions({OPEN_PREDICTIONS_KEY: {"np": text}}) == {}
+    assert read_open_predictions({OPEN_PREDICTIONS_KEY: {"np": text}}) == {}
 
 
 @given(st.lists(st.from_regex(r"[a-c]{0,1}-?[0-9]{0,2}", fullmatch=True), min_size=1, max_size=12, unique=True))
 def test_tied_machines_are_read_back_in_order(names: list[str]) -> None:
     landing = PredictedVm(0, "r1", "m", PlacementCertainty(1.0, 1.0), False, False, tied_machines=tuple(names))
-    read = read_unverified_predictions(set_open_predictions(None, {"p": (landing,)}))
+    read = read_open_predictions(set_open_predictions(None, {"p": (landing,)}))
     assert read["p"][0].tied_machines == tuple(names)
 
 
@@ -105,4 +105,4 @@ def test_damaged_range_of_machines_is_no_prediction() -> None:
     landing = PredictedVm(0, "r1", "m", PlacementCertainty(1.0, 1.0), False, False, tied_machines=("m1", "m2"))
     noted = json.loads(json.dumps(set_open_predictions(None, {"p": (landing,)})))
     noted[OPEN_PREDICTIONS_KEY]["p"] = noted[OPEN_PREDICTIONS_KEY]["p"].replace("m1..2", "m1..999999999999")
-    assert read_unverified_predictions(noted) == {}
+    assert read_open_predictions(noted) == {}

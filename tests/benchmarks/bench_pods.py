@@ -9,8 +9,7 @@ import resource
 import sys
 import time
 
-from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.workloads import (
+from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
     ExistingPod,
     Node,
@@ -20,6 +19,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     SpreadConstraint,
     Workload,
 )
+from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.kubernetes.matching import build_label_selector
 
 HOST = "kubernetes.io/hostname"

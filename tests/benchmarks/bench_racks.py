@@ -23,7 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for the brute force
 
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, repeat_with_samples
 from nexusform.scheduling.racks.vms import Demand, Machine, NoFitReason, Placement, RackSpread, VmName, VmSku

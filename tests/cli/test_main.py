@@ -99,7 +99,7 @@ def test_plan_of_quickstart_imports_few_modules_and_no_unused_ones(tmp_path: Pat
 def test_plan_of_one_vm_imports_few_modules(tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(ONE_VM)
     ours = select_own_modules(list_loaded_modules("plan", where=tmp_path))
-    assert "nexusform.scheduling.racks.engine" in ours
+    assert "nexusform.scheduling.racks.rack_scheduler" in ours
     assert len(ours) <= MOST_MODULES_OF_ONE_VM, ours
 
 

@@ -23,7 +23,7 @@ from msgspec import Struct, field
 
 from nexusform.domains.pods.planning.node_additions import copy_node, list_pool_nodes
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
-from nexusform.domains.pods.scheduling.workloads import Node
+from nexusform.domains.pods.scheduling.cluster_records import Node
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ArgumentAdjustment
 from nexusform.plans.plan import Feasibility, FeasibilityResult

@@ -25,8 +25,8 @@ from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
 from nexusform.domains.pods.planning.object_pods import ObjectPods
 from nexusform.domains.pods.scheduling import pod_outcomes
+from nexusform.domains.pods.scheduling.cluster_records import is_recreated
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
-from nexusform.domains.pods.scheduling.workloads import is_recreated
 from nexusform.kubernetes.dump_script import CLUSTER_KINDS
 from nexusform.planning.plan_request import ValueOverride
 from tests.nightly.live_cluster import PATHS, Body, LiveCluster, build_priority_classes, start_cluster

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
-from nexusform.domains.pods.scheduling.workloads import is_recreated
+from nexusform.domains.pods.scheduling.cluster_records import is_recreated
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
 from tests.domains.pods.importers import cluster_objects

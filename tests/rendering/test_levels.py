@@ -13,7 +13,7 @@ from nexusform.diagnostics.diagnostic import build_error, build_warning
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.planning.conclusion.existing_findings import mark_existing_findings
 from nexusform.plans.plan import Plan
-from nexusform.plans.site_capacity.occupancy import PoolVms, SiteCapacity, SiteVms, SpareCapacity
+from nexusform.plans.site_capacity.occupancy import PoolVms, SiteSkuCapacity, SiteVms, SpareCapacity
 from nexusform.rendering.json.json_document import build_plan_document, encode_document
 from nexusform.rendering.json.json_stream import create_finding_event
 from nexusform.rendering.page.html_page import render_html
@@ -45,7 +45,7 @@ def plan(plans: SimpleNamespace) -> Plan:
             build_warning("zones-pinned", "advice", brief="new/p: pinned"),
         ),
         sites=(SiteVms("lab", "lab", pools=pools),),
-        capacity=(SiteCapacity("lab", "lab", sku.name, 1, before, after),),
+        capacity=(SiteSkuCapacity("lab", "lab", sku.name, 1, before, after),),
     )
     return mark_existing_findings(told)
 

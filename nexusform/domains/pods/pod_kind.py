@@ -9,13 +9,13 @@ from typing import Any, Final
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.placement_kinds.placement_kind import MAXIMUM_NAMES, PlacementKind
 from nexusform.placement_kinds.vm_kind import join_location_parts
-from nexusform.scheduling.placement_decision import Location
+from nexusform.scheduling.placement_decision import ObjectLocation
 
 POD: Final = "pod"
 SCHEDULED: Final = "Scheduled"  # the state of a pod that has a node
 
 
-class PodLocation(Location, frozen=True):
+class PodLocation(ObjectLocation, frozen=True):
     """Location of a pod: cluster and node, with the node's machine and zone. A waiting pod has only a
     cluster; `state` is its state ("" if unknown: Pending).
     """

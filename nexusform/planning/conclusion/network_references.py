@@ -13,7 +13,7 @@ from nexusform.json_data.plain_data import Path
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Action, Change
-from nexusform.plans.site_capacity.other_capacity import AttachableNetworks, read_recorded_supplies
+from nexusform.plans.site_capacity.site_resource_capacity import AttachableNetworks, read_recorded_site_resources
 
 _NETWORK_ID: Final = re.compile(
     r"/subscriptions/\S*/providers/microsoft\.networkcloud/(l2networks|l3networks|trunkednetworks)/[^/\s]+/?"
@@ -65,7 +65,7 @@ def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, Vm
     networks_by_site = {
         str((change.after or change.before or {}).get("id")): supplies.attachable
         for change in result.plan.changes
-        if (supplies := read_recorded_supplies(change.private)) is not None
+        if (supplies := read_recorded_site_resources(change.private)) is not None
     }
     for change in result.plan.changes:
         vms = result.objects.get(change.address)

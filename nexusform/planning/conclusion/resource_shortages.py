@@ -7,22 +7,26 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.plans.plan import Plan
-from nexusform.plans.site_capacity.other_capacity import OtherResourceKind, format_shortage, read_recorded_supplies
+from nexusform.plans.site_capacity.site_resource_capacity import (
+    SiteResourceKind,
+    format_shortage,
+    read_recorded_site_resources,
+)
 
 RESOURCE_SHORTAGE: Final = "exhausted-site-resources"
 
-_REMEDIES: Final[Mapping[OtherResourceKind, str]] = {
-    OtherResourceKind.NODE_ADDRESSES: (
+_REMEDIES: Final[Mapping[SiteResourceKind, str]] = {
+    SiteResourceKind.NODE_ADDRESSES: (
         "lower the count or the max_surge of a pool, or create the cluster on an L3 network with a "
         "larger prefix (the prefix of a network is fixed)"
     ),
-    OtherResourceKind.POD_BLOCKS: (
+    SiteResourceKind.POD_BLOCKS: (
         "lower the count or the max_surge of a pool, or re-create the cluster with more podCidrs (they are fixed)"
     ),
-    OtherResourceKind.BALANCER_ADDRESSES: "add addresses to the cluster's pool",
-    OtherResourceKind.STORAGE: "delete unused volumes (an existing site gets no second appliance)",
-    OtherResourceKind.VOLUMES: ("delete unused volumes: more is promised than exists, and late writes will fail"),
-    OtherResourceKind.CLAIMS: (
+    SiteResourceKind.BALANCER_ADDRESSES: "add addresses to the cluster's pool",
+    SiteResourceKind.STORAGE: "delete unused volumes (an existing site gets no second appliance)",
+    SiteResourceKind.VOLUMES: ("delete unused volumes: more is promised than exists, and late writes will fail"),
+    SiteResourceKind.CLAIMS: (
         "request less in the claims, run fewer replicas of workloads with a volume each, or delete "
         "unused volumes: requests exceed the capacity"
     ),
@@ -34,12 +38,12 @@ def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
     sites = {
         str(attributes.get("name")): change
         for change in plan.changes
-        if read_recorded_supplies(change.private) and (attributes := change.after or change.before) is not None
+        if read_recorded_site_resources(change.private) and (attributes := change.after or change.before) is not None
     }
-    promised = {row.site: row.used for row in plan.other_capacity if row.kind is OtherResourceKind.VOLUMES}
+    promised = {row.site: row.used for row in plan.other_capacity if row.kind is SiteResourceKind.VOLUMES}
     for row in plan.other_capacity:
         # If volumes alone exceed the storage, equal claims are not reported again.
-        is_reported = row.kind is OtherResourceKind.CLAIMS and row.used == promised.get(row.site)
+        is_reported = row.kind is SiteResourceKind.CLAIMS and row.used == promised.get(row.site)
         if not row.is_insufficient or is_reported:
             continue
         shortage = format_shortage(row)

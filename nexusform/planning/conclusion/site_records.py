@@ -29,21 +29,21 @@ from nexusform.planning.vm_planning.vm_object import LOST_VMS_KEY, VmObject
 from nexusform.plans.plan import Action, Plan
 from nexusform.plans.site_capacity.occupancy import (
     PoolVms,
-    SiteCapacity,
     SiteMachine,
     SiteRack,
+    SiteSkuCapacity,
     SiteVms,
     SpareCapacity,
     UnmanagedVm,
 )
-from nexusform.plans.site_capacity.other_capacity import (
+from nexusform.plans.site_capacity.site_resource_capacity import (
     SUPPLIES,
     ClusterNodeCounts,
-    OtherCapacity,
-    compute_other_capacity,
+    SiteResourceCapacity,
+    compute_site_resource_capacity,
     count_nodes,
     find_configured_node_network,
-    read_recorded_supplies,
+    read_recorded_site_resources,
 )
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import (
@@ -69,7 +69,7 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     if any(change.action is not Action.NO_OP for change in plan.changes) and _is_placement_known(plan):
         after = build_occupied_sites(plan, result.objects, registries, BeforeOrAfter.AFTER)
     capacity = () if plan.errored else compute_headroom(before, after)
-    other_capacity = () if plan.errored else _collect_other_capacity(result, before, after)
+    other_capacity = () if plan.errored else _collect_site_resource_capacity(result, before, after)
     # `order` is that of the objects in the plan.
     site_ids = sorted({*before, *after})
     site_records = tuple(_build_site(before.get(site_id), after.get(site_id), order) for site_id in site_ids)
@@ -133,13 +133,13 @@ def _is_placement_known(plan: Plan) -> bool:
     return all(problem.id in (DOES_NOT_FIT, SEPARATION_VIOLATED) for problem in errors)
 
 
-def _collect_other_capacity(
+def _collect_site_resource_capacity(
     result: PlanResult, before: Mapping[str, SiteWithVms], after: Mapping[str, SiteWithVms]
-) -> tuple[OtherCapacity, ...]:
+) -> tuple[SiteResourceCapacity, ...]:
     """Return the capacity besides machines of the sites read by a provider, by site id."""
     plan = result.plan
     observed_sites = [
-        (change, recorded) for change in plan.changes if (recorded := read_recorded_supplies(change.private))
+        (change, recorded) for change in plan.changes if (recorded := read_recorded_site_resources(change.private))
     ]
     if not observed_sites:
         return ()
@@ -152,7 +152,7 @@ def _collect_other_capacity(
         for change in plan.changes
         if change.after is not None and (network := find_configured_node_network(change.after))
     }
-    rows: dict[str, tuple[OtherCapacity, ...]] = {}
+    rows: dict[str, tuple[SiteResourceCapacity, ...]] = {}
     for change, supplies in observed_sites:
         attributes = change.after or change.before
         if attributes is None:
@@ -162,15 +162,17 @@ def _collect_other_capacity(
             count_nodes(side[site].pools, declared, side_claims) if site in side else ClusterNodeCounts()
             for side, side_claims in zip((before, after), claims, strict=True)
         ]
-        rows[site] = compute_other_capacity(site, site, supplies, *sides)
+        rows[site] = compute_site_resource_capacity(site, site, supplies, *sides)
     return tuple(chain.from_iterable(rows[site] for site in sorted(rows)))
 
 
-def compute_headroom(before: Mapping[str, SiteWithVms], after: Mapping[str, SiteWithVms]) -> tuple[SiteCapacity, ...]:
+def compute_headroom(
+    before: Mapping[str, SiteWithVms], after: Mapping[str, SiteWithVms]
+) -> tuple[SiteSkuCapacity, ...]:
     """Compute the capacity of every site for every VM SKU in use: by site id, then the largest SKU first. In
     use are the SKUs of the NKS pools on either side; a site without any is skipped.
     """
-    capacities: list[SiteCapacity] = []
+    capacities: list[SiteSkuCapacity] = []
     for site_id in sorted({*before, *after}):
         side_before, side_after = before.get(site_id), after.get(site_id)
         sides = [side for side in (side_before, side_after) if side is not None]
@@ -181,7 +183,7 @@ def compute_headroom(before: Mapping[str, SiteWithVms], after: Mapping[str, Site
             capacity_before = _compute_sku_capacity(side_before, sku)
             capacity_after = _compute_sku_capacity(side_after, sku)
             capacities.append(
-                SiteCapacity(site.id, site.name, sku.name, sku.numa_cells, capacity_before, capacity_after)
+                SiteSkuCapacity(site.id, site.name, sku.name, sku.numa_cells, capacity_before, capacity_after)
             )
     return tuple(capacities)
 

@@ -16,7 +16,7 @@ from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import MACHINE_EVACUATED, ROLLING, VmObject
 from nexusform.plans.plan import Action, Change, Step, StepKind
 from nexusform.resources.address import Address
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import Operation, ReleaseOperation, run_operations
 from nexusform.scheduling.racks.vms import Placement
 

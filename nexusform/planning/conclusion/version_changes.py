@@ -20,7 +20,7 @@ from nexusform.kubernetes.releases.kubernetes_versions import (
 )
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import Change
-from nexusform.plans.site_capacity.other_capacity import SiteSupplies, read_recorded_supplies
+from nexusform.plans.site_capacity.site_resource_capacity import SiteResources, read_recorded_site_resources
 
 ENDING: Final = "ending-kubernetes-version"
 _PATH: Final = ("kubernetes_version",)
@@ -31,7 +31,7 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
     supplies = {
         str((change.after or change.before or {}).get("id")): recorded
         for change in result.plan.changes
-        if (recorded := read_recorded_supplies(change.private)) is not None
+        if (recorded := read_recorded_site_resources(change.private)) is not None
     }
     for change in result.plan.changes:
         if (
@@ -45,7 +45,7 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
             yield result.objects[change.address].instance.build_diagnostic(problem)
 
 
-def _check_cluster(change: Change, supplies: SiteSupplies | None, today: str) -> Problem | None:
+def _check_cluster(change: Change, supplies: SiteResources | None, today: str) -> Problem | None:
     assert change.before is not None
     assert change.after is not None
     current, target = change.before.get("kubernetes_version"), change.after.get("kubernetes_version")

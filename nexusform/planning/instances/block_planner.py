@@ -35,7 +35,7 @@ from nexusform.scheduling.site_inventory import PlanInventory, add_observed_fact
 from nexusform.state.objects import ObjectState
 
 
-class ExpandedBlock(Struct, frozen=True):
+class BlockInstances(Struct, frozen=True):
     """Instances of a block in planning order, including prior instances to delete."""
 
     instances: list[Instance]
@@ -79,7 +79,7 @@ class BlockPlanner:
 
     # --- blocks to instances ---
 
-    def expand(self, block: ResourceBlock, evaluation: Evaluation, *, may_wait: bool = False) -> ExpandedBlock | None:
+    def expand(self, block: ResourceBlock, evaluation: Evaluation, *, may_wait: bool = False) -> BlockInstances | None:
         """Expand a block into its instances. None: count or for_each is unknown in this pass (only with
         `may_wait`; otherwise an error).
         """
@@ -107,7 +107,7 @@ class BlockPlanner:
                 instances += self._build_instances(block, module, expansion.repetitions, evaluation)
         present = {instance.address for instance in instances}
         instances += self._build_removed_instances(block, present, {module.path for module in modules})
-        return ExpandedBlock(instances, diagnostics)
+        return BlockInstances(instances, diagnostics)
 
     def _build_instances(
         self, block: ResourceBlock, module: ModuleInstance, repetitions: Iterable[Repetition], evaluation: Evaluation
@@ -256,7 +256,7 @@ class BlockPlanner:
                 self.decide_action(instance, {}, evaluation)
             self.add_instance(instance, evaluation)
 
-    def predict_action(self, instance: Instance, evaluation: Evaluation) -> None:
+    def set_predicted_action(self, instance: Instance, evaluation: Evaluation) -> None:
         """Decide replace, update or no-op before computed values are known; `decide_action` is final."""
         self._apply_replacement_triggers(instance, evaluation)
         assert instance.config is not None

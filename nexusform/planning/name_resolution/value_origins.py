@@ -122,7 +122,7 @@ class ValueOriginTracer:
 
     def _find_definition(self, traversal: syntax.Traversal, instance: ModuleInstance) -> _Definition | None:
         """Return the definition of the name at the start of a reference; None for resources and constants."""
-        root, name = traversal.root.name, _get_name_at(traversal, 0)
+        root, name = traversal.root.name, _get_step_name(traversal, 0)
         module = instance.module
         if root == "local" and name in module.locals:
             return _Definition(name, module.locals[name].expression, instance)
@@ -134,7 +134,7 @@ class ValueOriginTracer:
             # The definition of a referenced module output.
             step = traversal.steps[1] if len(traversal.steps) > 1 else None
             key = step.key if isinstance(step, syntax.TraverseIndex) else None
-            output = _get_name_at(traversal, 1 if key is None else 2)
+            output = _get_step_name(traversal, 1 if key is None else 2)
             if key is not None and not isinstance(key, str):
                 key = int(key)
             module_instance = self._evaluation.find_module_instance(instance, name, key)
@@ -147,7 +147,7 @@ class ValueOriginTracer:
 
     def _explain_reference(self, traversal: syntax.Traversal, value: Value, instance: ModuleInstance) -> Iterator[str]:
         """Yield the reasons of a sensitive or unknown reference: `sensitive: ...` or `unknown: ...`."""
-        root, name = traversal.root.name, _get_name_at(traversal, 0)
+        root, name = traversal.root.name, _get_step_name(traversal, 0)
         module = instance.module
         if root == "var" and name in module.variables:
             declared = module.variables[name]
@@ -174,8 +174,8 @@ class ValueOriginTracer:
     ) -> Iterator[str]:
         """Yield the reasons of a sensitive or unknown resource value; `used` steps precede its name."""
         mode: Mode = "data" if used else "managed"
-        kind = _get_name_at(traversal, 0) if used else traversal.root.name
-        block = instance.module.resources.get((mode, kind, _get_name_at(traversal, used)))
+        kind = _get_step_name(traversal, 0) if used else traversal.root.name
+        block = instance.module.resources.get((mode, kind, _get_step_name(traversal, used)))
         if block is None:
             return
         steps = traversal.steps[used + 1 :]
@@ -200,7 +200,7 @@ def _format_sensitive_reason(address: str, attribute: str, declared: AttributeSc
     return f"sensitive: {address} has a sensitive value"
 
 
-def _get_name_at(traversal: syntax.Traversal, position: int) -> str:
+def _get_step_name(traversal: syntax.Traversal, position: int) -> str:
     step = traversal.steps[position] if position < len(traversal.steps) else None
     return step.name if isinstance(step, syntax.TraverseAttribute) else ""
 

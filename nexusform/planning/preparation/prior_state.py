@@ -127,7 +127,7 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
         for address, object_id in _iterate_requested_imports(block, evaluation, problems):
             earlier = targets.get(address)
             if earlier is not None:
-                problems.append(_build_duplicate_error(block, address, earlier))
+                problems.append(_build_duplicate_import_error(block, address, earlier))
             elif address not in moved_state.state.instances:
                 owner = blocks.get(address.config_address)
                 provider = (owner.provider if owner is not None else "") or block.provider
@@ -149,7 +149,7 @@ def _iterate_requested_imports(
         problems += expansion_problems
         if expansion is None or expansion.unknown:
             if expansion is not None:
-                problems.append(_build_unknown_error("invalid-for-each-argument", "for_each", block.for_each))
+                problems.append(_build_unknown_argument_error("invalid-for-each-argument", "for_each", block.for_each))
             return
         repetitions = expansion.repetitions
     for repetition in repetitions:
@@ -167,7 +167,7 @@ def _evaluate_import_id(block: ImportBlock, scope: InstanceScope, problems: list
         return None
     plain = convert_to_plain(value)[0]
     if not value.is_known:
-        problems.append(_build_unknown_error("invalid-import-id-argument", "id", block.id))
+        problems.append(_build_unknown_argument_error("invalid-import-id-argument", "id", block.id))
     elif value.has_marks:
         detail = "The import ID cannot be sensitive: it is shown in the plan."
         problems.append(build_error("invalid-import-id-argument", detail, block.id.span, block="import"))
@@ -179,7 +179,7 @@ def _evaluate_import_id(block: ImportBlock, scope: InstanceScope, problems: list
     return None
 
 
-def _build_unknown_error(kind: str, name: str, expression: Expression) -> Diagnostic:
+def _build_unknown_argument_error(kind: str, name: str, expression: Expression) -> Diagnostic:
     detail = (
         f'The "{name}" of an import block must be known before planning; it may refer to variables, '
         "locals, and resources in the state."
@@ -187,7 +187,7 @@ def _build_unknown_error(kind: str, name: str, expression: Expression) -> Diagno
     return build_error(kind, detail, expression.span, block="import")
 
 
-def _build_duplicate_error(block: ImportBlock, address: Address, earlier: ImportTarget) -> Diagnostic:
+def _build_duplicate_import_error(block: ImportBlock, address: Address, earlier: ImportTarget) -> Diagnostic:
     location = f"{earlier.span.filename}:{earlier.span.start.line},{earlier.span.start.column}"
     detail = f"An import block for the resource {address} was already declared at {location}. Remove one of them."
     return build_error(

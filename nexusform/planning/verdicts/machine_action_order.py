@@ -23,7 +23,7 @@ from nexusform.plans.maintenance import DrainObstacles, EvacuatedVm, PlannedMach
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address, parse_address
 from nexusform.scheduling.machine_actions import ACTION_KINDS, MachineActionKind
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Machine
 
 _MAXIMUM_NAMED = 4

@@ -235,7 +235,7 @@ def _iterate_group_members(
         if cluster_id not in member_index.clusters:
             known = sorted(member_index.clusters)
             problems.append(
-                _build_unknown_problem("unknown-cluster", (*path, "cluster_ids"), "cluster", cluster_id, known)
+                _build_unknown_id_problem("unknown-cluster", (*path, "cluster_ids"), "cluster", cluster_id, known)
             )
         for member in member_index.iterate_cluster(cluster_id):
             listed_vms.add(member.vm)
@@ -244,7 +244,9 @@ def _iterate_group_members(
         entry = member_index.pools.get(pool_id)
         if entry is None:
             problems.append(
-                _build_unknown_problem("unknown-pool", (*path, "pool_ids"), "pool", pool_id, sorted(member_index.pools))
+                _build_unknown_id_problem(
+                    "unknown-pool", (*path, "pool_ids"), "pool", pool_id, sorted(member_index.pools)
+                )
             )
             continue
         yield from (member for member in member_index.iterate_pool(*entry) if member.vm not in listed_vms)
@@ -253,7 +255,7 @@ def _iterate_group_members(
         yield from member_index.select_pods(selector)
 
 
-def _build_unknown_problem(kind: str, path: Path, noun: str, name: str, known: Sequence[str]) -> Problem:
+def _build_unknown_id_problem(kind: str, path: Path, noun: str, name: str, known: Sequence[str]) -> Problem:
     known_text = f" Known: {', '.join(known[:10])}." if known else ""
     return Problem(path, kind, f'No {noun} has the id "{name}".{suggest_name(name, known)}{known_text}')
 

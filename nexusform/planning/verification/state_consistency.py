@@ -18,7 +18,7 @@ from nexusform.placements.vm_demands import PlacedVm, VmDemand
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.site_plans import build_inventory, build_prior_context, build_sites, find_sku
 from nexusform.resources.address import Address
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import MIB_PER_GIB, Machine, VmName, VmSku
 from nexusform.scheduling.site_inventory import PlanInventory
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST

@@ -23,7 +23,7 @@ from nexusform.planning.verdicts.separation_rules import SEPARATION_VIOLATED, ev
 from nexusform.planning.verification.state_consistency import build_state_inventory
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand, build_prior_context, build_sites
 from nexusform.planning.vm_planning.vm_context import HintTargets
-from nexusform.planning.vm_planning.vm_object import PlannedVmPlacements, PriorVms, VmActions, VmObject, VmRequest
+from nexusform.planning.vm_planning.vm_object import PlannedVmPlacements, PriorVms, RequestedVms, VmActions, VmObject
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.rule import CapacityFilter, MachineFilter
 from nexusform.scheduling.racks.vms import Demand
@@ -70,7 +70,7 @@ def _build_vm_objects(
         family = instance.type.vms
         if family is not None and instance.config is not None:
             vms_by_key = {(vm.pool, vm.number): vm for vm in family.list_existing_vms(instance.config)}
-            request = VmRequest(actions=VmActions(unchanged=list(vms_by_key)))
+            request = RequestedVms(actions=VmActions(unchanged=list(vms_by_key)))
             vms = VmObject(instance, PriorVms(existing=vms_by_key), request, PlannedVmPlacements(vms=vms_by_key))
             objects[instance.address] = vms
     targets = HintTargets(build_state_inventory(state, types))

@@ -20,7 +20,7 @@ from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.plans.site_capacity.occupancy import UnmanagedVm, add_recorded_vms
 from nexusform.resources.address import Address
 from nexusform.scheduling.machine_actions import ACTION_PENDING
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import (
     OccupyOperation,
     Operation,

@@ -82,7 +82,7 @@ class PriorVms(Struct, frozen=True):
     recorded_placements: Mapping[VmKey, Placement] = field(default_factory=dict)
 
 
-class VmRequest(Struct, frozen=True):
+class RequestedVms(Struct, frozen=True):
     """Requested VMs (`demand`: None while unknown), their `site`, and the resulting actions."""
 
     demand: VmDemand | None = None
@@ -118,7 +118,7 @@ class VmObject(Struct):
 
     instance: Instance
     prior: Final[PriorVms] = field(default_factory=PriorVms)
-    request: VmRequest = field(default_factory=VmRequest)
+    request: RequestedVms = field(default_factory=RequestedVms)
     placements: Final[PlannedVmPlacements] = field(default_factory=PlannedVmPlacements)
 
     @property
@@ -238,7 +238,7 @@ class VmObject(Struct):
             if machine_trigger in (MACHINE_REMOVED, MACHINE_REPLACED):
                 actions.losses[key] = machine_trigger
                 del actions.forgets[key]
-        self.request = VmRequest(actions=actions)
+        self.request = RequestedVms(actions=actions)
 
     def list_placed_vms(self) -> list[PlacedVm]:
         """Return every VM after the plan, pools in order, numbers ascending."""

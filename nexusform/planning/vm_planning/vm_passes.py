@@ -209,7 +209,7 @@ class _VmPlanner:
         """Decide which VMs of an instance stay, are removed, added or re-created."""
         instance = vms.instance
         if instance.is_configured and instance.config is not None:
-            self.blocks.predict_action(instance, evaluation)
+            self.blocks.set_predicted_action(instance, evaluation)
             self.blocks.record_decision(instance)
         if instance.is_invalid or (demand is None and not instance.is_removed):
             # Unknown demand: it keeps its VMs, so that their capacity is not allocated to others.

@@ -20,9 +20,9 @@ from nexusform.planning.vm_planning.vm_object import (
     MACHINE_REPLACED,
     ROLLING,
     PriorVms,
+    RequestedVms,
     VmKey,
     VmObject,
-    VmRequest,
     VmSituation,
     compute_vm_actions,
 )
@@ -85,7 +85,7 @@ def decide_actions(vms: VmObject, demand: VmDemand | None, context: VmContext) -
         vms.prior.unplaced,
     )
     actions = compute_vm_actions(tuple(vms.prior.existing.values()), vms.prior.demand, demand, situation)
-    vms.request = VmRequest(demand, site, actions)
+    vms.request = RequestedVms(demand, site, actions)
     for key in actions.unchanged:
         existing_vm = vms.prior.existing[key]
         machine = vms.request.site.machines.get(existing_vm.placement.machine) if vms.request.site is not None else None

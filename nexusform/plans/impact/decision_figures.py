@@ -23,7 +23,7 @@ from nexusform.plans.impact.object_effects import (
 from nexusform.plans.maintenance import select_stopped_vms
 from nexusform.plans.plan import PlacementChange, Plan
 from nexusform.plans.plan_checks import GuardRailResult
-from nexusform.plans.site_capacity.occupancy import SiteCapacity
+from nexusform.plans.site_capacity.occupancy import SiteSkuCapacity
 from nexusform.scheduling.racks.vms import Interval
 
 SUFFICIENT: Final = "sufficient"
@@ -184,9 +184,11 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
 # --- capacity ----------------------------------------------------------------------------------
 
 
-def build_capacity_figures(capacity: Sequence[SiteCapacity], *, lacks_data: bool) -> tuple[SpareCapacitySummary, ...]:
+def build_capacity_figures(
+    capacity: Sequence[SiteSkuCapacity], *, lacks_data: bool
+) -> tuple[SpareCapacitySummary, ...]:
     """Return the figures of every site after the plan, in plan order."""
-    largest: dict[str, SiteCapacity] = {}
+    largest: dict[str, SiteSkuCapacity] = {}
     for row in capacity:
         largest.setdefault(row.site_id, row)  # the largest SKU of a site is first
     return tuple(
@@ -204,7 +206,7 @@ def build_capacity_figures(capacity: Sequence[SiteCapacity], *, lacks_data: bool
     )
 
 
-def _build_upgrade_capacity(capacity: Sequence[SiteCapacity], *, lacks_data: bool) -> tuple[SurgeVerdict, ...]:
+def _build_upgrade_capacity(capacity: Sequence[SiteSkuCapacity], *, lacks_data: bool) -> tuple[SurgeVerdict, ...]:
     """Return the result of every cluster with VMs after the plan: the worst over its VM SKUs."""
     results: dict[tuple[str, str], str] = {}
     for row in capacity:

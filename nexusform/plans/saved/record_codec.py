@@ -2,7 +2,7 @@
 an object of its fields; fields at their default are omitted, so a field added later reads as its default from
 older data. Known annotations: str, int, float, bool, None, Any (plain data, unchanged), enums, records,
 Address, Type, tuples, mappings from str or Address, and unions with None, of str and int, or of records; a
-Location is a record of one of the kinds of placements. Tuples inside plain data are read as lists.
+ObjectLocation is a record of one of the kinds of placements. Tuples inside plain data are read as lists.
 
 A long tuple of records becomes a table: a column for each field that differs from its default in any record,
 with each value once (record_tables.py).
@@ -23,7 +23,7 @@ from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.placement_kinds.placement_kind import get_location_classes
 from nexusform.plans.saved.record_tables import MINIMUM_ROWS, ColumnField, read_table, write_table
 from nexusform.resources.address import Address, AddressProblem, parse_address
-from nexusform.scheduling.placement_decision import Location
+from nexusform.scheduling.placement_decision import ObjectLocation
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.schemas.value_types import Type, build_type_json, parse_type_json
 
@@ -321,7 +321,7 @@ def _build_shape_of_annotation(annotation: Any) -> Shape:
         return _build_mapping_shape(arguments[0], get_annotation_shape(arguments[1]))
     if annotation is Address:
         return _build_address_shape()
-    if annotation is Location:
+    if annotation is ObjectLocation:
         return _build_location_shape()
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return _build_enum_shape(annotation)

@@ -5,12 +5,12 @@ PUBLIC = {
     "occupancy": (
         "list_changed_racks list_out_of_service OutOfService build_unmanaged_vms_note "
         "read_recorded_vms UnmanagedVm PoolVms RackVmCounts SpareCapacity select_without_new_sharing SiteMachine "
-        "SiteRack SiteCapacity SiteVms add_recorded_vms"
+        "SiteRack SiteSkuCapacity SiteVms add_recorded_vms"
     ),
-    "other_capacity": (
+    "site_resource_capacity": (
         "AttachableNetworks ClusterNetworks find_configured_node_network format_shortage format_spare_resources "
-        "NetworkSupply ClusterNodeCounts count_nodes build_supplies_note read_recorded_supplies "
-        "compute_other_capacity OtherResourceKind OtherCapacity POD_BLOCK RuntimeUpgradeOffer "
-        "RuntimeVersion ApplianceUsage SiteSupplies find_scarcest_resource LABELS SUPPLIES"
+        "NetworkAddresses ClusterNodeCounts count_nodes build_site_resources_note read_recorded_site_resources "
+        "compute_site_resource_capacity SiteResourceKind SiteResourceCapacity POD_BLOCK RuntimeUpgradeOffer "
+        "RuntimeVersion ApplianceUsage SiteResources find_scarcest_resource LABELS SUPPLIES"
     ),
 }

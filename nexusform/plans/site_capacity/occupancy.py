@@ -125,7 +125,7 @@ class SpareCapacity(Struct, frozen=True):
         return Interval(self.free_after_rack_loss, maximum)
 
 
-class SiteCapacity(Struct, frozen=True):
+class SiteSkuCapacity(Struct, frozen=True):
     """Capacity of one site for one VM SKU of `cells` NUMA cells; None if the site does not exist."""
 
     site_id: str

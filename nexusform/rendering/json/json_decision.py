@@ -44,7 +44,7 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
     decision = build_decision(plan)
     return {
         "impact": _IMPACT_FORM(decision.impact),
-        "capacity": [_build_capacity(row) for row in decision.capacity],
+        "capacity": [_build_spare_capacity(row) for row in decision.capacity],
         "upgrades": [_UPGRADE_FORM(upgrade) for upgrade in decision.upgrades],
         "confidence": _CONFIDENCE_FORM(decision.confidence),
         "guard_rails": [_GUARD_RAIL_FORM(result) for result in decision.guard_rails],
@@ -52,7 +52,7 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _build_capacity(row: SpareCapacitySummary) -> dict[str, Any]:
+def _build_spare_capacity(row: SpareCapacitySummary) -> dict[str, Any]:
     def get_minimum(figure: Interval | None) -> int | None:
         return None if figure is None or row.lacks_data else figure.minimum
 

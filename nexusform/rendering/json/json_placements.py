@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
-from nexusform.json_data.record_forms import RecordForm, round_to_significant_digits
+from nexusform.json_data.record_forms import RecordForm, round_to_six_places
 from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.plans.maintenance import EvacuatedVm, PlannedMachineAction, PoolNodeRecreation, Upgrade
@@ -26,8 +26,8 @@ from nexusform.plans.plan import (
     SitePredictionAccuracy,
 )
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
-from nexusform.plans.site_capacity.occupancy import OutOfService, SiteCapacity, SpareCapacity, list_out_of_service
-from nexusform.plans.site_capacity.other_capacity import OtherCapacity, OtherResourceKind
+from nexusform.plans.site_capacity.occupancy import OutOfService, SiteSkuCapacity, SpareCapacity, list_out_of_service
+from nexusform.plans.site_capacity.site_resource_capacity import SiteResourceCapacity, SiteResourceKind
 from nexusform.rendering.notation.json_values import drop_unknown_values
 from nexusform.rendering.notation.sample_text import INTERVAL_FORM, SAMPLES_FORM
 from nexusform.rendering.report.placement_rows import ShownPlacements
@@ -147,19 +147,19 @@ _CAPACITY_FORM: Final = RecordForm(
     rack_lost=INTERVAL_FORM,
 )
 _SITE_CAPACITY_FORM: Final = RecordForm(
-    SiteCapacity,
+    SiteSkuCapacity,
     "site_id site vm_sku_name=sku numa_cells=cells before after",
     before=_CAPACITY_FORM,
     after=_CAPACITY_FORM,
 )
 
 
-def _is_capacity_captured(capacity: OtherCapacity) -> bool:
-    return capacity.total is not None and (capacity.used is not None or capacity.kind is not OtherResourceKind.CLAIMS)
+def _is_capacity_captured(capacity: SiteResourceCapacity) -> bool:
+    return capacity.total is not None and (capacity.used is not None or capacity.kind is not SiteResourceKind.CLAIMS)
 
 
 OTHER_CAPACITY_FORM: Final = RecordForm(
-    OtherCapacity,
+    SiteResourceCapacity,
     "site_id site kind name? unit captured=. total used_before used_after=used "
     "free_before_at_most=free_before free_after_at_most=free surge lacks=is_insufficient",
     captured=_is_capacity_captured,
@@ -204,8 +204,8 @@ _CHECK_FORM: Final = RecordForm(ProgramCheck, differences=RecordForm(DecisionDif
 _PREDICTIONS_FORM: Final = RecordForm(
     PredictionRecordScore,
     "verified correct certain certain_correct brier_score=brier brier_score_by_chance=chance",
-    brier_score=round_to_significant_digits,
-    brier_score_by_chance=round_to_significant_digits,
+    brier_score=round_to_six_places,
+    brier_score_by_chance=round_to_six_places,
 )
 _ACCURACY_FORM: Final = RecordForm(
     SitePredictionAccuracy,

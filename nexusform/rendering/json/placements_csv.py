@@ -12,9 +12,9 @@ from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.plans.plan import PlacementChange, Plan
 from nexusform.rendering.json.json_placements import select_placement_rows
 from nexusform.rendering.report.placement_rows import ShownPlacements
-from nexusform.scheduling.placement_decision import Location
+from nexusform.scheduling.placement_decision import ObjectLocation
 
-# Location columns of VMs, bindings and pods; other kinds may add more.
+# ObjectLocation columns of VMs, bindings and pods; other kinds may add more.
 _LOCATION_COLUMNS: Final = ("cluster", "state", "node", "rack", "machine", "availability_zone", "numa_cells")
 _OBJECT_COLUMNS: Final = ("kind", "address", "cluster", "pool", "vm_sku_name", "object", "action", "trigger")
 _REASON_COLUMNS: Final = ("certainty_rack", "certainty_machine", "certainty_rack_count", "provenance", "reason")
@@ -56,7 +56,7 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
 def _list_location_columns(rows: Iterable[PlacementChange]) -> list[str]:
     """List the location columns: the common ones, then those of other kinds in the rows."""
     names = dict.fromkeys(_LOCATION_COLUMNS)
-    kinds: set[type[Location]] = set()
+    kinds: set[type[ObjectLocation]] = set()
     for location in chain.from_iterable((row.source, row.target) for row in rows):
         if location is not None and type(location) not in kinds:
             kinds.add(type(location))

@@ -23,7 +23,7 @@ from nexusform.rendering.report.placement_rows import RECREATION_VERBS, describe
 from nexusform.rendering.report.plan_sentences import SYMBOLS, format_headline, format_headline_address
 from nexusform.rendering.text.stanza_text import pair_stanzas, render_stanza
 from nexusform.resources.address import format_module
-from nexusform.scheduling.placement_decision import Location
+from nexusform.scheduling.placement_decision import ObjectLocation
 from nexusform.scheduling.racks.vms import Placement, VmSku
 
 FIELDS: Final = {
@@ -267,7 +267,7 @@ def _build_binding_or_pod(row: PlacementChange) -> list[Any]:
     ]
 
 
-def _format_optional_location(location: Location | None) -> str:
+def _format_optional_location(location: ObjectLocation | None) -> str:
     return format_location_text(location) if location else ""
 
 

@@ -29,8 +29,8 @@ from nexusform.rendering.report.report_tree import (
     ItemGroup,
     Report,
     Section,
-    Span,
     Style,
+    StyledText,
     Table,
     Text,
     list_spans,
@@ -133,11 +133,11 @@ def build_text(text: Text) -> list[Part]:
     """Build a text with its styles."""
     parts: list[Part] = []
     for part in list_spans(text):
-        parts += [_build_inline_text(part)] if isinstance(part, Span) else render_inline_code(part)
+        parts += [_build_inline_text(part)] if isinstance(part, StyledText) else render_inline_code(part)
     return parts
 
 
-def _build_inline_text(span: Span) -> Part:
+def _build_inline_text(span: StyledText) -> Part:
     match span.style:
         case Style.ARROW:
             return "→"

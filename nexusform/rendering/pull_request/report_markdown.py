@@ -41,8 +41,8 @@ from nexusform.rendering.report.report_tree import (
     Report,
     Row,
     Section,
-    Span,
     Style,
+    StyledText,
     Table,
     Text,
     get_plain_text,
@@ -92,11 +92,11 @@ def _render_section(section: Section) -> Iterable[str]:
 def render_text(text: Text, origin: CodeOrigin = UNKNOWN_ORIGIN) -> str:
     """Render a text with its styles."""
     return "".join(
-        _render_span(part, origin) if isinstance(part, Span) else escape_prose(part) for part in list_spans(text)
+        _render_span(part, origin) if isinstance(part, StyledText) else escape_prose(part) for part in list_spans(text)
     )
 
 
-def _render_span(span: Span, origin: CodeOrigin) -> str:
+def _render_span(span: StyledText, origin: CodeOrigin) -> str:
     match span.style:
         case Style.ARROW:
             return "→"
@@ -200,7 +200,7 @@ def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> It
     unnamed = [item for group in section.groups if not group.name for item in group.items]
     groups = [ItemGroup("", tuple(unnamed))] if unnamed else []
     for group in [*groups, *(group for group in section.groups if group.name)]:
-        rows = tuple(Row((Span(item.label, Style.CODE), item.text)) for item in group.items)
+        rows = tuple(Row((StyledText(item.label, Style.CODE), item.text)) for item in group.items)
         if group.name:
             yield [f"{escape_plain_text(group.name)}:"]
         yield _limit_table_rows(_render_table(Table(section.item_headers, rows), origin), 2, has_all=has_all)

@@ -9,15 +9,15 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.plans.site_capacity.occupancy import SiteCapacity, SpareCapacity
-from nexusform.plans.site_capacity.other_capacity import (
-    OtherCapacity,
-    OtherResourceKind,
+from nexusform.plans.site_capacity.occupancy import SiteSkuCapacity, SpareCapacity
+from nexusform.plans.site_capacity.site_resource_capacity import (
+    SiteResourceCapacity,
+    SiteResourceKind,
     find_scarcest_resource,
     format_spare_resources,
 )
 from nexusform.rendering.report.folding import format_names
-from nexusform.rendering.report.report_tree import Row, Span, Style, Table
+from nexusform.rendering.report.report_tree import Row, Style, StyledText, Table
 
 _MAX_NAMES: Final = 3
 
@@ -32,12 +32,12 @@ class _CapacityTableRow(Struct, frozen=True):
 
 
 def build_capacity_table(
-    capacity: Sequence[SiteCapacity], other_capacity: Sequence[OtherCapacity], *, has_unchanged: bool = False
+    capacity: Sequence[SiteSkuCapacity], other_capacity: Sequence[SiteResourceCapacity], *, has_unchanged: bool = False
 ) -> tuple[Table | None, str]:
     """Return the figures of changed sites before and after, those with less capacity first, and a note about
     the other sites. Without changes, or with `has_unchanged`, it has all sites. Equal sites share their rows.
     """
-    rows_by_site: dict[str, list[SiteCapacity]] = {}
+    rows_by_site: dict[str, list[SiteSkuCapacity]] = {}
     for row in capacity:
         rows_by_site.setdefault(row.site_id, []).append(row)
     if not rows_by_site:
@@ -53,7 +53,7 @@ def build_capacity_table(
     for name, ((_, site_figures), _) in zip(names, ordered, strict=True):
         prefix = "" if len(names) == 1 else f"{name}: "
         for figure in site_figures:
-            after = Span(figure.after, Style.STRONG) if figure.is_worse else figure.after
+            after = StyledText(figure.after, Style.STRONG) if figure.is_worse else figure.after
             table_rows.append(Row((f"{prefix}{figure.label}", figure.before, after)))
     scope = f"{names[0]}{', each' if len(ordered[0][1]) > 1 else ''}" if len(names) == 1 else "site"
     unchanged_count = len(figures) - len(changed) if changed else 0
@@ -62,7 +62,7 @@ def build_capacity_table(
 
 
 def _build_site_figures(
-    rows_by_site: Mapping[str, Sequence[SiteCapacity]], other_capacity: Sequence[OtherCapacity]
+    rows_by_site: Mapping[str, Sequence[SiteSkuCapacity]], other_capacity: Sequence[SiteResourceCapacity]
 ) -> dict[str, tuple[_CapacityTableRow, ...]]:
     """Build the figures of every site, in plan order."""
     skus = {rows[0].sku for rows in rows_by_site.values()}
@@ -71,11 +71,11 @@ def _build_site_figures(
     figures = {}
     for site, rows in rows_by_site.items():
         other = [row for row in other_capacity if row.site_id == site]
-        figures[site] = (*_list_figures(rows, free_label), *(_list_other_figures(other) if has_other else ()))
+        figures[site] = (*_list_figures(rows, free_label), *(_list_site_resource_figures(other) if has_other else ()))
     return figures
 
 
-def _list_figures(rows: Sequence[SiteCapacity], free_label: str) -> Iterator[_CapacityTableRow]:
+def _list_figures(rows: Sequence[SiteSkuCapacity], free_label: str) -> Iterator[_CapacityTableRow]:
     """Yield the figures of a site by its capacities per SKU, largest first; a greater deficit is worse."""
     before = [row.before for row in rows if row.before is not None]
     after = [row.after for row in rows if row.after is not None]
@@ -118,15 +118,15 @@ _FURTHER_MEASURES: Final[Mapping[str, _Measure]] = {
 }
 
 # Labels of the figures of other kinds of capacity.
-_OTHER_LABELS: Final[Mapping[OtherResourceKind, str]] = {
-    OtherResourceKind.NODE_ADDRESSES: "addresses left for nodes, at most",
-    OtherResourceKind.POD_BLOCKS: "blocks of pod addresses left (one per node)",
-    OtherResourceKind.STORAGE: "GiB left on storage",
-    OtherResourceKind.CLAIMS: "GiB left for claims of pods, at most",
+_OTHER_LABELS: Final[Mapping[SiteResourceKind, str]] = {
+    SiteResourceKind.NODE_ADDRESSES: "addresses left for nodes, at most",
+    SiteResourceKind.POD_BLOCKS: "blocks of pod addresses left (one per node)",
+    SiteResourceKind.STORAGE: "GiB left on storage",
+    SiteResourceKind.CLAIMS: "GiB left for claims of pods, at most",
 }
 
 
-def _list_other_figures(other_capacity: Sequence[OtherCapacity]) -> Iterator[_CapacityTableRow]:
+def _list_site_resource_figures(other_capacity: Sequence[SiteResourceCapacity]) -> Iterator[_CapacityTableRow]:
     """Yield the scarcest capacity of a site for each kind other than machines."""
     for kind, label in _OTHER_LABELS.items():
         row = find_scarcest_resource(other_capacity, kind)

@@ -71,7 +71,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine("Impact", (_describe_impact(plan, decision.impact), *_describe_changed_clusters(plan))),
         DecisionLine("Risk", (*describe_weakened_rules(plan), *other_losses)),
         DecisionLine("Blocked", tuple(list_blocking_reasons(plan))),
-        DecisionLine("Capacity", tuple(_describe_capacity(decision.capacity))),
+        DecisionLine("Capacity", tuple(_describe_spare_capacity(decision.capacity))),
         DecisionLine("Upgrades", tuple(_describe_upgrade_capacity(decision))),
         DecisionLine("Confidence", tuple(_describe_confidence(plan, decision.confidence))),
         DecisionLine("Guard rails", tuple(_describe_guard_rails(decision.guard_rails))),
@@ -176,7 +176,7 @@ def describe_effects(counts: Sequence[EffectCount], effects: Iterable[Effect]) -
 # --- capacity and upgrades ---------------------------------------------------------------------
 
 
-def _describe_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[str]:
+def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[str]:
     """Yield `lab 46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)` per site, equal sites in one line;
     with several sites, only of changed ones.
     """

@@ -24,14 +24,14 @@ from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTabl
 from nexusform.rendering.notation.colours import PLAIN, Painter
 from nexusform.rendering.report.plan_sentences import describe_other_location, describe_trigger, format_uncertainty_mark
 from nexusform.resources.address import Address
-from nexusform.scheduling.placement_decision import Location
+from nexusform.scheduling.placement_decision import ObjectLocation
 from nexusform.scheduling.racks.vms import Placement
 
 # More moves than this are folded.
 MAX_SINGLE_MOVES = 10
 
 
-LocationFormatter: TypeAlias = Callable[[Location], str]
+LocationFormatter: TypeAlias = Callable[[ObjectLocation], str]
 ROLLING: Final = "kubernetes_version_changed"
 AT_ONCE: Final = "re-created all at once:"
 # Triggers that re-create all nodes of a pool, and the text before the new locations.
@@ -466,7 +466,7 @@ def _is_observed_elsewhere(row: PlacementChange) -> bool:
 # --- places ------------------------------------------------------------------------------------
 
 
-def _format_row_location(row: PlacementChange, location: Location, location_formatter: LocationFormatter) -> str:
+def _format_row_location(row: PlacementChange, location: ObjectLocation, location_formatter: LocationFormatter) -> str:
     return KINDS[row.kind].format_next_to_name(location, row.object) or location_formatter(location)
 
 
@@ -498,12 +498,12 @@ def _get_name_prefix(row: PlacementChange) -> str | None:
     return None
 
 
-def _format_locations(kind: str, locations: Iterable[Location | None]) -> str:
+def _format_locations(kind: str, locations: Iterable[ObjectLocation | None]) -> str:
     """Format the locations of several objects of one kind in short form."""
     return KINDS[kind].format_many([location for location in locations if location is not None])
 
 
-def _collect_racks(locations: Iterable[Location | None]) -> set[str]:
+def _collect_racks(locations: Iterable[ObjectLocation | None]) -> set[str]:
     return {location.rack for location in locations if isinstance(location, Placement)}
 
 

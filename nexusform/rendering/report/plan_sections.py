@@ -35,8 +35,8 @@ from nexusform.rendering.report.report_tree import (
     ItemGroup,
     Row,
     Section,
-    Span,
     Style,
+    StyledText,
     Table,
     Text,
 )
@@ -76,7 +76,7 @@ def build_site_section(view: PlanReportData) -> Section | None:
     table_rows = []
     for row in rows:
         # Only the name of a single site is a link.
-        name = Span(row.name, Style.SITE if row.sites == 1 else Style.STRONG)
+        name = StyledText(row.name, Style.SITE if row.sites == 1 else Style.STRONG)
         table_rows.append(Row((name, row.delta, row.summary)))
     table = Table(("site", "VMs", "changes"), tuple(table_rows))
     lines = tuple(f"{sentence}." for sentence in describe_other_sites(view.sites))
@@ -387,7 +387,7 @@ def build_single_vm_section(view: PlanReportData) -> Section | None:
     selected = _select_listed(view, [group for group in groups if group.kind == VM])
     lines = [line for line in chain.from_iterable(group.lines for group in selected) if line.action in listed]
     heads = ("VM", "from → to", "machine certainty")
-    rows = tuple(Row((Span(line.label, Style.CODE), describe_line(line), _format_share(line))) for line in lines)
+    rows = tuple(Row((StyledText(line.label, Style.CODE), describe_line(line), _format_share(line))) for line in lines)
     title = "Every VM, with machine certainty"
     is_needed = bool(view.plan.samples or view.plan.upgrades or len(rows) > MAX_LISTED_VMS)
     return Section(title, table=Table(heads, rows, frozenset({2})), is_folded=True) if rows and is_needed else None
@@ -439,7 +439,7 @@ def _build_item(line: PlacementLine) -> Item:
 def describe_line(line: PlacementLine) -> Text:
     """Return origin, target and trigger of the objects of a line."""
     remark = f" {line.remark}" if line.remark else ""
-    target = Span(line.target, Style.STRONG)
+    target = StyledText(line.target, Style.STRONG)
     match line.effect:
         case Effect.PLACED:
             return (ARROW, " ", target, remark)
@@ -460,12 +460,12 @@ def build_cause_section(view: PlanReportData) -> Section | None:
     moves = _list_moves(view.plan)
     changes = find_move_causes(view.plan) if moves else ()
     locations = dict.fromkeys(format_location(change.source) for change in changes)
-    causes = [Span(location, Style.LOCATION) for location in locations if location]
-    causes += [Span("-replace", Style.CODE)] if any(row.trigger in _FLAG_TRIGGERS for row in moves) else []
+    causes = [StyledText(location, Style.LOCATION) for location in locations if location]
+    causes += [StyledText("-replace", Style.CODE)] if any(row.trigger in _FLAG_TRIGGERS for row in moves) else []
     if not causes:
         return None
     hidden_count = len(causes) - _MAX_CAUSES
-    parts: list[str | Span] = ["Cause: "]
+    parts: list[str | StyledText] = ["Cause: "]
     for number, cause in enumerate(causes[:_MAX_CAUSES]):
         parts += [", " if number else "", cause]
     parts.append(f" and {hidden_count:,} more." if hidden_count > 0 else ".")

@@ -29,7 +29,7 @@ class Style(StrEnum):
     STRONG = "strong"
 
 
-class Span(Struct, frozen=True):
+class StyledText(Struct, frozen=True):
     """A part of a text with a style."""
 
     text: str
@@ -37,18 +37,18 @@ class Span(Struct, frozen=True):
 
 
 # A string is a sentence; its parts in backticks are code.
-Text: TypeAlias = "str | Span | tuple[str | Span, ...]"
-ARROW = Span("->", Style.ARROW)
+Text: TypeAlias = "str | StyledText | tuple[str | StyledText, ...]"
+ARROW = StyledText("->", Style.ARROW)
 
 
-def list_spans(text: Text) -> tuple[str | Span, ...]:
+def list_spans(text: Text) -> tuple[str | StyledText, ...]:
     """Return the parts of a text."""
     return text if isinstance(text, tuple) else (text,)
 
 
 def get_plain_text(text: Text) -> str:
     """Return a text without styles."""
-    return "".join(part.text if isinstance(part, Span) else part for part in list_spans(text))
+    return "".join(part.text if isinstance(part, StyledText) else part for part in list_spans(text))
 
 
 class Row(Struct, frozen=True):

@@ -2,11 +2,11 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "engine": "RackScheduler",
+    "rack_scheduler": "RackScheduler",
     "explanation": "DecisionExplanation RankedCandidate MachineRanking",
     "layout": "Share FreeCapacity NumberedSite",
     "rule": (
-        "RankingFigure MachineFilter CapacityFilter Filter RankedItem MachineLoad RejectionCheck Weigh "
+        "RankingFigure MachineFilter CapacityFilter Filter RankedItemKind MachineLoad RejectionCheck Weigh "
         "ShortageContext CapacityCheck DemandFilter"
     ),
     "vms": (

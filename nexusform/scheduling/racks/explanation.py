@@ -40,7 +40,7 @@ class _ShortageContext:
     def layout(self) -> SiteTables:
         return self._ledger.site
 
-    def get_capacity(self, machine: int) -> FreeCapacity:
+    def get_free_capacity(self, machine: int) -> FreeCapacity:
         return self._ledger.site.capacity_table.get_free_capacity(self._ledger.capacities[machine])
 
     def can_host_when_empty(self, machine: int) -> bool:
@@ -61,7 +61,7 @@ def find_shortage(ledger: Ledger, demand: Demand) -> NoFitReason:
     demand.
     """
     context = _ShortageContext(ledger, demand)
-    usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
+    usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     filters = open_rules.build_machine_checks(ledger, usage, demand)
     rack_filters = [(rule, find_rejection) for rule, find_rejection in filters if open_rules.is_rack_selection(rule)]
     shortage = _find_exhausting_filter(context, rack_filters)
@@ -190,7 +190,7 @@ _Ranking = tuple[tuple["RankedCandidate", ...], tuple["RankedCandidate", ...]]
 def _rank_by_keys(ledger: Ledger, demand: Demand, candidates: list[int], spread: RackSpread, seed: int) -> _Ranking:
     """Rank the racks, and the machines of the best one."""
     site = ledger.site
-    usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
+    usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     rack_numbers = dict.fromkeys(site.rack_by_machine[machine] for machine in candidates)
     rack_keys = open_rules.prepare_sort_keys(site.profile.rack_keys[spread], usage, demand)
     racks = _rank_candidates(rack_numbers, site.rack_name, rack_keys, demand, seed)
@@ -244,7 +244,7 @@ class MachineRanking:
         self._ledger = ledger
         self._demand = demand
         self._fitting, self._always_fitting = _find_fitting_machines(ledger, demand)
-        usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
+        usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
         self._racks = _FigureCache(open_rules.prepare_sort_keys(self._site.profile.rack_keys[spread], usage, demand))
         self._machines = _FigureCache(open_rules.prepare_sort_keys(self._site.profile.machine_keys, usage, demand))
 
@@ -309,7 +309,7 @@ class _FigureCache:
 
 def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], list[int]]:
     """Return the machines that fit the VM in some legal split, and those that fit it in all."""
-    usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
+    usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     passing = list(range(len(ledger.site.machines)))
     for rule, find_rejection in open_rules.build_machine_checks(ledger, usage, demand):
         if find_rejection is None:
@@ -328,7 +328,7 @@ def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], l
 
 def list_rejections(ledger: Ledger, demand: Demand, machine: int) -> Iterator[tuple[Filter, str]]:
     """List the filters that reject the machine, with the reason."""
-    usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
+    usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     for rule, find_rejection in open_rules.build_machine_checks(ledger, usage, demand):
         reason = find_rejection(machine) if find_rejection is not None else None
         if reason is not None:
@@ -338,7 +338,7 @@ def list_rejections(ledger: Ledger, demand: Demand, machine: int) -> Iterator[tu
 def _apply_filters(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[FilterCount, ...], tuple[Rejection, ...]]:
     """Return the machines that pass all filters, the result of each filter, and the rejections."""
     machines = ledger.site.machines
-    usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
+    usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     passing = list(range(len(machines)))
     filter_results: list[FilterCount] = []
     rejections: list[Rejection] = []

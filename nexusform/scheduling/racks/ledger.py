@@ -163,7 +163,7 @@ class Ledger:
             self._own.add(id(tally))
         return tally
 
-    def get_usage(self, owner: str, pool: str) -> Usage:
+    def get_pool_usage(self, owner: str, pool: str) -> Usage:
         """Return the current usage for this cluster and pool; invalid after VMs are added or removed."""
         return self._build_usage(self.clusters.get(owner, NO_VMS), self.pools.get((owner, pool), NO_VMS))
 

@@ -18,7 +18,7 @@ from nexusform.scheduling.racks.rule import (
     Filter,
     KeyDependence,
     MachineFilter,
-    RankedItem,
+    RankedItemKind,
     RankingKey,
     RejectionCheck,
 )
@@ -117,7 +117,7 @@ def prepare_filters(ledger: Ledger, usage: Usage, demand: Demand) -> list[OpenFi
 
 def is_rack_selection(rule: Filter) -> bool:
     """Check whether the filter selects, once and for all, the racks allowed by the demand."""
-    return isinstance(rule, DemandFilter) and rule.item is RankedItem.RACK
+    return isinstance(rule, DemandFilter) and rule.item is RankedItemKind.RACK
 
 
 def build_machine_checks(ledger: Ledger, usage: Usage, demand: Demand) -> list[tuple[Filter, RejectionCheck | None]]:
@@ -132,7 +132,7 @@ def build_machine_checks(ledger: Ledger, usage: Usage, demand: Demand) -> list[t
             find_rejection = _build_capacity_check(ledger, rule, demand)
         elif isinstance(rule, DemandFilter | CountFilter) and id(rule) in by_rule:
             find_rejection = by_rule[id(rule)]
-            if rule.item is RankedItem.RACK:
+            if rule.item is RankedItemKind.RACK:
                 find_rejection = _build_rack_check(ledger, find_rejection)
         filters.append((rule, find_rejection))
     return filters
@@ -194,7 +194,7 @@ def split_filters(filters: Sequence[OpenFilter]) -> tuple[list[OpenFilter], list
         if is_rack_selection(rule):
             rack_selections.append((rule, find_rejection))
         else:
-            (rack_checks if rule.item is RankedItem.RACK else machine_checks).append(find_rejection)
+            (rack_checks if rule.item is RankedItemKind.RACK else machine_checks).append(find_rejection)
     return rack_selections, rack_checks, machine_checks
 
 
@@ -232,7 +232,7 @@ def choose_placement(
 
     site = ledger.site
     # The machines that no filter rejects; the last resort only if it is alone.
-    usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
+    usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     passing: list[int] = list(range(len(ledger.site.machines)))
     for _, find_rejection in build_machine_checks(ledger, usage, demand):
         if find_rejection is not None:
@@ -240,7 +240,7 @@ def choose_placement(
     passing = exclude_last_resort(ledger, demand, passing)
     if not passing:
         return None
-    usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
+    usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     vm_text = tie_break.build_vm_digest(seed, demand.vm)
     if site.profile.weigh is not None:
         tied_machines = select_heaviest_machines(ledger, demand, passing)

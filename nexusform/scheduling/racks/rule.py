@@ -24,7 +24,7 @@ RejectionCheck = Callable[[int], str | None]
 CapacityCheck = Callable[[FreeCapacity], str | None]
 
 
-class RankedItem(StrEnum):
+class RankedItemKind(StrEnum):
     """Kind of the numbers of a rule."""
 
     MACHINE = "machine"
@@ -67,7 +67,7 @@ class ShortageContext(Protocol):
     def machines(self) -> Sequence[int]:
         """Machines that passed every earlier filter."""
 
-    def get_capacity(self, machine: int) -> FreeCapacity:
+    def get_free_capacity(self, machine: int) -> FreeCapacity:
         """Return the free capacity of a machine."""
 
     def can_host_when_empty(self, machine: int) -> bool:
@@ -116,7 +116,7 @@ class DemandFilter(Filter, frozen=True, kw_only=True):
     `reads` returns everything it reads of the demand, or None if it rejects nothing.
     """
 
-    item: RankedItem
+    item: RankedItemKind
     select_input: Callable[[Demand], Hashable]
     build_check: Callable[[NumberedSite, Demand], RejectionCheck]
 
@@ -129,7 +129,7 @@ class CountFilter(Filter, frozen=True, kw_only=True):
     scan of all machines.
     """
 
-    item: RankedItem
+    item: RankedItemKind
     build_check: Callable[[Usage, Demand], RejectionCheck | None]
     is_monotonic: bool = False
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nexusform.scheduling.racks import open_rules
+from nexusform.scheduling.racks.candidate_rankings import INDEX_MASK, CandidateQueue, CandidateQueues, Passing
 from nexusform.scheduling.racks.layout import NO_COUNTS
 from nexusform.scheduling.racks.ledger import pack_placement_record
 from nexusform.scheduling.racks.open_rules import DemandRules, Passes
-from nexusform.scheduling.racks.queues import INDEX_MASK, CandidateQueue, CandidateQueues, Passing
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.site import CELLS_BITS, CapacitySteps
 from nexusform.scheduling.racks.vms import Demand, NoFitReason, RackSpread

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import select_word_form
-from nexusform.scheduling.placement_decision import Location
+from nexusform.scheduling.placement_decision import ObjectLocation
 
 CONTROL_PLANE = "control-plane"
 DEFAULT_SEED = 8
@@ -273,7 +273,7 @@ def sum_count_intervals(intervals: Iterable[Interval]) -> Interval:
     return sum(intervals, NONE_FITS)
 
 
-class Placement(Location, frozen=True):
+class Placement(ObjectLocation, frozen=True):
     """Placement of a VM. `cells` ascending, numbered from 0; () if unknown."""
 
     machine: str

@@ -226,7 +226,7 @@ def read_configured_choice(
         if attribute.required and name not in settings_values
     ]
     if missing and not has_errors(problems):
-        problems.append(_build_missing_error(kind, missing, context, block.header_span if block else None))
+        problems.append(_build_missing_settings_error(kind, missing, context, block.header_span if block else None))
     return (None if has_errors(problems) else BackendChoice(kind, settings_values, dict(from_flags))), problems
 
 
@@ -263,7 +263,9 @@ def _parse_setting(name: str, text: str, value_type: Type) -> tuple[Any, list[Di
     return None, [build_error("invalid-backend-setting", f'-backend-config: {name}="{text}": use true or false.')]
 
 
-def _build_missing_error(kind: str, names: Sequence[str], context: CommandContext, span: Span | None) -> Diagnostic:
+def _build_missing_settings_error(
+    kind: str, names: Sequence[str], context: CommandContext, span: Span | None
+) -> Diagnostic:
     name_list = " and ".join(f'"{name}"' for name in names)
     detail = f'The backend "{kind}" needs {name_list}: set it in the block or with -backend-config=NAME=VALUE.'
     if not context.is_data_directory_trusted:

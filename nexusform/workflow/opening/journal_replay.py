@@ -9,7 +9,7 @@ from nexusform.json_data.plain_data import format_path
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state import journal
 from nexusform.state.attribute_validation import validate_attributes
-from nexusform.state.journal import PlanPart, Progress, Record
+from nexusform.state.journal import ApplyProgress, PlanPart, Record
 from nexusform.state.objects import State
 from nexusform.state.state_draft import StateDraft, build_draft
 
@@ -26,7 +26,7 @@ def replay_journal(
     draft = build_draft(state, records)
     problems += _validate_replayed_attributes(draft.build_state(), types, f"The {name}")
     # Records that are only preserved are not applied.
-    changing: list[Record] = [record for record in records if not isinstance(record, PlanPart | Progress)]
+    changing: list[Record] = [record for record in records if not isinstance(record, PlanPart | ApplyProgress)]
     return (None if has_errors(problems) else draft), changing, problems
 
 

@@ -15,7 +15,7 @@ PUBLIC = {
         "decrypt_document"
     ),
     "failed_plans": (
-        "build_failed_plan build_file_rejection is_replaceable prepare_plan_file reject_failed_plan save_failed_plan "
+        "build_failed_plan build_file_rejection is_replaceable prepare_plan_file check_failed_plan save_failed_plan "
         "UNFINISHED"
     ),
     "show_target": "find_show_target ShownContent",

@@ -108,7 +108,7 @@ def build_file_rejection(path: str) -> Diagnostic:
     )
 
 
-def reject_failed_plan(saved: SavedPlan, path: str) -> list[Diagnostic]:
+def check_failed_plan(saved: SavedPlan, path: str) -> list[Diagnostic]:
     """Return an error for the saved plan of a failed run."""
     if not saved.plan.errored:
         return []

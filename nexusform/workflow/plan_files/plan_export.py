@@ -11,7 +11,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
 from nexusform.domain_table import LazyTable, collect_domain_targets
 from nexusform.plans.plan import Plan
 from nexusform.workflow.opening.command_context import CommandContext
-from nexusform.workflow.plan_files.failed_plans import reject_failed_plan
+from nexusform.workflow.plan_files.failed_plans import check_failed_plan
 from nexusform.workflow.plan_files.saved_plans import read_plan
 
 # Writer of a plan in another tool's format: the text ("" without matching content), and diagnostics about
@@ -32,7 +32,7 @@ class ExportResult(Struct, frozen=True):
 def export_plan(context: CommandContext, path: str, format_name: str) -> ExportResult:
     """Write a saved plan in another tool's format."""
     saved, problems = read_plan(path, context)
-    problems += reject_failed_plan(saved, path) if saved is not None else []
+    problems += check_failed_plan(saved, path) if saved is not None else []
     if saved is None or has_errors(problems):
         return ExportResult(diagnostics=tuple(problems))
     text, export_diagnostics = _WRITERS[format_name](saved.plan)

@@ -19,7 +19,7 @@ from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.encryption_settings import encrypt_plan
 from nexusform.workflow.opening.system_io import read_file, write_output
-from nexusform.workflow.plan_files.failed_plans import reject_failed_plan
+from nexusform.workflow.plan_files.failed_plans import check_failed_plan
 from nexusform.workflow.plan_files.plan_statement import Signer, write_statement
 from nexusform.workflow.plan_files.saved_plans import build_statement_content, decrypt_document, read_limited_file
 
@@ -56,7 +56,7 @@ def check_signable(*, is_confined: bool, is_unconfined_accepted: bool) -> list[D
 def check_plan_signable(saved: SavedPlan, path: str, *, is_unconfined_accepted: bool) -> list[Diagnostic]:
     """Return errors for a plan unfit to be signed."""
     plan, evaluation = saved.plan, saved.plan.basis.evaluation
-    if problems := reject_failed_plan(saved, path):
+    if problems := check_failed_plan(saved, path):
         return problems
     if plan.is_rejected:
         detail = "The plan has errors or exceeds a guard rail, so it cannot be applied. Plan again."

@@ -13,7 +13,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.planning.preparation.planning_order import compute_planning_order
 from nexusform.resource_types.registry import build_registries
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
-from nexusform.workflow.plan_files.failed_plans import reject_failed_plan
+from nexusform.workflow.plan_files.failed_plans import check_failed_plan
 from nexusform.workflow.plan_files.saved_plans import read_plan
 
 Edge = tuple[str, str]
@@ -36,7 +36,7 @@ def build_graph(context: CommandContext, plan_path: str = "", *, destroy: bool =
     """Build the graph of the blocks, or of a saved plan's instances. `destroy` reverses the edges."""
     if plan_path:
         saved, problems = read_plan(plan_path, context)
-        problems += reject_failed_plan(saved, plan_path) if saved else []
+        problems += check_failed_plan(saved, plan_path) if saved else []
         if saved is None or has_errors(problems):
             return Graph(diagnostics=tuple(problems), is_drawable=False)
         # Build the graph of changes and their dependencies.

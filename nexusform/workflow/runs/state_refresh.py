@@ -19,7 +19,7 @@ from nexusform.resources.address import Address
 from nexusform.state.attribute_validation import validate_attributes
 from nexusform.state.objects import ObjectState, State
 from nexusform.workflow.opening.provider_setup import list_objects
-from nexusform.workflow.runs.changed_providers import find_provider_changes
+from nexusform.workflow.runs.provider_changes import find_provider_changes
 
 Refreshed = dict[Address, ObjectState | None]
 

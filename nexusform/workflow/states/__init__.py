@@ -3,7 +3,7 @@
 # Public names of the package, by module.
 PUBLIC = {
     "state_commands": (
-        "change_state StateChangeResult decode_document has_content create_move_change parse_patterns "
+        "change_state StateChangeResult decode_document has_been_written create_move_change parse_patterns "
         "create_push_change read_state create_remove_change StateCommandContext StateChange check_lineage "
         "create_untaint_change verify_state"
     ),

@@ -95,7 +95,7 @@ def read_state(context: CommandContext, *, checks_objects: bool = False) -> Stat
     return StateReadResult(stored.state if stored else None, (*problems, *new_problems), sources)
 
 
-def has_content(state: State) -> bool:
+def has_been_written(state: State) -> bool:
     """Return whether anything was ever applied or pushed."""
     return bool(state.lineage or state.instances or state.outputs)
 
@@ -355,7 +355,7 @@ def create_push_change(pushed: State, name: str, *, force: bool) -> StateChange:
 
 def check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
     """Return an error if a state must not replace the current one."""
-    if not has_content(state):
+    if not has_been_written(state):
         return None
     remedy = "No changes were made. To replace the current state anyway, use -force."
     if state.lineage and pushed.lineage != state.lineage:

@@ -61,7 +61,9 @@ def select_workspace(context: CommandContext, name: str, *, create: bool = False
         if create:
             return create_workspace(context, name, LockOptions())
         return replace(
-            existing, names=(), diagnostics=(*existing.diagnostics, _build_unknown_error(name, existing.names))
+            existing,
+            names=(),
+            diagnostics=(*existing.diagnostics, _build_unknown_workspace_error(name, existing.names)),
         )
     return _save_selected_workspace(context, name, existing)
 
@@ -148,7 +150,7 @@ def _check_deletable(context: CommandContext, name: str, names: Sequence[str]) -
             "workspace-in-use",
             f'"{name}" is the selected workspace. Select another one first (nexusform workspace select).',
         )
-    return None if name in names else _build_unknown_error(name, names)
+    return None if name in names else _build_unknown_workspace_error(name, names)
 
 
 def _check_workspace_empty(target: StateBackend, name: str, *, force: bool) -> list[Diagnostic]:
@@ -196,7 +198,7 @@ def _build_workspace_variable_override_error() -> Diagnostic:
     )
 
 
-def _build_unknown_error(name: str, names: Sequence[str]) -> Diagnostic:
+def _build_unknown_workspace_error(name: str, names: Sequence[str]) -> Diagnostic:
     return build_error(
         "no-such-workspace",
         f'There is no workspace "{name}".{suggest_name(name, names)} Create it with `nexusform workspace '

@@ -34,7 +34,7 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
     build_server_sku,
 )
 from nexusform.domains.openstack.scheduling.recorded_decisions import build_server_group_hint
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Placement, PlacementConstraints, VmName
 
 NOVA = shutil.which(os.environ.get("NEXUSFORM_NOVA", ""))

@@ -12,9 +12,9 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.sites.cli import apply as sites_apply
-from nexusform.domains.sites.engine_interface import OnResult, TaskEngineError
 from nexusform.domains.sites.engines import engine_choice
 from nexusform.domains.sites.engines.local_workers import LocalTaskEngine
+from nexusform.domains.sites.task_engine import OnResult, TaskEngineError
 from nexusform.domains.sites.types.site_tasks import SiteTaskKind, Task
 from nexusform.rendering.report.report_tree import Report
 from nexusform.rendering.text.report_text import render_report_text
@@ -137,16 +137,18 @@ def test_status_lists_locks(fleet: Fleet, command: Command) -> None:
 class LostEngine(LocalTaskEngine):
     """Engine lost after its first apply, with the locks of all other sites."""
 
-    def run_tasks(self, tasks: Sequence[Task], on_result: OnResult, **options: Callable[[], int]) -> list[Task]:
+    def run_tasks_until_stopped(
+        self, tasks: Sequence[Task], on_result: OnResult, **options: Callable[[], int]
+    ) -> list[Task]:
         if tasks and tasks[0].kind is SiteTaskKind.APPLY and tasks[0].site != "lon1":
-            super().run_tasks(tasks[:1], on_result, **options)  # type: ignore[arg-type]
+            super().run_tasks_until_stopped(tasks[:1], on_result, **options)  # type: ignore[arg-type]
             for worker in self._processes:
                 worker.process.kill()
             for task in tasks[1:]:
                 path = Path(f"states/{task.site}.nfstate.lock.info")
                 path.write_text(path.read_text().replace(json.loads(path.read_text())["Host"], "worker-3"))
             raise TaskEngineError("The scheduler is gone.")
-        return super().run_tasks(tasks, on_result, **options)  # type: ignore[arg-type]
+        return super().run_tasks_until_stopped(tasks, on_result, **options)  # type: ignore[arg-type]
 
 
 def test_lost_engine_leaves_no_locks_of_unstarted_sites(

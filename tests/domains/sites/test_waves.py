@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.sites.engine_interface import OnResult
+from nexusform.domains.sites.task_engine import OnResult
 from nexusform.domains.sites.types.fleet_definition import Wave
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, compute_fleet_digest
 from nexusform.domains.sites.types.site_tasks import (
@@ -20,7 +20,7 @@ from nexusform.domains.sites.types.site_tasks import (
     SiteTaskKind,
     Task,
 )
-from nexusform.domains.sites.workflow.wave_progress import ProgressEvent, read_wave_progress
+from nexusform.domains.sites.workflow.wave_progress import ProgressEventKind, read_wave_progress
 from nexusform.domains.sites.workflow.wave_runner import ApplyObserver, FleetApply, WaveStop, apply_waves
 
 LOCKED = SiteDiagnostic("error", "state-lock-error", "", "")
@@ -35,7 +35,7 @@ class ScriptedEngine:
         self.answers = answers
         self.asked: list[tuple[SiteTaskKind, str]] = []
 
-    def run_tasks(
+    def run_tasks_until_stopped(
         self,
         tasks: Sequence[Task],
         on_result: OnResult,
@@ -223,7 +223,7 @@ def test_truncated_progress_line_is_ignored(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-5])
     progress = read_wave_progress(str(tmp_path / "f"), "d")
     assert progress.is_finished("one")
-    assert progress.find_time(ProgressEvent.FINISHED, "two") is None
+    assert progress.find_time(ProgressEventKind.FINISHED, "two") is None
     assert read_wave_progress(str(tmp_path / "f"), "another").list_lines == []
 
 

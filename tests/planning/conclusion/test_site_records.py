@@ -8,8 +8,12 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.site_records import BeforeOrAfter, add_site_capacity, build_occupied_sites
 from nexusform.plans.plan import Mode
 from nexusform.plans.saved import plan_file
-from nexusform.plans.site_capacity.occupancy import SiteCapacity, SiteVms
-from nexusform.plans.site_capacity.other_capacity import NetworkSupply, SiteSupplies, build_supplies_note
+from nexusform.plans.site_capacity.occupancy import SiteSkuCapacity, SiteVms
+from nexusform.plans.site_capacity.site_resource_capacity import (
+    NetworkAddresses,
+    SiteResources,
+    build_site_resources_note,
+)
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import EMPTY, InstanceState
 from tests.planning.harness import build_all_types, build_state_after, plan
@@ -50,7 +54,7 @@ def build_cluster(name: str, count: int, surge: str = "1") -> str:
     return CLUSTER.replace("NAME", name).replace("COUNT", str(count)).replace("SURGE", surge)
 
 
-def list_capacity(result: PlanResult) -> tuple[SiteCapacity, ...]:
+def list_capacity(result: PlanResult) -> tuple[SiteSkuCapacity, ...]:
     return add_site_capacity(result, build_all_types()).plan.capacity
 
 
@@ -248,10 +252,10 @@ def test_nodes_of_new_cluster_use_addresses_of_its_network() -> None:
     site = SITE.replace("MACHINES", "4")
     state = build_state_after(plan(site))
     where = parse_address("nexus_site.s")
-    supplies = SiteSupplies(networks=(NetworkSupply("net-a", 30, 2), NetworkSupply("net-b", 254, 4)))
+    supplies = SiteResources(networks=(NetworkAddresses("net-a", 30, 2), NetworkAddresses("net-b", 254, 4)))
     current = state.instances[where].current
     assert current is not None
-    noted = replace(current, private=build_supplies_note(supplies))
+    noted = replace(current, private=build_site_resources_note(supplies))
     cluster = CLUSTER.replace("NAME", "a").replace("COUNT", "3").replace("SURGE", "1")
     result = plan(
         site + cluster.replace("control_plane {", f"{azure}\n  control_plane {{", 1),

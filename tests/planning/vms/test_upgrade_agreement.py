@@ -13,7 +13,7 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade_path import find_upgr
 from nexusform.domains.whatif.questions.pod_snapshot import build_pods
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.maintenance import Upgrade
-from nexusform.plans.site_capacity.other_capacity import SiteSupplies, build_supplies_note
+from nexusform.plans.site_capacity.site_resource_capacity import SiteResources, build_site_resources_note
 from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 from nexusform.snapshots.snapshot import build_snapshot, list_state_objects
 from nexusform.state.objects import State
@@ -82,18 +82,18 @@ class Sample:
         arguments: Any = self.arguments
         return self.rest + cluster("a", arguments=f'kubernetes_version = "{version}"', **arguments)
 
-    def build_site_supplies(self, random: Random) -> SiteSupplies:
+    def build_site_supplies(self, random: Random) -> SiteResources:
         all_versions = ["v1.29.8-4.1.0", "v1.30.3-4.2.0", "v1.30.5-4.2.0", "v1.31.2-4.3.0", "v1.32.1-4.4.0"]
         versions = tuple(sorted(random.sample(all_versions, random.randint(1, 5))))
         ends = tuple((text, random.choice(["2025-12-31", "2026-02-28", "2027-01-31"])) for text in versions)
         offers = tuple(random.sample(all_versions, 2)) if random.random() < 0.5 else ()
-        return SiteSupplies(versions=versions, available_until=ends, upgrades=(("a", offers),) if offers else ())
+        return SiteResources(versions=versions, available_until=ends, upgrades=(("a", offers),) if offers else ())
 
 
-def record_supplies(state: State, supplies: SiteSupplies) -> State:
+def record_supplies(state: State, supplies: SiteResources) -> State:
     address, instance = next((a, i) for a, i in state.instances.items() if a.type == "nexus_site")
     assert instance.current is not None
-    noted = replace(instance, current=replace(instance.current, private=build_supplies_note(supplies)))
+    noted = replace(instance, current=replace(instance.current, private=build_site_resources_note(supplies)))
     return state.replace_instance(address, noted)
 
 

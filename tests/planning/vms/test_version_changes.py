@@ -9,7 +9,7 @@ from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domains.whatif.questions.kubernetes_upgrade_path import find_upgrade_path
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.plan import Action, Plan
-from nexusform.plans.site_capacity.other_capacity import SiteSupplies, build_supplies_note
+from nexusform.plans.site_capacity.site_resource_capacity import SiteResources, build_site_resources_note
 from nexusform.state.objects import State
 from tests.planning.harness import build_all_types, cluster, plan
 from tests.worlds.small_worlds import build_applied_state, build_racks, get_site
@@ -61,7 +61,7 @@ def test_next_minor_version_is_an_upgrade(state: State) -> None:
     assert plan_version_change(state, 'kubernetes_version = "1.31.2"') == (Action.UPDATE, [])
 
 
-CATALOGUE = SiteSupplies(
+CATALOGUE = SiteResources(
     versions=("v1.29.8-4.1.0", "v1.30.3-4.2.0", "v1.31.2-4.3.0"),
     available_until=(("v1.29.8-4.1.0", "2026-01-31"), ("v1.30.3-4.2.0", "2027-01-31"), ("v1.31.2-4.3.0", "2028-01-31")),
 )
@@ -71,7 +71,7 @@ def find_availability_ends(state: State, version: str) -> list[tuple[str, str]]:
     """Return the findings about ends of availability, for a site with the catalogue."""
     address, instance = next((a, i) for a, i in state.instances.items() if a.type == "nexus_site")
     assert instance.current is not None
-    noted = replace(instance, current=replace(instance.current, private=build_supplies_note(CATALOGUE)))
+    noted = replace(instance, current=replace(instance.current, private=build_site_resources_note(CATALOGUE)))
     text = build_racks(4) + cluster("a", arguments=f'kubernetes_version = "{version}"')
     result = complete_state(text, state.replace_instance(address, noted))
     return [(p.severity.value, p.id) for p in result.diagnostics if p.id.endswith("-kubernetes-version")]

@@ -36,9 +36,9 @@ from nexusform.plans.saved import plan_file
 from nexusform.plans.saved.plan_file import compute_digest, read_plan_file, write_plan_file
 from nexusform.plans.site_capacity.occupancy import (
     PoolVms,
-    SiteCapacity,
     SiteMachine,
     SiteRack,
+    SiteSkuCapacity,
     SiteVms,
     SpareCapacity,
     UnmanagedVm,
@@ -276,7 +276,7 @@ plans = st.fixed_dictionaries(
         "targets": build_short_tuples(texts),
         "errored": st.booleans(),
         "sites": build_short_tuples(sites),
-        "capacity": build_short_tuples(st.builds(SiteCapacity, texts, texts, texts, counts, capacities, capacities)),
+        "capacity": build_short_tuples(st.builds(SiteSkuCapacity, texts, texts, texts, counts, capacities, capacities)),
         "address_moves": build_short_tuples(st.tuples(addresses, addresses)),
     },
 ).map(lambda fields: Plan(**fields))

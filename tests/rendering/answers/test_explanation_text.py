@@ -11,7 +11,7 @@ from nexusform.rendering.answers.explanation_text import (
 from nexusform.rendering.pull_request.report_markdown import render_report_markdown
 from nexusform.rendering.text.report_text import render_report_text
 from nexusform.scheduling.placement_decision import PlacementCertainty
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Machine, PlacementConstraints, VmName, VmSku
 
 LARGE = VmSku("NC_P46_224_v1", 46, 2, 224, 300, extra_large=True, machine_skus=("bom-1.7.3",), kind="P")

@@ -12,17 +12,17 @@ from msgspec.structs import replace
 from nexusform.rendering.json import placements_csv
 from nexusform.rendering.json.placements_csv import render_csv
 from nexusform.rendering.report.placement_rows import ShownPlacements
-from nexusform.scheduling.placement_decision import Location
+from nexusform.scheduling.placement_decision import ObjectLocation
 
 USUAL = ("cluster", "state", "node", "rack", "machine", "availability_zone", "numa_cells")
 
 
-class _Slice(Location, frozen=True):
+class _Slice(ObjectLocation, frozen=True):
     band: str
     ports: tuple[int, ...]
 
 
-def _build_location_document(place: Location | None) -> dict[str, Any] | None:
+def _build_location_document(place: ObjectLocation | None) -> dict[str, Any] | None:
     if not isinstance(place, _Slice):
         return None
     return {"machine": "m1", "band": place.band, "ports": list(place.ports)}

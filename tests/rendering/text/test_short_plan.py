@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import build_warning
 from nexusform.planning.conclusion.existing_findings import mark_existing_findings
 from nexusform.plans.plan import Action, Change, CheckResult, Mode, PlacementAction, Plan
-from nexusform.plans.site_capacity.occupancy import PoolVms, SiteCapacity, SiteVms, SpareCapacity
+from nexusform.plans.site_capacity.occupancy import PoolVms, SiteSkuCapacity, SiteVms, SpareCapacity
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.plan_comment import render_markdown
@@ -227,7 +227,7 @@ def test_preexisting_finding_is_not_attributed_to_the_plan(
 ) -> None:
     sku = CATALOGUES[NEWEST].vm_skus["NC_P46_224_v1"]
     stood = None if before is None else SpareCapacity(4, 2, "rack1", ("cluster-d",), before)
-    capacity = SiteCapacity(
+    capacity = SiteSkuCapacity(
         "lab", "lab", sku.name, 1, stood, SpareCapacity(3, 1, "rack1", ("cluster-d",), ("cluster-d",))
     )
     plan = replace(

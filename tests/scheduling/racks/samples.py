@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.scheduling.racks import profile
-from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.layout import Figures, Usage
-from nexusform.scheduling.racks.rule import CountFilter, RankedItem, RankingKey, RejectionCheck, ShortageContext
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
+from nexusform.scheduling.racks.rule import CountFilter, RankedItemKind, RankingKey, RejectionCheck, ShortageContext
 from nexusform.scheduling.racks.vms import (
     Demand,
     Hint,
@@ -102,13 +102,15 @@ def _draw_hints(draw: Random, machines: list[Machine]) -> tuple[Hint, ...]:
     )
 
 
-def build_limit(most: int, item: RankedItem = RankedItem.RACK, *, closing: bool = True, pool: str = "p") -> CountFilter:
+def build_limit(
+    most: int, item: RankedItemKind = RankedItemKind.RACK, *, closing: bool = True, pool: str = "p"
+) -> CountFilter:
     """Return an additional filter: at most `most` VMs of one pool on a rack or machine."""
 
     def open_rule(usage: Usage, asked: Demand) -> RejectionCheck | None:
         if asked.vm.pool != pool:
             return None
-        counts = usage.pool.racks if item is RankedItem.RACK else usage.pool.machines
+        counts = usage.pool.racks if item is RankedItemKind.RACK else usage.pool.machines
         return lambda number: f"{counts[number]} VMs of {pool} already" if counts[number] >= most else None
 
     def format_shortage(scene: ShortageContext) -> str:

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import TiedMachines
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement, VmName, VmSku
 
 MACHINES = tuple(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import cache
 
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, repeat_with_samples
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement, PlacementConstraints, RackSpread, VmName
 from nexusform.scheduling.sku_catalogue import CATALOGUES

@@ -14,11 +14,11 @@ import pytest
 
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks import rules as rules_package
-from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.layout import Figure, Usage, VmCounts
 from nexusform.scheduling.racks.ledger import Ledger, VmRecord
 from nexusform.scheduling.racks.open_rules import prepare_sort_keys
-from nexusform.scheduling.racks.rule import CountFilter, KeyDependence, RankedItem, RankingKey, RejectionCheck
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
+from nexusform.scheduling.racks.rule import CountFilter, KeyDependence, RankedItemKind, RankingKey, RejectionCheck
 from nexusform.scheduling.racks.site import SiteTables
 from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, repeat_with_samples, run_operations
 from nexusform.scheduling.racks.vms import (
@@ -263,7 +263,7 @@ class TestAddedFilter:
 
 
 def test_added_machine_filter_does_not_affect_other_pools(monkeypatch: pytest.MonkeyPatch) -> None:
-    change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, build_limit(1, RankedItem.MACHINE)))
+    change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, build_limit(1, RankedItemKind.MACHINE)))
     scheduler = RackScheduler(build_rack("r1", 2))
     assert [scheduler.try_place(build_demand(n)) is None for n in range(3)] == [False, False, True]
     # A rack full for pool p may have capacity for other pools with the same SKU.
@@ -293,7 +293,7 @@ def test_added_non_monotonic_filter_is_evaluated_for_every_vm(monkeypatch: pytes
         return lambda number: "r1 has its two first" if number and usage.pool.racks[0] < 2 else None
 
     rule = CountFilter(
-        name="first", item=RankedItem.RACK, build_check=open_rule, describe_shortage=lambda _scene: "none"
+        name="first", item=RankedItemKind.RACK, build_check=open_rule, describe_shortage=lambda _scene: "none"
     )
     change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, rule))
     scheduler = RackScheduler([*build_rack("r1", 1), *build_rack("r2", 1)])

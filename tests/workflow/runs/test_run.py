@@ -13,10 +13,10 @@ from nexusform.backends.memory import MemoryBackend
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.plans.plan import Action, Mode
+from nexusform.workflow.object_explanation import explain_object
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import Project, open_project
 from nexusform.workflow.opening.stored_state import read_stored_state
-from nexusform.workflow.placement_explanation import explain_object
 from nexusform.workflow.plan_files.plan_execution import ApplyOutcome, PlanApplyOptions, apply_plan
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions

@@ -19,11 +19,11 @@ from nexusform.cli.arguments import (
 )
 from nexusform.cli.commands import define_command
 from nexusform.cli.plan import PlanDisplay, create_plan_display, get_exit_code, parse_fail_on
-from nexusform.cli.planning_flags import PlacementFlags
+from nexusform.cli.planning_flags import PlanDisplayFlags
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import build_warning
 from nexusform.domains.azure.workflow.plan_prediction import (
-    Prediction,
+    PlanPredictionInput,
     ReadChanges,
     SchedulerSettings,
     open_plan_prediction,
@@ -53,7 +53,7 @@ class PredictArguments(Struct, frozen=True, kw_only=True):
     seed: int | None = declare_number("Set the seed of the tie-break", default=None)
     rack_spread: str = declare_choice("Set the first key of the rack ranking", ("", "pool", "cluster"))
     samples: int | None = declare_number("Set the number of tie-break samples; 0 disables them", default=None)
-    placement_flags: PlacementFlags = declare_flag_group(PlacementFlags)
+    placement_flags: PlanDisplayFlags = declare_flag_group(PlanDisplayFlags)
     view: ViewFlags = declare_flag_group(ViewFlags)
     show_sensitive: bool = declare_switch_flag("Show sensitive values")
 
@@ -87,7 +87,7 @@ def predict(arguments: PredictArguments) -> int:
         return _run_prediction(_add_no_changes_note(prediction, path), arguments, display, limits)
 
 
-def _add_no_changes_note(prediction: Prediction, path: str) -> Prediction:
+def _add_no_changes_note(prediction: PlanPredictionInput, path: str) -> PlanPredictionInput:
     """Add a note if the plan has no Azure changes, since "No changes" alone would seem to cover the whole plan."""
     if prediction.change_count:
         return prediction
@@ -120,7 +120,7 @@ def _select_external_plan_reader(arguments: PredictArguments) -> tuple[str, Read
 
 
 def _run_prediction(
-    prediction: Prediction, arguments: PredictArguments, display: PlanDisplay, limits: Sequence[GuardRailLimit]
+    prediction: PlanPredictionInput, arguments: PredictArguments, display: PlanDisplay, limits: Sequence[GuardRailLimit]
 ) -> int:
     """Plan the prediction, check the limits, and return the exit code."""
     voice = display.reporter

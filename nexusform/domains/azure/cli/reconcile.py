@@ -20,7 +20,7 @@ from nexusform.cli.shared_flags import (
     declare_variable_flags,
 )
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.domains.azure.workflow.reconciler import ReconcileResult, reconcile_site
+from nexusform.domains.azure.workflow.state_reconciliation import ReconcileResult, reconcile_site
 from nexusform.workflow.runs.run import RunCallbacks
 
 EXIT_RULE_VIOLATED = 3  # exit code

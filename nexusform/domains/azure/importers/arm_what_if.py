@@ -109,10 +109,10 @@ def _read_changes(
     if not isinstance(document.get(list_name), list):
         return (), [_build_missing_list_problem(file, list_name, command)]
     reader = _WhatIfChangeReader(file)
-    reader.read_resources(list_name, document[list_name], parse_resource)
+    reader.collect_resource_changes(list_name, document[list_name], parse_resource)
     potential = document.get("potentialChanges")
     if isinstance(potential, list):
-        reader.read_resources("potentialChanges", potential, parse_resource, is_potential=True)
+        reader.collect_resource_changes("potentialChanges", potential, parse_resource, is_potential=True)
     reader.report_diagnostics(document.get("diagnostics"))
     changes = reader.build_changes()
     return changes, reader.findings if changes else [
@@ -163,7 +163,7 @@ class _WhatIfChangeReader:
         self._changes: list[ToolChange] = []
         self._unsupported_clusters: set[str] = set()
 
-    def read_resources(
+    def collect_resource_changes(
         self, list_name: str, values: Sequence[Any], parse_resource: _ParseResource, *, is_potential: bool = False
     ) -> None:
         """Read a list of resources; skip those of other types."""

@@ -86,7 +86,7 @@ class AzExport(Struct, frozen=True):
     documents: dict[str, list[tuple[str, bytes]]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
-    def read_file(self, read: Callable[[str], bytes], name: str, kind: str, argument: tuple[str, ...] = ()) -> None:
+    def add_file(self, read: Callable[[str], bytes], name: str, kind: str, argument: tuple[str, ...] = ()) -> None:
         """Read one file; `argument` is the path of the argument that names it."""
         try:
             content = read(name)
@@ -106,7 +106,7 @@ def read_export_directory(directory: str, names: Iterable[str], read: Callable[[
     for name in sorted(names):
         kind = _find_resource_kind_of_file(name)
         if kind is not None:
-            export.read_file(read, f"{base}/{name}", kind, ("directory",))
+            export.add_file(read, f"{base}/{name}", kind, ("directory",))
     documents = set(export.documents)
     is_planned = "clusters" in documents and documents.isdisjoint({"racks", "bare_metal_machines"})
     if ANY not in documents and not is_planned and not export.problems:

@@ -97,7 +97,7 @@ class NewAgentPool(Struct, frozen=True):
     address: str
 
 
-class ChangedResources(Struct, frozen=True):
+class ResourcesAfterChanges(Struct, frozen=True):
     """Resources of a site after the changes. `pools`: new agent pools. `recreated_ids`: id keys of re-created
     clusters and VMs. `addresses`: address in the other tool by id key of new objects, in creation order.
     `affected_ids`: id keys of new and changed objects in execution order; an existing pool counts as its
@@ -111,7 +111,7 @@ class ChangedResources(Struct, frozen=True):
     affected_ids: tuple[str, ...] = ()
 
 
-def apply_changes(items: AzResources, changes: Sequence[ToolChange], findings: list[Problem]) -> ChangedResources:
+def apply_changes(items: AzResources, changes: Sequence[ToolChange], findings: list[Problem]) -> ResourcesAfterChanges:
     """Apply the changes, in creation order, to the resources of an export."""
     overlay = _ChangedSite(items, findings)
     for change in changes:
@@ -145,7 +145,7 @@ class _ChangedSite:
         self.addresses: dict[str, str] = {}
         self.affected_ids: dict[str, None] = {}
 
-    def build_result(self) -> ChangedResources:
+    def build_result(self) -> ResourcesAfterChanges:
         by_kind = {**self.items.by_kind, **{kind: list(bodies.values()) for kind, bodies in self.bodies.items()}}
         # A re-created cluster has its initial pools, regardless of the captured ones.
         remaining_clusters = [
@@ -155,7 +155,7 @@ class _ChangedSite:
             str(item.read_value("name")).lower() for item in remaining_clusters if item is not None
         )
         items = replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names)
-        return ChangedResources(
+        return ResourcesAfterChanges(
             items=items,
             pools=tuple(self.pools),
             recreated_ids=frozenset(self.recreated_ids),

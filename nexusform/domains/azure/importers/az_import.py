@@ -36,10 +36,10 @@ from nexusform.domains.azure.importers.az_records import (
     AzVmLocation,
     AzVmSize,
 )
-from nexusform.domains.azure.importers.az_supplies import build_site_supplies
+from nexusform.domains.azure.importers.az_site_resources import build_site_resources
 from nexusform.domains.azure.importers.machine_observations import build_observed_facts_note
 from nexusform.json_data.plain_data import Path
-from nexusform.plans.site_capacity.other_capacity import build_supplies_note
+from nexusform.plans.site_capacity.site_resource_capacity import build_site_resources_note
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
 from nexusform.scheduling.sku_catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST
 
@@ -155,7 +155,7 @@ class _SiteImport:
 
     def _build_network_and_version_note(self) -> Mapping[str, Any]:
         """Build the record of addresses, storage and versions for the site's note."""
-        return build_supplies_note(build_site_supplies(self.site.supplies))
+        return build_site_resources_note(build_site_resources(self.site.supplies))
 
     # --- racks and machines ---
 

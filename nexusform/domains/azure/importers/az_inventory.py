@@ -18,7 +18,7 @@ from nexusform.diagnostics.phrases import format_count, format_first_items, sele
 from nexusform.documents.times import format_time, parse_time
 from nexusform.domains.azure.importers.arm_resources import extract_name, find_newest_change_time, normalize_id
 from nexusform.domains.azure.importers.az_capture_commands import find_missing_base_kinds, find_uncaptured_kind_warnings
-from nexusform.domains.azure.importers.az_changes import ChangedResources, ToolChange, apply_changes
+from nexusform.domains.azure.importers.az_changes import ResourcesAfterChanges, ToolChange, apply_changes
 from nexusform.domains.azure.importers.az_documents import ANY, AzResources, Documents, read_export_resources
 from nexusform.domains.azure.importers.az_health import KINDS, build_failure_findings, find_failures, find_missing_nodes
 from nexusform.domains.azure.importers.az_machines import (
@@ -42,7 +42,7 @@ from nexusform.domains.azure.importers.az_records import (
     AzVmLocation,
     AzVmSize,
 )
-from nexusform.domains.azure.importers.az_supplies import read_site_supplies
+from nexusform.domains.azure.importers.az_site_resources import read_site_resources
 from nexusform.domains.azure.importers.az_workloads import (
     AgentPoolsByCluster,
     ListedVm,
@@ -113,7 +113,7 @@ def _report_uncaptured_kinds(
 
 def read_changed_sites(
     documents: Documents, changes: Sequence[ToolChange], machine_sku_by_id: Mapping[str, str]
-) -> tuple[tuple[AzSite, ...], ChangedResources, tuple[Problem, ...]]:
+) -> tuple[tuple[AzSite, ...], ResourcesAfterChanges, tuple[Problem, ...]]:
     """Read the sites of an export with another tool's changes applied. VMs without machine are not reported."""
     findings: list[Problem] = []
     items, options = _read_exported_resources(documents, machine_sku_by_id, None, findings)
@@ -180,7 +180,7 @@ def _build_inventory(items: AzResources, options: _InventoryReadOptions) -> AzIn
         listed_kinds=items.listed_kinds,
         unlisted_clusters=items.unlisted_clusters,
         failures=tuple(_find_failures(items, filled_clusters)),
-        supplies=read_site_supplies(items),
+        supplies=read_site_resources(items),
         update_strategy=_read_update_strategy(items),
     )
 

@@ -60,7 +60,7 @@ def _build_separate_pool(cluster: ImportedSiteObject, name: str) -> ImportedSite
     return ImportedSiteObject(POOL, f"{cluster.id}/{name}", attributes, references)
 
 
-class UnmanagedVm(Struct, frozen=True):
+class UnmanagedAzVm(Struct, frozen=True):
     """VM on a machine without an object in state. `owner` is its cluster, "" for a plain VM."""
 
     name: str
@@ -69,7 +69,7 @@ class UnmanagedVm(Struct, frozen=True):
     owner: str = ""
 
 
-def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterator[UnmanagedVm]:
+def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterator[UnmanagedAzVm]:
     """Find the VMs of a site without a managed object (type and id). A cluster covers all its nodes, a pool its own."""
     for cluster in site.inventory.clusters:
         cluster_id = f"{site.name}/{cluster.name}"
@@ -77,7 +77,7 @@ def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterato
             continue
         for node in (*cluster.nodes, *cluster.duplicate_nodes):
             if node.placement is not None and (POOL, f"{cluster_id}/{node.pool}") not in managed:
-                yield UnmanagedVm(node.name, node.placement.machine, node.shape, cluster.name)
+                yield UnmanagedAzVm(node.name, node.placement.machine, node.shape, cluster.name)
     for vm in site.inventory.virtual_machines:
         if vm.placement is not None and (VIRTUAL_MACHINE, f"{site.name}/{vm.name}") not in managed:
-            yield UnmanagedVm(vm.name, vm.placement.machine, vm.shape)
+            yield UnmanagedAzVm(vm.name, vm.placement.machine, vm.shape)

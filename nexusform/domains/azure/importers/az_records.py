@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.plans.site_capacity.other_capacity import AttachableNetworks, RuntimeVersion
+from nexusform.plans.site_capacity.site_resource_capacity import AttachableNetworks, RuntimeVersion
 from nexusform.scheduling.racks.vms import MachineSku, VmSku
 
 

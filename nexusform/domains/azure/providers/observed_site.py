@@ -28,7 +28,7 @@ from nexusform.interfaces.plugins import (
     ReadResult,
 )
 from nexusform.json_data.plain_data import Path
-from nexusform.plans.site_capacity.other_capacity import build_supplies_note
+from nexusform.plans.site_capacity.site_resource_capacity import build_site_resources_note
 from nexusform.providers.clock import read_clock
 from nexusform.providers.identified_provider import FixedIdentity
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, EXPORTED_FACTS
@@ -215,12 +215,12 @@ class ObservedSites(FixedIdentity):
         site = self._find_site_of_object(request.key.id) if request.key.type == _SITE and recorded else None
         if site is None:  # the recorded note of an unlisted site stays
             return ReadResult(recorded or None)
-        from nexusform.domains.azure.importers.az_supplies import build_site_supplies
+        from nexusform.domains.azure.importers.az_site_resources import build_site_resources
 
         strategy = site.inventory.update_strategy
         if recorded.get(_STRATEGY) and strategy is not None:
             recorded = {**recorded, _STRATEGY: strategy}
-        return ReadResult(recorded, note=build_supplies_note(build_site_supplies(site.inventory.supplies)))
+        return ReadResult(recorded, note=build_site_resources_note(build_site_resources(site.inventory.supplies)))
 
     def _is_node_list_missing(self, key: ObjectKey) -> bool:
         """Return True for a cluster or pool without a list of nodes."""

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement, PlacementConstraints, RackSpread, VmName, VmSku
 
 NO_ORDER: Final = "its creation time is unknown"

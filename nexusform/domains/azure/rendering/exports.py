@@ -16,7 +16,7 @@ from nexusform.plans.plan import Plan
 def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
     """Export Terraform JSON configuration; warn about parts of the plan it cannot contain."""
     objects = collect_azure_objects(plan)
-    errors = list(_reject_recreations_with_unknown_properties(objects))
+    errors = list(_check_properties_of_recreations(objects))
     if errors:
         return "", errors
     missing_parts = [f"removing {item.title}" for item in objects.deleted]
@@ -37,7 +37,7 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
 def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
     """Export a script of `az networkcloud` commands."""
     objects = collect_azure_objects(plan)
-    errors = list(_reject_recreations_with_unknown_properties(objects))
+    errors = list(_check_properties_of_recreations(objects))
     script, unsupported = render_az_script(objects)
     if unsupported:
         detail = (
@@ -51,7 +51,7 @@ def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
     return "" if is_empty else script, list(_report_objects_not_exported(plan, objects.skipped))
 
 
-def _reject_recreations_with_unknown_properties(objects: PlannedAzureResources) -> Iterator[Diagnostic]:
+def _check_properties_of_recreations(objects: PlannedAzureResources) -> Iterator[Diagnostic]:
     """Reject the re-creation of existing resources with unknown properties, since those would be lost."""
     incomplete = [item for item in objects.applied if item.action is ResourceAction.REPLACE and item.unknown_properties]
     if not incomplete:

@@ -180,7 +180,7 @@ def _read_files(attributes: Mapping[str, Any], files: Files) -> AzExport:
     for argument, kind in FILE_ARGUMENTS.items():
         name = attributes.get(argument)
         if name is not None:
-            export.read_file(files.read, str(name), kind, (argument,))
+            export.add_file(files.read, str(name), kind, (argument,))
     return export
 
 

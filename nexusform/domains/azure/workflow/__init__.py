@@ -1,4 +1,4 @@
 """Operations on Azure sites: import, prediction, reconciliation."""
 
 # Public names of the package, by module.
-PUBLIC = {"reconciler": "run_site_replays"}
+PUBLIC = {"state_reconciliation": "run_site_replays"}

@@ -1,4 +1,4 @@
-"""Prediction of VM placement for another tool's plan on a captured site. The site is imported in memory, the
+"""PlanPredictionInput of VM placement for another tool's plan on a captured site. The site is imported in memory, the
 tool's changes replace its blocks, and the result is planned. Nothing is written: state is in memory, and the
 configuration is in a temporary directory.
 """
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from nexusform.backends.memory import MemoryBackend
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, SourceFile, build_error, convert_problem, has_errors
 from nexusform.domains.azure.importers.arm_resources import normalize_id
-from nexusform.domains.azure.importers.az_changes import ChangedResources, NewAgentPool, ToolChange
+from nexusform.domains.azure.importers.az_changes import NewAgentPool, ResourcesAfterChanges, ToolChange
 from nexusform.domains.azure.importers.az_documents import Documents
 from nexusform.domains.azure.importers.az_import import (
     ImportedSiteObject,
@@ -77,7 +77,7 @@ class SchedulerSettings(Struct, frozen=True):
         return arguments if any(value is not None for value in arguments.values()) else None
 
 
-class Prediction(Struct, frozen=True):
+class PlanPredictionInput(Struct, frozen=True):
     """Input of a prediction: project in memory (None after errors), addresses of re-created objects, number
     of objects changed by the other tool.
     """
@@ -103,16 +103,16 @@ class _SiteComparison(Struct, frozen=True):
 @contextmanager
 def open_plan_prediction(
     location: CommandContext, inventory: str, path: str, read_changes: ReadChanges, scheduler: SchedulerSettings
-) -> Iterator[Prediction]:
+) -> Iterator[PlanPredictionInput]:
     """Yield the prediction of another tool's plan on an inventory; it is valid inside the block."""
     changes, problems = _read_external_plan_changes(path, read_changes, location.confinement)
     if has_errors(problems):
-        yield Prediction(None, diagnostics=tuple(problems))
+        yield PlanPredictionInput(None, diagnostics=tuple(problems))
         return
     site, site_problems = _read_inventory(location, inventory)
     problems += site_problems
     if site is None:
-        yield Prediction(None, diagnostics=tuple(problems))
+        yield PlanPredictionInput(None, diagnostics=tuple(problems))
         return
     with tempfile.TemporaryDirectory(prefix="nexusform-") as directory:
         yield _build_predicted_project(replace(location, directory=directory), site, changes, problems, scheduler)
@@ -174,14 +174,14 @@ def _build_predicted_project(
     changes: Sequence[ToolChange],
     problems: list[Diagnostic],
     scheduler: SchedulerSettings,
-) -> Prediction:
+) -> PlanPredictionInput:
     """Build the project of the site with the changes applied."""
     skus = inventory.machine_sku_by_id
     current_sites, findings = read_sites(inventory.documents, skus)
     changed_sites, changed_items, change_findings = read_changed_sites(inventory.documents, changes, skus)
     problems += [convert_problem(finding) for finding in dict.fromkeys([*findings, *change_findings])]
     if has_errors(problems):
-        return Prediction(None, diagnostics=tuple(problems))
+        return PlanPredictionInput(None, diagnostics=tuple(problems))
     comparison = _compare_sites(current_sites, changed_sites, changed_items, scheduler)
     # The temporary directory is trusted; confined files were read before.
     project, project_problems = _build_project(replace(location, confinement=UNCONFINED), comparison, inventory.name)
@@ -190,7 +190,7 @@ def _build_predicted_project(
     replaces = tuple(
         str(comparison.addresses[by_key[key]]) for key in sorted(changed_items.recreated_ids) if key in by_key
     )
-    return Prediction(project, replaces, len(changes), tuple(problems))
+    return PlanPredictionInput(project, replaces, len(changes), tuple(problems))
 
 
 # --- before and after --------------------------------------------------------------------------
@@ -199,7 +199,7 @@ def _build_predicted_project(
 def _compare_sites(
     current_sites: Sequence[AzSite],
     changed_sites: Sequence[AzSite],
-    changed_items: ChangedResources,
+    changed_items: ResourcesAfterChanges,
     scheduler: SchedulerSettings,
 ) -> _SiteComparison:
     """Build the comparison: changing objects from the changed site, all others from the current one."""
@@ -349,7 +349,7 @@ def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> 
 # --- the plan ----------------------------------------------------------------------------------
 
 
-def plan_predicted_changes(run: Run, options: PlanOptions, prediction: Prediction) -> Plan:
+def plan_predicted_changes(run: Run, options: PlanOptions, prediction: PlanPredictionInput) -> Plan:
     """Plan the other tool's changes; diagnostics of the prediction are part of the plan."""
     plan = run.plan(replace(options, refresh=False, replaces=prediction.recreated_addresses)).plan
     return replace(plan, diagnostics=(*prediction.diagnostics, *plan.diagnostics))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.domains.pods.scheduling.workloads import Node, PodSpec, PodTerm, SpreadConstraint
+from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec, PodTerm, SpreadConstraint
 from nexusform.kubernetes.matching import LabelSelector, NodeSelectorTerm, Requirement, Toleration
 
 Body = dict[str, Any]

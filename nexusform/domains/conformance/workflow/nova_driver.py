@@ -118,7 +118,7 @@ class NovaSiteState:
             self.servers[name] = {**server, "uuid": str(uuid.uuid4()), "resources": self.compute_resources(server)}
         self.allocate(self.servers.values())
         for name in document["hosts"]:
-            self.build_state(name)
+            self.update_host_state(name)
         names = settings.get("enabled_filters", CONF.filter_scheduler.enabled_filters)
         known = {item.__name__: item for item in filters.all_filters()}
         self.filters = [known[name]() for name in names]
@@ -171,7 +171,7 @@ class NovaSiteState:
             ],
         )
 
-    def build_state(self, name: str) -> None:
+    def update_host_state(self, name: str) -> None:
         """Build the state of a host with its servers."""
         host = self.document["hosts"][name]
         state = host_manager.HostState(name, name, uuid.uuid4())
@@ -247,7 +247,7 @@ class NovaSiteState:
         """Remove a server."""
         server = self.servers.pop(name)
         self.placement.delete(models.Allocation, consumer_id=server["uuid"])
-        self.build_state(server["host"])
+        self.update_host_state(server["host"])
 
     def delete(self) -> None:
         """Remove the site from Placement, and its settings from Nova."""

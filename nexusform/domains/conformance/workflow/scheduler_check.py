@@ -31,10 +31,10 @@ from nexusform.domains.conformance.workflow.loopback_programs import (
 )
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.pods.planning.object_pods import PredictionInput
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, PodSpec
 from nexusform.domains.pods.scheduling.pod_explanation import run_prediction
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
-from nexusform.domains.pods.scheduling.spec_scheduler import PodSpecScheduler
-from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec
+from nexusform.domains.pods.scheduling.pod_spec_scheduler import PodSpecScheduler
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
 from nexusform.workflow.program_checks import ProgramCheckOutcome, ProgramCheckProblem

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field, json
 
 from nexusform.domains.fleet.scheduling.bindings import Health, PlacementType, Policy, ResourceUsage
-from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
+from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
 from nexusform.domains.fleet.scheduling.rolling_update import RollingUpdate
 from nexusform.domains.fleet.scheduling.staged_update import RunState, Stage
 from nexusform.domains.pods.importers.manifest_parser import Manifest
@@ -171,11 +171,11 @@ class FleetOverride(Struct, frozen=True):
         return f'{self.kind}Snapshot "{self.name}-{self.snapshot}"'
 
 
-class FleetBudget(Struct, frozen=True):
+class FleetDisruptionBudget(Struct, frozen=True):
     """Disruption budget; `placement` is the placement of the same name."""
 
     placement: str
-    budget: DisruptionBudget
+    budget: PlacementDisruptionBudget
 
 
 class FleetEviction(Struct, frozen=True):
@@ -186,7 +186,7 @@ class FleetEviction(Struct, frozen=True):
     cluster: str
 
 
-class FleetStrategy(Struct, frozen=True):
+class FleetUpdateStrategy(Struct, frozen=True):
     """Staged update strategy; `namespace` is "" for those of cluster resource placements."""
 
     name: str
@@ -199,7 +199,7 @@ class FleetStrategy(Struct, frozen=True):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-class FleetRun(Struct, frozen=True):
+class FleetUpdateRun(Struct, frozen=True):
     """Staged update run. `resource_index` None: the latest snapshot. `approvals` are the granted approval
     requests (`<run>-before-<stage>`, `<run>-after-<stage>`). Placement and strategy are in its `namespace`
     ("": cluster-scoped).
@@ -266,9 +266,9 @@ FleetObject: TypeAlias = (
     | FleetPlacement
     | HubObjects
     | FleetOverride
-    | FleetBudget
+    | FleetDisruptionBudget
     | FleetEviction
-    | FleetStrategy
-    | FleetRun
+    | FleetUpdateStrategy
+    | FleetUpdateRun
     | FleetApprovalRequest
 )

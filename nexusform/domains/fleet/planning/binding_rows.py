@@ -14,7 +14,7 @@ from nexusform.domains.fleet.planning.placement_records import read_bindings
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementRequest, PlacementType, Policy
 from nexusform.domains.fleet.scheduling.decisions import build_selected_decision
 from nexusform.domains.fleet.scheduling.rolling_update import RolloutWave
-from nexusform.domains.fleet.scheduling.staged_update import RunOutcome, RunStep, StepKind
+from nexusform.domains.fleet.scheduling.staged_update import RunStep, RunStepKind, StagedRunOutcome
 from nexusform.domains.fleet.scheduling.watcher import Trigger, find_member_observations, find_queue_trigger
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import FORGOTTEN_REASON, Action, PlacementAction, PlacementChange, Rollout, RolloutStep
@@ -260,7 +260,7 @@ def explain_kept_bindings(placement: PlacementPlan) -> str:
 # --- timelines -----------------------------------------------------------------------------------
 
 DONE, PLANNED, WAITING, BLOCKED, LATER = "done", "planned", "waiting", "stuck", "later"
-_UPDATE: Final = str(StepKind.UPDATE)
+_UPDATE: Final = str(RunStepKind.UPDATE)
 
 
 def build_rolling_timeline(placement: PlacementPlan) -> Rollout | None:
@@ -283,7 +283,7 @@ def _build_wave_steps(waves: Sequence[RolloutWave], failing: frozenset[str]) -> 
         updated = tuple(sorted((*wave.updated_clusters, *wave.bound_clusters)))
         if wave.deleted_clusters:
             yield RolloutStep(
-                str(StepKind.DELETE), "", number, wave.deleted_clusters, start_seconds, waits_for=waits_for
+                str(RunStepKind.DELETE), "", number, wave.deleted_clusters, start_seconds, waits_for=waits_for
             )
         failing_updates = tuple(cluster for cluster in updated if cluster in failing)
         working_updates = tuple(cluster for cluster in updated if cluster not in failing)
@@ -293,13 +293,13 @@ def _build_wave_steps(waves: Sequence[RolloutWave], failing: frozenset[str]) -> 
             yield RolloutStep(_UPDATE, "", number, failing_updates, start_seconds, waits_for=waits_for, status=BLOCKED)
         waits_for = ""
         if wave.wait_seconds and number < len(waves):
-            yield RolloutStep(str(StepKind.WAIT), "", number, (), start_seconds, wave.wait_seconds)
+            yield RolloutStep(str(RunStepKind.WAIT), "", number, (), start_seconds, wave.wait_seconds)
             start_seconds += wave.wait_seconds
             waits_for = format_duration(wave.wait_seconds)
 
 
 def build_run_timeline(
-    placement: PlacementPlan, run: str, resource_snapshot: int, steps: Sequence[RunStep], outcome: RunOutcome
+    placement: PlacementPlan, run: str, resource_snapshot: int, steps: Sequence[RunStep], outcome: StagedRunOutcome
 ) -> Rollout:
     """Build the timeline of a staged run; `outcome` is its progress in this plan. Call it before the run
     changes the placement's bindings.
@@ -314,7 +314,7 @@ def build_run_timeline(
 
 
 def _build_run_steps(
-    steps: Sequence[RunStep], updated_clusters: frozenset[str], outcome: RunOutcome
+    steps: Sequence[RunStep], updated_clusters: frozenset[str], outcome: StagedRunOutcome
 ) -> Iterator[RolloutStep]:
     """Yield every step with its start and its condition. `updated_clusters` are finished before."""
     start_seconds: float = 0
@@ -324,9 +324,9 @@ def _build_run_steps(
     for number, step in enumerate(steps):
         if step.stage != stage:
             stage, group = step.stage, 0
-        if step.kind is StepKind.APPROVAL:
+        if step.kind is RunStepKind.APPROVAL:
             conditions.append(step.task)
-        elif step.kind is StepKind.WAIT:
+        elif step.kind is RunStepKind.WAIT:
             pending = max(pending, step.wait_seconds)
             conditions.append(format_duration(step.wait_seconds))
         else:
@@ -347,12 +347,14 @@ def _build_run_steps(
             conditions = []
 
 
-def _determine_step_status(step: RunStep, number: int, updated_clusters: frozenset[str], outcome: RunOutcome) -> str:
+def _determine_step_status(
+    step: RunStep, number: int, updated_clusters: frozenset[str], outcome: StagedRunOutcome
+) -> str:
     """Return the status of a step in this plan; `number` is its index in the run."""
     steps_taken = len(outcome.steps)
     if number >= steps_taken:
-        is_next_approval = step.kind is StepKind.APPROVAL and number == steps_taken
+        is_next_approval = step.kind is RunStepKind.APPROVAL and number == steps_taken
         return WAITING if is_next_approval and outcome.pending_approval else LATER
     if not set(step.clusters).isdisjoint(outcome.blocking_clusters):
         return BLOCKED
-    return DONE if step.kind is StepKind.UPDATE and updated_clusters.issuperset(step.clusters) else PLANNED
+    return DONE if step.kind is RunStepKind.UPDATE and updated_clusters.issuperset(step.clusters) else PLANNED

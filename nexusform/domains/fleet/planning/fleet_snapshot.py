@@ -12,14 +12,14 @@ from msgspec import Struct, convert, field, json
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_records import (
-    FleetBudget,
+    FleetDisruptionBudget,
     FleetMember,
     FleetObject,
     FleetOverride,
     RunRecord,
 )
 from nexusform.domains.fleet.scheduling.bindings import Health, Member, ResourceUsage
-from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
+from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
 from nexusform.domains.pods.planning.external_clusters import list_data_blocks, list_read_blocks
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
@@ -221,7 +221,7 @@ class ObservedHub(Struct, frozen=True):
     overrides: Mapping[str, FleetOverride] = field(default_factory=dict)
     run_overrides: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     current_overrides: tuple[FleetOverride, ...] = ()
-    budgets: Mapping[str, DisruptionBudget] = field(default_factory=dict)
+    budgets: Mapping[str, PlacementDisruptionBudget] = field(default_factory=dict)
     is_unread: bool = False
 
     def get_placement(self, instance: Instance) -> Mapping[str, Any]:
@@ -243,7 +243,7 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
     pending_requests: set[str] = set()
     overrides: dict[str, FleetOverride] = {}
     current_overrides: list[FleetOverride] = []
-    budgets: dict[str, DisruptionBudget] = {}
+    budgets: dict[str, PlacementDisruptionBudget] = {}
     run_overrides: dict[str, Mapping[str, Sequence[str]]] = {}
     types = request.registries.resource_types
     for _, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
@@ -337,11 +337,15 @@ def _read_overrides(observed: Mapping[str, Any], types: Mapping[str, ResourceTyp
                 yield override
 
 
-def _read_budgets(observed: Mapping[str, Any], types: Mapping[str, ResourceType]) -> dict[str, DisruptionBudget]:
+def _read_budgets(
+    observed: Mapping[str, Any], types: Mapping[str, ResourceType]
+) -> dict[str, PlacementDisruptionBudget]:
     """Return the disruption budgets on a hub by placement."""
     objects = _read_objects(observed, "placement_disruption_budgets", types, "fleet_placement_disruption_budget")
     return {
-        fleet_object.placement: fleet_object.budget for fleet_object in objects if isinstance(fleet_object, FleetBudget)
+        fleet_object.placement: fleet_object.budget
+        for fleet_object in objects
+        if isinstance(fleet_object, FleetDisruptionBudget)
     }
 
 

@@ -8,12 +8,17 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.domains.fleet.importers.fleet_records import FleetApprovalRequest, FleetObject, FleetOverride, FleetRun
+from nexusform.domains.fleet.importers.fleet_records import (
+    FleetApprovalRequest,
+    FleetObject,
+    FleetOverride,
+    FleetUpdateRun,
+)
 from nexusform.planning.instances.instance import Instance
 
 # Fields by record, each with its API name. Source: the CRDs' rules with oldSelf.
 _IMMUTABLE_FIELDS: Final[Mapping[type, tuple[tuple[str, str], ...]]] = {
-    FleetRun: (
+    FleetUpdateRun: (
         ("placement", "placementName"),
         ("strategy", "stagedRolloutStrategyName"),
         ("resource_index", "resourceSnapshotIndex"),

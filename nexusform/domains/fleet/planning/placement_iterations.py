@@ -31,7 +31,7 @@ from nexusform.scheduling.placement_decision import Rejection
 MAX_ITERATIONS = 1000
 
 
-def _ignore_progress(_stage: PlanningStage, _done: int, _of: int) -> None:
+def _ignore_progress_report(_stage: PlanningStage, _done: int, _of: int) -> None:
     """Ignore progress."""
 
 
@@ -44,7 +44,7 @@ class PlacementIterations(Struct):
     member_list: MemberList
     placed: set[tuple[str, str]] = field(default_factory=set)
     shared_objects: SharedObjects = SharedObjects()
-    progress: Progress = _ignore_progress
+    progress: Progress = _ignore_progress_report
 
     def explain_placement(self, placement: PlacementPlan) -> PlacementExplanation:
         """Return every rule's verdict on every cluster after the last iteration."""
@@ -72,7 +72,7 @@ def run_iterations(
     members: Mapping[str, FleetMemberState],
     pods: FleetPodPredictor,
     direct: DirectObjects,
-    progress: Progress = _ignore_progress,
+    progress: Progress = _ignore_progress_report,
 ) -> PlacementIterations:
     """Plan the bindings of all placements. `direct` are the objects added to clusters without a placement."""
     previous_members = [member.previous for member in members.values() if member.previous is not None]
@@ -117,7 +117,7 @@ def _plan_rejoining_members(
         left_triggers = dict.fromkeys(placement.rejoining_members, Trigger.CLUSTER_LEFT)
         scheduling = placement.scheduling
         placement.scheduling = replace(scheduling, release_triggers={**scheduling.release_triggers, **left_triggers})
-    predict_pods(placements, members, pods, iterations)
+    update_pod_predictions(placements, members, pods, iterations)
 
     for name, member in rejoining.items():
         members[name].planned = member
@@ -137,7 +137,7 @@ def plan_after_staged_runs(
     for placement in placements:
         if placement.spec.is_external:
             placed -= {(placement.address, cluster) for cluster in placement.rollout.clusters}
-    predict_pods(placements, members, pods, iterations)
+    update_pod_predictions(placements, members, pods, iterations)
     if not _recompute_member_resource_usage(members, pods):
         return iterations
     return _plan_until_stable(
@@ -179,7 +179,7 @@ def _plan_until_stable(
             if is_queued:
                 has_changed |= _run_scheduling_cycles_of_placement(placement, member_list, changes, members)
         has_edits = False  # edits queue placements once
-        predict_pods(placements, members, pods, iterations)
+        update_pod_predictions(placements, members, pods, iterations)
         if not has_changed:
             break
         previous_members = list(member_list.members)
@@ -238,7 +238,7 @@ def _run_scheduling_cycles_of_placement(
     return placement.record_scheduling_cycles(result, occasion, bindings, member_list)
 
 
-def predict_pods(
+def update_pod_predictions(
     placements: Sequence[PlacementPlan],
     members: Mapping[str, FleetMemberState],
     pods: FleetPodPredictor,

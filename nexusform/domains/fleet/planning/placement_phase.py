@@ -172,7 +172,7 @@ def _build_instance_spec(
     configuration = build_merged_placement(instance, instance.config)
     if configuration is None:
         return None, []
-    blocks.predict_action(instance, evaluation)
+    blocks.set_predicted_action(instance, evaluation)
     spec = build_placement_spec(instance, configuration, observed.get_placement(instance))
     recorded = blocks.request.state.instances.get(instance.address)
     if recorded is not None and recorded.current is not None:

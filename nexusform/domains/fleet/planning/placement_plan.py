@@ -269,7 +269,7 @@ class PlacementPlan(Struct):
         return frozenset(failed_on_hub | by_overriding | by_applying)
 
     @property
-    def uncertain_clusters(self) -> frozenset[str]:
+    def clusters_with_unknown_rollout(self) -> frozenset[str]:
         """Bound clusters with a binding changed by the scheduler after their staged run; a hub reports the
         rollout as unknown until the next run.
         """

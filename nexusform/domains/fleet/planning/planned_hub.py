@@ -13,11 +13,11 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, sugg
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_records import (
     FleetApprovalRequest,
-    FleetBudget,
+    FleetDisruptionBudget,
     FleetEviction,
     FleetOverride,
-    FleetRun,
-    FleetStrategy,
+    FleetUpdateRun,
+    FleetUpdateStrategy,
     HubObjects,
 )
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, ObservedHub
@@ -33,7 +33,7 @@ from nexusform.domains.fleet.planning.placement_records import compute_body_hash
 from nexusform.domains.fleet.planning.resource_selectors import HubIndex
 from nexusform.domains.fleet.planning.server_side_apply import merge_applied_objects
 from nexusform.domains.fleet.planning.shared_ownership import find_deleting_objects
-from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
+from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
 from nexusform.domains.fleet.scheduling.fleet_api_validation import format_sentence
 from nexusform.domains.fleet.scheduling.staged_update import check_run_state_transition
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
@@ -63,11 +63,11 @@ class PlannedHub(Struct, dict=True):
     manifests: list[Manifest] = field(default_factory=list)
     overrides: list[FleetOverride] = field(default_factory=list)
     override_instances: list[Instance] = field(default_factory=list)
-    budgets: dict[str, tuple[Instance, FleetBudget]] = field(default_factory=dict)
+    budgets: dict[str, tuple[Instance, FleetDisruptionBudget]] = field(default_factory=dict)
     evictions: list[tuple[Instance, FleetEviction]] = field(default_factory=list)
-    strategies: dict[str, FleetStrategy] = field(default_factory=dict)
-    runs: list[tuple[Instance, FleetRun]] = field(default_factory=list)
-    waiting_runs: list[tuple[Instance, FleetRun]] = field(default_factory=list)
+    strategies: dict[str, FleetUpdateStrategy] = field(default_factory=dict)
+    runs: list[tuple[Instance, FleetUpdateRun]] = field(default_factory=list)
+    waiting_runs: list[tuple[Instance, FleetUpdateRun]] = field(default_factory=list)
     approvals: dict[str, set[str]] = field(default_factory=dict)
     resumed_runs: set[str] = field(default_factory=set)
     diagnostics: list[Diagnostic] = field(default_factory=list)
@@ -138,21 +138,21 @@ class PlannedHub(Struct, dict=True):
         ]
         return frozenset(workload.key for workload in collect_workloads((*replaced, *namespaced)).workloads)
 
-    def find_budget(self, placement: str) -> DisruptionBudget | None:
+    def find_budget(self, placement: str) -> PlacementDisruptionBudget | None:
         """Return the disruption budget of a placement, from this plan or existing; None without one."""
         _, budget = self.budgets.get(placement, (None, None))
         return budget.budget if budget is not None else self._existing_budgets.get(placement)
 
     @cached_property
-    def _existing_budgets(self) -> Mapping[str, DisruptionBudget]:
+    def _existing_budgets(self) -> Mapping[str, PlacementDisruptionBudget]:
         """Observed budgets, and those in state that this plan neither changes nor deletes."""
         budgets = dict(self.observed.budgets)
         for instance in self.prior_instances:
             assert instance.type.build_fleet_object is not None
             prior_object = instance.type.build_fleet_object(instance.before or {})
-            if isinstance(prior_object, FleetBudget) and instance.is_removed:
+            if isinstance(prior_object, FleetDisruptionBudget) and instance.is_removed:
                 budgets.pop(prior_object.placement, None)
-            elif isinstance(prior_object, FleetBudget):
+            elif isinstance(prior_object, FleetDisruptionBudget):
                 budgets.setdefault(prior_object.placement, prior_object.budget)
         return budgets
 
@@ -168,16 +168,16 @@ class PlannedHub(Struct, dict=True):
             case FleetOverride():
                 self.overrides.append(self._assign_snapshot_number(instance, fleet_object))
                 self.override_instances.append(instance)
-            case FleetBudget():
+            case FleetDisruptionBudget():
                 self.budgets[fleet_object.placement] = (instance, fleet_object)
             case FleetEviction() if (
                 instance.action in _CREATE_ACTIONS or fleet_object.name in self.observed.pending_requests
             ):
                 if fleet_object.name not in self.observed.evictions:
                     self.evictions.append((instance, fleet_object))
-            case FleetStrategy():
+            case FleetUpdateStrategy():
                 self.strategies[fleet_object.key] = fleet_object
-            case FleetRun():
+            case FleetUpdateRun():
                 self._add_staged_run(instance, fleet_object)
             case FleetApprovalRequest() if fleet_object.is_approved:
                 self.approvals.setdefault(fleet_object.run_key, set()).add(fleet_object.name)
@@ -253,12 +253,12 @@ class PlannedHub(Struct, dict=True):
             granted = self.approvals.get(key, set()) | self.observed.approvals.get(key, frozenset())
             self.runs.append((instance, replace(run, approvals=run.approvals | granted)))
 
-    def _add_staged_run(self, instance: Instance, run: FleetRun) -> None:
+    def _add_staged_run(self, instance: Instance, run: FleetUpdateRun) -> None:
         """Add a staged run, unless its state transition is invalid."""
         if instance.before is not None and not instance.is_replaced and instance.type.build_fleet_object is not None:
             prior_run = instance.type.build_fleet_object(instance.before)
             transition_error = None
-            if isinstance(prior_run, FleetRun):
+            if isinstance(prior_run, FleetUpdateRun):
                 transition_error = check_run_state_transition(prior_run.state, run.state)
             if transition_error is not None:
                 text = (

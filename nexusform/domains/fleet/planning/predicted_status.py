@@ -25,10 +25,10 @@ from nexusform.domains.fleet.scheduling.placement_status import (
     NAMESPACED,
     TRUE,
     UNKNOWN,
+    ClusterProgress,
     ClusterStatus,
     FailedObject,
     PlacementStatus,
-    Progress,
     build_placement_status,
     compute_rollout_progress,
     parse_run_status_text,
@@ -154,11 +154,11 @@ def _read_prior_run_texts(placement: PlacementPlan) -> dict[str, str]:
     return texts
 
 
-def _compute_progress(placement: PlacementPlan) -> dict[str, Progress]:
+def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
     """Return the progress of each bound cluster."""
     final_resources = placement.compute_final_resources()
     apply_failing = placement.clusters_failing_apply
-    uncertain = placement.uncertain_clusters if placement.spec.is_external else frozenset()
+    uncertain = placement.clusters_with_unknown_rollout if placement.spec.is_external else frozenset()
     # Blocked clusters keep their version; override changes wait.
     blocked = () if placement.spec.is_external else placement.rollout.blocked_clusters
     run_by_cluster = {}
@@ -204,7 +204,7 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, Progress]:
     return by_cluster
 
 
-def _adjust_for_apply_strategy(placement: PlacementPlan, cluster: str, progress: Progress) -> Progress:
+def _adjust_for_apply_strategy(placement: PlacementPlan, cluster: str, progress: ClusterProgress) -> ClusterProgress:
     """Return the progress with unknown conditions if a staged run has not distributed the apply strategy yet."""
     apply = placement.spec.find_apply_strategy(cluster)
     if apply is None or cluster in placement.rollout.clusters:

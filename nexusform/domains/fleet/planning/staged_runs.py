@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, suggest_name
 from nexusform.diagnostics.phrases import format_list, select_word_form
 from nexusform.domains.fleet.importers.fleet_export import FAILED
-from nexusform.domains.fleet.importers.fleet_records import FleetOverride, FleetRun, RunRecord
+from nexusform.domains.fleet.importers.fleet_records import FleetOverride, FleetUpdateRun, RunRecord
 from nexusform.domains.fleet.planning.binding_rows import build_run_timeline
 from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, select_overrides
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
@@ -24,11 +24,11 @@ from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.placement_status import format_run_status_text
 from nexusform.domains.fleet.scheduling.staged_update import (
     APPROVAL,
-    RunOutcome,
     RunProblem,
     RunState,
+    RunStepKind,
+    StagedRunOutcome,
     StagedRunPlan,
-    StepKind,
     initialize_staged_run,
     list_run_steps,
     simulate_staged_run,
@@ -59,7 +59,7 @@ class _StagedRunInput(Struct, frozen=True):
 
 
 def _execute_staged_run(
-    instance: Instance, run: FleetRun, placement: PlacementPlan | None, hub: PlannedHub, member_list: MemberList
+    instance: Instance, run: FleetUpdateRun, placement: PlacementPlan | None, hub: PlannedHub, member_list: MemberList
 ) -> Iterator[Diagnostic]:
     """Execute one staged run as far as possible; update the placement's bindings and rollout."""
 
@@ -95,7 +95,7 @@ def _execute_staged_run(
         failing=frozenset(failures),
         finished=frozenset(record.done),
     )
-    updated_groups = [step.clusters for step in progress.steps if step.kind is not StepKind.APPROVAL]
+    updated_groups = [step.clusters for step in progress.steps if step.kind is not RunStepKind.APPROVAL]
     finished_clusters = sorted({*record.done, *chain.from_iterable(updated_groups)} - {*progress.blocking_clusters})
     is_finished = not progress.pending_approval and not progress.blocking_clusters
     instance.private = replace(context.record, done=tuple(finished_clusters), ended=is_finished).build_note()
@@ -104,7 +104,7 @@ def _execute_staged_run(
     placement.rollout = placement.rollout.append_rollout_timeline(timeline)
     placement.bindings = progress.bindings
     for step in progress.steps:
-        if step.kind is StepKind.UPDATE:
+        if step.kind is RunStepKind.UPDATE:
             newly_updated = set(step.clusters) - {*record.done}
             run_text = format_run_status_text(run.resource_index, run.name)
             changed_clusters = _find_changed_clusters(placement, context, newly_updated)
@@ -116,7 +116,7 @@ def _execute_staged_run(
         yield instance.build_diagnostic(problem)
 
 
-def _list_run_blockers(progress: RunOutcome, failures: dict[str, str]) -> Iterator[Problem]:
+def _list_run_blockers(progress: StagedRunOutcome, failures: dict[str, str]) -> Iterator[Problem]:
     """Yield where a run stops: at failed clusters, or before an approval."""
     if progress.blocking_clusters:
         blocking = progress.blocking_clusters
@@ -150,13 +150,13 @@ def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, c
             or resources is None
             or rendered is None
             or not resources.has_same_overrides(rendered)
-            or cluster in placement.uncertain_clusters
+            or cluster in placement.clusters_with_unknown_rollout
             or placement.spec.find_apply_strategy(cluster) != placement.spec.configuration.apply
         ):
             yield cluster
 
 
-def _read_run_record(instance: Instance, run: FleetRun, hub: PlannedHub) -> RunRecord:
+def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -> RunRecord:
     """Return the values fixed at the start of a run, from a hub, else from state."""
     if instance.is_replaced or run.build_key(run.name) in hub.observed.pending_requests:
         return RunRecord()
@@ -181,7 +181,7 @@ def _read_run_record(instance: Instance, run: FleetRun, hub: PlannedHub) -> RunR
     return replace(observed, overrides=overrides, picked=per_cluster)
 
 
-def _warn_unused_approvals(instance: Instance, run: FleetRun, context: _StagedRunInput) -> Iterator[Diagnostic]:
+def _warn_unused_approvals(instance: Instance, run: FleetUpdateRun, context: _StagedRunInput) -> Iterator[Diagnostic]:
     """Warn about approvals that no stage requests."""
     approvals = (instance.config or {}).get("approvals")
     if not isinstance(approvals, list | tuple | set | frozenset):
@@ -211,7 +211,7 @@ def _warn_skipped_stages(instance: Instance, context: _StagedRunInput) -> Iterat
         yield instance.build_diagnostic(Problem((), "skipped-run-stage", text, Severity.WARNING))
 
 
-def _warn_pruned_snapshot(instance: Instance, run: FleetRun, placement: PlacementPlan) -> Iterator[Diagnostic]:
+def _warn_pruned_snapshot(instance: Instance, run: FleetUpdateRun, placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Warn about a run with an old snapshot that a hub may have pruned. Seen on a running hub: of eight under
     a limit of three, 4, 6 and 8 remained.
     """
@@ -276,7 +276,7 @@ def _find_clusters_with_apply_failures(placement: PlacementPlan, context: _Stage
 
 
 def _build_run_context(
-    run: FleetRun, placement: PlacementPlan, hub: PlannedHub, member_list: MemberList, record: RunRecord
+    run: FleetUpdateRun, placement: PlacementPlan, hub: PlannedHub, member_list: MemberList, record: RunRecord
 ) -> _StagedRunInput | _RejectedRun:
     """Build the inputs of a run; `record` holds the values fixed in an earlier plan."""
     strategy = hub.strategies.get(run.build_key(run.strategy))
@@ -322,7 +322,7 @@ def _build_run_context(
     return _StagedRunInput(plan, index, new_record)
 
 
-def _explain_outdated_run(run: FleetRun, placement: PlacementPlan, plan: StagedRunPlan, record: RunRecord) -> str:
+def _explain_outdated_run(run: FleetUpdateRun, placement: PlacementPlan, plan: StagedRunPlan, record: RunRecord) -> str:
     """Return why an earlier run cannot continue, "" if it can."""
     # Values that were not recorded count as unchanged.
     snapshot = plan.policy_snapshot if record.policy_snapshot is None else record.policy_snapshot
@@ -389,7 +389,7 @@ def _count_requested_clusters(placement: PlacementPlan) -> int | None:
     return None
 
 
-def _select_resource_snapshot(run: FleetRun, placement: PlacementPlan, record: RunRecord) -> int:
+def _select_resource_snapshot(run: FleetUpdateRun, placement: PlacementPlan, record: RunRecord) -> int:
     """Return the snapshot index of a run: the configured one, the one fixed at its start, or a new one."""
     if run.resource_index is not None:
         return run.resource_index

@@ -16,14 +16,14 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.domains.fleet.importers.fleet_records import (
     EXTERNAL,
     FleetApprovalRequest,
-    FleetBudget,
+    FleetDisruptionBudget,
     FleetEviction,
     FleetMember,
     FleetObject,
     FleetOverride,
     FleetPlacement,
-    FleetRun,
-    FleetStrategy,
+    FleetUpdateRun,
+    FleetUpdateStrategy,
     HubObjects,
 )
 from nexusform.domains.fleet.planning.override_rendering import (
@@ -114,14 +114,15 @@ def _is_placement(changed: _ChangedInstance, context: _StepOrderContext) -> bool
 
 def _is_budget(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     return any(
-        isinstance(item, FleetBudget) and item.placement == context.rollout.placement for item in changed.versions
+        isinstance(item, FleetDisruptionBudget) and item.placement == context.rollout.placement
+        for item in changed.versions
     )
 
 
 def _is_strategy(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     run = context.requested
-    strategies = (item for item in changed.versions if isinstance(item, FleetStrategy))
-    return isinstance(run, FleetRun) and any(item.key == run.build_key(run.strategy) for item in strategies)
+    strategies = (item for item in changed.versions if isinstance(item, FleetUpdateStrategy))
+    return isinstance(run, FleetUpdateRun) and any(item.key == run.build_key(run.strategy) for item in strategies)
 
 
 def _is_member(changed: _ChangedInstance, _context: _StepOrderContext) -> bool:
@@ -167,7 +168,7 @@ def _is_earlier_eviction(changed: _ChangedInstance, context: _StepOrderContext) 
 
 def _is_ended_run(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     """Return True for an earlier run of the placement, completed by this plan."""
-    runs = (item for item in changed.versions if isinstance(item, FleetRun))
+    runs = (item for item in changed.versions if isinstance(item, FleetUpdateRun))
     is_earlier = changed.position < context.changed.position
     has_ended = bool((changed.instance.private or {}).get(_ENDED))
     return (
@@ -217,7 +218,7 @@ def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetObj
 
 # A hub evaluates an eviction against the existing bindings, so all rollouts of its placement follow it.
 _AWAITED: Final[Mapping[type, tuple[Callable[[_ChangedInstance, _StepOrderContext], bool], ...]]] = {
-    FleetRun: (_is_content, _is_override, _is_placement, _is_strategy, _is_member, _is_ended_run, _is_eviction),
+    FleetUpdateRun: (_is_content, _is_override, _is_placement, _is_strategy, _is_member, _is_ended_run, _is_eviction),
     FleetApprovalRequest: (_is_content, _is_override, _is_placement, _is_strategy, _is_member, _is_eviction),
     FleetEviction: (_is_budget, _is_member, _is_earlier_eviction, _is_earlier_override),
     FleetPlacement: (_is_eviction, _is_rollout_override, _is_removed_selected_object, _is_changed_member),
@@ -262,18 +263,18 @@ class _ChangedIndex:
 def _get_placement_key(version: FleetObject) -> str | None:
     """Return the key of the placement of an object; a strategy has its own key."""
     match version:
-        case FleetPlacement() | FleetStrategy():
+        case FleetPlacement() | FleetUpdateStrategy():
             return version.key
-        case FleetRun():
+        case FleetUpdateRun():
             return version.build_key(version.placement)
-        case FleetBudget() | FleetEviction() | FleetOverride():
+        case FleetDisruptionBudget() | FleetEviction() | FleetOverride():
             return version.placement
     return None
 
 
 def _get_strategy_key(context: _StepOrderContext) -> str:
     run = context.requested
-    return run.build_key(run.strategy) if isinstance(run, FleetRun) else ""
+    return run.build_key(run.strategy) if isinstance(run, FleetUpdateRun) else ""
 
 
 def _get_namespace_of_override(context: _StepOrderContext) -> ObjectIdentity:
@@ -297,9 +298,9 @@ _CANDIDATES: Final[Mapping[_Check, Callable[[_ChangedIndex, _StepOrderContext], 
         (_is_eviction, _is_earlier_eviction, _is_eviction_before_override),
         lambda index, context: index.list_steps_of_placement(FleetEviction, context.rollout.placement),
     ),
-    _is_budget: lambda index, context: index.list_steps_of_placement(FleetBudget, context.rollout.placement),
-    _is_strategy: lambda index, context: index.list_steps_of_placement(FleetStrategy, _get_strategy_key(context)),
-    _is_ended_run: lambda index, context: index.list_steps_of_placement(FleetRun, context.rollout.placement),
+    _is_budget: lambda index, context: index.list_steps_of_placement(FleetDisruptionBudget, context.rollout.placement),
+    _is_strategy: lambda index, context: index.list_steps_of_placement(FleetUpdateStrategy, _get_strategy_key(context)),
+    _is_ended_run: lambda index, context: index.list_steps_of_placement(FleetUpdateRun, context.rollout.placement),
     _is_override: lambda index, context: index.list_steps_of_placement(FleetOverride, "", context.rollout.placement),
     _is_earlier_override: lambda _index, context: context.rollout.earlier_overrides,
     **dict.fromkeys(
@@ -441,7 +442,7 @@ def _list_affected_placements(changed: _ChangedInstance, rollouts: _RolloutIndex
             runs = {run.build_key(run.name): run for _, run in (*hub.runs, *hub.waiting_runs)}
             run = runs.get(requested.run_key)
             yield from [run.build_key(run.placement)] if run is not None else ()
-        case FleetRun():
+        case FleetUpdateRun():
             yield requested.build_key(requested.placement)
         case FleetPlacement():
             yield requested.key

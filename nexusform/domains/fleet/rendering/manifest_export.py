@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_documents import NODE_COUNT, OLD_NODE_COUNT, read_fleet_document
-from nexusform.domains.fleet.importers.fleet_records import FleetRun
+from nexusform.domains.fleet.importers.fleet_records import FleetUpdateRun
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.interfaces.plugins import PluginRegistries
@@ -100,7 +100,7 @@ def _find_export_limitations(plan: Plan, registries: PluginRegistries) -> Iterat
     for change in created:
         read_object = registries.resource_types[change.address.type].build_fleet_object
         run = read_object(change.after or {}) if read_object is not None else None
-        if isinstance(run, FleetRun) and run.build_key(run.placement) in placement_ids:
+        if isinstance(run, FleetUpdateRun) and run.build_key(run.placement) in placement_ids:
             runs.append(str(change.address))
     if runs:
         titles["runs"] = runs

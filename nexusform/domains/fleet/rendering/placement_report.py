@@ -34,7 +34,7 @@ _ACTION_TEXTS = {
 def build_placement_report(reason: PlacementReason) -> Report:
     """Build the report of one placement, or of one of its clusters."""
     cluster, explanation = reason.cluster, reason.explanation
-    clusters = _select_named_clusters(reason)
+    clusters = _select_clusters_of_reason(reason)
     history = _describe_binding_history(clusters, reason)
     current_facts = _describe_open_problems(reason)
     kind = str(explanation.policy.placement_type)
@@ -68,7 +68,7 @@ def build_placement_report(reason: PlacementReason) -> Report:
     )
 
 
-def _select_named_clusters(reason: PlacementReason) -> list[ClusterExplanation]:
+def _select_clusters_of_reason(reason: PlacementReason) -> list[ClusterExplanation]:
     return [cluster for cluster in reason.explanation.clusters if reason.cluster in ("", cluster.cluster)]
 
 
@@ -280,7 +280,9 @@ _PLACEMENT_FORM: Final = RecordForm(
     "address policy_snapshot=explanation.snapshot.index wanted=explanation.number "
     "last_picked=explanation.last_pick batches=explanation.batches clusters=. fresh_schedule=drift "
     "override_failures=failures fulfilled=is_fulfilled unscheduled",
-    clusters=lambda reason: [_build_cluster_document(cluster, reason) for cluster in _select_named_clusters(reason)],
+    clusters=lambda reason: [
+        _build_cluster_document(cluster, reason) for cluster in _select_clusters_of_reason(reason)
+    ],
     fresh_schedule="gained=gained_clusters lost=lost_clusters",
 )
 _BINDING_FORM: Final = RecordForm(

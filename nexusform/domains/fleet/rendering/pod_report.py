@@ -8,8 +8,8 @@ from typing import Any, Final
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.workflow.placement_reasons import PodPlacementReason
 from nexusform.domains.pods.planning.pod_rows import REASONS
+from nexusform.domains.pods.scheduling.cluster_records import PodState
 from nexusform.domains.pods.scheduling.pod_explanation import NodeVerdict
-from nexusform.domains.pods.scheduling.workloads import PodState
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 

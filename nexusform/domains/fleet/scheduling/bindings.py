@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from nexusform.kubernetes.matching import LabelSelector, Taint, Toleration
 from nexusform.kubernetes.quantity import Quantity
-from nexusform.scheduling.placement_decision import Location
+from nexusform.scheduling.placement_decision import ObjectLocation
 
 
 class BindingState(StrEnum):
@@ -22,7 +22,7 @@ class BindingState(StrEnum):
     UNSCHEDULED = "Unscheduled"
 
 
-class Binding(Location, frozen=True):
+class Binding(ObjectLocation, frozen=True):
     """Binding of a placement to a cluster; a location like a VM's `Placement`. `previous_state` is set for
     Unscheduled only. The scores are those of the batch that picked the cluster, None for PickFixed.
     `policy_snapshot` is the index at that time, `resource_snapshot` the index of the resources rolled out

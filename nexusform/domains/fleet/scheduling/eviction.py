@@ -34,7 +34,7 @@ MISCONFIGURED = (
 PREDICTED_EVICTION = "predicted"
 
 
-class DisruptionBudget(Struct, frozen=True):
+class PlacementDisruptionBudget(Struct, frozen=True):
     """Maximum of unavailable bindings, or minimum of available ones: exactly one of the two."""
 
     max_unavailable: IntegerOrPercent | None = None
@@ -63,7 +63,9 @@ class EvictionResult(Struct, frozen=True):
     message: str
 
 
-def evaluate_eviction(cluster: str, target: EvictionTarget | None, budget: DisruptionBudget | None) -> EvictionResult:
+def evaluate_eviction(
+    cluster: str, target: EvictionTarget | None, budget: PlacementDisruptionBudget | None
+) -> EvictionResult:
     """Decide on one eviction; `target` None: the placement is missing."""
     invalid_reason = MISSING_PLACEMENT if target is None else _explain_invalid(cluster, target)
     if target is None or invalid_reason:
@@ -72,7 +74,9 @@ def evaluate_eviction(cluster: str, target: EvictionTarget | None, budget: Disru
     return EvictionResult(cluster, is_valid=True, is_executed=is_executed, message=message)
 
 
-def _evaluate_eviction(cluster: str, target: EvictionTarget, budget: DisruptionBudget | None) -> tuple[bool, str]:
+def _evaluate_eviction(
+    cluster: str, target: EvictionTarget, budget: PlacementDisruptionBudget | None
+) -> tuple[bool, str]:
     """Return whether a valid eviction is executed, and the reason."""
     binding = next(b for b in target.bindings if b.cluster == cluster)
     if binding.is_deleting:

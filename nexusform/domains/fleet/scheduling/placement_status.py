@@ -18,7 +18,7 @@ CLUSTER_SCOPED, NAMESPACED = "ClusterResourcePlacement", "ResourcePlacement"
 NO_OVERRIDES = "No override rules are configured for the selected resources"
 
 
-class Progress(Struct, frozen=True):
+class ClusterProgress(Struct, frozen=True):
     """Progress of a cluster: each step "True", "False" or "Unknown", in order. `has_overrides`: override
     rules apply. `is_trackable`: availability is visible. `diff_reported` replaces `applied` and `available`
     if differences are only reported. `run_text` identifies the staged run (format_run_text). `is_blocked`:
@@ -223,19 +223,19 @@ def parse_run_status_text(message: str) -> str:
     return message.removeprefix(prefix) if suffix else ""
 
 
-def list_step_names(progress: Progress) -> tuple[str, ...]:
+def list_step_names(progress: ClusterProgress) -> tuple[str, ...]:
     """Return the step names of a cluster's progress, in order."""
     return _APPLY_STEPS if progress.diff_reported is None else _REPORT_STEPS
 
 
-def compute_rollout_progress(bindings: Iterable[Binding], resource_snapshot: int) -> dict[str, Progress]:
+def compute_rollout_progress(bindings: Iterable[Binding], resource_snapshot: int) -> dict[str, ClusterProgress]:
     """Return the progress implied by bindings: rolled out and available, or blocked by the strategy."""
-    progress: dict[str, Progress] = {}
+    progress: dict[str, ClusterProgress] = {}
     for binding in bindings:
         if binding.state is BindingState.UNSCHEDULED:
             continue
         is_current = binding.state is BindingState.BOUND and binding.resource_snapshot == resource_snapshot
-        progress[binding.cluster] = Progress(
+        progress[binding.cluster] = ClusterProgress(
             rollout_started=TRUE if is_current else FALSE, resource_snapshot=binding.resource_snapshot
         )
     return progress
@@ -245,7 +245,7 @@ def build_placement_status(
     scheduling: SchedulingStatus | None,
     policy: Policy | None,
     number: int | None,
-    progress: Mapping[str, Progress],
+    progress: Mapping[str, ClusterProgress],
     *,
     prefix: str = CLUSTER_SCOPED,
     is_external: bool = False,
@@ -265,7 +265,7 @@ def build_placement_status(
     ]
     if status_namespace:
         first_conditions.append(_build_status_synced_condition(prefix, status_namespace))
-    not_started = Progress(rollout_started=UNKNOWN)
+    not_started = ClusterProgress(rollout_started=UNKNOWN)
     states = [progress.get(binding.cluster, not_started) for binding in scheduling.selected_bindings]
     selected_clusters = [binding.cluster for binding in scheduling.selected_bindings]
     external_condition = _build_external_condition(selected_clusters, states, prefix) if is_external else None
@@ -287,7 +287,7 @@ def _build_status_synced_condition(prefix: str, namespace: str) -> Condition:
     return Condition(f"{prefix}StatusSynced", TRUE, "StatusSyncSucceeded", text)
 
 
-def _build_placement_conditions(progresses: Sequence[Progress], prefix: str) -> Iterable[Condition]:
+def _build_placement_conditions(progresses: Sequence[ClusterProgress], prefix: str) -> Iterable[Condition]:
     """Yield the conditions of the placement up to the first step that is not True everywhere."""
     if not progresses:
         return
@@ -305,7 +305,9 @@ def _build_placement_conditions(progresses: Sequence[Progress], prefix: str) -> 
             return
 
 
-def _build_external_condition(clusters: Sequence[str], progresses: Sequence[Progress], prefix: str) -> Condition | None:
+def _build_external_condition(
+    clusters: Sequence[str], progresses: Sequence[ClusterProgress], prefix: str
+) -> Condition | None:
     """Build the condition while staged runs have not distributed one version everywhere, or a cluster's state
     is unknown.
     """
@@ -329,7 +331,9 @@ def _build_external_condition(clusters: Sequence[str], progresses: Sequence[Prog
     return Condition(f"{prefix}RolloutStarted", UNKNOWN, "RolloutControlledByExternalController", text)
 
 
-def _build_cluster_status(cluster: str, decision: str, progress: Progress, *, is_external: bool) -> ClusterStatus:
+def _build_cluster_status(
+    cluster: str, decision: str, progress: ClusterProgress, *, is_external: bool
+) -> ClusterStatus:
     """Build the conditions of one cluster up to the first step that is not True."""
     conditions = [Condition("Scheduled", TRUE, "Scheduled", decision)]
     for name in list_step_names(progress):

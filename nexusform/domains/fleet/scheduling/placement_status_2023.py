@@ -16,14 +16,14 @@ from nexusform.domains.fleet.scheduling.placement_status import (
     FALSE,
     TRUE,
     UNKNOWN,
+    ClusterProgress,
     ClusterStatus,
     PlacementStatus,
-    Progress,
 )
 
 
 def build_placement_status_2023(
-    scheduling: SchedulingStatus | None, progress: Mapping[str, Progress]
+    scheduling: SchedulingStatus | None, progress: Mapping[str, ClusterProgress]
 ) -> PlacementStatus:
     """Build the status with the older texts: Scheduled, Synchronized, Applied."""
     if scheduling is None:
@@ -37,12 +37,12 @@ def build_placement_status_2023(
     )
     scheduled = Condition(f"{CLUSTER_SCOPED}Scheduled", scheduling.condition.status, scheduling.condition.reason, text)
     selected = [decision for decision in scheduling.list_decisions() if decision.is_selected]
-    states = [progress.get(decision.cluster, Progress(rollout_started=UNKNOWN)) for decision in selected]
+    states = [progress.get(decision.cluster, ClusterProgress(rollout_started=UNKNOWN)) for decision in selected]
     clusters = tuple(_build_cluster_status(d, state) for d, state in zip(selected, states, strict=True))
     return PlacementStatus((scheduled, *_build_conditions(states)), clusters)
 
 
-# Conditions of a cluster's progress, in the order of Progress.
+# Conditions of a cluster's progress, in the order of ClusterProgress.
 _STEPS: Final = ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available")
 
 
@@ -60,22 +60,22 @@ def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding])
     return replace(older, clusters=clusters)
 
 
-def _read_progress(status: ClusterStatus) -> Progress:
+def _read_progress(status: ClusterStatus) -> ClusterProgress:
     """Return the progress of a cluster from its current conditions."""
     verdicts = {condition.type: condition.status for condition in status.conditions}
     # With reported differences only, nothing is applied and nothing fails.
     missing = TRUE if "DiffReported" in verdicts else UNKNOWN
     rollout, overridden, synchronized, applied, available = (verdicts.get(step, missing) for step in _STEPS)
     index = status.observed_resource_index
-    return Progress(rollout, overridden, synchronized, applied, available, resource_snapshot=index)
+    return ClusterProgress(rollout, overridden, synchronized, applied, available, resource_snapshot=index)
 
 
-def _is_synchronized(state: Progress) -> bool:
+def _is_synchronized(state: ClusterProgress) -> bool:
     """Return True if the hub has delivered the latest resources for a cluster."""
     return state.rollout_started == state.overridden == state.work_synchronized == TRUE
 
 
-def _build_conditions(states: list[Progress]) -> list[Condition]:
+def _build_conditions(states: list[ClusterProgress]) -> list[Condition]:
     """Build the conditions of a placement after Scheduled."""
     count = len(states)
     outdated_count = sum(not _is_synchronized(state) for state in states)
@@ -96,7 +96,7 @@ def _build_conditions(states: list[Progress]) -> list[Condition]:
     return [synchronized, Condition(f"{CLUSTER_SCOPED}Applied", TRUE, "ApplySucceeded", text)]
 
 
-def _build_cluster_status(decision: Decision, state: Progress) -> ClusterStatus:
+def _build_cluster_status(decision: Decision, state: ClusterProgress) -> ClusterStatus:
     unquoted = decision.reason.replace(f'"{decision.cluster}"', decision.cluster)
     conditions = [Condition("ResourceScheduled", TRUE, "ScheduleSucceeded", unquoted)]
     if not _is_synchronized(state):

@@ -163,7 +163,7 @@ def _sort_clusters(stage: Stage, clusters: list[str], members: Mapping[str, Memb
     return tuple(sorted(clusters, key=lambda name: (int(members[name].labels[key]), name)))
 
 
-class StepKind(StrEnum):
+class RunStepKind(StrEnum):
     """Kind of a step in a run."""
 
     APPROVAL = "approval"
@@ -177,7 +177,7 @@ class RunStep(Struct, frozen=True):
     clusters use up the concurrency, so these never start.
     """
 
-    kind: StepKind
+    kind: RunStepKind
     stage: str
     clusters: tuple[str, ...] = ()
     task: str = ""
@@ -185,7 +185,7 @@ class RunStep(Struct, frozen=True):
     is_blocked: bool = False
 
 
-class RunOutcome(Struct, frozen=True):
+class StagedRunOutcome(Struct, frozen=True):
     """Steps taken, bindings after them, the approval the run waits for ("": none), and the failing clusters
     that block it.
     """
@@ -211,14 +211,14 @@ def list_run_steps(plan: StagedRunPlan, run: str, failing: frozenset[str] = froz
         started_count, free_slots = 0, stage.concurrency
         while free_slots and started_count < len(stage.clusters):
             group = stage.clusters[started_count : started_count + free_slots]
-            steps.append(RunStep(StepKind.UPDATE, stage.name, group))
+            steps.append(RunStep(RunStepKind.UPDATE, stage.name, group))
             started_count += len(group)
             free_slots -= sum(name in failing for name in group)
         if started_count < len(stage.clusters):
-            steps.append(RunStep(StepKind.UPDATE, stage.name, stage.clusters[started_count:], is_blocked=True))
+            steps.append(RunStep(RunStepKind.UPDATE, stage.name, stage.clusters[started_count:], is_blocked=True))
         steps += _build_task_steps(stage.after, stage.name, f"{run}-after-{stage.name}")
     if plan.deletes:
-        steps.append(RunStep(StepKind.DELETE, DELETE_STAGE, plan.deletes))
+        steps.append(RunStep(RunStepKind.DELETE, DELETE_STAGE, plan.deletes))
     return tuple(steps)
 
 
@@ -227,9 +227,9 @@ def _build_task_steps(tasks: tuple[UpdateStageTask, ...], stage: str, approval: 
     steps: list[RunStep] = []
     for task in tasks:
         if task.type == APPROVAL:
-            steps.append(RunStep(StepKind.APPROVAL, stage, task=approval))
+            steps.append(RunStep(RunStepKind.APPROVAL, stage, task=approval))
         else:
-            steps.append(RunStep(StepKind.WAIT, stage, wait_seconds=task.wait_seconds or 0))
+            steps.append(RunStep(RunStepKind.WAIT, stage, wait_seconds=task.wait_seconds or 0))
     return steps
 
 
@@ -242,7 +242,7 @@ def simulate_staged_run(
     approved: frozenset[str] | None = None,
     failing: frozenset[str] = frozenset(),
     finished: frozenset[str] = frozenset(),
-) -> RunOutcome:
+) -> StagedRunOutcome:
     """Execute a run as far as possible. `approved` None: all approvals are granted. Clusters in `finished`
     are not updated again, even if changed since. A cluster in `failing` gets the resources but is never
     ready: its stage continues in the remaining slots and does not end.
@@ -254,23 +254,23 @@ def simulate_staged_run(
     for step in list_run_steps(plan, run, failing):
         # A blocked stage still starts its other clusters; no later step starts.
         is_blocked_stage = (
-            step.kind is StepKind.UPDATE and bool(completed_steps) and step.stage == completed_steps[-1].stage
+            step.kind is RunStepKind.UPDATE and bool(completed_steps) and step.stage == completed_steps[-1].stage
         )
         if step.is_blocked or (blocking and not is_blocked_stage):
             break
-        if step.kind is StepKind.APPROVAL and approved is not None and step.task not in approved:
-            return RunOutcome(tuple(completed_steps), tuple(active.values()), pending_approval=step.task)
+        if step.kind is RunStepKind.APPROVAL and approved is not None and step.task not in approved:
+            return StagedRunOutcome(tuple(completed_steps), tuple(active.values()), pending_approval=step.task)
         completed_steps.append(step)
-        if step.kind is StepKind.DELETE:
+        if step.kind is RunStepKind.DELETE:
             for name in step.clusters:
                 active.pop(name, None)
-        elif step.kind is StepKind.UPDATE:
+        elif step.kind is RunStepKind.UPDATE:
             for name in step.clusters:
                 binding = active.get(name)
                 if binding is not None and name not in finished:
                     active[name] = replace(binding, state=BindingState.BOUND, resource_snapshot=resource_snapshot)
             blocking += [name for name in step.clusters if name in failing]
-    return RunOutcome(tuple(completed_steps), tuple(active.values()), blocking_clusters=tuple(blocking))
+    return StagedRunOutcome(tuple(completed_steps), tuple(active.values()), blocking_clusters=tuple(blocking))
 
 
 _FORBIDDEN_TRANSITIONS = {

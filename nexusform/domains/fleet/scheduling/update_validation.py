@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.fleet.scheduling.bindings import PlacementType, Policy
-from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
+from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
 from nexusform.domains.fleet.scheduling.fleet_api_validation import FULL_PERCENTAGE, Path, build_error, check_selector
 from nexusform.domains.fleet.scheduling.staged_update import APPROVAL, TIMED_WAIT, Stage, UpdateStageTask
 
@@ -42,12 +42,12 @@ def check_strategy_change(old_type: str, new_type: str) -> list[Problem]:
     return []
 
 
-def check_disruption_budget(budget: DisruptionBudget, placement_type: PlacementType | None) -> list[Problem]:
+def check_disruption_budget(budget: PlacementDisruptionBudget, placement_type: PlacementType | None) -> list[Problem]:
     """Return the problems of a disruption budget; `placement_type` None: unknown placement."""
     problems: list[Problem] = []
     if budget.max_unavailable is not None and budget.min_available is not None:
         problems.append(build_error((), "max_unavailable and min_available cannot both be set"))
-    elif budget == DisruptionBudget():
+    elif budget == PlacementDisruptionBudget():
         text = "this budget blocks every eviction of the placement"
         problems.append(Problem((), "fully-blocking-budget", text, Severity.WARNING))
     for name, amount in (("max_unavailable", budget.max_unavailable), ("min_available", budget.min_available)):

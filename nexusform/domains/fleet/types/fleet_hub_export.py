@@ -25,7 +25,12 @@ from nexusform.domains.fleet.importers.fleet_export import (
     parse_integer,
     read_placements,
 )
-from nexusform.domains.fleet.importers.fleet_records import ApplyStrategy, FleetPlacement, FleetStrategy, RunRecord
+from nexusform.domains.fleet.importers.fleet_records import (
+    ApplyStrategy,
+    FleetPlacement,
+    FleetUpdateStrategy,
+    RunRecord,
+)
 from nexusform.domains.fleet.importers.hub_objects import is_user_object, remove_server_fields
 from nexusform.domains.fleet.importers.hub_records import ObservedEviction, ObservedRun, read_evictions, read_runs
 from nexusform.domains.fleet.scheduling.policy_snapshots import compute_policy_hash
@@ -342,7 +347,7 @@ def _read_run_stages(run: ObservedRun) -> tuple[Stage, ...] | None:
     }
     assert kind.build_fleet_object is not None
     read_strategy = kind.build_fleet_object({**metadata, "manifest": json.dumps(body)})
-    return read_strategy.stages if isinstance(read_strategy, FleetStrategy) else None
+    return read_strategy.stages if isinstance(read_strategy, FleetUpdateStrategy) else None
 
 
 def _read_apply_strategy(spec: Mapping[str, Any] | None) -> ApplyStrategy | None:

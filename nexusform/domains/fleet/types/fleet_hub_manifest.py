@@ -205,7 +205,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     if isinstance(body, str) and attributes.get(_VERSION) is None:
         findings += _validate_objects(body)
     for manifest in reading.manifests:
-        findings += _reject_fleet_objects(manifest)
+        findings += _check_fleet_objects(manifest)
     problems = build_line_problems(findings, "yaml_body")
     lines_by_key: dict[tuple[str, str, str, str], int] = {}
     for manifest in reading.manifests:
@@ -217,7 +217,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def _reject_fleet_objects(manifest: Manifest) -> Iterator[Problem]:
+def _check_fleet_objects(manifest: Manifest) -> Iterator[Problem]:
     """Yield errors for fleet objects with resource types of their own; they have no effect here."""
     if is_envelope(manifest):
         yield from list_envelope_problems(manifest)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.domains.fleet.importers.fleet_records import FleetBudget, FleetObject
-from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
+from nexusform.domains.fleet.importers.fleet_records import FleetDisruptionBudget, FleetObject
+from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
 from nexusform.domains.fleet.scheduling.update_validation import check_disruption_budget
 from nexusform.domains.fleet.types.fleet_arguments import check_integers_or_percentages, read_integer_or_percentage
 from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, build_fleet_type
@@ -23,14 +23,14 @@ _SPEC: Final = BlockSchema(
 )
 
 
-def read_budget(attributes: Values, arguments: Values) -> FleetBudget:
+def read_budget(attributes: Values, arguments: Values) -> FleetDisruptionBudget:
     """Return the budget; its placement has the same name."""
     amounts = (read_integer_or_percentage(arguments.get(name)) for name in _NAMES)
-    return FleetBudget(str(attributes.get("name") or ""), DisruptionBudget(*amounts))
+    return FleetDisruptionBudget(str(attributes.get("name") or ""), PlacementDisruptionBudget(*amounts))
 
 
 def _check_budget(budget: FleetObject, arguments: Values) -> Iterator[Problem]:
-    assert isinstance(budget, FleetBudget)
+    assert isinstance(budget, FleetDisruptionBudget)
     amount_errors = check_integers_or_percentages(arguments, _NAMES, ())
     yield from amount_errors or check_disruption_budget(budget.budget, None)
 

@@ -9,7 +9,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.domains.fleet.importers.fleet_records import FleetApprovalRequest, FleetObject, FleetRun, FleetStrategy
+from nexusform.domains.fleet.importers.fleet_records import (
+    FleetApprovalRequest,
+    FleetObject,
+    FleetUpdateRun,
+    FleetUpdateStrategy,
+)
 from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error
 from nexusform.domains.fleet.scheduling.staged_update import RunState, Stage, UpdateStageTask
 from nexusform.domains.fleet.scheduling.update_validation import check_update_stages
@@ -59,10 +64,10 @@ def _build_run_spec(strategy: str) -> BlockSchema:
     )
 
 
-def _read_run(attributes: Values, arguments: Values) -> FleetRun:
+def _read_run(attributes: Values, arguments: Values) -> FleetUpdateRun:
     index = str(arguments.get("resource_snapshot_index") or "")
     approvals = attributes.get("approvals") or ()
-    return FleetRun(
+    return FleetUpdateRun(
         name=str(attributes.get("name") or ""),
         placement=str(arguments.get("placement_name") or ""),
         strategy=str(arguments.get("staged_rollout_strategy_name") or ""),
@@ -178,7 +183,7 @@ _STRATEGY_SPEC: Final = BlockSchema(
 )
 
 
-def _read_strategy(attributes: Values, arguments: Values) -> FleetStrategy:
+def _read_strategy(attributes: Values, arguments: Values) -> FleetUpdateStrategy:
     stages = tuple(
         Stage(
             name=str(block.get("name") or ""),
@@ -192,7 +197,7 @@ def _read_strategy(attributes: Values, arguments: Values) -> FleetStrategy:
         for block in arguments.get("stage") or ()
     )
     namespace = str(attributes.get("namespace") or "")
-    return FleetStrategy(str(attributes.get("name") or ""), stages, namespace)
+    return FleetUpdateStrategy(str(attributes.get("name") or ""), stages, namespace)
 
 
 def _read_stage_tasks(blocks: Iterable[Values] | None) -> tuple[UpdateStageTask, ...]:
@@ -206,7 +211,7 @@ def _read_stage_tasks(blocks: Iterable[Values] | None) -> tuple[UpdateStageTask,
 
 def _check_strategy(strategy: FleetObject, arguments: Values) -> Iterator[Problem]:
     """Yield the problems of a strategy's stages."""
-    assert isinstance(strategy, FleetStrategy)
+    assert isinstance(strategy, FleetUpdateStrategy)
     errors: list[Problem] = []
     for i, block in enumerate(arguments.get("stage") or ()):
         path = ("stage", i)

@@ -127,7 +127,7 @@ class ManifestReader:
         self.problems: list[Problem] = []
         self._files: set[str] = set()
 
-    def read_file(self, name: str, content: bytes, path: Path) -> None:
+    def add_file(self, name: str, content: bytes, path: Path) -> None:
         """Read a file; `path` is the path of its argument."""
         reading = parse_manifests(name, content)
         self.manifests += reading.manifests
@@ -199,7 +199,7 @@ def read_files(
     for index, name in enumerate(names):
         path: Path = ("directory",) if directory is not None else ("files", index)
         try:
-            reader.read_file(name, context.files.read(name), path)
+            reader.add_file(name, context.files.read(name), path)
         except FileProblem as problem:
             reader.problems.append(Problem(path, "unreadable-file", str(problem)))
     argument: Path = ("directory",) if directory is not None else ("files",)

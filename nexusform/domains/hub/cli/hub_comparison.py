@@ -12,7 +12,7 @@ from nexusform.cli.report_output import Answer
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.hub.workflow.hub_reconciliation import HubReconciliation, PlacementComparison, reconcile_hub
-from nexusform.json_data.record_forms import RecordForm, build_row_form, round_to_significant_digits
+from nexusform.json_data.record_forms import RecordForm, build_row_form, round_to_six_places
 from nexusform.placements.prediction_scores import compute_score
 from nexusform.rendering.report.plan_sentences import format_prediction_accuracy
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
@@ -124,9 +124,9 @@ def _build_prediction_section(checks: Sequence[PlacementComparison]) -> Iterator
 _SCORE_FORM: Final = RecordForm(
     Struct,
     "verified correct brier_score=brier brier_score_by_chance=chance skill",
-    brier_score=round_to_significant_digits,
-    brier_score_by_chance=round_to_significant_digits,
-    skill=round_to_significant_digits,
+    brier_score=round_to_six_places,
+    brier_score_by_chance=round_to_six_places,
+    skill=round_to_six_places,
 )
 
 

@@ -60,7 +60,7 @@ class ContentVerifier:
 
     def describe_outdated(self, progress: PlacementProgress) -> str:
         """Return a message if the latest resource snapshot has older objects than applied; "" otherwise."""
-        index = self._find_snapshot_index(progress)
+        index = self._find_index_to_verify(progress)
         if index is None or not self._find_snapshot_difference(index):
             return ""
         del self._differences[index]
@@ -75,7 +75,7 @@ class ContentVerifier:
         is_complete = final.is_done and not final.message and not self._is_run_managed
         if is_complete and index is not None and has_cluster_content(resources):
             verification = self._verify_works(verification, resources, index)
-        index = self._find_snapshot_index(final)
+        index = self._find_index_to_verify(final)
         if index is None:
             return verification
         difference = self._find_snapshot_difference(index)
@@ -88,7 +88,7 @@ class ContentVerifier:
         """Report several snapshots of the changes of a plan, and return the paths of the snapshot numbers of clusters
         with the planned objects.
         """
-        index = self._find_snapshot_index(final)
+        index = self._find_index_to_verify(final)
         if index is None or self._find_snapshot_difference(index) != "":
             return ()
         predicted_index = self._get_planned_resources().snapshots[-1].index
@@ -106,7 +106,7 @@ class ContentVerifier:
     def _is_run_managed(self) -> bool:
         return has_external_rollout(build_hub_objects(self._step.key.type, self._planned)[0].body)
 
-    def _find_snapshot_index(self, progress: PlacementProgress) -> int | None:
+    def _find_index_to_verify(self, progress: PlacementProgress) -> int | None:
         """Return the index of the latest resource snapshot to verify; None without one."""
         index, planned = progress.latest_snapshot, self._get_planned_resources().snapshots
         if self._step.prior is None or self._is_run_managed or not planned or index is None:

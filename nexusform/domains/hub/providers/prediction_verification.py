@@ -41,7 +41,7 @@ Bindings = Mapping[str, Mapping[str, Any]]
 Figures = Mapping[str, Mapping[str, Any]]
 
 
-class WrongPrediction(Struct, frozen=True):
+class WrongClusterPrediction(Struct, frozen=True):
     """Wrong prediction with the kind of its cause; `changes` are changed figures, old and new, or the version
     of the hub.
     """
@@ -81,7 +81,7 @@ class VerificationResult(Struct, frozen=True):
     """
 
     predictions: tuple[VerifiedPrediction, ...] = ()
-    wrong_predictions: tuple[WrongPrediction, ...] = ()
+    wrong_predictions: tuple[WrongClusterPrediction, ...] = ()
     not_verified: str = ""
 
     def add_wrong_content(self, clusters: Iterable[str], index: int, difference: str) -> VerificationResult:
@@ -90,7 +90,7 @@ class VerificationResult(Struct, frozen=True):
         """
         states = (f"at resource snapshot {index}", "there with other content")
         added = [
-            WrongPrediction(CONTENT_PREDICTION, cluster, *states, DIFFERENT_CONTENT, (difference,))
+            WrongClusterPrediction(CONTENT_PREDICTION, cluster, *states, DIFFERENT_CONTENT, (difference,))
             for cluster in sorted(clusters)
         ]
         wrong = [
@@ -199,7 +199,7 @@ class PredictionVerifier(Struct, frozen=True):
     ) -> VerificationResult:
         """Compare the predicted bindings with the observed ones."""
         predictions: list[VerifiedPrediction] = []
-        wrong_predictions: list[WrongPrediction] = []
+        wrong_predictions: list[WrongClusterPrediction] = []
         predicted, observed = (list_picked_clusters(predicted_bindings), list_picked_clusters(observed_bindings))
         members = {*predicted} if self.plan_figures is None else {*self.current_figures, *predicted, *observed}
         changes = [] if self.plan_figures is None else list(_find_changes(self.plan_figures, self.current_figures))
@@ -237,16 +237,16 @@ class PredictionVerifier(Struct, frozen=True):
 
     def _build_wrong_prediction(
         self, about: str, cluster: str, states: tuple[str, str], changes: list[tuple[str, str]]
-    ) -> WrongPrediction:
+    ) -> WrongClusterPrediction:
         own_changes = [text for name, text in changes if name == cluster]
         other_changes = [text for name, text in changes if name != cluster]
         if self.plan_figures is None:
-            return WrongPrediction(about, cluster, *states, UNKNOWN_CAUSE)
+            return WrongClusterPrediction(about, cluster, *states, UNKNOWN_CAUSE)
         if changes:
-            return WrongPrediction(about, cluster, *states, CHANGED_FIGURES, (*own_changes, *other_changes))
+            return WrongClusterPrediction(about, cluster, *states, CHANGED_FIGURES, (*own_changes, *other_changes))
         if self.version:
-            return WrongPrediction(about, cluster, *states, DIFFERENT_VERSION, (self.version,))
-        return WrongPrediction(about, cluster, *states, DIFFERENT_RULE)
+            return WrongClusterPrediction(about, cluster, *states, DIFFERENT_VERSION, (self.version,))
+        return WrongClusterPrediction(about, cluster, *states, DIFFERENT_RULE)
 
 
 def has_scheduling_decision(prior: Bindings, planned: Bindings) -> bool:

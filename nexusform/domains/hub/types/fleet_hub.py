@@ -80,7 +80,7 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         return DataResult({}, [problem.problem])
     reader = ManifestReader(lenient=False, is_observed=True)
     items = {"apiVersion": "v1", "kind": "List", "items": dump["items"]}
-    reader.read_file(dump["server"], json.dumps(items).encode(), ())
+    reader.add_file(dump["server"], json.dumps(items).encode(), ())
     times = {"observed_at": dump["read_at"]}
     answer = build_hub_attributes(reader, (), times, expects_members="namespaces" not in arguments)
     if not answer.attributes:

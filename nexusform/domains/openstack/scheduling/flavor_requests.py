@@ -25,7 +25,7 @@ from nexusform.domains.openstack.scheduling.numa_fit import (
     CellRequest,
     NumaRequest,
 )
-from nexusform.domains.openstack.scheduling.pci_devices import POLICIES, SOCKET, DeviceRequest, PciDeviceAlias
+from nexusform.domains.openstack.scheduling.pci_devices import POLICIES, SOCKET, PciDeviceAlias, PciDeviceRequest
 
 HYPERTHREADING: Final = "HW_CPU_HYPERTHREADING"
 _SOCKET_TRAIT: Final = "COMPUTE_SOCKET_PCI_NUMA_AFFINITY"
@@ -69,7 +69,7 @@ class FlavorRequest(Struct, frozen=True):
     """
 
     numa: NumaRequest | None = None
-    devices: tuple[DeviceRequest, ...] = ()
+    devices: tuple[PciDeviceRequest, ...] = ()
     dedicated_vcpus: int = 0
     emulator_vcpus: int = 0
     fallback_vcpus: int = 0
@@ -121,7 +121,7 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
         raise ValueError(_format_property_conflict(_AFFINITY))
     counts = _parse_pci_aliases(properties.get(_ALIAS, ""))
     devices = tuple(
-        DeviceRequest(aliases[name], number, affinity or aliases[name].numa_policy)
+        PciDeviceRequest(aliases[name], number, affinity or aliases[name].numa_policy)
         for name, number in counts
         if name in aliases
     )

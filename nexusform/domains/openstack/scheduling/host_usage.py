@@ -24,7 +24,7 @@ from nexusform.domains.openstack.scheduling.numa_fit import (
     fit_numa_cells,
     update_host_cells,
 )
-from nexusform.domains.openstack.scheduling.pci_devices import DevicePool, DeviceRequest, allocate_pci_devices
+from nexusform.domains.openstack.scheduling.pci_devices import DevicePool, PciDeviceRequest, allocate_pci_devices
 
 SERVER_RECORD: Final = "server "
 
@@ -89,7 +89,7 @@ class NovaHostUsage(Struct, frozen=True):
         check = (lambda cells: self.take_devices(request.devices, cells) is not None) if request.devices else None
         return fit_numa_cells(self.cells, request.numa, ratios, devices_by_cell, check, attempts)
 
-    def take_devices(self, requests: Sequence[DeviceRequest], cells: Sequence[int] = ()) -> list[DevicePool] | None:
+    def take_devices(self, requests: Sequence[PciDeviceRequest], cells: Sequence[int] = ()) -> list[DevicePool] | None:
         """Return the PCI devices left by requests, None if there are too few."""
         return allocate_pci_devices(self.pools, requests, cells, {cell.id: cell.socket for cell in self.cells})
 

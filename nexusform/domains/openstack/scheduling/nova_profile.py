@@ -44,7 +44,7 @@ from nexusform.scheduling.racks.rule import (
     Filter,
     MachineFilter,
     MachineLoad,
-    RankedItem,
+    RankedItemKind,
     RejectionCheck,
     ShortageContext,
     Weigh,
@@ -310,7 +310,7 @@ def _build_flavor_filter(rules: _NovaRules) -> DemandFilter:
 
     return DemandFilter(
         name="flavor",
-        item=RankedItem.MACHINE,
+        item=RankedItemKind.MACHINE,
         select_input=lambda demand: (demand.sku, demand.constraints.image),
         build_check=build_check,
         describe_shortage=describe_shortage,

@@ -36,7 +36,7 @@ class PciDeviceAlias(Struct, frozen=True):
     numa_policy: str = LEGACY
 
 
-class DeviceRequest(Struct, frozen=True):
+class PciDeviceRequest(Struct, frozen=True):
     """Number of devices of one alias."""
 
     alias: PciDeviceAlias
@@ -60,7 +60,7 @@ def build_pci_device_alias(settings: Mapping[str, str]) -> PciDeviceAlias:
 
 def allocate_pci_devices(
     pools: Sequence[DevicePool],
-    requests: Iterable[DeviceRequest],
+    requests: Iterable[PciDeviceRequest],
     cells: Collection[int] = (),
     sockets: Mapping[int, int | None] | None = None,
 ) -> list[DevicePool] | None:
@@ -84,7 +84,7 @@ def allocate_pci_devices(
 
 
 def _select_pools(
-    pools: Sequence[DevicePool], request: DeviceRequest, cells: Collection[int], sockets: Mapping[int, int | None]
+    pools: Sequence[DevicePool], request: PciDeviceRequest, cells: Collection[int], sockets: Mapping[int, int | None]
 ) -> Sequence[DevicePool]:
     wanted = request.alias.properties
     selected: Sequence[DevicePool] = [pool for pool in pools if pool.has_properties(wanted)]
@@ -97,7 +97,7 @@ def _select_pools(
 
 
 def _select_near_pools(
-    pools: Sequence[DevicePool], request: DeviceRequest, cells: Collection[int], sockets: Mapping[int, int | None]
+    pools: Sequence[DevicePool], request: PciDeviceRequest, cells: Collection[int], sockets: Mapping[int, int | None]
 ) -> Sequence[DevicePool]:
     """Return the pools near these cells, as far as the policy requires or prefers them."""
     near = [pool for pool in pools if pool.numa_node in cells]

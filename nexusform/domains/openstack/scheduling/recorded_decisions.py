@@ -19,7 +19,7 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
     build_server_sku,
 )
 from nexusform.domains.openstack.scheduling.numa_fit import HostCell
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement, PlacementConstraints, VmName, VmSku
 
 _FLAVOR: Final = "flavor"

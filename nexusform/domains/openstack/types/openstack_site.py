@@ -20,7 +20,7 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
 from nexusform.domains.openstack.scheduling.pci_devices import POLICIES
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.resource_types.shared_arguments import (
-    build_duplicate_problem,
+    build_duplicate_object_problem,
     build_id_attribute,
     build_name_attribute,
     check_whole_numbers,
@@ -130,7 +130,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     site_id = build_id(attributes)
     other_address = inventory.addresses_by_name.setdefault(("site", "", site_id), address)
     if other_address != address:
-        return [build_duplicate_problem("duplicate-site", "name", "site", site_id, other_address)]
+        return [build_duplicate_object_problem("duplicate-site", "name", "site", site_id, other_address)]
     source = attributes.get("inventory")
     if not isinstance(source, Mapping) or not isinstance(source.get("hosts"), Mapping):
         return []

@@ -45,7 +45,7 @@ class ApplianceClaim(Struct, frozen=True):
         return max(self.size or 0, self.capacity or 0)
 
     @property
-    def existing_size(self) -> int:
+    def possible_existing_size(self) -> int:
         """Bytes that may be part of an existing volume."""
         if self.is_bound is False:
             return 0

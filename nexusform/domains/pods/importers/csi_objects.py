@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from nexusform.documents.field_validation import get_mapping, get_value_at_path, list_mappings
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
-from nexusform.domains.pods.scheduling.workloads import AttachLimits
+from nexusform.domains.pods.scheduling.cluster_records import AttachLimits
 from nexusform.kubernetes.matching import IN, NodeSelectorTerm, Requirement
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
@@ -36,7 +36,7 @@ class CsiStorageCapacity(Struct, frozen=True):
     size: int
 
 
-class CsiObjects(Struct, frozen=True):
+class CsiLimits(Struct, frozen=True):
     """Limits by node and driver, attached volumes (node, driver, volume), the drivers with free storage to check, and
     the free storage by class.
     """
@@ -61,7 +61,7 @@ class CsiObjects(Struct, frozen=True):
         return None if len(terms) < len(sufficient) else terms
 
 
-def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiObjects:
+def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
     """Return the facts of CSI drivers among the objects of a cluster."""
     maximums: dict[tuple[str, str], int] = {}
     attachments: list[tuple[str, str, str]] = []
@@ -87,7 +87,7 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiObjects:
                 capacity = _parse_storage_capacity(manifest)
                 if capacity is not None:
                     capacities.setdefault(str(body.get("storageClassName")), []).append(capacity)
-    return CsiObjects(maximums, tuple(attachments), frozenset(checked_drivers), capacities)
+    return CsiLimits(maximums, tuple(attachments), frozenset(checked_drivers), capacities)
 
 
 def _list_attach_limits(body: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
@@ -122,7 +122,7 @@ def find_volume_driver(volume: Manifest) -> str:
     return str(get_value_at_path(spec, "csi", "driver") or in_tree)
 
 
-def build_attach_limits(csi: CsiObjects, volumes: Mapping[str, Manifest]) -> AttachLimits:
+def build_attach_limits(csi: CsiLimits, volumes: Mapping[str, Manifest]) -> AttachLimits:
     """Return the limits of nodes and the attached volumes, by the claims of their volumes."""
     attachments: list[tuple[str, str, str]] = []
     for node, driver, name in csi.attachments:

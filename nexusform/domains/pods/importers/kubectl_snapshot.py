@@ -37,9 +37,9 @@ from nexusform.domains.pods.importers.pod_conditions import (
     reduce_node_condition,
     reduce_pod_condition,
 )
+from nexusform.domains.pods.scheduling.cluster_records import ObservedPodTemplate, PodCondition, PodSpec
 from nexusform.domains.pods.scheduling.device_records import ClaimedUses
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
-from nexusform.domains.pods.scheduling.workloads import ObservedPodTemplate, PodCondition, PodSpec
 from nexusform.kubernetes.matching import LabelSelector, Taint
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 from nexusform.scheduling.kubelet import NodeSize
@@ -350,7 +350,7 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
         return KubectlSnapshot()
     nodes = [_build_node(name, body) for name, body in data["nodes"]]
     bodies = data.get("objects") or []
-    objects = tuple(_build_stored_manifest(body) for body in bodies)
+    objects = tuple(_build_observed_manifest(body) for body in bodies)
     missing_kinds = find_missing_kinds(bodies)
     is_complete = NAMESPACE not in missing_kinds
     context = _PodParseContext(
@@ -375,7 +375,7 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
     )
 
 
-def _build_stored_manifest(body: _Object) -> Manifest:
+def _build_observed_manifest(body: _Object) -> Manifest:
     group, _, version = body["apiVersion"].rpartition("/")
     metadata = body["metadata"]
     return Manifest(

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, format_scalar
-from nexusform.domains.pods.scheduling.rules.image_locality import add_default_tag
-from nexusform.domains.pods.scheduling.workloads import (
+from nexusform.domains.pods.scheduling.cluster_records import (
     AlignedRequests,
     Container,
     HostPort,
@@ -24,6 +23,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     Requests,
     SpreadConstraint,
 )
+from nexusform.domains.pods.scheduling.rules.image_locality import add_default_tag
 from nexusform.kubernetes.matching import (
     EQUAL,
     EXISTS,

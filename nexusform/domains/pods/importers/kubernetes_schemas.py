@@ -157,7 +157,7 @@ class _SchemaValidator:
         # Skip the check if keys below are unknown.
         if check is not None and self._unknown_key_count == count_before:
             for part, end, detail in check(node):
-                build_problem = self._build_missing_warning if part.is_absent else self._build_problem
+                build_problem = self._build_missing_field_warning if part.is_absent else self._build_problem
                 yield build_problem(part, f"{path}{end} {detail}")
 
     def _check_fields(self, node: Node, type_name: str, path: str) -> Iterator[Problem]:
@@ -180,7 +180,7 @@ class _SchemaValidator:
                 set_keys.add(key)
         for key, rule in parse_field_rules().get(type_name, {}).items():
             if rule.is_required and key not in set_keys:
-                yield self._build_missing_warning(
+                yield self._build_missing_field_warning(
                     node.get_node(key), f"{path}.{key} is missing." if path else f"{key} is missing."
                 )
 
@@ -198,6 +198,6 @@ class _SchemaValidator:
     def _build_problem(self, node: Node, detail: str) -> Problem:
         return build_problem(self._manifest.file, node.position, INVALID, f"{self._manifest.title}: {detail}")
 
-    def _build_missing_warning(self, node: Node, detail: str) -> Problem:
+    def _build_missing_field_warning(self, node: Node, detail: str) -> Problem:
         # A missing field may be set on the hub by a mutating webhook.
         return replace(self._build_problem(node, f"{detail} {_UNLESS}"), severity=Severity.WARNING)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.pods.importers.csi_objects import (
-    CsiObjects,
+    CsiLimits,
     build_attach_limits,
     collect_csi_objects,
     find_csi_provisioner,
@@ -24,9 +24,16 @@ from nexusform.domains.pods.importers.csi_objects import (
 )
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_node_term, parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.scheduling.cluster_records import (
+    AttachLimits,
+    Claim,
+    InlineVolume,
+    Pairs,
+    Volume,
+    VolumeNeed,
+)
 from nexusform.domains.pods.scheduling.rules.volume_binding import UNBOUND, ZONE_LABELS
 from nexusform.domains.pods.scheduling.volume_binder import can_bind_volume
-from nexusform.domains.pods.scheduling.workloads import AttachLimits, Claim, InlineVolume, Pairs, Volume, VolumeNeed
 from nexusform.kubernetes.matching import IN, NodeSelectorTerm, Requirement
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
@@ -70,7 +77,7 @@ class Storage(Struct, frozen=True):
     templates: Mapping[tuple[str, str], ClaimTemplateOrdinals] = field(default_factory=dict)
     default_class: str = ""
     is_complete: bool = True
-    csi: CsiObjects = CsiObjects()
+    csi: CsiLimits = CsiLimits()
 
 
 def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) -> Storage:

@@ -42,7 +42,7 @@ from nexusform.domains.pods.importers.pod_admission import (
     find_limit_range_rejection,
 )
 from nexusform.domains.pods.importers.unpredicted_kinds import list_unpredicted_problems
-from nexusform.domains.pods.scheduling.workloads import NEWEST_REVISION, PodSpec, Strategy, Workload
+from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION, PodSpec, Strategy, Workload
 from nexusform.kubernetes.matching import LabelSelector, is_selected
 
 # Maximum of pods in one cluster by the Kubernetes documentation.

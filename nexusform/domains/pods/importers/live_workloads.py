@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nexusform.documents.field_validation import get_mapping, get_value_at_path, list_mappings
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_containers
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
-from nexusform.domains.pods.scheduling.workloads import NEWEST_REVISION
+from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION
 
 LIVE_KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController")
 # Steps of a path are keys of mappings, or the identifying fields of a list's item.

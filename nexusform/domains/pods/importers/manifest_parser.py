@@ -89,7 +89,7 @@ def parse_manifests(file: str, content: str | bytes) -> ParsedManifests:
     findings = [replace(problem, severity=Severity.ERROR) for problem in stream.findings]
     reader = _ManifestReader(file, findings)
     for document in stream.documents:
-        reader.parse_document(document)
+        reader.add_document(document)
     return ParsedManifests(tuple(reader.manifests), tuple(findings))
 
 
@@ -98,14 +98,14 @@ def build_changed_manifest(body: Mapping[str, Any], original: Manifest) -> Manif
     if the change removed the identity.
     """
     reader = _ManifestReader(original.file, [])
-    reader.parse_document(YamlDocument(dict(body), original.position))
+    reader.add_document(YamlDocument(dict(body), original.position))
     return reader.manifests[0] if len(reader.manifests) == 1 else None
 
 
 def build_manifest(body: Mapping[str, Any]) -> Manifest | None:
     """Return the manifest of a stored body without a text position."""
     reader = _ManifestReader("", [])
-    reader.parse_document(YamlDocument(dict(body), NO_POSITION))
+    reader.add_document(YamlDocument(dict(body), NO_POSITION))
     return reader.manifests[0] if len(reader.manifests) == 1 else None
 
 
@@ -141,7 +141,7 @@ def unwrap_envelopes(manifests: Iterable[Manifest]) -> ParsedManifests:
         if is_envelope(manifest):
             reader = _ManifestReader(manifest.file, [])
             for key, item in get_mapping(manifest.body, "data").items():
-                reader.parse_document(YamlDocument(item, manifest.find_position("data", key)))
+                reader.add_document(YamlDocument(item, manifest.find_position("data", key)))
             content = ParsedManifests(tuple(reader.manifests), tuple(reader.findings))
         elif is_configmap_envelope(manifest):
             content = _unwrap_configmap(manifest)
@@ -224,7 +224,7 @@ class _ManifestReader:
         self.findings = findings
         self.manifests: list[Manifest] = []
 
-    def parse_document(self, document: YamlDocument) -> None:
+    def add_document(self, document: YamlDocument) -> None:
         """Parse one document: an object, or the items of a list of objects."""
         body = document.data
         if not isinstance(body, dict):
@@ -234,7 +234,7 @@ class _ManifestReader:
         if isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
             positions = document.position.children.get("items", document.position).children
             for index, item in enumerate(items):
-                self.parse_document(YamlDocument(item, positions.get(index, document.position)))
+                self.add_document(YamlDocument(item, positions.get(index, document.position)))
             return
         manifest = self._build_manifest(body, document)
         if manifest is not None:

@@ -17,7 +17,7 @@ from nexusform.diagnostics.diagnostic import Severity
 from nexusform.documents.field_validation import get_mapping, list_mappings
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
-from nexusform.domains.pods.scheduling.workloads import DisruptionBudget, ResourceQuota, ResourceQuotaScope
+from nexusform.domains.pods.scheduling.cluster_records import PodDisruptionBudget, ResourceQuota, ResourceQuotaScope
 from nexusform.kubernetes.matching import EXISTS
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
@@ -186,7 +186,7 @@ def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuot
     return tuple(quotas)
 
 
-def collect_pod_disruption_budgets(manifests: Iterable[Manifest]) -> tuple[DisruptionBudget, ...]:
+def collect_pod_disruption_budgets(manifests: Iterable[Manifest]) -> tuple[PodDisruptionBudget, ...]:
     """Return the PodDisruptionBudgets with a selector among the objects of a cluster."""
     budgets = []
     for manifest in manifests:
@@ -198,11 +198,11 @@ def collect_pod_disruption_budgets(manifests: Iterable[Manifest]) -> tuple[Disru
             if selector is not None:
                 evicts_unready = spec.data.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
                 names = (manifest.namespace, manifest.name)
-                budgets.append(DisruptionBudget(*names, selector, minimum, maximum, evicts_unready=evicts_unready))
+                budgets.append(PodDisruptionBudget(*names, selector, minimum, maximum, evicts_unready=evicts_unready))
     return tuple(budgets)
 
 
-class _AdmittedPod(Struct, frozen=True):
+class _PodInAdmission(Struct, frozen=True):
     # Pod during admission.
     namespace: str
     metadata: Fields
@@ -213,13 +213,13 @@ class _AdmittedPod(Struct, frozen=True):
 def apply_pod_admission(namespace: str, metadata: Fields, spec: Fields, rules: AdmissionRules) -> Fields:
     """Return the pod spec after admission, as read by the scheduler."""
     for step in _STEPS:
-        changed_spec = step(_AdmittedPod(namespace, metadata, spec, rules))
+        changed_spec = step(_PodInAdmission(namespace, metadata, spec, rules))
         if changed_spec is not None:
             spec = Fields(spec.manifest, spec.findings, changed_spec, *spec.path)
     return spec
 
 
-def _apply_runtime_class(pod: _AdmittedPod) -> RawAmounts | None:
+def _apply_runtime_class(pod: _PodInAdmission) -> RawAmounts | None:
     spec, name = pod.spec, pod.spec.get_text("runtimeClassName")
     if not name:
         return None
@@ -252,7 +252,7 @@ def _apply_runtime_class(pod: _AdmittedPod) -> RawAmounts | None:
     return changed_spec
 
 
-def _apply_limit_ranges(pod: _AdmittedPod) -> RawAmounts | None:
+def _apply_limit_ranges(pod: _PodInAdmission) -> RawAmounts | None:
     defaults = pod.rules.defaults.get(pod.namespace)
     if defaults is None:
         return None
@@ -279,7 +279,7 @@ def _apply_container_defaults(container: Any, defaults: LimitRangeDefaults) -> A
     }
 
 
-def _apply_multus_networks(pod: _AdmittedPod) -> RawAmounts | None:
+def _apply_multus_networks(pod: _PodInAdmission) -> RawAmounts | None:
     """Add requests for the devices of the networks named in the pod's annotation."""
     annotations = pod.metadata.get_mapping("annotations")
     network_names = _parse_network_names(annotations, pod.namespace)
@@ -352,7 +352,7 @@ def _add_missing_requests(containers: list[Any], missing_amounts: Mapping[str, i
 
 
 # In the order of the API server.
-_STEPS: Final[tuple[Callable[[_AdmittedPod], RawAmounts | None], ...]] = (
+_STEPS: Final[tuple[Callable[[_PodInAdmission], RawAmounts | None], ...]] = (
     _apply_limit_ranges,
     _apply_runtime_class,
     _apply_multus_networks,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from nexusform.documents.field_validation import get_mapping, list_mappings
-from nexusform.domains.pods.scheduling.workloads import PodCondition
+from nexusform.domains.pods.scheduling.cluster_records import PodCondition
 
 _STARTING: Final = ("ContainerCreating", "PodInitializing", "")
 _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"

@@ -21,8 +21,8 @@ from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, sum_node_sizes
 from nexusform.domains.pods.planning.object_pods import PodKey, PriorPods
 from nexusform.domains.pods.scheduling import profile
+from nexusform.domains.pods.scheduling.cluster_records import ZONE, ExistingPod, Node
 from nexusform.domains.pods.scheduling.rules import image_locality, taints
-from nexusform.domains.pods.scheduling.workloads import ZONE, ExistingPod, Node
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.vm_object import VmObject
@@ -247,7 +247,9 @@ def _build_new_daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> li
     existing_pods: list[ExistingPod] = []
     for workload, own_pods in by_workload.items():
         spec = own_pods[-1].spec
-        open_nodes = [node for node in nodes if (not any(rule.reject(spec, node) for rule in profile.NODE_FILTERS))]
+        open_nodes = [
+            node for node in nodes if (not any(rule.find_rejection(spec, node) for rule in profile.NODE_FILTERS))
+        ]
         for number, node in enumerate(open_nodes, len(own_pods)):
             existing_pods.append(ExistingPod(workload, number, node.name, spec))
     return existing_pods

@@ -28,7 +28,7 @@ from nexusform.domains.pods.planning.storage_claims import (
     compute_storage_demand,
 )
 from nexusform.domains.pods.planning.template_matching import create_replacement_check, estimate_replicas
-from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, PodSpec
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodSpec
 from nexusform.placements.vm_demands import ClaimDemand
 
 # Address of a hub manifest or a placement (as text), and the id of a cluster with its pods.

@@ -9,18 +9,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.domains.pods.planning.cluster_observation import ObservedCluster
+from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodDisruptionBudget
 from nexusform.domains.pods.scheduling.preemption import (
     compute_allowed_disruptions,
     find_protected_workloads,
     is_pod_covered,
     list_applied_budgets,
 )
-from nexusform.domains.pods.scheduling.workloads import DisruptionBudget, ExistingPod
 from nexusform.plans.maintenance import DrainObstacles
 
 
 def find_drain_obstacles(
-    budgets: Sequence[DisruptionBudget], existing_pods: Sequence[ExistingPod], nodes: Collection[str]
+    budgets: Sequence[PodDisruptionBudget], existing_pods: Sequence[ExistingPod], nodes: Collection[str]
 ) -> DrainObstacles:
     """Return the obstacles for draining nodes: exhausted budgets, and single-pod workloads."""
     drained_pods = [pod for pod in existing_pods if pod.node in nodes]
@@ -41,8 +41,8 @@ def find_drain_obstacles(
 
 
 def apply_observed_budget_status(
-    budgets: Sequence[DisruptionBudget], observed_cluster: ObservedCluster | None
-) -> tuple[DisruptionBudget, ...]:
+    budgets: Sequence[PodDisruptionBudget], observed_cluster: ObservedCluster | None
+) -> tuple[PodDisruptionBudget, ...]:
     """Return budgets with the status observed by kubectl: it knows readiness and scale."""
     if observed_cluster is None:
         return tuple(budgets)
@@ -59,8 +59,8 @@ def apply_observed_budget_status(
 
 
 def _apply_budget_status(
-    budget: DisruptionBudget, observed_body: Mapping[str, Any], existing_pods: Sequence[ExistingPod]
-) -> DisruptionBudget:
+    budget: PodDisruptionBudget, observed_body: Mapping[str, Any], existing_pods: Sequence[ExistingPod]
+) -> PodDisruptionBudget:
     """Return one budget with its observed status, unless the plan changes its amounts."""
     status, spec = observed_body.get("status", {}), observed_body.get("spec", {})
     amounts = [str(spec.get(name, "")) for name in ("minAvailable", "maxUnavailable")]

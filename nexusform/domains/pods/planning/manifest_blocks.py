@@ -168,10 +168,10 @@ def plan_manifests(
             if instance.is_configured:
                 blocks.diagnostics += blocks.evaluate_known(instance, evaluation)
                 if instance.config is not None and not instance.is_invalid:
-                    blocks.predict_action(instance, evaluation)
+                    blocks.set_predicted_action(instance, evaluation)
         instances += expanded.instances
     _remove_former_pods(instances, pods)
-    problems = _reject_unknown_clusters(instances, pods)
+    problems = _check_cluster_names(instances, pods)
     workloads = _place_pods(instances, pods)
     for instance in instances:
         if instance.is_configured:
@@ -200,7 +200,7 @@ def _remove_former_pods(instances: Iterable[Instance], pods: PodPhase) -> None:
             pods.remove_pods(str(instance.address), previous_id)
 
 
-def _reject_unknown_clusters(instances: Iterable[Instance], pods: PodPhase) -> list[Diagnostic]:
+def _check_cluster_names(instances: Iterable[Instance], pods: PodPhase) -> list[Diagnostic]:
     """Return an error per manifest with an unknown cluster."""
     problems: list[Diagnostic] = []
     known_ids = sorted(pods.clusters)

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import PredictionInput
 from nexusform.domains.pods.scheduling import profile
+from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, Node, PodSpec
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage, SchedulerCache
-from nexusform.domains.pods.scheduling.workloads import HOSTNAME, Node, PodSpec
 
 _MAX_NODES: Final = 512  # additional nodes tried per pool
 _MIN_NODES: Final = 32  # the same with many workloads
@@ -172,17 +172,17 @@ def copy_node(node: Node, number: int) -> Node:
 
 def can_run(spec: PodSpec, inputs: PredictionInput, cluster: NodeCluster) -> bool:
     """Return whether a pod may run with enough nodes: it fits an empty node, and a pod for its affinity exists."""
-    if spec.gates or any(rule.reject(spec) for rule in profile.POD_FILTERS):
+    if spec.gates or any(rule.find_rejection(spec) for rule in profile.POD_FILTERS):
         return False
     nodes = chain(inputs.cluster.nodes, (copy_node(node, 0) for node in list_pool_nodes(cluster).values()))
     return any(_is_node_usable_by_pod(spec, node) for node in nodes) and _has_affinity_match(spec, inputs)
 
 
 def _is_node_usable_by_pod(spec: PodSpec, node: Node) -> bool:
-    if any(rule.reject(spec, node) for rule in profile.NODE_FILTERS):
+    if any(rule.find_rejection(spec, node) for rule in profile.NODE_FILTERS):
         return False
     usage = NodeUsage()
-    return not any(reject(spec, node, usage) for _, reject in profile.USAGE_FILTERS)
+    return not any(find_rejection(spec, node, usage) for _, find_rejection in profile.USAGE_FILTERS)
 
 
 def _has_affinity_match(spec: PodSpec, inputs: PredictionInput) -> bool:

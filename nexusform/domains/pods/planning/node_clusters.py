@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from nexusform.domains.pods.scheduling.cluster_records import Node
 from nexusform.domains.pods.scheduling.kubelet_admission import compute_cells
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
-from nexusform.domains.pods.scheduling.workloads import Node
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
 from nexusform.placements.node_properties import CONTROL_PLANE_TAINT, NodeProperties
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand

@@ -26,9 +26,9 @@ from nexusform.domains.pods.planning.pod_rows import (
 )
 from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.assumptions import PodDoubt
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodSpec, PodState, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, WorkloadForecast
 from nexusform.domains.pods.scheduling.workload_warnings import NO_EXECUTE_EVICTS, PREEMPTS, WorkloadWarning
-from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, PodSpec, PodState, Workload
 from nexusform.plans.plan import PlacementChange
 from nexusform.resources.address import Address
 

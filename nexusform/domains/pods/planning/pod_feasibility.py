@@ -23,10 +23,10 @@ from nexusform.domains.pods.planning.node_additions import (
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import PredictionInput
 from nexusform.domains.pods.planning.pod_phase import PodPhase
+from nexusform.domains.pods.scheduling.cluster_records import Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, compute_placeable_range
 from nexusform.domains.pods.scheduling.pod_prediction import PodPredictor, predict
 from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
-from nexusform.domains.pods.scheduling.workloads import Workload
 from nexusform.plans.plan import FeasibilityResult, LossEffect
 
 _MAX_REPLICAS: Final = 10_000

@@ -37,11 +37,11 @@ from nexusform.domains.pods.planning.template_matching import (
 )
 from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.assumptions import PredictionScenario, find_doubtful_pods, has_permanent_failure
+from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings, list_displaced_warnings
 from nexusform.domains.pods.scheduling.workload_warnings import WorkloadWarning
-from nexusform.domains.pods.scheduling.workloads import ExistingPod, PodSpec, Workload
 from nexusform.planning.phases import ScheduledPod
 from nexusform.plans.maintenance import DrainObstacles
 from nexusform.plans.plan import PlacementChange

@@ -14,9 +14,9 @@ from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.pod_kind import POD, PodLocation
 from nexusform.domains.pods.scheduling import pod_outcomes
+from nexusform.domains.pods.scheduling.cluster_records import Pairs, PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, describe_condition
 from nexusform.domains.pods.scheduling.workload_progress import find_unused_pod_numbers
-from nexusform.domains.pods.scheduling.workloads import Pairs, PodSpec, Workload
 from nexusform.planning.phases import ScheduledPod
 from nexusform.plans.plan import FORGOTTEN_REASON, PlacementAction, PlacementChange
 from nexusform.resources.address import Address

@@ -19,8 +19,8 @@ from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, ObservedCluster
 from nexusform.domains.pods.scheduling.assumptions import PodDoubt
+from nexusform.domains.pods.scheduling.cluster_records import PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
-from nexusform.domains.pods.scheduling.workloads import PodSpec, Workload
 from nexusform.kubernetes.matching import is_selected
 
 PodKey = tuple[str, int]

@@ -14,12 +14,14 @@ Claims = Mapping[str, ApplianceClaim]
 def compute_storage_demand(claims: Claims) -> ClaimDemand:
     """Return the current demand of these claims."""
     size = sum(claim.final_size for claim in claims.values())
-    existing_size = sum(claim.existing_size for claim in claims.values())
-    return ClaimDemand(size, size - existing_size, find_unsized_claim(claims.items()), _list_unknown_sizes(claims))
+    possible_existing_size = sum(claim.possible_existing_size for claim in claims.values())
+    return ClaimDemand(
+        size, size - possible_existing_size, find_unsized_claim(claims.items()), _list_sizes_of_unknown_claims(claims)
+    )
 
 
-def _list_unknown_sizes(claims: Claims) -> tuple[int, ...]:
-    return tuple(claim.existing_size for claim in claims.values() if claim.is_bound is None)
+def _list_sizes_of_unknown_claims(claims: Claims) -> tuple[int, ...]:
+    return tuple(claim.possible_existing_size for claim in claims.values() if claim.is_bound is None)
 
 
 def compute_planned_storage_demand(
@@ -39,13 +41,16 @@ def compute_planned_storage_demand(
     }
     size = sum(claim.final_size for name, claim in planned_claims.items() if name not in prior_claims)
     size += sum(_compute_final_size(claim, planned_claims.get(name)) for name, claim in retained_claims.items())
-    existing_size = sum(claim.existing_size for claim in prior_claims.values())
-    existing_size += sum(
+    possible_existing_size = sum(claim.possible_existing_size for claim in prior_claims.values())
+    possible_existing_size += sum(
         claim.final_size for name, claim in planned_claims.items() if name not in prior_claims and claim.is_bound
     )
     all_claims = {**retained_claims, **planned_claims}
     return ClaimDemand(
-        size, size - existing_size, find_unsized_claim(all_claims.items()), _list_unknown_sizes(retained_claims)
+        size,
+        size - possible_existing_size,
+        find_unsized_claim(all_claims.items()),
+        _list_sizes_of_unknown_claims(retained_claims),
     )
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.planning.object_pods import ObjectPods
-from nexusform.domains.pods.scheduling.workloads import NEWEST_REVISION, Container, ExistingPod, PodSpec, Workload
+from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION, Container, ExistingPod, PodSpec, Workload
 from nexusform.kubernetes.matching import is_selected
 
 # Kinds with template updates; pods of all others are created once.

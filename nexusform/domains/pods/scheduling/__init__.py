@@ -7,6 +7,6 @@ PUBLIC = {
     "preemption": "has_budget list_applied_budgets",
     "workload_warnings": "RISKS",
     "pod_prediction": "predict",
-    "workloads": ("DisruptionBudget Cluster Node PodSpec PodState ExistingPod Workload SpreadConstraint PodTerm"),
-    "spec_scheduler": "PodSpecScheduler",
+    "cluster_records": ("DisruptionBudget Cluster Node PodSpec PodState ExistingPod Workload SpreadConstraint PodTerm"),
+    "pod_spec_scheduler": "PodSpecScheduler",
 }

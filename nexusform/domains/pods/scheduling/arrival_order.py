@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.domains.pods.scheduling.workloads import Workload
+from nexusform.domains.pods.scheduling.cluster_records import Workload
 
 # Asynchronous hops of a controller until the pods exist; a Deployment creates a ReplicaSet first.
 _HOPS: Final[Mapping[str, int]] = {"Pod": 0, "Deployment": 2}

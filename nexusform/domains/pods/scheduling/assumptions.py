@@ -20,12 +20,12 @@ from nexusform.domains.pods.scheduling.arrival_order import (
     count_controller_hops,
     has_differing_concurrent_pods,
 )
-from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, Prediction
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodCondition, Strategy, Workload
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, PodsPrediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.rules.taints import NO_EXECUTE
 from nexusform.domains.pods.scheduling.scheduler_versions import BALANCE_CHANGE
 from nexusform.domains.pods.scheduling.workload_progress import has_stuck_template
-from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, PodCondition, Strategy, Workload
 from nexusform.kubernetes.matching import NO_SCHEDULE, Taint
 
 PodKey = tuple[str, int]
@@ -67,7 +67,7 @@ class PredictionScenario(Struct, frozen=True):
     arrival: ArrivalOrder | None = None
     slow_terminations: int = 0
 
-    def predict(self) -> Prediction:
+    def predict(self) -> PodsPrediction:
         """Return the prediction of this scene."""
         return predict(
             self.cluster,
@@ -176,7 +176,7 @@ def _get_key(outcome: PodOutcome) -> PodKey:
     return (outcome.workload, outcome.number)
 
 
-def _find_moved_pods(by_workload: Mapping[str, Sequence[PodOutcome]], alternative: Prediction) -> dict[PodKey, str]:
+def _find_moved_pods(by_workload: Mapping[str, Sequence[PodOutcome]], alternative: PodsPrediction) -> dict[PodKey, str]:
     """Return the pods with another outcome in an alternative prediction, each with its other node."""
     alternatives: dict[str, list[PodOutcome]] = {}
     for outcome in alternative.outcomes:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, PodSpec, VolumeNeed
 from nexusform.domains.pods.scheduling.rules.volume_binding import TOO_MANY
 from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder, build_node_volume_need
-from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec, VolumeNeed
 
 # Driver and claim.
 _Volume = tuple[str, str]

@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, Node, PodSpec, VolumeNeed
 from nexusform.domains.pods.scheduling.device_allocator import (
     ORDERED_POOLS,
     AllocationError,
@@ -18,7 +19,6 @@ from nexusform.domains.pods.scheduling.device_allocator import (
 from nexusform.domains.pods.scheduling.device_records import ClaimedUses, DeviceClaim, DeviceId
 from nexusform.domains.pods.scheduling.rules.volume_binding import NO_DEVICES, UNAVAILABLE_CLAIM
 from nexusform.domains.pods.scheduling.volume_binder import build_node_volume_need
-from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, Node, PodSpec, VolumeNeed
 
 # Versions of the scheduler that ran beside this allocation.
 _TESTED_VERSIONS: Final = ((1, 34), (1, 37))

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nexusform.domains.pods.scheduling import pod_outcomes, profile
+from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, Node, Strategy
 from nexusform.domains.pods.scheduling.scheduling_session import PodVerdict, SchedulingSession
 from nexusform.domains.pods.scheduling.workload_progress import PodToPlace, WorkloadProgress, find_unused_pod_numbers
-from nexusform.domains.pods.scheduling.workloads import ExistingPod, Node, Strategy
 from nexusform.kubernetes.quantity import compute_amount_of_total
 
 

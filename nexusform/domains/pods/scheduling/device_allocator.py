@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.domains.pods.scheduling.cel_device_selectors import CelSelectorError, is_device_selected
+from nexusform.domains.pods.scheduling.cluster_records import Node
 from nexusform.domains.pods.scheduling.device_records import (
     ALL_DEVICES,
     AllocatedDevice,
@@ -26,7 +27,6 @@ from nexusform.domains.pods.scheduling.device_records import (
     ResourceSlice,
 )
 from nexusform.domains.pods.scheduling.rules.node_affinity import is_term_satisfied
-from nexusform.domains.pods.scheduling.workloads import Node
 from nexusform.kubernetes.matching import EXISTS, NodeSelectorTerm, Taint, Toleration
 
 # From this version on, pools and slices are tried in the order of their names, before at random.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from nexusform.diagnostics.phrases import select_word_form
+from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, Node
 from nexusform.domains.pods.scheduling.workload_warnings import (
     SHARED_MACHINE,
     SHARED_RACK,
@@ -15,7 +16,6 @@ from nexusform.domains.pods.scheduling.workload_warnings import (
     WorkloadWarning,
     format_names,
 )
-from nexusform.domains.pods.scheduling.workloads import HOSTNAME, Node
 from nexusform.kubernetes.matching import is_selected
 
 # Preferred label keys to identify machines.

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, Workload
 from nexusform.domains.pods.scheduling.scheduling_session import PodVerdict
 from nexusform.domains.pods.scheduling.workload_progress import WorkloadProgress
-from nexusform.domains.pods.scheduling.workloads import ExistingPod, Workload
 
 
 def must_wait_to_scale_in(

@@ -8,8 +8,8 @@ from itertools import chain
 
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.domains.pods.scheduling import profile
+from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
 from nexusform.domains.pods.scheduling.rules import taints
-from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
 from nexusform.kubernetes.matching import DOES_NOT_EXIST, NOT_IN, Requirement, is_requirement_met
 from nexusform.scheduling.kubelet import STORAGE
 from nexusform.scheduling.placement_decision import Rejection

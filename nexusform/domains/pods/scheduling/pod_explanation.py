@@ -6,11 +6,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from nexusform.domains.pods.scheduling.cluster_records import (
+    DEFAULT_SEED,
+    Cluster,
+    ExistingPod,
+    Pairs,
+    PodSpec,
+    Workload,
+)
 from nexusform.domains.pods.scheduling.pod_prediction import PodPredictor
+from nexusform.domains.pods.scheduling.pod_spec_scheduler import PodSpecScheduler
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.scheduling_session import Observer, SchedulingSession
-from nexusform.domains.pods.scheduling.spec_scheduler import PodSpecScheduler
-from nexusform.domains.pods.scheduling.workloads import DEFAULT_SEED, Cluster, ExistingPod, Pairs, PodSpec, Workload
 from nexusform.scheduling.placement_decision import Rejection
 
 

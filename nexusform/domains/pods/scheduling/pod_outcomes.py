@@ -13,12 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.device_records import ClaimedUses
-from nexusform.domains.pods.scheduling.rules import disk_conflicts, inter_pod_affinity
-from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
-from nexusform.domains.pods.scheduling.spec_scheduler import PodSpecScheduler
-from nexusform.domains.pods.scheduling.topology_counts import DomainCounter, SpreadCounter
-from nexusform.domains.pods.scheduling.workloads import (
+from nexusform.domains.pods.scheduling.cluster_records import (
     ExistingPod,
     Node,
     Pairs,
@@ -28,6 +23,11 @@ from nexusform.domains.pods.scheduling.workloads import (
     Workload,
     is_recreated,
 )
+from nexusform.domains.pods.scheduling.device_records import ClaimedUses
+from nexusform.domains.pods.scheduling.pod_spec_scheduler import PodSpecScheduler
+from nexusform.domains.pods.scheduling.rules import disk_conflicts, inter_pod_affinity
+from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
+from nexusform.domains.pods.scheduling.topology_counts import DomainCounter, SpreadCounter
 from nexusform.scheduling.placement_decision import Rejection
 
 PLACE, MOVE, REMOVE, KEEP = "place", "move", "remove", "keep"
@@ -121,7 +121,7 @@ class WorkloadForecast(Struct, frozen=True):
     rejection: str = ""
 
 
-class Prediction(Struct, frozen=True):
+class PodsPrediction(Struct, frozen=True):
     """Outcomes in order of decision (removed pods last), and a forecast per workload key. `unmanaged_pods`
     belong to other workloads and are kept; `displaced_outcomes` are those of evicted unmanaged pods.
     """
@@ -219,7 +219,7 @@ def _compute_node_capacity(scheduler: PodSpecScheduler, further: int) -> dict[in
     numbers = range(len(cache.nodes)) if spec.requests.other_resources else cache.usage_numbers
     for bucket in scheduler.list_buckets():
         node = next(bucket)
-        if not is_first_pod and inter_pod_affinity.reject(counts, node):
+        if not is_first_pod and inter_pod_affinity.find_rejection(counts, node):
             continue
         if any(_is_permanently_skewed(tally, node) for tally in counts.hard_spread):
             continue

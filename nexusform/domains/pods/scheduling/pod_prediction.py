@@ -14,8 +14,19 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import ordered_ready, pod_outcomes, profile
 from nexusform.domains.pods.scheduling.arrival_order import ArrivalOrder
+from nexusform.domains.pods.scheduling.cluster_records import (
+    DEFAULT_SEED,
+    Cluster,
+    ExistingPod,
+    Node,
+    PodDisruptionBudget,
+    PodState,
+    Workload,
+    format_pod_name,
+    is_recreated,
+)
 from nexusform.domains.pods.scheduling.daemon_rollout import DaemonRollout
-from nexusform.domains.pods.scheduling.pod_outcomes import PlaceablePodRange, PodOutcome, Prediction
+from nexusform.domains.pods.scheduling.pod_outcomes import PlaceablePodRange, PodOutcome, PodsPrediction
 from nexusform.domains.pods.scheduling.preemption import PreemptionVictim, is_pod_covered
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.rules import taints
@@ -34,17 +45,6 @@ from nexusform.domains.pods.scheduling.workload_progress import (
     select_surplus_pods,
     sort_workload_queue,
 )
-from nexusform.domains.pods.scheduling.workloads import (
-    DEFAULT_SEED,
-    Cluster,
-    DisruptionBudget,
-    ExistingPod,
-    Node,
-    PodState,
-    Workload,
-    format_pod_name,
-    is_recreated,
-)
 
 
 def predict(
@@ -57,7 +57,7 @@ def predict(
     removed_workloads: Collection[str] = (),
     arrival: ArrivalOrder | None = None,
     slow_terminations: int = 0,
-) -> Prediction:
+) -> PodsPrediction:
     """Return the outcome of every pod of `workloads` (in order of creation, then of the document).
     `existing_pods` are all pods of the cluster: pods of other workloads are kept, unless their key is in
     `removed_workloads`. `lost_pods` (workload key, number) and pods on removed nodes are placed again. `arrival`: order
@@ -119,7 +119,7 @@ class PodPredictor:
         self._arrival: ArrivalOrder | None = None
         self._has_replacements = False  # of evicted pods, since the last retry
 
-    def _count_budget_pods(self, budget: DisruptionBudget) -> int:
+    def _count_budget_pods(self, budget: PodDisruptionBudget) -> int:
         replica_counts = [
             w.replicas for w in self.workload_queue if w.kind != "DaemonSet" and is_pod_covered(budget, w.pod)
         ]
@@ -142,7 +142,7 @@ class PodPredictor:
             return None
         return taints.compute_toleration_seconds(pod.spec, node)
 
-    def run(self, arrival: ArrivalOrder | None = None) -> Prediction:
+    def run(self, arrival: ArrivalOrder | None = None) -> PodsPrediction:
         """Return the prediction for all workloads."""
         self._arrival = arrival
         progress_list = list(map(self._prepare_workload, self.workload_queue))
@@ -168,7 +168,7 @@ class PodPredictor:
         displaced_outcomes = self._collect_outcomes(self.displaced_workloads.values())
         kept_pods = [pod for pod in self.unmanaged_pods if (pod.workload, pod.number) not in self.displaced_pods]
         outcomes = (*self._collect_outcomes(progress_list), *removed_outcomes)
-        return Prediction(outcomes, forecasts, tuple(kept_pods), tuple(displaced_outcomes))
+        return PodsPrediction(outcomes, forecasts, tuple(kept_pods), tuple(displaced_outcomes))
 
     def _collect_outcomes(self, progress_list: Iterable[WorkloadProgress]) -> list[PodOutcome]:
         """Return the outcomes of the pods of these workloads, removed pods last."""

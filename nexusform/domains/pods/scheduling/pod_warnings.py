@@ -9,13 +9,14 @@ from typing import Final
 
 from nexusform.diagnostics.phrases import format_first_items, select_word_form
 from nexusform.domains.pods.scheduling import profile
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, Node, PodSpec, Strategy, Workload
 from nexusform.domains.pods.scheduling.hardware_risks import find_missing_topology_labels, find_shared_hardware
 from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, describe_unmet, format_pending_message
-from nexusform.domains.pods.scheduling.pod_outcomes import NO_EXECUTE, PodOutcome, Prediction, describe_condition
+from nexusform.domains.pods.scheduling.pod_outcomes import NO_EXECUTE, PodOutcome, PodsPrediction, describe_condition
+from nexusform.domains.pods.scheduling.pod_spec_scheduler import FeasibleNodesCache
 from nexusform.domains.pods.scheduling.rolling_replacement import TEMPLATE_KEY, SurgeCapacityCheck
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
-from nexusform.domains.pods.scheduling.spec_scheduler import FeasibleNodesCache
 from nexusform.domains.pods.scheduling.workload_warnings import (
     DEADLOCK,
     FAILED,
@@ -33,7 +34,6 @@ from nexusform.domains.pods.scheduling.workload_warnings import (
     WorkloadWarning,
     format_names,
 )
-from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, Node, PodSpec, Strategy, Workload
 from nexusform.kubernetes.matching import LabelSelector, is_selected
 from nexusform.scheduling.placement_decision import Rejection
 
@@ -43,7 +43,7 @@ _DEFAULT_VOLUME_LIMIT: Final = 16
 _MOST_NAMES: Final = 5
 
 
-def collect_pod_warnings(cluster: Cluster, prediction: Prediction) -> tuple[WorkloadWarning, ...]:
+def collect_pod_warnings(cluster: Cluster, prediction: PodsPrediction) -> tuple[WorkloadWarning, ...]:
     """Return every warning about a prediction, workload by workload."""
     cache, facts_cache = SchedulerCache(cluster), FeasibleNodesCache(cluster.nodes)
     node_by_name = {node.name: node for node in cluster.nodes}
@@ -285,7 +285,7 @@ def _warn_daemon_without_node(context: WorkloadContext) -> Iterator[WorkloadWarn
 def _find_first_rejection(pod: PodSpec, node: Node) -> Rejection | None:
     """Return the first reason why a node does not permit a pod, regardless of its usage; None if it does."""
     for rule in profile.NODE_FILTERS:
-        reason = rule.reject(pod, node)
+        reason = rule.find_rejection(pod, node)
         if reason:
             return Rejection(node.name, rule.name, reason)
     return None

@@ -13,9 +13,9 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.domains.pods.scheduling import profile
+from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodDisruptionBudget, PodSpec
+from nexusform.domains.pods.scheduling.pod_spec_scheduler import PodSpecScheduler
 from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
-from nexusform.domains.pods.scheduling.spec_scheduler import PodSpecScheduler
-from nexusform.domains.pods.scheduling.workloads import DisruptionBudget, ExistingPod, PodSpec
 from nexusform.kubernetes.matching import is_selected
 from nexusform.kubernetes.quantity import compute_amount_of_total
 from nexusform.scheduling.placement_decision import Rejection
@@ -57,7 +57,7 @@ class PreemptionResult(Struct, frozen=True):
 class DisruptionAllowance(Struct, frozen=True):
     """Budget and the number of evictions it allows now."""
 
-    budget: DisruptionBudget
+    budget: PodDisruptionBudget
     evictions: int
 
 
@@ -78,7 +78,7 @@ class _Candidate(Struct, frozen=True):
 
 
 def compute_eviction_allowances(
-    budgets: Sequence[DisruptionBudget], expected_pods: Sequence[int], cache: SchedulerCache
+    budgets: Sequence[PodDisruptionBudget], expected_pods: Sequence[int], cache: SchedulerCache
 ) -> tuple[DisruptionAllowance, ...]:
     """Return the evictions allowed by each budget; `expected_pods` belong to each."""
     result: list[DisruptionAllowance] = []
@@ -213,7 +213,7 @@ def _is_victim_choice_arbitrary(lower_priority_pods: Sequence[ExistingPod], vict
     return any(len(outcomes_by_key[key]) > 1 and len(templates_by_key[key]) > 1 for key in outcomes_by_key)
 
 
-def compute_allowed_disruptions(budget: DisruptionBudget, pods: int, healthy: int) -> int:
+def compute_allowed_disruptions(budget: PodDisruptionBudget, pods: int, healthy: int) -> int:
     """Return how many pods of the budget may be evicted now; negative if it is violated already. Per cents of
     `pods`, the expected number of pods, are rounded up as in Kubernetes.
     """
@@ -222,17 +222,17 @@ def compute_allowed_disruptions(budget: DisruptionBudget, pods: int, healthy: in
     return healthy - (pods - compute_amount_of_total(budget.max_unavailable or "0", pods))
 
 
-def is_pod_covered(budget: DisruptionBudget, pod: PodSpec) -> bool:
+def is_pod_covered(budget: PodDisruptionBudget, pod: PodSpec) -> bool:
     """Return whether a budget covers a pod."""
     return budget.namespace == pod.namespace and is_selected(budget.selector, dict(pod.labels))
 
 
-def has_budget(budget: DisruptionBudget, pod: ExistingPod) -> bool:
+def has_budget(budget: PodDisruptionBudget, pod: ExistingPod) -> bool:
     """Return whether a budget applies to the eviction of a pod and has not been charged for it yet."""
     return budget.name not in pod.charged_budgets and is_pod_covered(budget, pod.spec)
 
 
-def find_protected_workloads(budgets: Iterable[DisruptionBudget], existing_pods: Sequence[ExistingPod]) -> set[str]:
+def find_protected_workloads(budgets: Iterable[PodDisruptionBudget], existing_pods: Sequence[ExistingPod]) -> set[str]:
     """Return the workloads with a budget of their own that keeps a pod running during evictions."""
     protected_workloads: set[str] = set()
     for budget in budgets:
@@ -244,7 +244,7 @@ def find_protected_workloads(budgets: Iterable[DisruptionBudget], existing_pods:
     return protected_workloads
 
 
-def count_allowed_disruptions(budget: DisruptionBudget, existing_pods: Iterable[ExistingPod]) -> int | None:
+def count_allowed_disruptions(budget: PodDisruptionBudget, existing_pods: Iterable[ExistingPod]) -> int | None:
     """Return how many existing pods the budget allows to evict; None if it covers none of them."""
     covered_pods = [pod for pod in existing_pods if is_pod_covered(budget, pod.spec)]
     if not covered_pods:
@@ -254,8 +254,8 @@ def count_allowed_disruptions(budget: DisruptionBudget, existing_pods: Iterable[
 
 
 def list_applied_budgets(
-    budgets: Sequence[DisruptionBudget], pods: Iterable[ExistingPod], existing_pods: Sequence[ExistingPod]
-) -> Iterator[tuple[DisruptionBudget, int]]:
+    budgets: Sequence[PodDisruptionBudget], pods: Iterable[ExistingPod], existing_pods: Sequence[ExistingPod]
+) -> Iterator[tuple[PodDisruptionBudget, int]]:
     """Yield the budgets with an effect on the eviction of some of these pods, and the number allowed by each: none for
     a pod under several budgets. Unready pods may go while enough others are ready. Source: kubernetes
     pkg/registry/core/pod/storage/eviction.go.

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
 from nexusform.domains.pods.scheduling.rules import (
     balanced_allocation,
     disk_conflicts,
@@ -27,7 +28,6 @@ from nexusform.domains.pods.scheduling.rules import (
 )
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 from nexusform.domains.pods.scheduling.topology_counts import TopologyCounts
-from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
 from nexusform.scheduling.placement_decision import Rejection
 
 UsageFilter = Callable[[PodSpec, Node, NodeUsage], str | None]
@@ -39,7 +39,7 @@ class PodFilter(Struct, frozen=True):
     """Filter on the pod alone: a rejected pod fits no node, and no node is checked."""
 
     name: str
-    reject: Callable[[PodSpec], str | None]
+    find_rejection: Callable[[PodSpec], str | None]
 
 
 class NodeFilter(Struct, frozen=True):
@@ -47,7 +47,7 @@ class NodeFilter(Struct, frozen=True):
 
     name: str
     cache_key: Callable[[PodSpec], Hashable]
-    reject: Callable[[PodSpec, Node], str | None]
+    find_rejection: Callable[[PodSpec, Node], str | None]
 
 
 class NodeScore(Struct, frozen=True):
@@ -77,19 +77,19 @@ class TopologyDomainScore(Struct, frozen=True):
 
 POD_FILTERS: Final[tuple[PodFilter, ...]] = (
     PodFilter("node_terms", node_affinity.find_contradictory_terms),
-    PodFilter("volumes_to_be", volume_binding.reject_pod),
+    PodFilter("volumes_to_be", volume_binding.find_pod_rejection),
 )
 
 NODE_FILTERS: Final[tuple[NodeFilter, ...]] = (
-    NodeFilter("node_names", lambda pod: pod.node_terms, node_affinity.reject_unnamed_node),
-    NodeFilter("node_unschedulable", lambda pod: pod.tolerations, node_unschedulable.reject),
-    NodeFilter("node_name", lambda pod: pod.node_name, node_name.reject),
-    NodeFilter("taints", lambda pod: pod.tolerations, taints.reject),
-    NodeFilter("node_affinity", lambda pod: (pod.node_selector, pod.node_terms), node_affinity.reject),
-    NodeFilter("volume_limits", lambda pod: pod.volumes, volume_binding.reject_volume_count),
-    NodeFilter("volumes", lambda pod: pod.volumes, volume_binding.reject),
-    NodeFilter("volume_zones", lambda pod: pod.volumes, volume_binding.reject_zone),
-    NodeFilter("devices", lambda pod: pod.volumes, volume_binding.reject_devices),
+    NodeFilter("node_names", lambda pod: pod.node_terms, node_affinity.find_unnamed_node_rejection),
+    NodeFilter("node_unschedulable", lambda pod: pod.tolerations, node_unschedulable.find_rejection),
+    NodeFilter("node_name", lambda pod: pod.node_name, node_name.find_rejection),
+    NodeFilter("taints", lambda pod: pod.tolerations, taints.find_rejection),
+    NodeFilter("node_affinity", lambda pod: (pod.node_selector, pod.node_terms), node_affinity.find_rejection),
+    NodeFilter("volume_limits", lambda pod: pod.volumes, volume_binding.find_volume_count_rejection),
+    NodeFilter("volumes", lambda pod: pod.volumes, volume_binding.find_rejection),
+    NodeFilter("volume_zones", lambda pod: pod.volumes, volume_binding.find_zone_rejection),
+    NodeFilter("devices", lambda pod: pod.volumes, volume_binding.find_device_rejection),
 )
 
 # Filters of the DaemonSet controller before it creates a pod for a node; the scheduler applies the others.
@@ -100,16 +100,16 @@ DAEMON_FILTERS: Final = tuple(
 
 # Decided by the size of the node and by its pods.
 USAGE_FILTERS: Final[tuple[tuple[str, UsageFilter], ...]] = (
-    ("node_ports", node_ports.reject),
-    ("resources", resource_fit.reject),
-    ("disks", disk_conflicts.reject),
+    ("node_ports", node_ports.find_rejection),
+    ("resources", resource_fit.find_rejection),
+    ("disks", disk_conflicts.find_rejection),
 )
 
 # Decided by the pods in the node's domains.
 DOMAIN_FILTERS: Final[tuple[tuple[str, DomainFilter], ...]] = (
-    ("claims", volume_binding.reject_used_claim),
-    ("topology_spread", topology_spread.reject),
-    ("inter_pod_affinity", inter_pod_affinity.reject),
+    ("claims", volume_binding.find_used_claim_rejection),
+    ("topology_spread", topology_spread.find_rejection),
+    ("inter_pod_affinity", inter_pod_affinity.find_rejection),
 )
 
 # Order of the filters in kube-scheduler; it reports the first reason of a node.
@@ -172,13 +172,13 @@ DOMAIN_SCORES: Final[tuple[TopologyDomainScore, ...]] = (
 
 def should_run_daemon(pod: PodSpec, node: Node) -> bool:
     """Return whether the DaemonSet controller creates such a pod for a node."""
-    return not any(rule.reject(pod, node) for rule in DAEMON_FILTERS)
+    return not any(rule.find_rejection(pod, node) for rule in DAEMON_FILTERS)
 
 
 def should_keep_daemon(pod: PodSpec, node: Node) -> bool:
     """Return whether the DaemonSet controller keeps such a pod on a node: only evicting taints remove it."""
     filters = (rule for rule in DAEMON_FILTERS if rule.name != "taints")
-    return not any(rule.reject(pod, node) for rule in filters) and taints.find_evicting_taint(pod, node) is None
+    return not any(rule.find_rejection(pod, node) for rule in filters) and taints.find_evicting_taint(pod, node) is None
 
 
 _POD_RULES: Final = frozenset(rule.name for rule in POD_FILTERS)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cmp_to_key
 from typing import Final
 
-from nexusform.domains.pods.scheduling.workloads import ExistingPod, PodCondition
+from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodCondition
 
 _PHASES: Final = ("Pending", "Unknown", "Running")
 _RUNNING: Final = PodCondition()

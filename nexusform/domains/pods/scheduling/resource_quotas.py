@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.domains.pods.scheduling.workloads import PodSpec, ResourceQuota, ResourceQuotaScope
+from nexusform.domains.pods.scheduling.cluster_records import PodSpec, ResourceQuota, ResourceQuotaScope
 from nexusform.kubernetes.matching import EXISTS, IN, NOT_IN
 
 _REQUESTS: Final = "requests."

@@ -8,10 +8,7 @@ from typing import Final, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.removal_order import sort_for_removal
-from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
-from nexusform.domains.pods.scheduling.scheduling_session import PodVerdict, SchedulingSession
-from nexusform.domains.pods.scheduling.workloads import (
+from nexusform.domains.pods.scheduling.cluster_records import (
     DEFAULT_SEED,
     Cluster,
     ExistingPod,
@@ -22,6 +19,9 @@ from nexusform.domains.pods.scheduling.workloads import (
     Strategy,
     Workload,
 )
+from nexusform.domains.pods.scheduling.removal_order import sort_for_removal
+from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
+from nexusform.domains.pods.scheduling.scheduling_session import PodVerdict, SchedulingSession
 from nexusform.kubernetes.matching import LabelSelector
 
 # Label with the template hash of a Deployment's pods, and a value of no template.

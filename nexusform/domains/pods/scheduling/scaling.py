@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from nexusform.domains.pods.scheduling.workloads import ExistingPod, PodSpec, Strategy, Workload
+from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodSpec, Strategy, Workload
 
 
 class TemplatePods(Struct):

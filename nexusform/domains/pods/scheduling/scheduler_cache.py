@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Final
 
-from nexusform.domains.pods.scheduling.workloads import Cluster, HostPort, InlineVolume, PodSpec, PodTerm
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, HostPort, InlineVolume, PodSpec, PodTerm
 from nexusform.kubernetes.matching import IN, LabelSelector, is_selected
 
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.workloads import PodSpec, PodTerm
+from nexusform.domains.pods.scheduling.cluster_records import PodSpec, PodTerm
 from nexusform.kubernetes.matching import LabelSelector, is_selected
 
 Version = tuple[int, ...]

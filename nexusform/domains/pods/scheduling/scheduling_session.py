@@ -14,16 +14,7 @@ from msgspec.structs import replace
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.attached_volumes import AttachedVolumes
 from nexusform.domains.pods.scheduling.claimed_devices import ClaimedDevices
-from nexusform.domains.pods.scheduling.kubelet_admission import NodeNumaCells, find_kubelet_rejection
-from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, format_pending_message
-from nexusform.domains.pods.scheduling.preemption import PreemptionVictim, compute_eviction_allowances, select_victims
-from nexusform.domains.pods.scheduling.rules import node_affinity, tie_break
-from nexusform.domains.pods.scheduling.rules.image_locality import MAX_POINTS
-from nexusform.domains.pods.scheduling.scheduler_cache import PodSpecGroup, SchedulerCache
-from nexusform.domains.pods.scheduling.scheduler_versions import is_version_uncertain
-from nexusform.domains.pods.scheduling.spec_scheduler import BestNodes, FeasibleNodesCache, PodSpecScheduler
-from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder
-from nexusform.domains.pods.scheduling.workloads import (
+from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
     ExistingPod,
     PodSpec,
@@ -31,6 +22,15 @@ from nexusform.domains.pods.scheduling.workloads import (
     VolumeNeed,
     is_recreated,
 )
+from nexusform.domains.pods.scheduling.kubelet_admission import NodeNumaCells, find_kubelet_rejection
+from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, format_pending_message
+from nexusform.domains.pods.scheduling.pod_spec_scheduler import BestNodes, FeasibleNodesCache, PodSpecScheduler
+from nexusform.domains.pods.scheduling.preemption import PreemptionVictim, compute_eviction_allowances, select_victims
+from nexusform.domains.pods.scheduling.rules import node_affinity, tie_break
+from nexusform.domains.pods.scheduling.rules.image_locality import MAX_POINTS
+from nexusform.domains.pods.scheduling.scheduler_cache import PodSpecGroup, SchedulerCache
+from nexusform.domains.pods.scheduling.scheduler_versions import is_version_uncertain
+from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder
 from nexusform.scheduling.placement_decision import Rejection
 
 _MAX_PRIORITY = 1 << 31

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import pod_outcomes
+from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodSpec
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.rolling_replacement import RolloutState, replace_pods
 from nexusform.domains.pods.scheduling.scheduling_session import PodVerdict, SchedulingSession
@@ -22,7 +23,6 @@ from nexusform.domains.pods.scheduling.workload_progress import (
     extract_scaled_outdated_pods,
     find_unused_pod_numbers,
 )
-from nexusform.domains.pods.scheduling.workloads import ExistingPod, PodSpec
 
 
 class TemplateRollout:

@@ -7,9 +7,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, ZONE, Node, PodSpec, PodTerm, SpreadConstraint
 from nexusform.domains.pods.scheduling.rules import node_affinity
 from nexusform.domains.pods.scheduling.scheduler_cache import PodSpecGroup, SchedulerCache
-from nexusform.domains.pods.scheduling.workloads import HOSTNAME, ZONE, Node, PodSpec, PodTerm, SpreadConstraint
 from nexusform.kubernetes.matching import NO_SCHEDULE, LabelSelector, is_selected, select_untolerated_taint
 
 # Points for required affinity of existing pods towards a new one.

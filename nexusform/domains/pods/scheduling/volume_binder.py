@@ -12,9 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.rules.node_affinity import is_term_satisfied
-from nexusform.domains.pods.scheduling.rules.volume_binding import NO_STORAGE, NO_VOLUME
-from nexusform.domains.pods.scheduling.workloads import (
+from nexusform.domains.pods.scheduling.cluster_records import (
     HOSTNAME,
     Claim,
     Cluster,
@@ -24,6 +22,8 @@ from nexusform.domains.pods.scheduling.workloads import (
     Volume,
     VolumeNeed,
 )
+from nexusform.domains.pods.scheduling.rules.node_affinity import is_term_satisfied
+from nexusform.domains.pods.scheduling.rules.volume_binding import NO_STORAGE, NO_VOLUME
 from nexusform.kubernetes.matching import IN, NodeSelectorTerm, Requirement, is_selected
 
 # Placeholder for the name of a volume provisioned by the class of the claim.

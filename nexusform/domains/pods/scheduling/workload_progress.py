@@ -8,11 +8,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import pod_outcomes
+from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, Node, PodSpec, Strategy, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PlaceablePodRange, PodOutcome, WorkloadForecast
 from nexusform.domains.pods.scheduling.removal_order import sort_for_removal
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.scaling import compute_new_pods, compute_surplus_per_template, group_by_template
-from nexusform.domains.pods.scheduling.workloads import ExistingPod, Node, PodSpec, Strategy, Workload
 
 
 class PodToPlace(Struct, frozen=True, order=True):

@@ -29,9 +29,9 @@ from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.sites.cli.plan import FORMATS
 from nexusform.domains.sites.cli.site_flags import TaskEngineFlags
-from nexusform.domains.sites.engine_interface import TaskEngineError
 from nexusform.domains.sites.engines.engine_choice import PROCESSES, make_engine
 from nexusform.domains.sites.rendering.status_report import build_apply_report
+from nexusform.domains.sites.task_engine import TaskEngineError
 from nexusform.domains.sites.types.fleet_definition import Wave
 from nexusform.domains.sites.types.fleet_plan import FleetPlan
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus

@@ -13,8 +13,8 @@ from nexusform.cli.arguments import declare_number, declare_repeatable_text, dec
 from nexusform.cli.commands import get_trust_flags
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import build_error
-from nexusform.domains.sites.engine_interface import Engine, TaskEngineError
 from nexusform.domains.sites.engines.engine_choice import PROCESSES, check_engine_name, make_engine
+from nexusform.domains.sites.task_engine import TaskEngine, TaskEngineError
 
 
 class TaskEngineFlags(Struct, frozen=True, kw_only=True):
@@ -37,9 +37,9 @@ class TaskEngineFlags(Struct, frozen=True, kw_only=True):
         return True
 
     @contextmanager
-    def open_engine(self, screen: Screen) -> Iterator[Engine | None]:
+    def open_engine(self, screen: Screen) -> Iterator[TaskEngine | None]:
         """Open the engine and close it at the end; yield None with diagnostics if it is unusable."""
-        engine: Engine | None = None
+        engine: TaskEngine | None = None
         try:
             engine = make_engine(self.engine, os.environ, self.workers)
             yield engine

@@ -14,8 +14,8 @@ from nexusform.diagnostics.diagnostic import build_error
 from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.sites.cli.site_flags import ModuleSourceFlags, SiteSelectionFlags, TaskEngineFlags
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
+from nexusform.domains.sites.workflow.fleet_locks import read_site_locks, release_locks
 from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, open_fleet, select_sites
-from nexusform.domains.sites.workflow.locked_sites import read_site_locks, release_locks
 
 
 class UnlockArguments(Struct, frozen=True, kw_only=True):

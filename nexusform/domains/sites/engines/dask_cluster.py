@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_installation
-from nexusform.domains.sites.engine_interface import OnResult, TaskEngineError, build_lost_result
 from nexusform.domains.sites.engines.dask_task import record_heartbeat, run_task
+from nexusform.domains.sites.task_engine import OnResult, TaskEngineError, build_lost_result
 from nexusform.domains.sites.types.site_tasks import SiteTaskKind, Task, decode_task_result, encode_task_message
 
 CERTIFICATES: Final = ("NF_CLUSTER_CA", "NF_CLUSTER_CERT", "NF_CLUSTER_KEY")
@@ -120,7 +120,7 @@ class DaskTaskEngine:
         """
         return min(max_running, self._count_threads() if task.kind is SiteTaskKind.APPLY else self.parallelism)
 
-    def run_tasks(
+    def run_tasks_until_stopped(
         self,
         tasks: Sequence[Task],
         on_result: OnResult,

@@ -1,11 +1,11 @@
-"""Engine of the flag -engine."""
+"""Task engine of the flag -engine."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from nexusform.domains.sites.engine_interface import Engine, TaskEngineError
+from nexusform.domains.sites.task_engine import TaskEngine, TaskEngineError
 
 PROCESSES: Final = "processes"
 
@@ -25,7 +25,7 @@ def check_engine_name(name: str) -> None:
     load_cluster_library(name)
 
 
-def make_engine(name: str, environment: Mapping[str, str], workers: int = 0) -> Engine:
+def make_engine(name: str, environment: Mapping[str, str], workers: int = 0) -> TaskEngine:
     """Create the engine of a checked name. Raises EngineError."""
     if name == PROCESSES:
         from nexusform.domains.sites.engines.local_workers import LocalTaskEngine

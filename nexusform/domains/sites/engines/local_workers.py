@@ -13,8 +13,8 @@ from typing import IO, Final
 
 from msgspec import Struct, field
 
-from nexusform.domains.sites.engine_interface import OnResult, TaskEngineError, build_lost_result
 from nexusform.domains.sites.engines.local_worker import receive_message, send_message
+from nexusform.domains.sites.task_engine import OnResult, TaskEngineError, build_lost_result
 from nexusform.domains.sites.types.site_tasks import SiteTaskKind, Task, decode_task_result, encode_task_message
 
 _MODULE: Final = "nexusform.domains.sites.engines.local_worker"
@@ -32,7 +32,7 @@ class _WorkerProcess(Struct):
 
 
 class _Batch(Struct):
-    """Tasks of one call of `run_tasks`."""
+    """Tasks of one call of `run_tasks_until_stopped`."""
 
     on_result: OnResult
     pending: deque[Task]
@@ -53,7 +53,7 @@ class LocalTaskEngine:
         """Number of worker processes."""
         return self._count
 
-    def run_tasks(
+    def run_tasks_until_stopped(
         self,
         tasks: Sequence[Task],
         on_result: OnResult,

@@ -168,7 +168,7 @@ def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteE
             break
     if not sites and not has_errors(problems):
         problems.append(build_error("no-sites", f"It declares no site. {_FILE_HINT}", body.span))
-    problems += _reject_shared_state_locations(sites.values())
+    problems += _check_shared_state_locations(sites.values())
     return list(sites.values()), waves
 
 
@@ -209,7 +209,7 @@ def _merge_equal_problems(problems: Iterable[Diagnostic], sites: set[str]) -> It
 _QUOTED_NAME: Final = re.compile(r'(site )?"([^"]*)"')
 
 
-def _reject_shared_state_locations(sites: Iterable[SiteEntry]) -> Iterator[Diagnostic]:
+def _check_shared_state_locations(sites: Iterable[SiteEntry]) -> Iterator[Diagnostic]:
     """Return an error for every site with the state location of an earlier one."""
     first: dict[tuple[str, str], SiteEntry] = {}
     for site in sites:

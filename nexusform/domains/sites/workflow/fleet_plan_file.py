@@ -231,7 +231,7 @@ def _parse_manifest(path: str, name: str, content: bytes) -> FleetPlan:
             raise DiagnosticsError(build_development_file_error(path, "run plan again"))
         manifest = msgspec.json.decode(content, type=_PlanFileManifest)
     except msgspec.MsgspecError as problem:
-        raise DiagnosticsError(_build_damaged_problem(path, f"Its header cannot be read ({problem}).")) from None
+        raise DiagnosticsError(_build_damaged_file_problem(path, f"Its header cannot be read ({problem}).")) from None
     if (manifest.format, manifest.kind) != (_FORMAT, _KIND) or manifest.version > _VERSION:
         detail = f"{path} was written by nexusform {manifest.nexusform_version}; plan again with this version."
         raise DiagnosticsError(build_error("newer-plan-format", detail))
@@ -246,11 +246,11 @@ def _select_signed_parts(digests: Mapping[str, str]) -> Mapping[str, str]:
 def _verify_part_digests(path: str, content: _PlanFileContent) -> list[Diagnostic]:
     """Check the parts of a plan against its digests."""
     if compute_fleet_digest(content.plan.sites, content.plan.waves) != content.plan.digest:
-        return [_build_damaged_problem(path, "Its sites do not match its digest.")]
+        return [_build_damaged_file_problem(path, "Its sites do not match its digest.")]
     for site in content.plan.sites:
         digest = content.digests.get(f"{_FOLDER}{site.name}{PLAN_SUFFIX}")
         if site.result.plan_digest and digest != site.result.plan_digest:
-            return [_build_damaged_problem(path, f'The plan of the site "{site.name}" does not match its digest.')]
+            return [_build_damaged_file_problem(path, f'The plan of the site "{site.name}" does not match its digest.')]
     return []
 
 
@@ -269,8 +269,8 @@ def _build_not_a_plan_error(path: str) -> DiagnosticsError:
 
 
 def _build_corrupt_file_problem(path: str) -> Diagnostic:
-    return _build_damaged_problem(path, "Bytes are missing, changed or added.")
+    return _build_damaged_file_problem(path, "Bytes are missing, changed or added.")
 
 
-def _build_damaged_problem(path: str, reason: str) -> Diagnostic:
+def _build_damaged_file_problem(path: str, reason: str) -> Diagnostic:
     return build_error("damaged-plan-file", f"{path} cannot be used. {reason} Fetch it again, or plan again.")

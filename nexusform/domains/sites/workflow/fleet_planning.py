@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors, suggest_name
 from nexusform.diagnostics.phrases import format_list
-from nexusform.domains.sites.engine_interface import Engine
+from nexusform.domains.sites.task_engine import TaskEngine
 from nexusform.domains.sites.types.fleet_definition import FleetDefinition
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, UndeclaredSite, build_planned_site, compute_fleet_digest
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, SiteTaskKind, Task
@@ -110,7 +110,7 @@ class FleetPlanningResult(Struct, frozen=True):
 def plan_fleet(
     opened: OpenedFleet,
     names: Sequence[str],
-    engine: Engine,
+    engine: TaskEngine,
     *,
     location: CommandContext,
     out: str = "",
@@ -144,7 +144,7 @@ def plan_fleet(
 
     try:
         tasks = [Task(SiteTaskKind.PLAN, name, fleet) for name in names]
-        remaining = engine.run_tasks(
+        remaining = engine.run_tasks_until_stopped(
             tasks, record_result, max_running=lambda: engine.parallelism, is_stopping=is_stopping
         )
         for task in remaining:

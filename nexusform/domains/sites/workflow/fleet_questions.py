@@ -7,7 +7,7 @@ from math import ceil
 
 from msgspec.structs import replace
 
-from nexusform.domains.sites.engine_interface import Engine
+from nexusform.domains.sites.task_engine import TaskEngine
 from nexusform.domains.sites.types.site_tasks import (
     QuestionKind,
     SiteQuestion,
@@ -24,7 +24,11 @@ _PARTS_PER_WORKER = 4  # parts per worker, for an even load
 
 
 def run_fleet_question(
-    opened: OpenedFleet, names: Sequence[str], engine: Engine, question: SiteQuestion, is_stopping: Callable[[], bool]
+    opened: OpenedFleet,
+    names: Sequence[str],
+    engine: TaskEngine,
+    question: SiteQuestion,
+    is_stopping: Callable[[], bool],
 ) -> list[SiteResult]:
     """Run a question on each site; return the results in the order of names."""
     fleet = opened.fleet
@@ -45,7 +49,9 @@ def run_fleet_question(
         results[task.site][task.question.part] = result
 
     tasks = [Task(SiteTaskKind.ASK, name, fleet, question=part) for name in names for part in parts]
-    engine.run_tasks(tasks, record_result, max_running=lambda: engine.parallelism, is_stopping=is_stopping)
+    engine.run_tasks_until_stopped(
+        tasks, record_result, max_running=lambda: engine.parallelism, is_stopping=is_stopping
+    )
     return [merge_site_results(name, results[name], len(parts)) for name in names]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
-from nexusform.domains.azure.workflow.reconciler import run_site_replays
+from nexusform.domains.azure.workflow.state_reconciliation import run_site_replays
 from nexusform.domains.sites.types.fleet_definition import SiteEntry
 from nexusform.domains.sites.types.site_tasks import (
     QuestionKind,

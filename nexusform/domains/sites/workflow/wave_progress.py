@@ -21,7 +21,7 @@ SUFFIX: Final = ".progress"
 _MAX_BYTES: Final = 256 << 20  # bytes
 
 
-class ProgressEvent(StrEnum):
+class ProgressEventKind(StrEnum):
     """Kind of a progress line."""
 
     APPROVED = "approved"
@@ -35,7 +35,7 @@ class WaveProgressLine(Struct, frozen=True, omit_defaults=True):
     """Event of the plan with this identity, `at` seconds after 1970."""
 
     plan: str
-    event: ProgressEvent
+    event: ProgressEventKind
     wave: str
     at: float
     site: str = ""
@@ -64,18 +64,18 @@ class FleetApplyProgress(Struct):
             raise FileProblem(f'"{self.path}" cannot be written: {problem.strerror}.') from None
         self.list_lines.append(line)
 
-    def find_time(self, event: ProgressEvent, wave: str) -> float | None:
+    def find_time(self, event: ProgressEventKind, wave: str) -> float | None:
         """Find the last time of an event in a wave, None without one."""
         times = [line.at for line in self.list_lines if line.event is event and line.wave == wave]
         return max(times, default=None)
 
     def is_finished(self, wave: str) -> bool:
         """Return True if a wave is finished."""
-        return self.find_time(ProgressEvent.FINISHED, wave) is not None
+        return self.find_time(ProgressEventKind.FINISHED, wave) is not None
 
     def find_unfinished_wave(self) -> str:
         """Find the wave in progress, "" if there is none."""
-        started_waves = [line.wave for line in self.list_lines if line.event is ProgressEvent.STARTED]
+        started_waves = [line.wave for line in self.list_lines if line.event is ProgressEventKind.STARTED]
         return next((wave for wave in started_waves if not self.is_finished(wave)), "")
 
 

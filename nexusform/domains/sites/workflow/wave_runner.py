@@ -18,15 +18,15 @@ from nexusform.diagnostics.phrases import (
     format_list,
     select_word_form,
 )
-from nexusform.domains.sites.engine_interface import Engine, TaskEngineError
 from nexusform.domains.sites.rendering.lock_text import format_locked_sites
+from nexusform.domains.sites.task_engine import TaskEngine, TaskEngineError
 from nexusform.domains.sites.types.fleet_definition import Wave
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, SiteTaskKind, Task
-from nexusform.domains.sites.workflow.locked_sites import read_locked_sites, release_locks
+from nexusform.domains.sites.workflow.fleet_locks import read_locked_sites, release_locks
 from nexusform.domains.sites.workflow.site_order import split_wave_by_dependencies
 from nexusform.domains.sites.workflow.site_results import LOCKED
-from nexusform.domains.sites.workflow.wave_progress import FleetApplyProgress, ProgressEvent, WaveProgressLine
+from nexusform.domains.sites.workflow.wave_progress import FleetApplyProgress, ProgressEventKind, WaveProgressLine
 from nexusform.interfaces.plugins import Clock
 
 _POLL_SECONDS: Final = 1.0  # seconds between checks for a stop request
@@ -57,13 +57,15 @@ class FleetApply(Struct):
 
     plan: FleetPlan
     fleet: FleetContext
-    engine: Engine
+    engine: TaskEngine
     progress: FleetApplyProgress
     clock: Clock
     observer: ApplyObserver
     results: dict[str, SiteResult] = field(default_factory=dict)
 
-    def record_event(self, event: ProgressEvent, wave: str, result: SiteResult | None = None, reason: str = "") -> None:
+    def record_event(
+        self, event: ProgressEventKind, wave: str, result: SiteResult | None = None, reason: str = ""
+    ) -> None:
         """Record an event. Raises FileProblem."""
         line = WaveProgressLine(self.progress.plan, event, wave, self.clock.read_time().timestamp(), reason=reason)
         if result is not None:
@@ -79,13 +81,13 @@ def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | No
         stop = (
             _check_rejected_sites(fleet_apply, wave)
             or _wait_for_soak(fleet_apply, wave)
-            or _request_approval(fleet_apply, wave)
+            or _stop_without_approval(fleet_apply, wave)
             or _apply_wave(fleet_apply, wave)
         )
         if stop is not None:
-            fleet_apply.record_event(ProgressEvent.STOPPED, wave.name, reason=stop.reason)
+            fleet_apply.record_event(ProgressEventKind.STOPPED, wave.name, reason=stop.reason)
             return stop
-        fleet_apply.record_event(ProgressEvent.FINISHED, wave.name)
+        fleet_apply.record_event(ProgressEventKind.FINISHED, wave.name)
     return None
 
 
@@ -118,7 +120,7 @@ def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
         for earlier in plan.waves[: names.index(wave.name)]
         if earlier.soak
         and plan.has_pending_sites(earlier.name)
-        and (finished := fleet_apply.progress.find_time(ProgressEvent.FINISHED, earlier.name)) is not None
+        and (finished := fleet_apply.progress.find_time(ProgressEventKind.FINISHED, earlier.name)) is not None
     ]
     start_time = max(ends, default=0.0)
     delay = start_time - fleet_apply.clock.read_time().timestamp()
@@ -133,17 +135,17 @@ def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     return None
 
 
-def _request_approval(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
+def _stop_without_approval(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     """Request the approval of a gated wave, once. A wave without changes needs none."""
     if not wave.needs_approval or not fleet_apply.plan.has_pending_sites(wave.name):
         return None
-    if fleet_apply.progress.find_time(ProgressEvent.APPROVED, wave.name) is not None:
+    if fleet_apply.progress.find_time(ProgressEventKind.APPROVED, wave.name) is not None:
         return None
     count = len(fleet_apply.plan.select_wave(wave.name))
     if not fleet_apply.observer.approve_wave(wave, count):
         reason = f'The wave "{wave.name}" waits for approval. Approve it with -wave={wave.name}.'
         return WaveStop(reason, "wave-waits-for-approval", is_resumable=False)
-    fleet_apply.record_event(ProgressEvent.APPROVED, wave.name)
+    fleet_apply.record_event(ProgressEventKind.APPROVED, wave.name)
     return None
 
 
@@ -202,7 +204,7 @@ def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     sites = {site.name: site for site in fleet_apply.plan.select_wave(wave.name)}
     tally = _WaveCounts(wave)
     _record_unplanned_as_failed(fleet_apply, wave, tally)
-    fleet_apply.record_event(ProgressEvent.STARTED, wave.name)
+    fleet_apply.record_event(ProgressEventKind.STARTED, wave.name)
     names = [name for name in sites if name not in fleet_apply.results]
     fleet_apply.observer.print_message(f'Wave "{wave.name}": {format_count(len(names), "site")}.')
     dependencies = {name: site.dependencies for name, site in sites.items()}
@@ -239,7 +241,7 @@ def _apply_until_stop(
         _record_result(fleet_apply, tally, result)
 
     tasks = [_build_task(fleet_apply, SiteTaskKind.APPLY, site) for site in prepared]
-    remaining = fleet_apply.engine.run_tasks(
+    remaining = fleet_apply.engine.run_tasks_until_stopped(
         tasks, record_result, max_running=tally.compute_parallel_limit, is_stopping=is_stopping
     )
     if not remaining:
@@ -269,7 +271,7 @@ def _prepare_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally:
         return fleet_apply.observer.is_stopping() or any(map(_is_final_rejection, rejected))
 
     tasks = [_build_task(fleet_apply, SiteTaskKind.PREPARE, site) for site in sites]
-    remaining = fleet_apply.engine.run_tasks(
+    remaining = fleet_apply.engine.run_tasks_until_stopped(
         tasks, record_result, max_running=lambda: fleet_apply.engine.parallelism, is_stopping=is_stopping
     )
     final = [result for result in rejected if _is_final_rejection(result)]
@@ -317,14 +319,14 @@ def _record_result(fleet_apply: FleetApply, tally: _WaveCounts, result: SiteResu
     """Record the result of a site."""
     fleet_apply.results[result.site] = result
     tally.count_result(result)
-    fleet_apply.record_event(ProgressEvent.SITE, tally.wave.name, result)
+    fleet_apply.record_event(ProgressEventKind.SITE, tally.wave.name, result)
     fleet_apply.observer.on_result(result)
 
 
 def _release_site_locks(fleet_apply: FleetApply, sites: Sequence[PlannedSite]) -> None:
     """Release prepared sites that are not applied."""
     tasks = [_build_task(fleet_apply, SiteTaskKind.RELEASE, site) for site in sites]
-    fleet_apply.engine.run_tasks(
+    fleet_apply.engine.run_tasks_until_stopped(
         tasks,
         lambda _task, _answer: None,
         max_running=lambda: fleet_apply.engine.parallelism,
@@ -332,7 +334,7 @@ def _release_site_locks(fleet_apply: FleetApply, sites: Sequence[PlannedSite]) -
     )
 
 
-def stop_after_lost_engine(fleet_apply: FleetApply, engine: Engine, problem: TaskEngineError) -> WaveStop:
+def stop_after_lost_engine(fleet_apply: FleetApply, engine: TaskEngine, problem: TaskEngineError) -> WaveStop:
     """Release the locks of sites not started by a lost engine, on another engine; return the stop. Raises
     EngineError, FileProblem.
     """
@@ -350,7 +352,7 @@ def stop_after_lost_engine(fleet_apply: FleetApply, engine: Engine, problem: Tas
     reason = f'The wave "{wave}" was stopped: {problem}'
     if count:
         reason += f" Released {format_count(count, 'lock')} of sites that were not started."
-    fleet_apply.record_event(ProgressEvent.STOPPED, wave, reason=reason)
+    fleet_apply.record_event(ProgressEventKind.STOPPED, wave, reason=reason)
     return WaveStop(reason + format_locked_sites(locked, fleet_apply.clock.read_time()))
 
 

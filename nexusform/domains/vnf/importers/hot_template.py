@@ -68,14 +68,14 @@ def parse_hot(
             and document.get_node("HeatTemplateFormatVersion").is_absent
         ):
             notes.add_warning(document, CORRECTED, "heat_template_version is missing; Heat rejects the template.")
-        _parse_template(reading, Template(notes, document, parameters), ResourceRepetition(), (), 0)
+        _add_template(reading, Template(notes, document, parameters), ResourceRepetition(), (), 0)
     rules = build_placement_rules(reading.groups, reading.members)
     separated_vdus = {name for rule in rules if rule.label == ANTI_AFFINITY for name in rule.vdus}
     vdus = tuple(replace(vdu, has_anti_affinity=vdu.name in separated_vdus) for vdu in reading.vdus.values())
     return HotVnf(Vnf(vdus, rules, build_scaling_aspects(reading)), tuple(reading.notes.values()))
 
 
-def _parse_template(
+def _add_template(
     reading: HotReading, template: Template, repeat: ResourceRepetition, hints: Hints, depth: int
 ) -> None:
     resources = template.root.get_node("resources")
@@ -89,10 +89,10 @@ def _parse_template(
             detail = f"the nested templates expand to more than {_MAX_RESOURCES:,} resources."
             template.notes.add_error(body, INVALID_DOCUMENT, detail)
             return
-        _parse_resource(reading, template, (name, body), repeat, hints, depth)
+        _add_resource(reading, template, (name, body), repeat, hints, depth)
 
 
-def _parse_resource(
+def _add_resource(
     reading: HotReading,
     template: Template,
     resource: tuple[str, Node],
@@ -106,7 +106,7 @@ def _parse_resource(
     if kind in _SERVERS:
         add_server_vdu(reading, template, name, properties, repeat, hints)
     elif kind in _GROUPS or kind == "OS::Heat::ResourceGroup":
-        _parse_scaling_group(reading, template, resource, repeat, hints, depth)
+        _add_scaling_group(reading, template, resource, repeat, hints, depth)
     elif kind == "OS::Neutron::Port":
         check_sriov_port(name, properties, template)
     elif kind == "OS::Nova::ServerGroup":
@@ -118,13 +118,13 @@ def _parse_resource(
         if isinstance(group, ResourceReference) and step is not None and step > 0:
             reading.policies[group.name] = (name.removesuffix("_scale_out"), step)
     elif _is_template_type(kind, reading.nested):
-        _parse_nested_template(reading, template, resource, kind, repeat, hints, depth)
+        _add_nested_template(reading, template, resource, kind, repeat, hints, depth)
 
 
 # --- scaling groups ----------------------------------------------------------------------------
 
 
-def _parse_scaling_group(
+def _add_scaling_group(
     reading: HotReading,
     template: Template,
     resource: tuple[str, Node],
@@ -154,10 +154,10 @@ def _parse_scaling_group(
         vdu_name = find_vdu_name(inner.data) or name
         add_server_vdu(reading, inner_template, vdu_name, get_resource_properties(inner), repetition, hints)
     elif kind and _is_template_type(kind, reading.nested):
-        _parse_nested_template(reading, inner_template, (name, inner), kind, repetition, hints, depth)
+        _add_nested_template(reading, inner_template, (name, inner), kind, repetition, hints, depth)
     elif kind in _GROUPS or kind == "OS::Heat::ResourceGroup":
         if depth < _MAX_DEPTH:
-            _parse_scaling_group(reading, inner_template, (name, inner), repetition, hints, depth + 1)
+            _add_scaling_group(reading, inner_template, (name, inner), repetition, hints, depth + 1)
     elif not kind:
         notes.add_warning(
             body, CORRECTED, f'the group "{name}" has no resource to repeat; each member counts as one server.'
@@ -174,7 +174,7 @@ def _is_template_type(kind: str, nested: Mapping[str, str]) -> bool:
     return kind in nested or kind.lower().endswith((".yaml", ".yml", ".template", ".hot"))
 
 
-def _parse_nested_template(
+def _add_nested_template(
     reading: HotReading,
     template: Template,
     resource: tuple[str, Node],
@@ -215,4 +215,4 @@ def _parse_nested_template(
     inner = Template(
         reading.notes[file], root, values, f"{template.scope}/{name}", template.is_repeated, (*template.chain, file)
     )
-    _parse_template(reading, inner, repeat, hints, depth + 1)
+    _add_template(reading, inner, repeat, hints, depth + 1)

@@ -19,7 +19,7 @@ def parse_documents(text: str, notes: DocumentFindings) -> list[Node]:
     """Return the documents of a text; problems are added to `notes`."""
     stream = parse_yaml(notes.file, text)
     if _has_errors(stream):
-        cleaned_text, lines = remove_ellipsis_lines(text)
+        cleaned_text, lines = clear_ellipsis_lines(text)
         cleaned_stream = parse_yaml(notes.file, cleaned_text) if lines else stream
         if lines and not _has_errors(cleaned_stream):
             stream = cleaned_stream
@@ -30,7 +30,7 @@ def parse_documents(text: str, notes: DocumentFindings) -> list[Node]:
     return [Node.create_document_node(document) for document in stream.documents]
 
 
-def remove_ellipsis_lines(text: str) -> tuple[str, list[int]]:
+def clear_ellipsis_lines(text: str) -> tuple[str, list[int]]:
     """Return the text with its "..." lines emptied, and their line numbers."""
     lines = text.split("\n")
     line_numbers = [number for number, line in enumerate(lines, 1) if _ELIDED.match(line)]

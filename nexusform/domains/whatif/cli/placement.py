@@ -37,7 +37,7 @@ def simulate_placement(arguments: PlacementArguments) -> int:
         raise click.UsageError("No manifests given. Use -f=MANIFEST.")
     if arguments.pick is not None and arguments.clusters:
         raise click.UsageError("-pick and -clusters cannot be combined.")
-    from nexusform.domains.whatif.rendering.placement_report import (
+    from nexusform.domains.whatif.rendering.placement_feasibility_report import (
         build_placement_document,
         build_placement_report,
         select_placement,

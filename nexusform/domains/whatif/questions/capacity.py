@@ -17,9 +17,9 @@ from nexusform.domains.whatif.questions.cell_fragmentation import (
     find_largest_sku,
     list_used_skus,
 )
-from nexusform.plans.site_capacity.other_capacity import OtherCapacity
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.plans.site_capacity.site_resource_capacity import SiteResourceCapacity
 from nexusform.scheduling.racks.layout import Share
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.splits import count_blocked_vms
 from nexusform.scheduling.racks.vms import (
     Demand,
@@ -109,7 +109,7 @@ class CapacityAnswer(Struct, frozen=True):
     machines_with_unknown_cells: tuple[str, ...] = ()
     overfull: tuple[str, ...] = ()
     unplaced: tuple[str, ...] = ()
-    other_capacities: tuple[OtherCapacity, ...] = ()
+    other_capacities: tuple[SiteResourceCapacity, ...] = ()
 
     @property
     def has_findings(self) -> bool:

@@ -48,7 +48,7 @@ class EvictionCandidate(Struct, frozen=True):
         return _NO_NAME.sub("-", f"rebalance-{self.placement}-{self.cluster}").lower()
 
 
-class EvictionTrial(Struct, frozen=True):
+class EvictionProposal(Struct, frozen=True):
     """Evictions in their order, and the clusters tainted before them."""
 
     evictions: tuple[EvictionCandidate, ...] = ()
@@ -64,7 +64,7 @@ class TrialOutcome(Struct, frozen=True):
     rejections: tuple[str, ...] = ()
     error: str = ""
 
-    def list_repicked_evictions(self, trial: EvictionTrial) -> tuple[EvictionCandidate, ...]:
+    def list_repicked_evictions(self, trial: EvictionProposal) -> tuple[EvictionCandidate, ...]:
         """Return the evictions with a binding on the same cluster again."""
         return tuple(item for item in trial.evictions if item.cluster in self.clusters.get(str(item.address), ()))
 
@@ -91,7 +91,7 @@ class RebalanceResult(Struct, frozen=True):
     before: TrialOutcome
     candidates: tuple[EvictionCandidate, ...]
     fixed: tuple[EvictionCandidate, ...]
-    trial: EvictionTrial | None = None
+    trial: EvictionProposal | None = None
     best: TrialOutcome = TrialOutcome()
     trial_counts: tuple[int, ...] = ()
     is_proven: bool = True
@@ -105,7 +105,7 @@ class RebalanceResult(Struct, frozen=True):
         return tuple(row for row in self.before.waiting if self.request.is_binding_in_scope(row))
 
 
-Evaluate = Callable[[EvictionTrial], TrialOutcome]
+Evaluate = Callable[[EvictionProposal], TrialOutcome]
 
 
 def build_trial_outcome(plan: Plan, error: str = "") -> TrialOutcome:
@@ -128,7 +128,7 @@ def find_minimum_evictions(
     request: RebalanceRequest, candidates: Sequence[EvictionCandidate], taintable: Iterable[str], evaluate: Evaluate
 ) -> RebalanceResult:
     """Find the fewest evictions to let all pods in scope run. `taintable` are the clusters with a block for a taint."""
-    before = evaluate(EvictionTrial())
+    before = evaluate(EvictionProposal())
     fixed = tuple(item for item in candidates if item.policy is PlacementPolicy.PICK_FIXED)
     movable = tuple(item for item in candidates if item.policy is not PlacementPolicy.PICK_FIXED)
     movable = tuple(item for item in movable if request.source_cluster in ("", item.cluster))
@@ -168,7 +168,7 @@ class _EvictionSearch:
         self.interruptions: dict[str, None] = {}
         self.is_complete = True
 
-    def run(self, candidates: Sequence[EvictionCandidate]) -> tuple[EvictionTrial | None, TrialOutcome]:
+    def run(self, candidates: Sequence[EvictionCandidate]) -> tuple[EvictionProposal | None, TrialOutcome]:
         """Return the first working set, in its order, or None."""
         for size in range(1, len(candidates) + 1):
             if size > MAX_EVICTIONS:
@@ -197,17 +197,17 @@ class _EvictionSearch:
             if crowded <= {item.cluster for item in group}:
                 yield group
 
-    def _find_working_trial(self, group: tuple[EvictionCandidate, ...]) -> tuple[EvictionTrial | None, TrialOutcome]:
+    def _find_working_trial(self, group: tuple[EvictionCandidate, ...]) -> tuple[EvictionProposal | None, TrialOutcome]:
         """Return the working trial of a set, or None: with taints on the clusters picked again."""
         for order in permutations(group):
-            trial = EvictionTrial(order)
+            trial = EvictionProposal(order)
             outcome = self._evaluate_trial(trial)
             returned = {item.cluster for item in outcome.list_repicked_evictions(trial)}
             if returned - self.taintable:
                 self.untaintable |= dict.fromkeys(sorted(returned - self.taintable))
                 break
             if returned:
-                trial = EvictionTrial(order, tuple(sorted(returned)))
+                trial = EvictionProposal(order, tuple(sorted(returned)))
                 outcome = self._evaluate_trial(trial)
             self.rejections |= dict.fromkeys(outcome.rejections)
             if outcome.rejections:
@@ -220,11 +220,11 @@ class _EvictionSearch:
             self.interruptions[interruption] = None
         return None, TrialOutcome()
 
-    def _describe_interruption(self, trial: EvictionTrial) -> str:
+    def _describe_interruption(self, trial: EvictionProposal) -> str:
         """Describe the pods without a node between two evictions; "" if there are none."""
         former = {(row.placement, row.cluster) for row in self.before.waiting}
         for count in range(1, len(trial.evictions)):
-            outcome = self._evaluate_trial(EvictionTrial(trial.evictions[:count], trial.tainted_clusters))
+            outcome = self._evaluate_trial(EvictionProposal(trial.evictions[:count], trial.tainted_clusters))
             row = next((row for row in outcome.waiting if (row.placement, row.cluster) not in former), None)
             if outcome.error or row is not None:
                 names = ", then ".join(f"{item.placement} from {item.cluster}" for item in trial.evictions[:count])
@@ -232,11 +232,11 @@ class _EvictionSearch:
                 return f"{names}: {effect}"
         return ""
 
-    def _evaluate_trial(self, trial: EvictionTrial) -> TrialOutcome:
+    def _evaluate_trial(self, trial: EvictionProposal) -> TrialOutcome:
         self.trial_counts[-1] += 1
         return self.evaluate(trial)
 
-    def _is_trial_successful(self, trial: EvictionTrial, outcome: TrialOutcome) -> bool:
+    def _is_trial_successful(self, trial: EvictionProposal, outcome: TrialOutcome) -> bool:
         """Return True if the pods in scope run, no other binding is worse, and no placement of N clusters has fewer."""
         if outcome.error or any(self.request.is_binding_in_scope(row) for row in outcome.waiting):
             return False

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from nexusform.domains.whatif.questions.pod_outage import (
     NO_PODS,
     ClusterPods,
-    PodsOutcome,
     WorkloadImpact,
+    WorkloadOutcome,
     simulate_nodes_down,
 )
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_demand
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.snapshots.availability import (
     PoolAvailability,
@@ -65,7 +65,7 @@ class RecreatedPool(Struct, frozen=True):
         return sum(vm.placement is None for vm in self.vms)
 
 
-class NodeDeletion(Struct, frozen=True):
+class NodeDeletionCommand(Struct, frozen=True):
     """Command that re-creates a cluster's nodes on lost machines; not `is_reachable` if it lost quorum."""
 
     cluster_id: str
@@ -96,7 +96,7 @@ class Failure(Struct, frozen=True):
     machines: tuple[str, ...]
     pools: tuple[PoolAvailability, ...]
     recreations: tuple[RecreatedPool, ...]
-    deletions: tuple[NodeDeletion, ...]
+    deletions: tuple[NodeDeletionCommand, ...]
     stay_down: tuple[PoolAvailability, ...]
     unmanaged_vms: tuple[str, ...]
     workloads: tuple[WorkloadImpact, ...] = ()
@@ -122,7 +122,7 @@ class Failure(Struct, frozen=True):
     def lost_workloads(self) -> tuple[WorkloadImpact, ...]:
         """Workloads without a running pod, at once or after replacement."""
         outcomes = [(impact, impact.determine_outcome(is_drained=False)) for impact in self.workloads]
-        return tuple(impact for impact, outcome in outcomes if outcome is PodsOutcome.LOST)
+        return tuple(impact for impact, outcome in outcomes if outcome is WorkloadOutcome.LOST)
 
 
 def simulate_machine_loss(
@@ -246,14 +246,14 @@ def _sample_shortage(site: SiteSnapshot, scheduler: RackScheduler, lost: frozens
     return replace(samples, missing_count=bounds, pools=(bounds,), is_exact=True)
 
 
-def _build_node_deletions(pools: Sequence[PoolAvailability], machines: Sequence[str]) -> Iterable[NodeDeletion]:
+def _build_node_deletions(pools: Sequence[PoolAvailability], machines: Sequence[str]) -> Iterable[NodeDeletionCommand]:
     """Build the node deletions by cluster; control planes without quorum are unreachable."""
     nks_pools = [pool for pool in pools if pool.kind is VmOwnerKind.NKS]
     names = {pool.cluster_id: pool.cluster for pool in nks_pools}
     unreachable = {pool.cluster_id for pool in nks_pools if pool.is_control_plane and pool.is_lost}
     for cluster_id, down in group_vms_down_by_cluster(nks_pools).items():
         affected_machines = {vm.placement.machine for vm in down}
-        yield NodeDeletion(
+        yield NodeDeletionCommand(
             cluster_id,
             names[cluster_id],
             tuple(machine for machine in machines if machine in affected_machines),

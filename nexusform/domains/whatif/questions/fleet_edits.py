@@ -205,7 +205,7 @@ def _apply_edit(
         detail = f"-{edit.kind}: {edit.member} already leaves the fleet. Remove the other changes of it."
         return build_error("invalid-simulation", detail)
     elif edit.member not in members:
-        return _build_unknown_error("member", edit.member, members)
+        return _build_unknown_object_error("member", edit.member, members)
     elif edit.kind is MemberEditKind.LEAVE:
         return None
     else:
@@ -238,7 +238,7 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
     clusters = [cluster for cluster in all_clusters if edit.value in (cluster.id, cluster.name)]
     if len(clusters) != 1:
         names = [*simulated_fleet.members, *(cluster.id for cluster in all_clusters)]
-        return _build_unknown_error("member or cluster", edit.value, names)
+        return _build_unknown_object_error("member or cluster", edit.value, names)
     [cluster] = clusters
     return SimulatedMember(_build_joined_member(edit.member, cluster.id), cluster)
 
@@ -344,7 +344,7 @@ def _build_missing_key_error(edit: MemberEdit, keys: Iterable[str]) -> Diagnosti
     return build_error("invalid-simulation", detail)
 
 
-def _build_unknown_error(noun: str, name: str, candidates: Iterable[str]) -> Diagnostic:
+def _build_unknown_object_error(noun: str, name: str, candidates: Iterable[str]) -> Diagnostic:
     names = sorted(set(candidates), key=str.encode)
     choice = f"Known: {format_list(names, _MAX_NAMES)}." if names else "None exists."
     detail = f'There is no {noun} "{name}".{suggest_name(name, names)} {choice}'

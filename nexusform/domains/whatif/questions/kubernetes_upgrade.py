@@ -18,7 +18,7 @@ from nexusform.planning.vm_planning.site_plans import build_vm_name
 from nexusform.plans.maintenance import DrainObstacles, Upgrade
 from nexusform.plans.maintenance import PoolNodeRecreation as PoolCourse
 from nexusform.resources.address import Address
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import NoFitReason
 from nexusform.snapshots.availability import (
     PlacedReplacements,

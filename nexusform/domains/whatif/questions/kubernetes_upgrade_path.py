@@ -24,7 +24,7 @@ from nexusform.kubernetes.releases.kubernetes_versions import (
     select_available_versions,
 )
 from nexusform.plans.maintenance import Upgrade
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot
 

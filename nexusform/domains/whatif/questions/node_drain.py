@@ -9,7 +9,12 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
 from nexusform.diagnostics.phrases import format_list
-from nexusform.domains.whatif.questions.pod_outage import ClusterPods, PodsOutcome, WorkloadImpact, simulate_nodes_down
+from nexusform.domains.whatif.questions.pod_outage import (
+    ClusterPods,
+    WorkloadImpact,
+    WorkloadOutcome,
+    simulate_nodes_down,
+)
 
 _MAX_NAMES: Final = 20
 
@@ -24,7 +29,7 @@ class NodeDrainEffects(Struct, frozen=True):
     @property
     def lost_workloads(self) -> tuple[WorkloadImpact, ...]:
         """Workloads with fewer pods than before, or without a pod at once."""
-        kept = (PodsOutcome.UNTOUCHED, PodsOutcome.KEPT)
+        kept = (WorkloadOutcome.UNTOUCHED, WorkloadOutcome.KEPT)
         return tuple(item for item in self.workloads if item.determine_outcome(is_drained=True) not in kept)
 
     @property

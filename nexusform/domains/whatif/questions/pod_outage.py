@@ -16,10 +16,10 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.pod_outcomes import PREEMPTED, PodOutcome, Prediction
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodDisruptionBudget, Workload
+from nexusform.domains.pods.scheduling.pod_outcomes import PREEMPTED, PodOutcome, PodsPrediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.preemption import has_budget, list_applied_budgets
-from nexusform.domains.pods.scheduling.workloads import Cluster, DisruptionBudget, ExistingPod, Workload
 
 NO_PODS: Final[Mapping[str, ClusterPods]] = MappingProxyType({})  # no known pods
 _BARE = "Pod"
@@ -45,7 +45,7 @@ class PodMove(Struct, frozen=True):
     is_certain: bool = True
 
 
-class PodsOutcome(StrEnum):
+class WorkloadOutcome(StrEnum):
     """Result for a workload, from best to worst."""
 
     UNTOUCHED = "untouched"
@@ -55,7 +55,7 @@ class PodsOutcome(StrEnum):
     LOST = "lost"
 
 
-_RANK = list(PodsOutcome)
+_RANK = list(WorkloadOutcome)
 
 
 class WorkloadImpact(Struct, frozen=True):
@@ -81,15 +81,15 @@ class WorkloadImpact(Struct, frozen=True):
         """Whether every scheduler run has this result for each of its pods."""
         return all(move.is_certain for move in self.moves)
 
-    def determine_outcome(self, *, is_drained: bool) -> PodsOutcome:
+    def determine_outcome(self, *, is_drained: bool) -> WorkloadOutcome:
         """Determine the result. Without a drain nothing runs until replacement, so losing every pod is a loss."""
         is_restarted = self.before > 0 and self.at_once == 0
         is_lost = self.before > 0 and self.running == 0
         if is_lost or (is_restarted and not is_drained):
-            return PodsOutcome.LOST
+            return WorkloadOutcome.LOST
         if self.pending:
-            return PodsOutcome.REDUCED
-        return PodsOutcome.RESTARTED if is_restarted else PodsOutcome.KEPT
+            return WorkloadOutcome.REDUCED
+        return WorkloadOutcome.RESTARTED if is_restarted else WorkloadOutcome.KEPT
 
 
 class WorkloadVerdict(Struct, frozen=True):
@@ -102,7 +102,7 @@ class WorkloadVerdict(Struct, frozen=True):
     minimum_running: int
     maximum_pending: int
     waves: tuple[int, ...]
-    outcome: PodsOutcome
+    outcome: WorkloadOutcome
     is_certain: bool
     blocking_budgets: tuple[str, ...] = ()
 
@@ -146,7 +146,7 @@ class PodsSimulation(Struct):
             minimum_running=min((impact.running for impact in impacts), default=running),
             maximum_pending=max((impact.pending for impact in impacts), default=0),
             waves=tuple(number for number, _ in waves),
-            outcome=max(outcomes, key=_RANK.index, default=PodsOutcome.UNTOUCHED),
+            outcome=max(outcomes, key=_RANK.index, default=WorkloadOutcome.UNTOUCHED),
             is_certain=all(impact.is_certain for impact in impacts),
             blocking_budgets=tuple(dict.fromkeys(budgets)),
         )
@@ -173,7 +173,7 @@ class _NodeOutage(Struct, frozen=True):
 
     before: Sequence[ExistingPod]
     nodes_down: Collection[str]
-    prediction: Prediction
+    prediction: PodsPrediction
     after: tuple[ExistingPod, ...]
     evicted: Mapping[tuple[str, int], PodOutcome]
     lost: Mapping[str, Sequence[ExistingPod]]
@@ -265,7 +265,7 @@ class _BudgetEffect(Struct, frozen=True):
 
 
 def _find_budget_effect(
-    budgets: Sequence[DisruptionBudget],
+    budgets: Sequence[PodDisruptionBudget],
     existing: Sequence[ExistingPod],
     lost_pods: Sequence[ExistingPod],
     moves: Sequence[PodMove],
@@ -292,7 +292,7 @@ def _find_budget_effect(
     return _BudgetEffect(violations, pods_at_once)
 
 
-def _describe_budget(budget: DisruptionBudget) -> str:
+def _describe_budget(budget: PodDisruptionBudget) -> str:
     if budget.max_unavailable:
         return f"maxUnavailable {budget.max_unavailable}"
     return f"minAvailable {budget.min_available}"

@@ -26,9 +26,9 @@ from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_nod
 from nexusform.domains.pods.planning.object_pods import PodKey
 from nexusform.domains.pods.planning.pod_rows import parse_volumes
 from nexusform.domains.pods.planning.template_matching import assign_template_specs
+from nexusform.domains.pods.scheduling.cluster_records import Cluster as PodCluster
+from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, Node, Workload
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.workloads import Cluster as PodCluster
-from nexusform.domains.pods.scheduling.workloads import ExistingPod, Node, Workload
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import VM

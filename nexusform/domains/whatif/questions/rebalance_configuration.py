@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics.diagnostic import Span
-from nexusform.domains.whatif.questions.eviction_search import EvictionTrial
+from nexusform.domains.whatif.questions.eviction_search import EvictionProposal
 from nexusform.language.syntax.syntax_nodes import Body
 from nexusform.rendering.notation.hcl_text import quote_string
 
@@ -40,12 +40,12 @@ def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
     return blocks
 
 
-def render_evictions(trial: EvictionTrial, members: Mapping[str, MemberBlock]) -> str:
+def render_evictions(trial: EvictionProposal, members: Mapping[str, MemberBlock]) -> str:
     """Render the eviction blocks; each depends on the one before, the first on the tainted members."""
     return "\n".join(_iterate_evictions(trial, members))
 
 
-def render_taints(trial: EvictionTrial, members: Mapping[str, MemberBlock]) -> str:
+def render_taints(trial: EvictionProposal, members: Mapping[str, MemberBlock]) -> str:
     """Render the override of the tainted members; "" without taints."""
     parts = []
     for cluster in trial.tainted_clusters:
@@ -56,7 +56,7 @@ def render_taints(trial: EvictionTrial, members: Mapping[str, MemberBlock]) -> s
     return "\n".join(parts)
 
 
-def _iterate_evictions(trial: EvictionTrial, members: Mapping[str, MemberBlock]) -> Iterator[str]:
+def _iterate_evictions(trial: EvictionProposal, members: Mapping[str, MemberBlock]) -> Iterator[str]:
     awaited = [f"{_MEMBER_TYPE}.{members[cluster].label}" for cluster in trial.tainted_clusters]
     for eviction in trial.evictions:
         name = eviction.name

@@ -21,7 +21,7 @@ from nexusform.domains.whatif.questions.repack_context import (
 from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram, SolverLimits
 from nexusform.domains.whatif.questions.repack_search import RepackSearch
 from nexusform.domains.whatif.questions.repack_time_budget import TimeBudget
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.snapshots.snapshot import SiteSnapshot
 
 _LOOSENINGS: Final[Mapping[Constraint, str]] = {

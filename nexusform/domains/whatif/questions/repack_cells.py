@@ -38,7 +38,7 @@ class CellChange(Struct, frozen=True):
 
     leaving: Leaving
     demand: int
-    sink: CellCapacity | None
+    sink: CellPatterns | None
     pods: int = 0
     arrival: int | None = None
     spanning: tuple[int, ...] = ()
@@ -49,7 +49,7 @@ class CellChange(Struct, frozen=True):
         return sum(count for _, count in self.leaving)
 
 
-class CellCapacity(Struct, frozen=True):
+class CellPatterns(Struct, frozen=True):
     """Capacity for re-created VMs: all maximal combinations. `admitted`: feasible classes. `rack`: "" without
     tracked pools. `single_machine`: set for an individually modelled machine.
     """
@@ -86,7 +86,7 @@ class CellCatalogue:
         self.sizes = tuple(numbers)
         self.is_capped = False
 
-    def find_cell_capacity(self, splits: CellSplits, key: CellKey, disk: int | None = None) -> CellCapacity | None:
+    def find_cell_capacity(self, splits: CellSplits, key: CellKey, disk: int | None = None) -> CellPatterns | None:
         """Find the sink of cells for every split, None without capacity."""
         narrow = [kind for kind in key.admitted if self._kinds[kind].sku.numa_cells == 1]
         sizes = frozenset(self.class_sizes[kind] for kind in narrow)
@@ -94,7 +94,7 @@ class CellCatalogue:
         patterns = self._patterns.get(cache_key)
         if patterns is None:
             patterns = self._patterns[cache_key] = self._find_patterns(splits, sizes, disk)
-        return CellCapacity(patterns, key.admitted, key.rack, key.single_machine) if patterns else None
+        return CellPatterns(patterns, key.admitted, key.rack, key.single_machine) if patterns else None
 
     def _find_patterns(self, splits: CellSplits, sizes: frozenset[int], disk: int | None) -> tuple[Pattern, ...]:
         """Find the maximal combinations that fit."""
@@ -164,7 +164,7 @@ class CellCatalogue:
             )
             count += 1
 
-    def _find_remainder(self, key: CellKey, free: FreeCell) -> CellCapacity | None:
+    def _find_remainder(self, key: CellKey, free: FreeCell) -> CellPatterns | None:
         return self.find_cell_capacity(((free,),), key)
 
 
@@ -234,5 +234,5 @@ def assign_groups(context: RepackContext, tracked_pools: frozenset[int]) -> dict
     """Return the group of every movable VM by handle."""
     return {
         source.handle: ("pool", source.pool) if source.pool in tracked_pools else ("kind", source.vm_class)
-        for source in context.sources
+        for source in context.all_movable_vms
     }

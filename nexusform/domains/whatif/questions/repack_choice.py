@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from nexusform.domains.whatif.questions.repack_assignment import assign_machines
-from nexusform.domains.whatif.questions.repack_cells import CellCapacity, CellChange, CellPosition, Group, assign_groups
+from nexusform.domains.whatif.questions.repack_cells import CellChange, CellPatterns, CellPosition, Group, assign_groups
 from nexusform.domains.whatif.questions.repack_context import MovableVm, RepackContext, RepackMachine
 from nexusform.domains.whatif.questions.repack_program import OptionUse, PatternCount, RepackProgram, RepackSolution
 
@@ -63,7 +63,7 @@ class _ChoiceBuilder:
     """Builder of a choice."""
 
     def __init__(
-        self, groups: Mapping[int, Group], cells_by_sink: dict[CellCapacity, list[CellPosition]], size_of: Sequence[int]
+        self, groups: Mapping[int, Group], cells_by_sink: dict[CellPatterns, list[CellPosition]], size_of: Sequence[int]
     ) -> None:
         self._groups = groups
         self._size_of = size_of
@@ -81,14 +81,16 @@ class _ChoiceBuilder:
 
     def clear_machine(self, host: RepackMachine, program: RepackProgram) -> None:
         """Move all VMs in unknown cells off this machine; its cells are then separate."""
-        for source in host.loose:
+        for source in host.unknown_cell_vms:
             self.add_vm_to_recreate(source)
         for cells in self._cells_by_sink.values():
             cells[:] = [cell for cell in cells if cell.host is not host]
         for cell in range(len(host.cells)):
             sink = program.find_cleared_sink(host, cell)
             if sink is not None:
-                self._cells_by_sink.setdefault(sink, []).append(CellPosition(host, cell, host.sources[cell]))
+                self._cells_by_sink.setdefault(sink, []).append(
+                    CellPosition(host, cell, host.movable_vms_by_cell[cell])
+                )
 
     def assign_options(self, unit: OptionUse, options: Sequence[CellChange], cleared: set[str]) -> None:
         """Assign a cell of the unit to each option."""

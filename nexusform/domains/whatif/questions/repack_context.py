@@ -15,15 +15,15 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.workloads import ExistingPod, PodSpec
+from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodSpec
 from nexusform.domains.whatif.questions.pod_outage import NO_PODS, ClusterPods, simulate_nodes_down
 from nexusform.domains.whatif.questions.repack_separation import SeparationRule
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_demand
 from nexusform.plans.maintenance import compute_quorum
 from nexusform.scheduling.kubelet import HUGEPAGES
-from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.layout import Share
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.splits import CellSplits
 from nexusform.scheduling.racks.vms import (
     Demand,
@@ -126,20 +126,20 @@ class MovableVm(Struct, frozen=True):
 
 
 class RepackMachine(Struct, frozen=True):
-    """Machine open to VMs. `cells`: free capacity with all VMs in known cells. `sources`: movable VMs by
-    cell; a multi-cell VM is in each of its cells. With unknown cells, `loose` are the VMs in unknown cells,
+    """Machine open to VMs. `cells`: free capacity with all VMs in known cells. `movable_vms_by_cell`: movable VMs by
+    cell; a multi-cell VM is in each of its cells. With unknown cells, `unknown_cell_vms` are the VMs in unknown cells,
     if all are movable, and `splits` the possible remains of its cells while they stay. `admitted`: classes
     feasible on it. `admits_demand`: the demand is feasible.
     """
 
     machine: Machine
     cells: tuple[FreeCell, ...]
-    sources: tuple[tuple[MovableVm, ...], ...]
+    movable_vms_by_cell: tuple[tuple[MovableVm, ...], ...]
     admitted: frozenset[int]
     admits_demand: bool
     disk: int
     has_unknown_cells: bool = False
-    loose: tuple[MovableVm, ...] = ()
+    unknown_cell_vms: tuple[MovableVm, ...] = ()
     splits: tuple[tuple[FreeCell, ...], ...] = ()
 
 
@@ -162,11 +162,11 @@ class RepackContext(Struct, frozen=True, dict=True):
     lifted: frozenset[Constraint] = NOTHING_LIFTED
 
     @cached_property
-    def sources(self) -> tuple[MovableVm, ...]:
+    def all_movable_vms(self) -> tuple[MovableVm, ...]:
         """Every movable VM once, by pool and number."""
         by_handle: dict[int, MovableVm] = {}
         for host in self.hosts:
-            for source in (*host.loose, *(vm for cell in host.sources for vm in cell)):
+            for source in (*host.unknown_cell_vms, *(vm for cell in host.movable_vms_by_cell for vm in cell)):
                 by_handle[source.handle] = source
         return tuple(sorted(by_handle.values(), key=lambda source: source.handle))
 
@@ -181,7 +181,7 @@ def build_repack_context(
     clusters, pools = _list_pools(site)
     scheduler = _build_scheduler(site, lifted)
     blocked_by: dict[str, Constraint] = {}
-    sources: dict[int, MovableVm] = {}
+    movable_vms: dict[int, MovableVm] = {}
     kinds: dict[VmClass, int] = {}
     for number, (cluster, pool) in enumerate(zip(clusters, pools, strict=True)):
         pod_counts = _count_pods(pods.get(cluster.id))
@@ -192,8 +192,8 @@ def build_repack_context(
                 continue
             kind = kinds.setdefault(VmClass(pool.sku, pool.demand.constraints), len(kinds))
             handle = pool.handles[vm.name]
-            sources[handle] = MovableVm(number, kind, vm, handle, pod_counts[vm.name])
-    hosts = _build_machines(scheduler, sources, tuple(kinds), request.demand)
+            movable_vms[handle] = MovableVm(number, kind, vm, handle, pod_counts[vm.name])
+    hosts = _build_machines(scheduler, movable_vms, tuple(kinds), request.demand)
     existing = Counter((number, vm.placement.rack) for number, pool in enumerate(pools) for vm in pool.vms)
     return RepackContext(
         site=site,
@@ -353,7 +353,7 @@ def _count_pods(pods: ClusterPods | None) -> Counter[str]:
 
 
 def _build_machines(
-    scheduler: RackScheduler, sources: Mapping[int, MovableVm], kinds: Sequence[VmClass], demand: Demand
+    scheduler: RackScheduler, movable_vms: Mapping[int, MovableVm], kinds: Sequence[VmClass], demand: Demand
 ) -> tuple[RepackMachine, ...]:
     """Build the machines feasible for some class or for the demand."""
     empty = RackScheduler(scheduler.machines, scheduler.spread, scheduler.seed, profile=scheduler.profile)
@@ -371,14 +371,14 @@ def _build_machines(
         if not admitted and not admits_demand:
             continue
         vms = by_machine.get(machine.name, [])
-        hosts.append(_build_machine(machine, vms, sources, admitted, admits_demand, machine.name in unknown))
+        hosts.append(_build_machine(machine, vms, movable_vms, admitted, admits_demand, machine.name in unknown))
     return tuple(hosts)
 
 
 def _build_machine(
     machine: Machine,
     vms: Sequence[ScheduledVm],
-    sources: Mapping[int, MovableVm],
+    movable_vms: Mapping[int, MovableVm],
     admitted: frozenset[int],
     admits_demand: bool,
     has_unknown_cells: bool,
@@ -387,33 +387,35 @@ def _build_machine(
     empty_cell = FreeCell(machine.cpus_per_cell, machine.memory_mib_per_cell, machine.vfs_per_cell)
     cells = [empty_cell] * machine.cells
     leaving: list[list[MovableVm]] = [[] for _ in cells]
-    loose: list[ScheduledVm] = []
+    unknown_cell_vms: list[ScheduledVm] = []
     for existing in vms:
         if not existing.placement.cells:
-            loose.append(existing)
+            unknown_cell_vms.append(existing)
             continue
         for cell in existing.placement.cells:
             cells[cell] = cells[cell].subtract(existing.sku)
-            if existing.handle in sources:
-                leaving[cell].append(sources[existing.handle])
-    is_all_movable = all(existing.handle in sources for existing in loose)
+            if existing.handle in movable_vms:
+                leaving[cell].append(movable_vms[existing.handle])
+    is_all_movable = all(existing.handle in movable_vms for existing in unknown_cell_vms)
     return RepackMachine(
         machine=machine,
         cells=tuple(cells),
-        sources=tuple(tuple(cell) for cell in leaving),
+        movable_vms_by_cell=tuple(tuple(cell) for cell in leaving),
         admitted=admitted,
         admits_demand=admits_demand,
         disk=machine.disk_gib - sum(existing.sku.disk_gib for existing in vms),
         has_unknown_cells=has_unknown_cells,
-        loose=tuple(sources[existing.handle] for existing in loose) if is_all_movable else (),
-        splits=_compute_cell_splits(cells, loose) if has_unknown_cells else (),
+        unknown_cell_vms=tuple(movable_vms[existing.handle] for existing in unknown_cell_vms) if is_all_movable else (),
+        splits=_compute_cell_splits(cells, unknown_cell_vms) if has_unknown_cells else (),
     )
 
 
-def _compute_cell_splits(cells: Sequence[FreeCell], loose: Iterable[ScheduledVm]) -> tuple[tuple[FreeCell, ...], ...]:
+def _compute_cell_splits(
+    cells: Sequence[FreeCell], unknown_cell_vms: Iterable[ScheduledVm]
+) -> tuple[tuple[FreeCell, ...], ...]:
     """Compute the possible remains of each cell for every legal split; () if none or too many."""
     base = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)
-    shares = tuple(Share.compute(existing.sku) for existing in loose)
+    shares = tuple(Share.compute(existing.sku) for existing in unknown_cell_vms)
     if any(share.vfs for share in shares):
         return ()
     splits = CellSplits(base, shares)

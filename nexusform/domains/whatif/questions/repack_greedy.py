@@ -45,11 +45,11 @@ def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackM
 
 def _compute_machine_gain(context: RepackContext, request: RepackRequest, host: RepackMachine) -> list[_Gain]:
     """Compute the gain of a machine without its movable VMs; every remaining cell counts once."""
-    if host.has_unknown_cells and not host.loose:
+    if host.has_unknown_cells and not host.unknown_cell_vms:
         return []
     cells = list(host.cells)
-    movable = {source.handle: source for source in host.loose}
-    for number, sources in enumerate(host.sources):
+    movable = {source.handle: source for source in host.unknown_cell_vms}
+    for number, sources in enumerate(host.movable_vms_by_cell):
         for source in sources:
             cells[number] = cells[number].subtract(context.kinds[source.vm_class].sku, -1)
             movable[source.handle] = source
@@ -61,7 +61,7 @@ def _compute_cell_gain(context: RepackContext, request: RepackRequest, host: Rep
     """Compute the gain of a cell: remove the largest VMs until one VM of the demand fits."""
     free = host.cells[cell]
     leaving: list[MovableVm] = []
-    narrow = [source for source in host.sources[cell] if context.kinds[source.vm_class].sku.numa_cells == 1]
+    narrow = [source for source in host.movable_vms_by_cell[cell] if context.kinds[source.vm_class].sku.numa_cells == 1]
     for source in sorted(narrow, key=lambda candidate: -context.kinds[candidate.vm_class].sku.memory_gib):
         if free.has_capacity(request.sku):
             break

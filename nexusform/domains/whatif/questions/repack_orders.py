@@ -61,7 +61,7 @@ class _SearchLimitReached(Exception):
 
 def is_searchable(context: RepackContext) -> bool:
     """Return True if the site is small enough, with known NUMA cells and the same rule for all machines."""
-    return len(context.sources) <= MAX_VMS and not context.scheduler.is_sampled
+    return len(context.all_movable_vms) <= MAX_VMS and not context.scheduler.is_sampled
 
 
 def search_orders(
@@ -73,7 +73,7 @@ def search_orders(
     sources: Sequence[MovableVm] | None = None,
 ) -> OrderSearchResult:
     """Search an order with `minimum` to `maximum` re-creations, fewest first; of these `sources` only, if given."""
-    search = _OrderSearch(context, request, time_budget, context.sources if sources is None else sources)
+    search = _OrderSearch(context, request, time_budget, context.all_movable_vms if sources is None else sources)
     for count in range(max(minimum, 1), maximum + 1):
         try:
             sequence = search.find_sequence(count)
@@ -121,13 +121,14 @@ class _OrderSearch:
         handles = {source.handle for source in sources}
         self._states: dict[str, _MachineState] = {}
         for host in context.hosts:
-            vms = {vm.handle: vm for cell in host.sources for vm in cell if vm.handle in handles}
+            vms = {vm.handle: vm for cell in host.movable_vms_by_cell for vm in cell if vm.handle in handles}
             self._states[host.machine.name] = _MachineState(host, list(host.cells), host.disk, vms, {})
-        self._locations = {source.handle: source.vm.placement for source in context.sources}
-        self._handles = {source.handle: source.handle for source in context.sources}
+        self._locations = {source.handle: source.vm.placement for source in context.all_movable_vms}
+        self._handles = {source.handle: source.handle for source in context.all_movable_vms}
         self._rack_counts = Counter(context.existing)
         self._demands = {
-            source.handle: build_pool_demand(context.pools[source.pool], source.vm) for source in context.sources
+            source.handle: build_pool_demand(context.pools[source.pool], source.vm)
+            for source in context.all_movable_vms
         }
         self._is_symmetric = not request.separation_rules and not any(
             pool.demand.hints or pool.demand.groups for pool in context.pools

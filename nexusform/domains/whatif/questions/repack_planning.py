@@ -120,7 +120,7 @@ def plan_repack(
         is_machine_dependent=time_budget.seconds_left is not None,
         searched_orders=attempt.searched_orders,
         orders_cut_at=attempt.orders_cut_at,
-        movable_vms=len(attempt.context.sources),
+        movable_vms=len(attempt.context.all_movable_vms),
     )
     if attempt.found and _is_within_move_limit(attempt, request):
         recreations = attempt.recreations

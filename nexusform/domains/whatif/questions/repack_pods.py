@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
+from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods, simulate_nodes_down, simulate_nodes_up
 from nexusform.domains.whatif.questions.repack_context import RepackContext, find_pods_without_resources
 from nexusform.domains.whatif.questions.repack_separation import SeparationRule, VmLocation

@@ -13,10 +13,10 @@ from typing import Any, Final, cast
 from msgspec import Struct, field
 
 from nexusform.domains.whatif.questions.repack_cells import (
-    CellCapacity,
     CellCatalogue,
     CellChange,
     CellKey,
+    CellPatterns,
     CellPosition,
     Group,
     Pattern,
@@ -53,7 +53,7 @@ class ClearedMachineCount(Struct, frozen=True):
 class PatternCount(Struct, frozen=True):
     """Number of cells of a sink filled with this pattern."""
 
-    sink: CellCapacity
+    sink: CellPatterns
     pattern: Pattern
     count: int
 
@@ -152,10 +152,10 @@ class RepackProgram:
         self._catalogue = CellCatalogue(context.kinds, request.sku)
         self._groups = assign_groups(context, tracked_pools)
         self._program = LinearProgram()
-        self._sinks: Counter[CellCapacity] = Counter()
-        self._used_sinks: dict[CellCapacity, int] = {}
+        self._sinks: Counter[CellPatterns] = Counter()
+        self._used_sinks: dict[CellPatterns, int] = {}
         # Cells (or whole machines) by the sink of their current contents.
-        self.cells_by_sink: dict[CellCapacity, list[CellPosition]] = {}
+        self.cells_by_sink: dict[CellPatterns, list[CellPosition]] = {}
         self._arrivals: list[tuple[int, VmSku]] = [
             (kind, vm_class.sku) for kind, vm_class in enumerate(context.kinds) if vm_class.sku.numa_cells > 1
         ]
@@ -193,8 +193,8 @@ class RepackProgram:
             groups = unknown_groups if host.has_unknown_cells else known_groups
             # Build the key that equal machines share.
             cells = tuple(self._build_cell_key(host, cell) for cell in range(len(host.cells)))
-            loose = tuple(sorted(self._groups[source.handle] for source in host.loose))
-            pods = tuple(sorted(source.pods for source in host.loose)) if self._is_fine else ()
+            loose = tuple(sorted(self._groups[source.handle] for source in host.unknown_cell_vms))
+            pods = tuple(sorted(source.pods for source in host.unknown_cell_vms)) if self._is_fine else ()
             multi_cell = tuple(self._groups[source.handle] for source in self._list_multi_cell_vms(host))
             machine_key = cells, loose, pods, multi_cell, host.splits, host.disk if host.has_unknown_cells else 0
             groups.setdefault(machine_key, []).append(host)
@@ -204,7 +204,7 @@ class RepackProgram:
         else:
             self._add_cells(host for hosts in known_groups.values() for host in hosts)
         for number, hosts in enumerate(unknown_groups.values()):
-            ordered_hosts = sorted(hosts, key=lambda host: sum(source.pods for source in host.loose))
+            ordered_hosts = sorted(hosts, key=lambda host: sum(source.pods for source in host.unknown_cell_vms))
             self._add_unknown_machines(-2 - number, ordered_hosts)
         for sink in list(self._used_sinks):
             self._add_cell_capacity(sink)
@@ -212,7 +212,7 @@ class RepackProgram:
 
     def _build_cell_key(self, host: RepackMachine, cell: int) -> CellKey:
         """Build the key that equal cells share."""
-        sources = host.sources[cell]
+        sources = host.movable_vms_by_cell[cell]
         free = host.cells[cell]
         pods: dict[Group, list[int]] = {}
         for source in sources:
@@ -221,7 +221,9 @@ class RepackProgram:
         machine = host.machine
         multi_cell = self._list_multi_cell_vms(host)
         spanning = tuple(
-            (multi_cell.index(source), source.vm_class) for source in host.sources[cell] if source in multi_cell
+            (multi_cell.index(source), source.vm_class)
+            for source in host.movable_vms_by_cell[cell]
+            if source in multi_cell
         )
         return CellKey(
             free=free,
@@ -235,7 +237,7 @@ class RepackProgram:
 
     def _list_multi_cell_vms(self, host: RepackMachine) -> list[MovableVm]:
         """List the movable multi-cell VMs of a machine."""
-        by_handle = {source.handle: source for cell in host.sources for source in cell}
+        by_handle = {source.handle: source for cell in host.movable_vms_by_cell for source in cell}
         return [source for _, source in sorted(by_handle.items()) if self._get_sku(source).numa_cells > 1]
 
     def _get_sku(self, source: MovableVm) -> VmSku:
@@ -247,7 +249,7 @@ class RepackProgram:
         for host in hosts:
             for cell in range(len(host.cells)):
                 units.setdefault(self._build_cell_key(host, cell), []).append(
-                    CellPosition(host, cell, host.sources[cell])
+                    CellPosition(host, cell, host.movable_vms_by_cell[cell])
                 )
         for key, cells in units.items():
             self._add_cell_unit(_Unit(key, tuple(cells)))
@@ -256,14 +258,14 @@ class RepackProgram:
         """Add equal machines; multi-cell VMs use all of their cells at once."""
         first = hosts[0]
         for cell in range(len(first.cells)):
-            cells = tuple(CellPosition(host, cell, host.sources[cell]) for host in hosts)
+            cells = tuple(CellPosition(host, cell, host.movable_vms_by_cell[cell]) for host in hosts)
             self._add_cell_unit(_Unit(self._build_cell_key(first, cell), cells, number, cell))
         self._add_multi_cell_arrivals(number, first, len(hosts))
         for index, source in enumerate(self._list_multi_cell_vms(first)):
             equal_vms = tuple(self._list_multi_cell_vms(host)[index] for host in hosts)
             entries = [
                 (self._program.add_row(("leaves", number, cell, index), 0.0, 0.0), -1.0)
-                for cell, sources in enumerate(first.sources)
+                for cell, sources in enumerate(first.movable_vms_by_cell)
                 if source in sources
             ]
             entries += self._build_departure_entries(self._groups[source.handle], 1, first)
@@ -326,38 +328,44 @@ class RepackProgram:
                 self._sinks[sink] += size
                 self._get_cell_capacity_row(sink)
                 self.cells_by_sink.setdefault(sink, []).extend(CellPosition(host, WHOLE_MACHINE, ()) for host in hosts)
-        if not first.loose:
+        if not first.unknown_cell_vms:
             return
         cells = list(first.cells)
         entries = self._build_sink_change(sink, None)
-        for source in first.loose:
+        for source in first.unknown_cell_vms:
             entries += self._build_departure_entries(self._groups[source.handle], 1, first)
         for cell in range(len(cells)):
             key = self._build_cell_key(first, cell)
-            unit = _Unit(key, tuple(CellPosition(host, cell, host.sources[cell]) for host in hosts), number, cell, True)
+            unit = _Unit(
+                key,
+                tuple(CellPosition(host, cell, host.movable_vms_by_cell[cell]) for host in hosts),
+                number,
+                cell,
+                True,
+            )
             self._add_cell_unit(unit)
             row = program.add_row(("unit", number, cell, key, True))
             entries.append((row, -1.0))
             entries += self._build_sink_change(None, self._catalogue.find_cell_capacity(((key.free,),), key))
         self._add_multi_cell_arrivals(number, first, size)
         if first.machine.name in self._single_machines:
-            released_disk = sum(self._get_sku(source).disk_gib for source in first.loose)
+            released_disk = sum(self._get_sku(source).disk_gib for source in first.unknown_cell_vms)
             entries.append((program.add_row(("disk", first.machine.name)), -float(released_disk)))
-        program.add_column(float(len(first.loose)), size, entries, tuple(hosts))
+        program.add_column(float(len(first.unknown_cell_vms)), size, entries, tuple(hosts))
 
-    def find_cleared_sink(self, host: RepackMachine, cell: int) -> CellCapacity | None:
+    def find_cleared_sink(self, host: RepackMachine, cell: int) -> CellPatterns | None:
         """Find the sink of a cell after all VMs in unknown cells left its machine."""
         key = self._build_cell_key(host, cell)
         return self._catalogue.find_cell_capacity(((key.free,),), key)
 
-    def _get_cell_capacity_row(self, sink: CellCapacity) -> int:
+    def _get_cell_capacity_row(self, sink: CellPatterns) -> int:
         """Return the row of a sink: fillings do not exceed its cells."""
         row = self._used_sinks.get(sink)
         if row is None:
             row = self._used_sinks[sink] = self._program.add_row(("sink", sink))
         return row
 
-    def _build_sink_change(self, before: CellCapacity | None, after: CellCapacity | None) -> list[tuple[int, float]]:
+    def _build_sink_change(self, before: CellPatterns | None, after: CellPatterns | None) -> list[tuple[int, float]]:
         """Build the entries of a cell changing from one sink to another."""
         if before == after:
             return []
@@ -384,7 +392,7 @@ class RepackProgram:
         """Return the row of slots of one size for these classes."""
         return self._program.add_row(("slots", rack, admitted, size))
 
-    def _add_cell_capacity(self, sink: CellCapacity) -> None:
+    def _add_cell_capacity(self, sink: CellPatterns) -> None:
         """Add the columns of a sink's patterns."""
         program = self._program
         row = self._get_cell_capacity_row(sink)
@@ -417,11 +425,13 @@ class RepackProgram:
     def _find_vm_class(self, group: Group) -> int:
         if group[0] == "kind":
             return group[1]
-        return next(source.vm_class for source in self._context.sources if source.pool == group[1])
+        return next(source.vm_class for source in self._context.all_movable_vms if source.pool == group[1])
 
     def _build_disk_entries(self, host: RepackMachine, option: CellChange) -> list[tuple[int, float]]:
         """Build the disk entries of an option on an individually modelled machine."""
-        skus = {self._groups[source.handle]: self._get_sku(source) for cell in host.sources for source in cell}
+        skus = {
+            self._groups[source.handle]: self._get_sku(source) for cell in host.movable_vms_by_cell for source in cell
+        }
         used_disk = option.demand * self._request.sku.disk_gib
         used_disk -= sum(count * skus[group].disk_gib for group, count in option.leaving)
         return [(self._program.add_row(("disk", host.machine.name)), float(used_disk))]
@@ -477,7 +487,7 @@ class RepackProgram:
             match column.subject:
                 case (_Unit() as unit, CellChange() as option):
                     options.append(OptionUse(unit.machines, unit.cells, option, value))
-                case (CellCapacity() as sink, tuple() as pattern):
+                case (CellPatterns() as sink, tuple() as pattern):
                     patterns.append(PatternCount(sink, pattern, value))
                 case (RepackMachine(), *_) as hosts:
                     cleared.append(ClearedMachineCount(cast("tuple[RepackMachine, ...]", hosts), value))
@@ -492,7 +502,7 @@ def _count_leaving(subject: object, groups: Mapping[int, Group]) -> Counter[Grou
         case (_Unit(), CellChange() as option):
             return Counter(dict(option.leaving))
         case (RepackMachine() as host, *_):
-            return Counter(groups[source.handle] for source in host.loose)
+            return Counter(groups[source.handle] for source in host.unknown_cell_vms)
         case (MovableVm() as source, *_):
             return Counter([groups[source.handle]])
     return Counter()
@@ -504,7 +514,7 @@ def _count_pods(subject: object) -> int:
         case (_Unit(), CellChange() as option):
             return option.pods
         case (RepackMachine() as host, *_):
-            return sum(source.pods for source in host.loose)
+            return sum(source.pods for source in host.unknown_cell_vms)
         case (MovableVm() as source, *_):
             return source.pods
     return 0

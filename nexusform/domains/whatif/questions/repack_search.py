@@ -110,7 +110,7 @@ class RepackSearch(Struct, frozen=True):
 
 def _list_exclusion_names(context: RepackContext, handles: frozenset[int]) -> frozenset[str]:
     """List these VMs as values of `-not`."""
-    sources = [source for source in context.sources if source.handle in handles]
+    sources = [source for source in context.all_movable_vms if source.handle in handles]
     return frozenset(f"{context.pools[source.pool].address}:{source.vm.name}" for source in sources)
 
 
@@ -121,8 +121,10 @@ class _ProgramRefinement:
         self._context = context
         self._request = request
         self._time_budget = time_budget
-        self._is_fine = len(context.sources) <= _MAX_FINE_VMS
-        self._tracked_pools = frozenset(source.pool for source in context.sources) if self._is_fine else frozenset()
+        self._is_fine = len(context.all_movable_vms) <= _MAX_FINE_VMS
+        self._tracked_pools = (
+            frozenset(source.pool for source in context.all_movable_vms) if self._is_fine else frozenset()
+        )
         self._single_machines: frozenset[str] = frozenset()
         self._bound = 1  # it does not fit now
         self._greedy: RepackWindowSequence | None = None  # the answer if time runs out before the program has one

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.domains.pods.scheduling.workloads import PodSpec
+from nexusform.domains.pods.scheduling.cluster_records import PodSpec
 from nexusform.domains.whatif.questions.pod_outage import NO_PODS, ClusterPods
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.scheduling.racks.vms import Placement, ScheduledVm

@@ -29,8 +29,8 @@ from nexusform.domains.whatif.questions.repack_context import (
 from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.kubernetes.quantity import compute_amount_of_total
 from nexusform.plans.maintenance import compute_quorum
-from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import MachineRanking
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement
 
 SAMPLES: Final = 100
@@ -106,7 +106,7 @@ def build_ordered_sequence(
     elsewhere, or the demand does not fit afterwards.
     """
     targets = {handle: machine for group in order for handle, machine in group.items()}
-    sources = tuple(source for source in context.sources if source.handle in targets)
+    sources = tuple(source for source in context.all_movable_vms if source.handle in targets)
     choice = RepackChoice(sources, targets, frozenset(), frozenset())
     builder = _RepackSequenceBuilder(context, request, choice, _WindowStrategy.STEERED, is_strict=True)
     by_handle = {source.handle: source for source in sources}

@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from nexusform.domains.whatif.questions.pod_outage import (
     NO_PODS,
     ClusterPods,
-    PodsOutcome,
     PodsSimulation,
     WorkloadImpact,
+    WorkloadOutcome,
     WorkloadVerdict,
 )
 from nexusform.plans.maintenance import compute_quorum
-from nexusform.plans.site_capacity.other_capacity import RuntimeVersion
+from nexusform.plans.site_capacity.site_resource_capacity import RuntimeVersion
 from nexusform.resource_types.machine_facts import find_health_reasons
 from nexusform.snapshots.availability import PoolAvailability, group_vms_down_by_cluster, list_affected_pools
 from nexusform.snapshots.snapshot import SiteSnapshot, VmOwnerKind
@@ -183,7 +183,7 @@ class RuntimeUpgrade(Struct, frozen=True):
     @property
     def is_availability_lost(self) -> bool:
         """Whether a control plane, pool or workload is lost."""
-        is_workload_lost = any(workload.outcome is PodsOutcome.LOST for workload in self.workloads)
+        is_workload_lost = any(workload.outcome is WorkloadOutcome.LOST for workload in self.workloads)
         return is_workload_lost or any(wave.is_lost for wave in self.waves)
 
     @property

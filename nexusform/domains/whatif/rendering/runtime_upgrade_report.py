@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
-from nexusform.domains.whatif.questions.pod_outage import PodsOutcome, WorkloadVerdict
+from nexusform.domains.whatif.questions.pod_outage import WorkloadOutcome, WorkloadVerdict
 from nexusform.domains.whatif.questions.runtime_upgrade import (
     DRAIN_MINUTES,
     UNHEALTHY_MINUTES,
@@ -27,7 +27,7 @@ from nexusform.domains.whatif.rendering.workload_rows import (
     build_workload_table,
 )
 from nexusform.json_data.record_forms import RecordForm, build_row_form
-from nexusform.plans.site_capacity.other_capacity import RuntimeVersion
+from nexusform.plans.site_capacity.site_resource_capacity import RuntimeVersion
 from nexusform.rendering.answers.location_text import format_spans
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.snapshots.availability import PoolAvailability
@@ -69,7 +69,7 @@ def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
         losses += [_describe_loss(verdict) for verdict in upgrade.verdicts if verdict.outcome is PoolOutcome.LOST]
         workloads += upgrade.workloads
     for workload in workloads:
-        if workload.outcome is PodsOutcome.LOST:
+        if workload.outcome is WorkloadOutcome.LOST:
             losses.append(f"no pod of {workload.workload} runs in wave {format_spans(workload.waves)}")
     stop_text = f" {' '.join(stops)}" if stops else ""
     if losses:

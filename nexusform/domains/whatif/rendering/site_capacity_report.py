@@ -12,7 +12,7 @@ from nexusform.diagnostics.phrases import format_count, format_list, select_word
 from nexusform.domains.whatif.questions.capacity import CapacityAnswer, MixAnswer, SkuCapacity, SkuCount, ZoneCapacity
 from nexusform.domains.whatif.questions.cell_fragmentation import FragmentationCounts
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.plans.site_capacity.other_capacity import LABELS, POD_BLOCK, OtherCapacity
+from nexusform.plans.site_capacity.site_resource_capacity import LABELS, POD_BLOCK, SiteResourceCapacity
 from nexusform.rendering.json.json_placements import OTHER_CAPACITY_FORM
 from nexusform.rendering.notation.sample_text import INTERVAL_FORM, describe_fit
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
@@ -127,7 +127,7 @@ def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
     line = "Capacity of the other racks now. VMs of the lost rack are down and not re-created."
     rack_section = Section("With this rack down", (line,), table=_build_sku_table(racks, rows))
     yield rack_section
-    yield from build_other_sections(answer.other_capacities)
+    yield from build_site_resource_sections(answer.other_capacities)
     cells = answer.fragmentation
     if cells.yardstick is None:
         return
@@ -181,7 +181,7 @@ def _build_mix_section(mix: MixAnswer) -> Section:
     return Section("Filled with the mix", tuple(lines), table=table, is_finding=not mix.sets.maximum)
 
 
-def build_other_sections(rows: Sequence[OtherCapacity]) -> Iterable[Section]:
+def build_site_resource_sections(rows: Sequence[SiteResourceCapacity]) -> Iterable[Section]:
     """Build the section of capacity besides machines; nothing without captured data."""
     if not rows:
         return
@@ -191,12 +191,12 @@ def build_other_sections(rows: Sequence[OtherCapacity]) -> Iterable[Section]:
         "Azure does not report the load-balancer addresses in use.",
         "PersistentVolumeClaims: those of pods known to nexusform, in addition to volumes.",
     )
-    cells = tuple(_build_other_capacity_row(row) for row in rows)
+    cells = tuple(_build_site_resource_row(row) for row in rows)
     table = Table(("resource", "of", "left", "during an upgrade"), cells, frozenset({2, 3}))
     yield Section("Other resources", lines, table=table)
 
 
-def _build_other_capacity_row(row: OtherCapacity) -> Row:
+def _build_site_resource_row(row: SiteResourceCapacity) -> Row:
     upgrade = f"+{row.surge:,}" if row.surge else ""
     # Format the remaining amount: `1 of 6`, `3,992 of 5,040 GiB`, `not captured`, `254, use not captured`.
     unit = f" {row.unit}" if row.unit == "GiB" else ""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_list
-from nexusform.domains.whatif.questions.pod_outage import PodMove, PodsOutcome, WorkloadImpact, WorkloadVerdict
+from nexusform.domains.whatif.questions.pod_outage import PodMove, WorkloadImpact, WorkloadOutcome, WorkloadVerdict
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.answers.location_text import format_spans
 from nexusform.rendering.report.report_tree import Row, Section, Table
@@ -24,7 +24,7 @@ def _build_impact_row(impact: WorkloadImpact, *, is_drained: bool) -> Row:
     outcome = impact.determine_outcome(is_drained=is_drained)
     figures = (impact.before, impact.at_once, impact.running, impact.pending)
     cells = (_extract_name(impact.cluster_id), impact.workload, *map(str, figures), outcome.value)
-    return Row(cells, outcome is PodsOutcome.LOST)
+    return Row(cells, outcome is WorkloadOutcome.LOST)
 
 
 def _extract_name(cluster_id: str) -> str:
@@ -63,7 +63,7 @@ def _build_verdict_row(verdict: WorkloadVerdict) -> Row:
     pods = (verdict.replicas, verdict.minimum_at_once, verdict.minimum_running, verdict.maximum_pending)
     outcome_text = verdict.outcome.value if verdict.is_certain else f"{verdict.outcome.value} *"
     cells = (_extract_name(verdict.cluster_id), verdict.workload, *map(str, pods))
-    return Row((*cells, format_spans(verdict.waves) or "-", outcome_text), verdict.outcome is PodsOutcome.LOST)
+    return Row((*cells, format_spans(verdict.waves) or "-", outcome_text), verdict.outcome is WorkloadOutcome.LOST)
 
 
 def _describe_blocking_budgets(verdict: WorkloadVerdict) -> str:

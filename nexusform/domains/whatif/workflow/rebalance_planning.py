@@ -21,7 +21,7 @@ from nexusform.diagnostics.diagnostic import (
 from nexusform.domains.fleet.planning.placement_records import read_bindings
 from nexusform.domains.whatif.questions.eviction_search import (
     EvictionCandidate,
-    EvictionTrial,
+    EvictionProposal,
     PlacementPolicy,
     RebalanceRequest,
     RebalanceResult,
@@ -72,7 +72,7 @@ def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> Reba
         problems = [*_find_unknown_names(request, candidates)]
         trials = _EvictionTrials(run, members)
         if not problems:
-            trials.evaluate(EvictionTrial())
+            trials.evaluate(EvictionProposal())
             problems = trials.problems
         if problems:
             return RebalanceAnswer(None, tuple(problems), opened.sources)
@@ -80,7 +80,9 @@ def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> Reba
     if result.trial is None:
         return RebalanceAnswer(result)
     evictions, taints = render_evictions(result.trial, members), render_taints(result.trial, members)
-    return RebalanceAnswer(result, (), {}, _format_hcl(_EVICTIONS_FILE, evictions), _format_hcl(_TAINTS_FILE, taints))
+    return RebalanceAnswer(
+        result, (), {}, _apply_formatter(_EVICTIONS_FILE, evictions), _apply_formatter(_TAINTS_FILE, taints)
+    )
 
 
 def get_taints_path(path: str) -> str:
@@ -122,15 +124,15 @@ class _EvictionTrials:
         self.project = run.project
         self.members = members
         self.problems: list[Diagnostic] = []
-        self._outcomes: dict[EvictionTrial, TrialOutcome] = {}
+        self._outcomes: dict[EvictionProposal, TrialOutcome] = {}
 
-    def evaluate(self, trial: EvictionTrial) -> TrialOutcome:
+    def evaluate(self, trial: EvictionProposal) -> TrialOutcome:
         """Return the outcome of a plan with these evictions and taints."""
         if trial not in self._outcomes:
             self._outcomes[trial] = self._plan_trial(trial)
         return self._outcomes[trial]
 
-    def _plan_trial(self, trial: EvictionTrial) -> TrialOutcome:
+    def _plan_trial(self, trial: EvictionProposal) -> TrialOutcome:
         configuration, problems = self._load_trial_configuration(trial)
         if configuration is None or has_errors(problems):
             return TrialOutcome(error=problems[0].detail)
@@ -141,7 +143,7 @@ class _EvictionTrials:
             self.problems = errors
         return build_trial_outcome(plan, errors[0].detail if errors else "")
 
-    def _load_trial_configuration(self, trial: EvictionTrial) -> tuple[Configuration | None, list[Diagnostic]]:
+    def _load_trial_configuration(self, trial: EvictionProposal) -> tuple[Configuration | None, list[Diagnostic]]:
         texts = {
             _EVICTIONS_FILE: render_evictions(trial, self.members),
             _TAINTS_FILE: render_taints(trial, self.members),
@@ -182,5 +184,5 @@ def _find_unknown_names(request: RebalanceRequest, candidates: tuple[EvictionCan
             yield build_error("invalid-simulation", detail)
 
 
-def _format_hcl(name: str, text: str) -> str:
+def _apply_formatter(name: str, text: str) -> str:
     return format_text(SourceFile(name, text))[0] if text else ""

@@ -39,7 +39,7 @@ from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.remote_inputs import RemoteStateReader, ServerResponseCache
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.opening.system_io import ConfinedFileAccess, get_plan_time
-from nexusform.workflow.plan_files.failed_plans import reject_failed_plan
+from nexusform.workflow.plan_files.failed_plans import check_failed_plan
 from nexusform.workflow.plan_files.saved_plans import (
     build_plan_context,
     check_variables_unchanged,
@@ -185,7 +185,7 @@ def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
         return SimulationInput(diagnostics=(*problems, build_error("unreadable-plan", str(problem))))
     prior, prior_problems = read_prior_state(saved, path)
     problems += prior_problems
-    problems += reject_failed_plan(saved, path)
+    problems += check_failed_plan(saved, path)
     if location.variables:
         configuration, _ = load_project_configuration(location)
         if configuration is not None:

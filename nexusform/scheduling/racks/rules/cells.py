@@ -93,7 +93,7 @@ def count_broken_cells(context: ShortageContext, machines: list[int]) -> Counter
     share = Share.compute(sku)
     taken_cells: set[tuple[int, int]] = set()
     for machine in machines:
-        capacity = context.get_capacity(machine)
+        capacity = context.get_free_capacity(machine)
         free = select_fitting_cells(share, capacity)
         taken_cells.update((machine, cell) for cell in range(len(capacity.cpus)) if cell not in free)
     first_pool: dict[tuple[int, int], PoolKey] = {}

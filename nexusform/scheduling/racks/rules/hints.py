@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.scheduling.racks.layout import Figure, NumberedSite, Usage
-from nexusform.scheduling.racks.rule import DemandFilter, RankedItem, RankingKey, RejectionCheck, ShortageContext
+from nexusform.scheduling.racks.rule import DemandFilter, RankedItemKind, RankingKey, RejectionCheck, ShortageContext
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Interval
 
 
@@ -83,7 +83,7 @@ def _describe_shortage(context: ShortageContext) -> str:
 
 FILTER = DemandFilter(
     name="hints",
-    item=RankedItem.MACHINE,
+    item=RankedItemKind.MACHINE,
     select_input=lambda demand: _list_hard_hints(demand) or None,
     build_check=_build_hard_hint_check,
     describe_shortage=_describe_shortage,

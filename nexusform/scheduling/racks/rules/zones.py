@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.scheduling.racks.layout import NumberedSite
-from nexusform.scheduling.racks.rule import DemandFilter, RankedItem, RejectionCheck, ShortageContext
+from nexusform.scheduling.racks.rule import DemandFilter, RankedItemKind, RejectionCheck, ShortageContext
 from nexusform.scheduling.racks.vms import Demand, Interval
 
 
@@ -37,7 +37,7 @@ def _describe_shortage(context: ShortageContext) -> str:
 
 FILTER = DemandFilter(
     name="zones",
-    item=RankedItem.RACK,
+    item=RankedItemKind.RACK,
     select_input=lambda demand: demand.constraints.zones,
     build_check=_build_allowed_zone_check,
     describe_shortage=_describe_shortage,

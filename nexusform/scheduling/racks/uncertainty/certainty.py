@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.scheduling.placement_decision import PlacementCertainty
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Placement, VmName, VmSku
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class _UnknownCells:
         return tuple(name for name in self._machines if any(self._is_uncertain(name, sku) for sku in skus))
 
     def _is_uncertain(self, machine: str, sku: VmSku) -> bool:
-        if machine not in self._released_machines and self._base.should_never_fit(machine, sku):
+        if machine not in self._released_machines and self._base.has_no_fitting_split(machine, sku):
             return False
         occupying_skus = self._occupying_skus.get(machine, [])
         return not all(

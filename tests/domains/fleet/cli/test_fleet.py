@@ -291,7 +291,7 @@ def test_explain_of_member_lists_every_placement(nf: Callable[..., Told]) -> Non
 
 def test_unexplained_address_is_reported(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
     apply_completely(nf, FLEET + ENVELOPE)
-    monkeypatch.setattr("nexusform.workflow.placement_explanation._EXPLAINERS", {})
+    monkeypatch.setattr("nexusform.workflow.object_explanation._EXPLAINERS", {})
     code, _, told = nf(FLEET + ENVELOPE, "explain", WEB, "a")
     assert code == 1
     said = " ".join(told.replace("│", " ").split())

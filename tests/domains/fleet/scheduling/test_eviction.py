@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling import eviction
 from nexusform.domains.fleet.scheduling.bindings import Binding
-from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget, EvictionTarget, evaluate_eviction
+from nexusform.domains.fleet.scheduling.eviction import EvictionTarget, PlacementDisruptionBudget, evaluate_eviction
 from nexusform.kubernetes.quantity import IntegerOrPercent
 from tests.domains.fleet.scheduling.samples import (
     ALL,
@@ -63,7 +63,7 @@ def test_eviction_by_binding_state(binding: Binding, executed: bool, message: st
 
 def test_failed_binding_is_evicted_regardless_of_budget() -> None:
     outcome = evaluate_eviction(
-        "a", build_target(failed_clusters=frozenset("a")), DisruptionBudget(min_available=IntegerOrPercent(3))
+        "a", build_target(failed_clusters=frozenset("a")), PlacementDisruptionBudget(min_available=IntegerOrPercent(3))
     )
     assert (outcome.is_executed, outcome.message) == (True, eviction.FAILED)
 
@@ -71,20 +71,20 @@ def test_failed_binding_is_evicted_regardless_of_budget() -> None:
 @pytest.mark.parametrize(
     ("budget", "available", "executed"),
     [
-        (DisruptionBudget(max_unavailable=IntegerOrPercent(1)), "abc", True),
-        (DisruptionBudget(max_unavailable=IntegerOrPercent(1)), "ab", False),
-        (DisruptionBudget(max_unavailable=IntegerOrPercent(2)), "ab", True),
-        (DisruptionBudget(max_unavailable=IntegerOrPercent(0)), "abc", False),
-        (DisruptionBudget(max_unavailable=IntegerOrPercent(1, True)), "abc", True),
-        (DisruptionBudget(max_unavailable=IntegerOrPercent(34, True)), "ab", True),
-        (DisruptionBudget(min_available=IntegerOrPercent(2)), "abc", True),
-        (DisruptionBudget(min_available=IntegerOrPercent(3)), "abc", False),
-        (DisruptionBudget(min_available=IntegerOrPercent(67, True)), "abc", False),
-        (DisruptionBudget(min_available=IntegerOrPercent(66, True)), "abc", True),
-        (DisruptionBudget(min_available=IntegerOrPercent(0)), "", False),
+        (PlacementDisruptionBudget(max_unavailable=IntegerOrPercent(1)), "abc", True),
+        (PlacementDisruptionBudget(max_unavailable=IntegerOrPercent(1)), "ab", False),
+        (PlacementDisruptionBudget(max_unavailable=IntegerOrPercent(2)), "ab", True),
+        (PlacementDisruptionBudget(max_unavailable=IntegerOrPercent(0)), "abc", False),
+        (PlacementDisruptionBudget(max_unavailable=IntegerOrPercent(1, True)), "abc", True),
+        (PlacementDisruptionBudget(max_unavailable=IntegerOrPercent(34, True)), "ab", True),
+        (PlacementDisruptionBudget(min_available=IntegerOrPercent(2)), "abc", True),
+        (PlacementDisruptionBudget(min_available=IntegerOrPercent(3)), "abc", False),
+        (PlacementDisruptionBudget(min_available=IntegerOrPercent(67, True)), "abc", False),
+        (PlacementDisruptionBudget(min_available=IntegerOrPercent(66, True)), "abc", True),
+        (PlacementDisruptionBudget(min_available=IntegerOrPercent(0)), "", False),
     ],
 )
-def test_budget_allows_or_blocks_eviction(budget: DisruptionBudget, available: str, executed: bool) -> None:
+def test_budget_allows_or_blocks_eviction(budget: PlacementDisruptionBudget, available: str, executed: bool) -> None:
     outcome = evaluate_eviction("a", build_target(available_clusters=frozenset(available)), budget)
     assert outcome.is_executed is executed
     word = "allowed" if executed else "blocked"
@@ -97,13 +97,13 @@ def test_budget_allows_or_blocks_eviction(budget: DisruptionBudget, available: s
 @pytest.mark.parametrize(
     ("budget", "message"),
     [
-        (DisruptionBudget(max_unavailable=IntegerOrPercent(3)), eviction.MISCONFIGURED),
-        (DisruptionBudget(min_available=IntegerOrPercent(1, True)), eviction.MISCONFIGURED),
-        (DisruptionBudget(min_available=IntegerOrPercent(3)), "Eviction is blocked by specified"),
-        (DisruptionBudget(min_available=IntegerOrPercent(2)), "Eviction is allowed by specified"),
+        (PlacementDisruptionBudget(max_unavailable=IntegerOrPercent(3)), eviction.MISCONFIGURED),
+        (PlacementDisruptionBudget(min_available=IntegerOrPercent(1, True)), eviction.MISCONFIGURED),
+        (PlacementDisruptionBudget(min_available=IntegerOrPercent(3)), "Eviction is blocked by specified"),
+        (PlacementDisruptionBudget(min_available=IntegerOrPercent(2)), "Eviction is allowed by specified"),
     ],
 )
-def test_pick_all_accepts_only_integer_min_available(budget: DisruptionBudget, message: str) -> None:
+def test_pick_all_accepts_only_integer_min_available(budget: PlacementDisruptionBudget, message: str) -> None:
     assert evaluate_eviction("a", build_target(placement_type=ALL, number=None), budget).message.startswith(message)
 
 

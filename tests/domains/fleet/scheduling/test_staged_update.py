@@ -9,9 +9,9 @@ from nexusform.domains.fleet.scheduling.bindings import Binding, Member, PolicyS
 from nexusform.domains.fleet.scheduling.staged_update import (
     RunProblem,
     RunState,
+    RunStepKind,
     Stage,
     StagedRunPlan,
-    StepKind,
     UpdateStageTask,
     check_run_state_transition,
     initialize_staged_run,
@@ -121,14 +121,14 @@ def test_run_from_start_to_end() -> None:
     held = [*HELD, Binding("e", UNSCHEDULED, 0, previous_state=BOUND)]
     run = initialize_valid_run([CANARY, PROD], held)
     assert [(s.kind, s.stage, s.clusters or s.task) for s in list_run_steps(run, "r1")] == [
-        (StepKind.UPDATE, "canary", ("a",)),
-        (StepKind.WAIT, "canary", ""),
-        (StepKind.APPROVAL, "canary", "r1-after-canary"),
-        (StepKind.APPROVAL, "prod", "r1-before-prod"),
-        (StepKind.UPDATE, "prod", ("c",)),
-        (StepKind.UPDATE, "prod", ("d",)),
-        (StepKind.UPDATE, "prod", ("b",)),
-        (StepKind.DELETE, "kubernetes-fleet.io/deleteStage", ("e",)),
+        (RunStepKind.UPDATE, "canary", ("a",)),
+        (RunStepKind.WAIT, "canary", ""),
+        (RunStepKind.APPROVAL, "canary", "r1-after-canary"),
+        (RunStepKind.APPROVAL, "prod", "r1-before-prod"),
+        (RunStepKind.UPDATE, "prod", ("c",)),
+        (RunStepKind.UPDATE, "prod", ("d",)),
+        (RunStepKind.UPDATE, "prod", ("b",)),
+        (RunStepKind.DELETE, "kubernetes-fleet.io/deleteStage", ("e",)),
     ]
     outcome = simulate_staged_run(run, "r1", held, 7)
     assert (outcome.pending_approval, outcome.blocking_clusters) == ("", ())

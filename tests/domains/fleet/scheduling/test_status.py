@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from nexusform.domains.fleet.scheduling.bindings import Condition, Policy
 from nexusform.domains.fleet.scheduling.placement_status import (
     NAMESPACED,
+    ClusterProgress,
     PlacementStatus,
-    Progress,
     build_placement_status,
     compute_rollout_progress,
 )
@@ -113,7 +113,7 @@ def test_conditions_end_at_first_untrue_one(fields: dict, last: tuple[str, str, 
 
 
 def test_condition_counts_clusters_with_its_status() -> None:
-    progress = {**DONE, "aks-member-1": Progress(applied="False", resource_snapshot=0)}
+    progress = {**DONE, "aks-member-1": ClusterProgress(applied="False", resource_snapshot=0)}
     status = build_placement_status(PLACED.status, TWO, 2, progress)
     assert status.conditions[-1] == Condition(
         "ClusterResourcePlacementApplied",
@@ -161,7 +161,7 @@ def test_external_rollouts_name_their_controller() -> None:
     )
     assert list_short_conditions(waiting)[-1] == ("RolloutStarted", "Unknown", "RolloutControlledByExternalController")
     assert "no resource snapshot name is observed" in waiting.conditions[-1].message
-    mixed = {**DONE, "aks-member-1": Progress(resource_snapshot=3)}
+    mixed = {**DONE, "aks-member-1": ClusterProgress(resource_snapshot=3)}
     half = build_placement_status(PLACED.status, TWO, 2, mixed, is_external=True)
     assert "different resource snapshot versions" in half.conditions[-1].message
     assert (

@@ -14,7 +14,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PropertySorter,
     TopologySpreadConstraint,
 )
-from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
+from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
 from nexusform.domains.fleet.scheduling.fleet_api_validation import (
     check_member,
     check_name,
@@ -280,14 +280,14 @@ def test_rolling_updates() -> None:
 
 def test_budgets() -> None:
     one = IntegerOrPercent(1)
-    assert check_disruption_budget(DisruptionBudget(max_unavailable=one), N) == []
-    assert check_disruption_budget(DisruptionBudget(min_available=one), ALL) == []
-    (empty,) = check_disruption_budget(DisruptionBudget(), N)
+    assert check_disruption_budget(PlacementDisruptionBudget(max_unavailable=one), N) == []
+    assert check_disruption_budget(PlacementDisruptionBudget(min_available=one), ALL) == []
+    (empty,) = check_disruption_budget(PlacementDisruptionBudget(), N)
     assert (empty.id, empty.severity) == ("fully-blocking-budget", Severity.WARNING)
-    assert "cannot both be set" in join_findings(check_disruption_budget(DisruptionBudget(one, one), None))
-    assert "max unavailable 1" in join_findings(check_disruption_budget(DisruptionBudget(one), ALL))
+    assert "cannot both be set" in join_findings(check_disruption_budget(PlacementDisruptionBudget(one, one), None))
+    assert "max unavailable 1" in join_findings(check_disruption_budget(PlacementDisruptionBudget(one), ALL))
     assert "as a percentage 5%" in join_findings(
-        check_disruption_budget(DisruptionBudget(None, IntegerOrPercent(5, True)), ALL)
+        check_disruption_budget(PlacementDisruptionBudget(None, IntegerOrPercent(5, True)), ALL)
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.domains.fleet.importers.fleet_records import FleetPlacement, FleetStrategy
+from nexusform.domains.fleet.importers.fleet_records import FleetPlacement, FleetUpdateStrategy
 from nexusform.state.attribute_validation import validate_attributes
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.directory_validation import validate_directory
@@ -337,7 +337,7 @@ spec:
     read = build_all_types().resource_types["fleet_cluster_staged_update_strategy"].build_fleet_object
     assert read is not None
     found = read(attributes(state, "fleet_cluster_staged_update_strategy.p"))
-    assert isinstance(found, FleetStrategy)
+    assert isinstance(found, FleetUpdateStrategy)
     stage = found.stages[0]
     assert (found.name, stage.name, str(stage.max_concurrency)) == ("slow", "canary", "50%")
     assert [(t.type, t.wait_seconds) for t in stage.after] == [("TimedWait", 3600.0), ("Approval", None)]

@@ -10,7 +10,7 @@ import yaml
 from nexusform.domains.pods.importers.kubernetes_workloads import ParsedWorkloads, collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.pods.importers.pod_admission import collect_resource_quotas
-from nexusform.domains.pods.scheduling.workloads import PodSpec, Requests, ResourceQuota, ResourceQuotaScope
+from nexusform.domains.pods.scheduling.cluster_records import PodSpec, Requests, ResourceQuota, ResourceQuotaScope
 from nexusform.kubernetes.matching import EXISTS, Toleration
 
 MIB = 1 << 20

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import ParsedWorkloads, collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
-from nexusform.domains.pods.scheduling.pod_outcomes import Prediction
+from nexusform.domains.pods.scheduling.cluster_records import Claim, Cluster, ExistingPod, Node, PodSpec, Volume
+from nexusform.domains.pods.scheduling.pod_outcomes import PodsPrediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.rules.volume_binding import reject
+from nexusform.domains.pods.scheduling.rules.volume_binding import find_rejection
 from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder
-from nexusform.domains.pods.scheduling.workloads import Claim, Cluster, ExistingPod, Node, PodSpec, Volume
 from nexusform.kubernetes.matching import NodeSelectorTerm, Requirement, build_label_selector
 from tests.domains.pods.scheduling.outcomes import list_pending_pods
 
@@ -64,7 +64,7 @@ def predict_places(*objects: dict[str, Any]) -> list[str]:
     return [outcome.node or outcome.reason for outcome in outcomes]
 
 
-def predict_objects(*objects: dict[str, Any], nodes: tuple[Node, ...] = NODES) -> Prediction:
+def predict_objects(*objects: dict[str, Any], nodes: tuple[Node, ...] = NODES) -> PodsPrediction:
     manifests = parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
     reading, offer = collect_workloads(manifests), collect_cluster_storage(manifests)
     assert reading.findings == ()
@@ -395,7 +395,7 @@ def test_volumes_match_a_plain_search() -> None:
             spec = PodSpec(claims=wanted)
             open_nodes = {node.name: _find_volumes(node, wanted, volumes, taken) for node in NODES}
             needs = claims.compute_volume_needs(spec, number)
-            feasible = [node.name for node in NODES if reject(replace(spec, volumes=needs), node) is None]
+            feasible = [node.name for node in NODES if find_rejection(replace(spec, volumes=needs), node) is None]
             assert feasible == [name for name, chosen in open_nodes.items() if chosen is not None], seed
             if feasible:
                 node = draw.choice(feasible)

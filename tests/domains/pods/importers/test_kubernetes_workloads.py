@@ -9,7 +9,7 @@ import yaml
 
 from nexusform.domains.pods.importers.kubernetes_workloads import ParsedWorkloads, collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
-from nexusform.domains.pods.scheduling.workloads import HostPort, PodSpec, Requests, Strategy, Workload
+from nexusform.domains.pods.scheduling.cluster_records import HostPort, PodSpec, Requests, Strategy, Workload
 from nexusform.kubernetes.matching import (
     LabelSelector,
     NodeSelectorTerm,

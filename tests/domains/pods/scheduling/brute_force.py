@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nexusform.domains.pods.scheduling.workloads import Node, PodSpec, SpreadConstraint
+from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec, SpreadConstraint
 from nexusform.kubernetes.matching import (
     Taint,
     build_label_selector,

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import spec_scheduler
-from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
-from nexusform.domains.pods.scheduling.workloads import (
+from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
     ExistingPod,
     HostPort,
@@ -24,6 +22,8 @@ from nexusform.domains.pods.scheduling.workloads import (
     SpreadConstraint,
     Workload,
 )
+from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
 from nexusform.kubernetes.matching import NodeSelectorTerm, Requirement, Taint, Toleration, build_label_selector
 from tests.domains.pods.scheduling import brute_force
 from tests.domains.pods.scheduling.outcomes import count_running_pods, list_pending_pods

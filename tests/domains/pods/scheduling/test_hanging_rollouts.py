@@ -11,9 +11,7 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.pod_outcomes import REMOVE, Prediction
-from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.workloads import (
+from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
     ExistingPod,
     Node,
@@ -22,6 +20,8 @@ from nexusform.domains.pods.scheduling.workloads import (
     Strategy,
     Workload,
 )
+from nexusform.domains.pods.scheduling.pod_outcomes import REMOVE, PodsPrediction
+from nexusform.domains.pods.scheduling.pod_prediction import predict
 
 NODES = tuple(Node(f"n{at}", cpu=4000, memory=16 << 30) for at in range(3))
 
@@ -37,7 +37,7 @@ def parse_deployment(text: str) -> Workload:
     return Workload("Deployment", "default", "web", count, spec, Strategy.ROLLING, surge, 0 if more else count // 4)
 
 
-def summarize_pods(workload: Workload, found: Prediction) -> str:
+def summarize_pods(workload: Workload, found: PodsPrediction) -> str:
     """Return a summary such as `5 run, 1 run of old, 4 wait, 3 wait of old`, without zero counts."""
     counts: Counter[str] = Counter()
     for outcome in found.outcomes:

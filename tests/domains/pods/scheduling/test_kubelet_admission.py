@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.pods.scheduling.kubelet_admission import compute_cells
-from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
-from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.workloads import (
+from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
     ExistingPod,
     HostPort,
@@ -19,6 +16,9 @@ from nexusform.domains.pods.scheduling.workloads import (
     Requests,
     Workload,
 )
+from nexusform.domains.pods.scheduling.kubelet_admission import compute_cells
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
+from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.kubernetes.matching import Taint
 from nexusform.scheduling.kubelet import TopologyPolicy
 

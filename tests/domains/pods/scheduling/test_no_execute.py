@@ -7,9 +7,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import workload_warnings
+from nexusform.domains.pods.scheduling.cluster_records import Cluster
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
-from nexusform.domains.pods.scheduling.workloads import Cluster
 from nexusform.kubernetes.matching import Taint, Toleration
 from tests.domains.pods.scheduling.test_pod_prediction import build_cluster, build_existing_pods, build_workload
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import workload_warnings
-from nexusform.domains.pods.scheduling.pod_outcomes import Prediction
+from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, Workload
+from nexusform.domains.pods.scheduling.pod_outcomes import PodsPrediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
-from nexusform.domains.pods.scheduling.workloads import ExistingPod, Workload
 from tests.domains.pods.scheduling.test_pod_prediction import build_cluster, build_existing_pods, build_workload
 
 FULL = 800  # Of the 1000 milli-CPUs of a node: a second pod does not fit.
@@ -22,7 +22,7 @@ def build_unschedulable_set(of: Workload, template: str = "2") -> Workload:
     return replace(of, pod=replace(of.pod, template=template, node_selector=(("disk", "ssd"),)))
 
 
-def list_changes(prediction: Prediction) -> list[tuple[str, str, bool]]:
+def list_changes(prediction: PodsPrediction) -> list[tuple[str, str, bool]]:
     return [(each.name, each.action, bool(each.node)) for each in prediction.outcomes]
 
 
@@ -99,7 +99,7 @@ def test_pending_pod_is_scheduled_in_parallel_with_its_predecessor() -> None:
     assert [bool(each.node) for each in prediction.outcomes] == [True, True, True]
 
 
-def read_warnings(prediction: Prediction, nodes: int) -> dict[str, str]:
+def read_warnings(prediction: PodsPrediction, nodes: int) -> dict[str, str]:
     return {each.kind: each.detail for each in collect_pod_warnings(build_cluster(nodes), prediction)}
 
 

@@ -6,8 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nexusform.domains.pods.scheduling import pod_outcomes
-from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
-from nexusform.domains.pods.scheduling.workloads import (
+from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
     ExistingPod,
     HostPort,
@@ -17,6 +16,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     Requests,
     SpreadConstraint,
 )
+from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
 from nexusform.kubernetes.matching import build_label_selector
 from tests.domains.pods.scheduling import brute_force
 from tests.kill_points import scale_count

@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes, explain
-from nexusform.domains.pods.scheduling.pod_outcomes import Prediction
-from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.workloads import (
+from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
     ExistingPod,
     Node,
@@ -18,6 +15,9 @@ from nexusform.domains.pods.scheduling.workloads import (
     Strategy,
     Workload,
 )
+from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes, explain
+from nexusform.domains.pods.scheduling.pod_outcomes import PodsPrediction
+from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.kubernetes.matching import NodeSelectorTerm, Requirement, Taint, Toleration, build_label_selector
 from tests.domains.pods.scheduling.outcomes import count_running_pods, list_pending_pods
 
@@ -52,7 +52,7 @@ def build_existing_pods(work: Workload, *nodes: str) -> tuple[ExistingPod, ...]:
     return tuple(ExistingPod(work.key, at, node, work.pod) for at, node in enumerate(nodes))
 
 
-def list_moves(prediction: Prediction) -> list[tuple[str, str, str]]:
+def list_moves(prediction: PodsPrediction) -> list[tuple[str, str, str]]:
     return [(o.name, o.action, o.node or o.previous) for o in prediction.outcomes]
 
 
@@ -152,7 +152,7 @@ def test_other_workloads_stay_unless_removed() -> None:
 # --- scaling in -----------------------------------------------------------------------------------------
 
 
-def list_removed_pods(prediction: Prediction) -> list[str]:
+def list_removed_pods(prediction: PodsPrediction) -> list[str]:
     return sorted(o.name for o in prediction.outcomes if o.action == "remove")
 
 

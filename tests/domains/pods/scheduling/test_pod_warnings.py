@@ -5,11 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import workload_warnings
-from nexusform.domains.pods.scheduling.hardware_risks import find_hardware_key
-from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
-from nexusform.domains.pods.scheduling.workload_warnings import WorkloadWarning
-from nexusform.domains.pods.scheduling.workloads import (
+from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
     Node,
     PodSpec,
@@ -20,6 +16,10 @@ from nexusform.domains.pods.scheduling.workloads import (
     Strategy,
     Workload,
 )
+from nexusform.domains.pods.scheduling.hardware_risks import find_hardware_key
+from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
+from nexusform.domains.pods.scheduling.workload_warnings import WorkloadWarning
 from nexusform.kubernetes.matching import Requirement, build_label_selector
 
 HOST = "kubernetes.io/hostname"

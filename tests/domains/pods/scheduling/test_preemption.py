@@ -9,20 +9,20 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.arrival_order import ArrivalOrder
-from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
-from nexusform.domains.pods.scheduling.workloads import (
+from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
-    DisruptionBudget,
     ExistingPod,
     HostPort,
     Node,
+    PodDisruptionBudget,
     PodSpec,
     PodTerm,
     Requests,
     SpreadConstraint,
     Workload,
 )
+from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
 from nexusform.kubernetes.matching import Taint, Toleration, build_label_selector
 from tests.domains.pods.scheduling import brute_force
 
@@ -127,13 +127,13 @@ def test_budget_changes_the_choice() -> None:
     works = [build_deployment(build_spec("high", 4000, 100)), build_deployment(cheap), build_deployment(dear)]
     two = (build_node("n0"), build_node("n1"))
     assert predict_changes(Cluster("k", two), pods, *works)["high-0"][0] == "n0"
-    budget = DisruptionBudget("default", "cheap", build_label_selector({"app": "cheap"}), min_available="1")
+    budget = PodDisruptionBudget("default", "cheap", build_label_selector({"app": "cheap"}), min_available="1")
     assert predict_changes(Cluster("k", two, budgets=(budget,)), pods, *works)["high-0"][0] == "n1"
     # A budget does not prevent preemption: if every candidate violates one, the other criteria decide.
-    both = (budget, DisruptionBudget("default", "dear", build_label_selector({"app": "dear"}), max_unavailable="0"))
+    both = (budget, PodDisruptionBudget("default", "dear", build_label_selector({"app": "dear"}), max_unavailable="0"))
     assert predict_changes(Cluster("k", two, budgets=both), pods, *works)["high-0"][0] == "n0"
     # A budget with an empty selector protects no pod from preemption.
-    everybody = DisruptionBudget("default", "all", build_label_selector(), min_available="100%")
+    everybody = PodDisruptionBudget("default", "all", build_label_selector(), min_available="100%")
     assert predict_changes(Cluster("k", two, budgets=(everybody,)), pods, *works)["high-0"][0] == "n0"
 
 
@@ -281,7 +281,7 @@ SELECTORS = (
     build_label_selector({"app": "b"}),
     build_label_selector({"tier": "db"}),
 )
-World = tuple[tuple[Node, ...], list[brute_force.Tenant], PodSpec, list[DisruptionBudget]]
+World = tuple[tuple[Node, ...], list[brute_force.Tenant], PodSpec, list[PodDisruptionBudget]]
 
 
 def build_random_world(chance: Random) -> World:
@@ -299,7 +299,7 @@ def build_random_world(chance: Random) -> World:
         kind = replace(chance.choice(kinds), priority=chance.choice((-5, 0, 0, 1, 3)))
         tenants.append((f"p{at}", kind, chance.choice(made).name, at))
     budgets = [
-        DisruptionBudget(
+        PodDisruptionBudget(
             chance.choice(("one", "two")),
             "b",
             chance.choice((*SELECTORS, build_label_selector())),
@@ -380,7 +380,7 @@ def compare_with_brute_force(world: World) -> str:
     return "evicts against a budget" if violations else "evicts"
 
 
-def count_guarded_pods(budget: DisruptionBudget, pods: list[ExistingPod]) -> int:
+def count_guarded_pods(budget: PodDisruptionBudget, pods: list[ExistingPod]) -> int:
     return sum(
         pod.spec.namespace == budget.namespace and brute_force.is_selected(budget.selector, dict(pod.spec.labels))
         for pod in pods

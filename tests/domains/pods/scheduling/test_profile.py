@@ -8,10 +8,7 @@ from typing import Any, Final
 import pytest
 
 from nexusform.domains.pods.scheduling import profile
-from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
-from nexusform.domains.pods.scheduling.rules.volume_binding import NO_DEVICES, TOO_MANY
-from nexusform.domains.pods.scheduling.volume_binder import build_node_volume_need
-from nexusform.domains.pods.scheduling.workloads import (
+from nexusform.domains.pods.scheduling.cluster_records import (
     HOSTNAME,
     ZONE,
     Cluster,
@@ -25,6 +22,9 @@ from nexusform.domains.pods.scheduling.workloads import (
     SpreadConstraint,
     VolumeNeed,
 )
+from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
+from nexusform.domains.pods.scheduling.rules.volume_binding import NO_DEVICES, TOO_MANY
+from nexusform.domains.pods.scheduling.volume_binder import build_node_volume_need
 from nexusform.kubernetes.matching import NodeSelectorTerm, Requirement, Taint, build_label_selector
 
 GIB = 1 << 30

@@ -8,10 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import workload_warnings
-from nexusform.domains.pods.scheduling.pod_outcomes import Prediction
-from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
-from nexusform.domains.pods.scheduling.workloads import (
+from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
     ExistingPod,
     Node,
@@ -24,6 +21,9 @@ from nexusform.domains.pods.scheduling.workloads import (
     Strategy,
     Workload,
 )
+from nexusform.domains.pods.scheduling.pod_outcomes import PodsPrediction
+from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
 from nexusform.kubernetes.matching import Taint
 from tests.domains.pods.scheduling.outcomes import count_running_pods, list_pending_pods
 
@@ -43,11 +43,11 @@ def build_quota(
 
 def predict_with_quotas(
     quotas: list[ResourceQuota], *works: Workload, standing: tuple[ExistingPod, ...] = ()
-) -> Prediction:
+) -> PodsPrediction:
     return predict(Cluster("k", NODES, quotas=tuple(quotas)), standing, works)
 
 
-def count_created_pods(prediction: Prediction) -> dict[str, tuple[int, int]]:
+def count_created_pods(prediction: PodsPrediction) -> dict[str, tuple[int, int]]:
     return {
         f.workload.name: (count_running_pods(prediction, f.workload.key), f.uncreated)
         for f in prediction.forecasts.values()
@@ -157,7 +157,7 @@ def test_daemon_set_without_eligible_nodes_is_reported() -> None:
 
 def predict_rollout(
     most: int, kind: str = "Deployment", strategy: Strategy = Strategy.ROLLING, **more: Any
-) -> Prediction:
+) -> PodsPrediction:
     """Return the prediction for two pods of an older template under a quota on pods."""
     work = replace(build_web_workload(replicas=2, template="2"), kind=kind, strategy=strategy, **more)
     old = replace(work.pod, template="1")
@@ -165,7 +165,7 @@ def predict_rollout(
     return predict_with_quotas([build_quota(("pods", most))], work, standing=standing)
 
 
-def list_new_pods(prediction: Prediction) -> list[str]:
+def list_new_pods(prediction: PodsPrediction) -> list[str]:
     return [o.name for o in prediction.outcomes if o.node and o.spec and o.spec.template == "2"]
 
 

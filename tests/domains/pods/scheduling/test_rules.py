@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
-from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.workloads import (
+from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
     ExistingPod,
     HostPort,
@@ -18,6 +16,8 @@ from nexusform.domains.pods.scheduling.workloads import (
     SpreadConstraint,
     Workload,
 )
+from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
+from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.kubernetes.matching import (
     LabelSelector,
     NodeSelectorTerm,

@@ -10,10 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
-from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
-from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.scheduler_versions import QUIRKS, apply_version_deviations
-from nexusform.domains.pods.scheduling.workloads import (
+from nexusform.domains.pods.scheduling.cluster_records import (
     HOSTNAME,
     Cluster,
     ExistingPod,
@@ -23,6 +20,9 @@ from nexusform.domains.pods.scheduling.workloads import (
     Requests,
     Workload,
 )
+from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
+from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.scheduler_versions import QUIRKS, apply_version_deviations
 from nexusform.kubernetes.matching import LabelSelector, Requirement
 
 GIB = 1 << 30

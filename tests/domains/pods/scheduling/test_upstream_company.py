@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, PodSpec
 from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
 from nexusform.domains.pods.scheduling.rules.inter_pod_affinity import AFFINITY, ANTI_AFFINITY, EXISTING
-from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec
 from nexusform.kubernetes.matching import IN, NOT_IN, Requirement
 from tests.domains.pods.scheduling.upstream_forms import (
     HARD,
@@ -94,7 +94,7 @@ TWO = "service / zone; security / zone"
         (build_affinity_pod(SCAN, "service not-in securityscan,value2 / region"), STANDS, "company"),
         (build_affinity_pod(SCAN), build_affinity_pod(SCAN, away=FAR_FROM_SCAN), "others"),
         (build_affinity_pod(SCAN), build_affinity_pod(SCAN, away="service not-in securityscan,value2 / zone"), ""),
-        # If both sides reject, the reason of the new pod comes first.
+        # If both sides find_rejection, the reason of the new pod comes first.
         (
             build_affinity_pod(SCAN, away="service / region; security / region"),
             build_affinity_pod(S1, away="security / zone"),

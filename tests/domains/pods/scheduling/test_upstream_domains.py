@@ -11,8 +11,15 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from nexusform.domains.pods.scheduling.cluster_records import (
+    Cluster,
+    ExistingPod,
+    Node,
+    PodSpec,
+    PodTerm,
+    SpreadConstraint,
+)
 from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
-from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, Node, PodSpec, PodTerm, SpreadConstraint
 from nexusform.kubernetes.matching import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, LabelSelector, Requirement
 
 HOST = "kubernetes.io/hostname"

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, Node, PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.rules.node_affinity import CONFLICT, EXCLUDED, REASON
-from nexusform.domains.pods.scheduling.workloads import Cluster, Node, PodSpec, Workload
 from tests.domains.pods.scheduling.upstream_forms import (
     HARD,
     build_existing_pods,

@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
-from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.workloads import (
+from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
-    DisruptionBudget,
     ExistingPod,
     Node,
+    PodDisruptionBudget,
     PodSpec,
     Requests,
     SpreadConstraint,
     Workload,
 )
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
+from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.kubernetes.matching import EXISTS, LabelSelector, Requirement, build_label_selector
 
 SIZES = {"none": 0, "small": 100, "medium": 200, "large": 300, "huge": 500}
@@ -156,9 +156,9 @@ def test_pods_are_evicted_to_satisfy_spread_constraint() -> None:
 # --- budgets ---------------------------------------------------------------------------------------------
 
 
-def build_budget(name: str, label: str, **more: Any) -> DisruptionBudget:
+def build_budget(name: str, label: str, **more: Any) -> PodDisruptionBudget:
     key, _, value = label.partition("=")
-    return DisruptionBudget("default", name, build_label_selector({key: value}), **more)
+    return PodDisruptionBudget("default", name, build_label_selector({key: value}), **more)
 
 
 def test_budget_violation_outweighs_priorities() -> None:

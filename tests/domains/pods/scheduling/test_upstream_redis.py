@@ -6,10 +6,10 @@ import pytest
 
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, Node, Workload
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
 from nexusform.domains.pods.scheduling.workload_warnings import DEADLOCK, PENDING, SHARED_MACHINE, STUCK, TOO_MANY
-from nexusform.domains.pods.scheduling.workloads import Cluster, Node, Workload
 from tests.domains.pods.scheduling.outcomes import list_pending_pods
 
 KEY = "default/Deployment/redis-cache"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, Node, PodSpec
 from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
-from nexusform.domains.pods.scheduling.workloads import Cluster, Node, PodSpec
 from nexusform.kubernetes.matching import Taint
 from tests.domains.pods.scheduling.upstream_forms import (
     HARD,

@@ -11,6 +11,19 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
+from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME as HOST
+from nexusform.domains.pods.scheduling.cluster_records import (
+    Cluster,
+    ExistingPod,
+    Node,
+    NodeSelectorTerm,
+    PodDisruptionBudget,
+    PodSpec,
+    PodTerm,
+    Requests,
+    SpreadConstraint,
+    Workload,
+)
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.rules import (
     balanced_allocation,
@@ -20,19 +33,6 @@ from nexusform.domains.pods.scheduling.rules import (
     taints,
 )
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
-from nexusform.domains.pods.scheduling.workloads import HOSTNAME as HOST
-from nexusform.domains.pods.scheduling.workloads import (
-    Cluster,
-    DisruptionBudget,
-    ExistingPod,
-    Node,
-    NodeSelectorTerm,
-    PodSpec,
-    PodTerm,
-    Requests,
-    SpreadConstraint,
-    Workload,
-)
 from nexusform.kubernetes.matching import (
     EXISTS,
     IN,
@@ -214,7 +214,7 @@ USER = ("dedicated", "user1")
     ],
 )
 def test_taints_in_filters(pod: PodSpec, node: Node, refused: bool) -> None:
-    assert (taints.reject(pod, node) is not None) == refused
+    assert (taints.find_rejection(pod, node) is not None) == refused
 
 
 # --- nodeaffinity: node_affinity_test.go -----------------------------------------------------------
@@ -409,7 +409,7 @@ def test_pods_are_evicted_to_spread_others() -> None:
 def test_allowed_evictions_of_budget_are_used_up() -> None:
     """One of two may be evicted: the second is a violation, and a node without violations wins."""
     app = (("app", "foo"),)
-    budget = DisruptionBudget("default", "b", build_label_selector({"app": "foo"}), max_unavailable="1")
+    budget = PodDisruptionBudget("default", "b", build_label_selector({"app": "foo"}), max_unavailable="1")
     pods = [
         ExistingPod(f"default/Pod/{at}", 0, node, replace(build_spec(M, M), labels=app, priority=MID))
         for at, node in enumerate(("n1", "n1"))

@@ -15,8 +15,8 @@ import yaml
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, Node
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.workloads import Cluster, Node
 from tests.domains.pods.importers.test_kubernetes_volumes import HOST, build_object, build_storage_class
 
 NO_MATCH = "node(s) didn't find available persistent volumes to bind"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nexusform.domains.pods.scheduling.cluster_records import Claim, Cluster, PodSpec, Volume
 from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder
-from nexusform.domains.pods.scheduling.workloads import Claim, Cluster, PodSpec, Volume
 
 CLAIM = Claim("shop/data", size=1, storage_class="fast", modes=("ReadWriteOnce",))
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, Node, PodSpec
 from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
 from nexusform.domains.pods.scheduling.profile import can_preempt
-from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, Node, PodSpec
 from nexusform.scheduling.placement_decision import Rejection
 
 HARD, SOFT = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.resources.address import parse_address
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Machine, Placement, PlacementConstraints, ScheduledVm, VmName, VmSku
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot, VmOwnerKind

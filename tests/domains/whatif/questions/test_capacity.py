@@ -10,7 +10,7 @@ from nexusform.resource_types import nks_pools
 from nexusform.resource_types.nks_pools import get_zones
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.layout import Usage
-from nexusform.scheduling.racks.rule import CountFilter, RankedItem, RejectionCheck
+from nexusform.scheduling.racks.rule import CountFilter, RankedItemKind, RejectionCheck
 from nexusform.scheduling.racks.vms import Demand, Interval, PlacementConstraints, VmSku, sum_count_intervals
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.snapshots.snapshot import SiteSnapshot
@@ -222,7 +222,7 @@ def _build_rack_check(usage: Usage, demand: Demand) -> RejectionCheck | None:
 def test_mix_respects_pool_constraints_like_single_skus(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = CountFilter(
         name="at_most",
-        item=RankedItem.RACK,
+        item=RankedItemKind.RACK,
         build_check=_build_rack_check,
         describe_shortage=lambda _: "full",
         is_monotonic=True,

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from nexusform.domains.pods.scheduling.cluster_records import PodDisruptionBudget
 from nexusform.domains.pods.scheduling.preemption import compute_allowed_disruptions
-from nexusform.domains.pods.scheduling.workloads import DisruptionBudget
 from nexusform.domains.whatif.questions.failure_simulation import (
     FailureScope,
     simulate_cluster_loss,
     simulate_machine_loss,
 )
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
-from nexusform.domains.whatif.questions.pod_outage import ClusterPods, PodsOutcome, WorkloadVerdict
+from nexusform.domains.whatif.questions.pod_outage import ClusterPods, WorkloadOutcome, WorkloadVerdict
 from nexusform.domains.whatif.questions.pod_snapshot import build_pods
 from nexusform.domains.whatif.questions.runtime_upgrade import RuntimeUpgrade, UpgradeOptions, simulate_runtime_upgrade
 from nexusform.kubernetes.matching import build_label_selector
@@ -126,7 +126,7 @@ def test_deployment_on_cluster_a_rack_by_rack() -> None:
     assert [(w.workloads[0].before, w.workloads[0].running, w.workloads[0].pending) for w in found.waves] == [
         (24, 21, 3)
     ] * 8
-    assert (verdict.outcome, verdict.minimum_running, verdict.maximum_pending) == (PodsOutcome.REDUCED, 21, 3)
+    assert (verdict.outcome, verdict.minimum_running, verdict.maximum_pending) == (WorkloadOutcome.REDUCED, 21, 3)
     assert verdict.waves == tuple(range(1, 9))
     assert not found.has_findings
 
@@ -134,7 +134,7 @@ def test_deployment_on_cluster_a_rack_by_rack() -> None:
 def test_replicas_with_capacity_elsewhere_move_and_stay_there() -> None:
     found = simulate_upgrade(build_document_state("nearly-full"), render_web(8, "4", SPREAD), "lab/cluster-a")
     verdict = get_only_verdict(found.workloads)
-    assert (verdict.outcome, verdict.maximum_pending, verdict.minimum_running) == (PodsOutcome.KEPT, 0, 8)
+    assert (verdict.outcome, verdict.maximum_pending, verdict.minimum_running) == (WorkloadOutcome.KEPT, 0, 8)
     first = found.waves[0].workloads[0]
     assert (len(first.moves), first.at_once) == (1, 7)
     assert first.moves[0].node
@@ -150,7 +150,7 @@ def test_previously_pending_pods_stay_pending_during_upgrade() -> None:
 def test_no_vms_are_created_during_upgrade() -> None:
     # One worker per rack, one replica per worker: no other worker is free although machines are empty.
     found = simulate_upgrade(build_small_site(4, 4, 4), render_web(3, "1", ALONE))
-    assert get_only_verdict(found.workloads).outcome is PodsOutcome.REDUCED
+    assert get_only_verdict(found.workloads).outcome is WorkloadOutcome.REDUCED
     left = found.waves[0].workloads[0]
     assert (left.running, left.pending) == (2, 1)
     assert "didn't match pod anti-affinity rules" in left.moves[0].reason
@@ -160,9 +160,9 @@ def test_no_vms_are_created_during_upgrade() -> None:
 
 def test_single_movable_replica_restarts_if_drained_and_is_lost_otherwise() -> None:
     state = build_small_site(2, 2, 2)
-    assert get_only_verdict(simulate_upgrade(state, render_web(1)).workloads).outcome is PodsOutcome.RESTARTED
+    assert get_only_verdict(simulate_upgrade(state, render_web(1)).workloads).outcome is WorkloadOutcome.RESTARTED
     cut = simulate_upgrade(state, render_web(1), drain=False)
-    assert get_only_verdict(cut.workloads).outcome is PodsOutcome.LOST
+    assert get_only_verdict(cut.workloads).outcome is WorkloadOutcome.LOST
     assert cut.has_findings
 
 
@@ -172,7 +172,7 @@ def test_workload_without_capacity_elsewhere_is_lost() -> None:
         "    spec:\n      nodeSelector: {kubernetes.io/hostname: a-p-0}\n      containers",
     )
     found = simulate_upgrade(build_small_site(2, 2, 2), text)
-    assert get_only_verdict(found.workloads).outcome is PodsOutcome.LOST
+    assert get_only_verdict(found.workloads).outcome is WorkloadOutcome.LOST
     assert len(get_only_verdict(found.workloads).waves) == 1
     assert found.has_findings
 
@@ -217,8 +217,8 @@ def test_daemons_and_bare_pods_wait_for_their_node() -> None:
     site, pods = build_site_and_pods(build_small_site(2, 2, 2), render_web(3) + AGENT)
     found = simulate_runtime_upgrade(site, UpgradeOptions(), pods)
     by_name = {v.workload.rpartition("/")[2]: v for v in found.workloads}
-    assert (by_name["agent"].outcome, by_name["agent"].minimum_running) == (PodsOutcome.KEPT, 2)
-    assert by_name["lonely"].outcome is PodsOutcome.LOST
+    assert (by_name["agent"].outcome, by_name["agent"].minimum_running) == (WorkloadOutcome.KEPT, 2)
+    assert by_name["lonely"].outcome is WorkloadOutcome.LOST
     assert len(by_name["lonely"].waves) == 1  # It returned to its node.
 
 
@@ -237,7 +237,7 @@ def test_daemons_and_bare_pods_wait_for_their_node() -> None:
     ],
 )
 def test_allowed_disruptions(least: str, most: str, pods: int, healthy: int, allowed: int) -> None:
-    budget = DisruptionBudget("shop", "web", build_label_selector(), least, most)
+    budget = PodDisruptionBudget("shop", "web", build_label_selector(), least, most)
     assert compute_allowed_disruptions(budget, pods, healthy) == allowed
 
 

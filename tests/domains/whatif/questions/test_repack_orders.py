@@ -11,7 +11,7 @@ from nexusform.domains.whatif.questions.repack_orders import search_orders
 from nexusform.domains.whatif.questions.repack_planning import RepackResult, RepackStatus, plan_repack
 from nexusform.domains.whatif.questions.repack_windows import exclude_machines
 from nexusform.domains.whatif.rendering.repack_report import build_repack_document, build_repack_report
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Placement, PlacementConstraints, VmName, VmSku
 from nexusform.snapshots.snapshot import SiteSnapshot
 from tests.domains.whatif.questions.repack_sites import (

@@ -36,7 +36,7 @@ from nexusform.domains.whatif.questions.repack_separation import (
 from nexusform.domains.whatif.questions.repack_time_budget import TimeBudget
 from nexusform.domains.whatif.rendering.repack_report import build_repack_report
 from nexusform.scheduling.racks import profile
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Machine, Placement, ScheduledVm, VmName
 from nexusform.snapshots.snapshot import SiteSnapshot, list_state_objects
 from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, build_site_with_history, build_snapshot_of_pools
@@ -59,7 +59,7 @@ def build_request(want: int, sku: str = LARGE, **options: object) -> RepackReque
 def find_minimum_by_exhaustive_search(ground: RepackContext, asked: RepackRequest, most: int) -> int | None:
     """Return the minimum number of moved VMs to free the capacity, by trying every choice of up to `most` VMs."""
     for count in range(most + 1):
-        if any(_can_move(ground, asked, chosen) for chosen in combinations(ground.sources, count)):
+        if any(_can_move(ground, asked, chosen) for chosen in combinations(ground.all_movable_vms, count)):
             return count
     return None
 
@@ -188,7 +188,7 @@ def find_minimum_of_whole_machines(
     site: SiteSnapshot, ground: RepackContext, asked: RepackRequest, most: int
 ) -> int | None:
     """Return the minimum number of moved VMs if machines are emptied completely, by trying every choice."""
-    crews = [host.loose for host in ground.hosts if host.loose]
+    crews = [host.unknown_cell_vms for host in ground.hosts if host.unknown_cell_vms]
     choices = [
         [source for crew in chosen for source in crew]
         for count in range(1, len(crews) + 1)
@@ -416,7 +416,9 @@ def test_targets_are_assigned_without_unnecessary_crowding() -> None:
     """Assigned one after the other, the first VM would take the only place allowed for the second."""
     site = build_site_with_history(2, 4, 4, filled=0.8)
     ground = build_repack_context(site, build_request(1))
-    [one, other, *_] = [source for source in ground.sources if source.vm_class == ground.sources[0].vm_class]
+    [one, other, *_] = [
+        source for source in ground.all_movable_vms if source.vm_class == ground.all_movable_vms[0].vm_class
+    ]
     hosts = {host.machine.rack: host for host in ground.hosts if one.vm_class in host.admitted}
     [here, there] = list(hosts.values())[:2]
     full = {(one.pool, here.machine.rack): 9, (other.pool, there.machine.rack): 9}

@@ -16,7 +16,7 @@ from nexusform.domains.whatif.questions.capacity import SkuCount, compute_site_c
 from nexusform.placements.vm_demands import PoolDemand, VmDemand
 from nexusform.planning.conclusion.site_records import SiteWithVms, compute_headroom
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Interval, Machine, PlacementConstraints, VmName, VmSku
 from nexusform.scheduling.site_inventory import InventoryRack
 from nexusform.scheduling.sku_catalogue import CATALOGUES

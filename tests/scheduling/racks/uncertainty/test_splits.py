@@ -9,8 +9,8 @@ from itertools import combinations, product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.layout import FreeCapacity, Share
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.splits import MAX_SPLITS, CellSplits, compute_bounds
 from nexusform.scheduling.racks.vms import (
     MIB_PER_GIB,

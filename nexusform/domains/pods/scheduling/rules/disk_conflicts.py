@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
-from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
 
 REASON: Final = "node(s) had no available disk"
 
 
-def reject(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
+def find_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
     """Return a reason if a pod on the node has one of the pod's disks."""
     if not pod.disks or not usage.disks:
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
+from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
 
 _MIB: Final = 1 << 20
 # Thresholds of the summed image value: the minimum, and the maximum per container.

@@ -12,7 +12,7 @@ ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"
 EXISTING: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
-def reject(counts: TopologyCounts, node: int) -> str | None:
+def find_rejection(counts: TopologyCounts, node: int) -> str | None:
     """Return the first applicable of the three rejection reasons for a node. Affinity requires every term's
     key on the node. A node without the key of an anti-affinity term is never rejected by that term.
     """

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
-from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
 
 
 def score(pod: PodSpec, node: Node, usage: NodeUsage) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
 from nexusform.domains.pods.scheduling.rules.score_scaling import scale_to_hundred
-from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
 from nexusform.kubernetes.matching import IN, NodeSelectorTerm, is_requirement_met
 
 REASON: Final = "node(s) didn't match Pod's node affinity/selector"
@@ -25,7 +25,7 @@ def find_contradictory_terms(pod: PodSpec) -> str | None:
     return CONFLICT
 
 
-def reject_unnamed_node(pod: PodSpec, node: Node) -> str | None:
+def find_unnamed_node_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return a reason if every required term names nodes and none names this one: the node is not checked."""
     if not pod.node_terms:
         return None
@@ -36,9 +36,9 @@ def reject_unnamed_node(pod: PodSpec, node: Node) -> str | None:
     return EXCLUDED
 
 
-def reject(pod: PodSpec, node: Node) -> str | None:
+def find_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return a reason unless the node satisfies nodeSelector and one required term."""
-    return None if is_node_affinity_satisfied(pod, node) or reject_unnamed_node(pod, node) else REASON
+    return None if is_node_affinity_satisfied(pod, node) or find_unnamed_node_rejection(pod, node) else REASON
 
 
 def is_node_affinity_satisfied(pod: PodSpec, node: Node) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
+from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
 
 REASON: Final = "node(s) didn't match the requested node name"
 
 
-def reject(pod: PodSpec, node: Node) -> str | None:
+def find_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return a reason if the pod names another node."""
     return REASON if pod.node_name and pod.node_name != node.name else None

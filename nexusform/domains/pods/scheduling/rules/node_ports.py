@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from nexusform.domains.pods.scheduling.cluster_records import HostPort, Node, PodSpec
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
-from nexusform.domains.pods.scheduling.workloads import HostPort, Node, PodSpec
 
 REASON: Final = "node(s) didn't have free ports for the requested pod ports"
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every address; nothing listens here
 
 
-def reject(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
+def find_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
     """Return a reason if a host port of the pod is in use."""
     if not pod.host_ports or not usage.ports:
         return None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
-from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
 
 
-def reject(pod: PodSpec, node: Node, usage: NodeUsage) -> str | None:
+def find_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str | None:
     """Return every insufficient resource, joined by ", ", in the words of Kubernetes. Ephemeral storage is
     compared only where the node states it.
     """

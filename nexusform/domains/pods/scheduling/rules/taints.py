@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
 from nexusform.domains.pods.scheduling.rules.score_scaling import scale_to_hundred
-from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
 from nexusform.kubernetes.matching import (
     NO_SCHEDULE,
     Taint,
@@ -20,7 +20,7 @@ NO_EXECUTE: Final = "NoExecute"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 
 
-def reject(pod: PodSpec, node: Node) -> str | None:
+def find_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return a reason if the pod does not tolerate a taint of the node."""
     return None if find_untolerated_taint(pod, node) is None else REASON
 

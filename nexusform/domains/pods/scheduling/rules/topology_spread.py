@@ -12,7 +12,7 @@ SKEWED: Final = "node(s) didn't match pod topology spread constraints"
 MISSING: Final = SKEWED + " (missing required label)"
 
 
-def reject(counts: TopologyCounts, node: int) -> str | None:
+def find_rejection(counts: TopologyCounts, node: int) -> str | None:
     """Return a reason if the node lacks a key, or if the pod would exceed maxSkew in its domain. The skew is
     the domain's pods, plus this one if it counts, minus the emptiest domain's.
     """

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from nexusform.domains.pods.scheduling.cluster_records import REGION, ZONE, Node, PodSpec, VolumeNeed
 from nexusform.domains.pods.scheduling.rules.node_affinity import is_term_satisfied
 from nexusform.domains.pods.scheduling.topology_counts import TopologyCounts
-from nexusform.domains.pods.scheduling.workloads import REGION, ZONE, Node, PodSpec, VolumeNeed
 from nexusform.kubernetes.matching import Requirement
 
 CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
@@ -33,7 +33,7 @@ ZONE_LABELS: Final = {
 }
 
 
-def reject_pod(pod: PodSpec) -> str | None:
+def find_pod_rejection(pod: PodSpec) -> str | None:
     """Return a reason if a claim is missing, or unbound though it should be bound: no node is checked."""
     reasons = [*pod.missing_objects]
     reasons += [volume.error or UNBOUND for volume in pod.volumes if volume.is_bound and volume.terms == ()]
@@ -47,7 +47,7 @@ def _rank_volume_reason(reason: str) -> int:
     return 2 if reason == UNBOUND else 3
 
 
-def reject(pod: PodSpec, node: Node) -> str | None:
+def find_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return the reasons if a volume is unreachable from the node or cannot be provisioned."""
     reasons: dict[str, None] = {}
     for volume in pod.volumes:
@@ -56,13 +56,13 @@ def reject(pod: PodSpec, node: Node) -> str | None:
     return ", ".join(sorted(reasons)) or None
 
 
-def reject_volume_count(pod: PodSpec, node: Node) -> str | None:
+def find_volume_count_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return a reason if the node has no capacity for the volumes of a CSI driver."""
     limits = (volume for volume in pod.volumes if volume.reason == TOO_MANY)
     return None if all(_is_reachable(volume, node) for volume in limits) else TOO_MANY
 
 
-def reject_devices(pod: PodSpec, node: Node) -> str | None:
+def find_device_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return a reason if the node has no devices for the claims of the pod."""
     for volume in pod.volumes:
         if volume.reason in _DEVICE_REASONS and not _is_reachable(volume, node):
@@ -74,7 +74,7 @@ def _is_reachable(volume: VolumeNeed, node: Node) -> bool:
     return volume.terms is None or any(is_term_satisfied(term, node) for term in volume.terms)
 
 
-def reject_zone(pod: PodSpec, node: Node) -> str | None:
+def find_zone_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return a reason if a volume's labels name another zone than the node's labels."""
     if not any(label in node.labels for label in ZONE_LABELS):
         return None
@@ -89,7 +89,7 @@ def _is_in_zone(zone: Requirement, node: Node) -> bool:
     return value in zone.values
 
 
-def reject_used_claim(counts: TopologyCounts, _: int) -> str | None:
+def find_used_claim_rejection(counts: TopologyCounts, _: int) -> str | None:
     """Return a reason if another pod uses a ReadWriteOncePod claim of the pod."""
     spec = counts.group.spec
     return IN_USE if counts.cache.has_claim_conflict(spec) else None

@@ -66,7 +66,7 @@ class _RackVms(Struct, frozen=True, array_like=True):
 _T = TypeVar("_T")
 
 
-def read_unverified_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
+def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
     """Return the open predictions of a private note; none if the entry is invalid."""
     recorded = (private or {}).get(OPEN_PREDICTIONS_KEY)
     predictions: dict[str, tuple[PredictedVm, ...]] = {}

@@ -16,10 +16,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import profile
+from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, Node, PodSpec, VolumeNeed
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage, PodSpecGroup, SchedulerCache
 from nexusform.domains.pods.scheduling.scheduler_versions import Version, apply_version_deviations
 from nexusform.domains.pods.scheduling.topology_counts import SpreadCounter, TopologyCounts
-from nexusform.domains.pods.scheduling.workloads import HOSTNAME, Node, PodSpec, VolumeNeed
 from nexusform.scheduling.placement_decision import Rejection
 
 # Keys with at most this many domains are distinguished by domain, others by their counts.
@@ -173,12 +173,12 @@ class PodSpecScheduler:
     def _list_node_rejections(self, node: int) -> Iterator[Rejection]:
         name = self.cache.nodes[node].name
         for pod_filter in profile.POD_FILTERS:
-            reason = pod_filter.reject(self._filter_spec)
+            reason = pod_filter.find_rejection(self._filter_spec)
             if reason:
                 yield Rejection(name, pod_filter.name, reason)
                 return
-        for rule, reject in self._filters:
-            reason = reject(node)
+        for rule, find_rejection in self._filters:
+            reason = find_rejection(node)
             if reason:
                 yield Rejection(name, rule, reason)
 
@@ -188,7 +188,7 @@ class PodSpecScheduler:
         filter_spec, spec, counts, cache = self._filter_spec, self.group.spec, self.counts, self.cache
         filters: dict[str, Callable[[int], str | None]] = {}
         for node_filter in profile.NODE_FILTERS:
-            filters[node_filter.name] = partial(_run_node_filter, node_filter.reject, filter_spec, cache)
+            filters[node_filter.name] = partial(_run_node_filter, node_filter.find_rejection, filter_spec, cache)
         for rule, usage_filter in profile.USAGE_FILTERS:
             filters[rule] = partial(_run_usage_filter, usage_filter, spec, cache)
         for rule, domain_filter in profile.DOMAIN_FILTERS:
@@ -215,7 +215,7 @@ class PodSpecScheduler:
         open_buckets: list[tuple[_NodeBucket, int]] = []
         for bucket in buckets.values():
             node = bucket.get_any_node()
-            if not any(reject(counts, node) for _, reject in rules):
+            if not any(find_rejection(counts, node) for _, find_rejection in rules):
                 open_buckets.append((bucket, node))
         if not open_buckets:
             return None
@@ -385,13 +385,15 @@ def _compute_score_lead(best_total: int, buckets: Iterable[tuple[tuple[_NodeBuck
 
 
 def _run_node_filter(
-    reject: Callable[[PodSpec, Node], str | None], spec: PodSpec, cache: SchedulerCache, node: int
+    find_rejection: Callable[[PodSpec, Node], str | None], spec: PodSpec, cache: SchedulerCache, node: int
 ) -> str | None:
-    return reject(spec, cache.nodes[node])
+    return find_rejection(spec, cache.nodes[node])
 
 
-def _run_usage_filter(reject: profile.UsageFilter, spec: PodSpec, cache: SchedulerCache, node: int) -> str | None:
-    return reject(spec, cache.nodes[node], cache.usage[node])
+def _run_usage_filter(
+    find_rejection: profile.UsageFilter, spec: PodSpec, cache: SchedulerCache, node: int
+) -> str | None:
+    return find_rejection(spec, cache.nodes[node], cache.usage[node])
 
 
 def _count_bucket_domains(tally: SpreadCounter, scored_buckets: list[tuple[_NodeBucket, int]]) -> int:
@@ -410,7 +412,7 @@ def _apply_weight(weight: int, scores: list[int]) -> list[int]:
 
 
 def _compute_node_usage_score(spec: PodSpec, node: Node, usage: NodeUsage) -> int:
-    if any(reject(spec, node, usage) for _, reject in profile.USAGE_FILTERS):
+    if any(find_rejection(spec, node, usage) for _, find_rejection in profile.USAGE_FILTERS):
         return -1
     return sum(weight * score(spec, node, usage) for _, weight, score in profile.USAGE_SCORES)
 
@@ -451,13 +453,13 @@ class FeasibleNodesCache:
         """Return the facts for a spec."""
         filter_keys = [rule.cache_key(spec) for rule in profile.NODE_FILTERS]
         score_keys = [rule.cache_key(spec) for rule in self.scores]
-        is_rejected = any(rule.reject(spec) for rule in profile.POD_FILTERS)
+        is_rejected = any(rule.find_rejection(spec) for rule in profile.POD_FILTERS)
         key = (is_rejected, *filter_keys, *score_keys)
         facts = self._facts.get(key)
         if facts is None:
             points: dict[int, tuple[int, ...]] = {}
             for at, node in enumerate(() if is_rejected else self._nodes):
-                if not any(rule.reject(spec, node) for rule in profile.NODE_FILTERS):
+                if not any(rule.find_rejection(spec, node) for rule in profile.NODE_FILTERS):
                     points[at] = tuple([rule.score(spec, node) for rule in self.scores])
             facts = self._facts[key] = FeasibleNodes(points, sum(1 << at for at in points))
         return facts

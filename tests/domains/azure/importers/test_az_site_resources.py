@@ -9,13 +9,13 @@ import pytest
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.azure.importers.az_documents import read_export_resources
-from nexusform.domains.azure.importers.az_supplies import build_site_supplies, read_site_supplies
-from nexusform.plans.site_capacity.other_capacity import (
+from nexusform.domains.azure.importers.az_site_resources import build_site_resources, read_site_resources
+from nexusform.plans.site_capacity.site_resource_capacity import (
     ApplianceUsage,
-    NetworkSupply,
-    SiteSupplies,
-    build_supplies_note,
-    read_recorded_supplies,
+    NetworkAddresses,
+    SiteResources,
+    build_site_resources_note,
+    read_recorded_site_resources,
 )
 
 IDS = "/subscriptions/0/resourceGroups/RG/providers/Microsoft.NetworkCloud"
@@ -25,10 +25,10 @@ def build_body(kind: str, name: str, group: str = "rg", **properties: Any) -> di
     return {"id": f"{IDS.replace('RG', group)}/{kind}/{name}", "name": name, "properties": properties}
 
 
-def read_supplies(**kinds: Any) -> tuple[SiteSupplies, list[str]]:
+def read_supplies(**kinds: Any) -> tuple[SiteResources, list[str]]:
     findings: list[Problem] = []
     documents = {kind: [(f"{kind}.json", json.dumps(bodies).encode())] for kind, bodies in kinds.items()}
-    supplies = build_site_supplies(read_site_supplies(read_export_resources(documents, findings)))
+    supplies = build_site_resources(read_site_resources(read_export_resources(documents, findings)))
     return supplies, [finding.id for finding in findings]
 
 
@@ -38,14 +38,14 @@ def read_supplies(**kinds: Any) -> tuple[SiteSupplies, list[str]]:
 )
 def test_number_of_hosts_of_a_prefix(prefix: str, hosts: int | None) -> None:
     supplies, findings = read_supplies(l3_networks=[build_body("l3Networks", "n", ipv4ConnectedPrefix=prefix)])
-    assert supplies.networks == (NetworkSupply("n", hosts, 0),)
+    assert supplies.networks == (NetworkAddresses("n", hosts, 0),)
     assert not findings
 
 
 @pytest.mark.parametrize("prefix", ["10.1.0.0/33", "ten", "10.1.0.9-10.1.0.2", "300.1.1.1/24"])
 def test_invalid_prefix_is_reported_and_not_counted(prefix: str) -> None:
     supplies, findings = read_supplies(l3_networks=[build_body("l3Networks", "n", ipv4ConnectedPrefix=prefix)])
-    assert supplies.networks == (NetworkSupply("n", None, 0),)
+    assert supplies.networks == (NetworkAddresses("n", None, 0),)
     assert findings == ["invalid-addresses"]
 
 
@@ -113,7 +113,7 @@ def test_vms_use_addresses_and_appliances_report_usage() -> None:
         storage_appliances=[build_body("storageAppliances", "s", capacity=100, capacityUsed=40)],
         volumes=[build_body("volumes", "v", sizeMiB=1500), build_body("volumes", "w", sizeMiB=None)],
     )
-    assert supplies.networks == (NetworkSupply("n", 254, 3),)
+    assert supplies.networks == (NetworkAddresses("n", 254, 3),)
     assert supplies.storage == (ApplianceUsage("s", 100, 40),)
     assert supplies.volumes == (2, 1500)
 
@@ -134,5 +134,5 @@ def test_bundles_are_read_from_description_of_version() -> None:
     supplies, findings = read_supplies(kubernetes_versions=[build_body("kubernetesVersions", "default", values=values)])
     assert supplies.versions == ("v1.33.4-4.7.0", "v1.33.1-4.5.0", "1.32")
     assert supplies.supported_until == (("v1.33.4-4.7.0", "2027-06-30"),)
-    assert read_recorded_supplies(build_supplies_note(supplies)) == supplies
+    assert read_recorded_site_resources(build_site_resources_note(supplies)) == supplies
     assert not findings

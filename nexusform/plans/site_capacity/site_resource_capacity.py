@@ -1,5 +1,5 @@
 """Capacity of a site besides machines, against its users: addresses for nodes and pods, and storage. A
-provider that reads a site records its supplies with the site (`build_supplies_note`); plans and questions
+provider that reads a site records its supplies with the site (`build_site_resources_note`); plans and questions
 read them from there. Values that were not captured are unknown and never count as sufficient. The platform
 reserves some addresses and does not report which: spare capacity is an upper limit.
 """
@@ -28,7 +28,7 @@ _GIB: Final = 1024**3
 _MAXIMUM_NAMES: Final = 3
 
 
-class OtherResourceKind(StrEnum):
+class SiteResourceKind(StrEnum):
     """Resources that may run out besides vCPUs, memory and disk of machines."""
 
     NODE_ADDRESSES = "l3_network"
@@ -39,27 +39,27 @@ class OtherResourceKind(StrEnum):
     CLAIMS = "claims"
 
 
-UNITS: Final[Mapping[OtherResourceKind, str]] = {
-    OtherResourceKind.NODE_ADDRESSES: "addresses",
-    OtherResourceKind.POD_BLOCKS: "blocks",
-    OtherResourceKind.BALANCER_ADDRESSES: "addresses",
-    OtherResourceKind.STORAGE: "GiB",
-    OtherResourceKind.VOLUMES: "GiB",
-    OtherResourceKind.CLAIMS: "GiB",
+UNITS: Final[Mapping[SiteResourceKind, str]] = {
+    SiteResourceKind.NODE_ADDRESSES: "addresses",
+    SiteResourceKind.POD_BLOCKS: "blocks",
+    SiteResourceKind.BALANCER_ADDRESSES: "addresses",
+    SiteResourceKind.STORAGE: "GiB",
+    SiteResourceKind.VOLUMES: "GiB",
+    SiteResourceKind.CLAIMS: "GiB",
 }
 
 
-LABELS: Final[Mapping[OtherResourceKind, str]] = {
-    OtherResourceKind.NODE_ADDRESSES: "addresses for nodes",
-    OtherResourceKind.POD_BLOCKS: "blocks of pod addresses",
-    OtherResourceKind.BALANCER_ADDRESSES: "addresses for load balancers",
-    OtherResourceKind.STORAGE: "storage",
-    OtherResourceKind.VOLUMES: "promised to volumes",
-    OtherResourceKind.CLAIMS: "storage for claims of pods",
+LABELS: Final[Mapping[SiteResourceKind, str]] = {
+    SiteResourceKind.NODE_ADDRESSES: "addresses for nodes",
+    SiteResourceKind.POD_BLOCKS: "blocks of pod addresses",
+    SiteResourceKind.BALANCER_ADDRESSES: "addresses for load balancers",
+    SiteResourceKind.STORAGE: "storage",
+    SiteResourceKind.VOLUMES: "promised to volumes",
+    SiteResourceKind.CLAIMS: "storage for claims of pods",
 }
 
 
-class NetworkSupply(Struct, frozen=True, array_like=True):
+class NetworkAddresses(Struct, frozen=True, array_like=True):
     """L3 network: its IPv4 addresses for hosts (None: no such prefix), and the VMs attached to it."""
 
     name: str
@@ -113,14 +113,14 @@ class AttachableNetworks(Struct, frozen=True):
     networks: tuple[tuple[str, str], ...]
 
 
-class SiteSupplies(Struct, frozen=True):
+class SiteResources(Struct, frozen=True):
     """Supplies of a site; None if not captured. `volumes`: their number and MiB; `volume_sizes`: the number
     of volumes of each MiB. `versions`: the Kubernetes versions available to clusters there;
     `supported_until` and `available_until`: the known ends of support and extended availability;
     `upgrades`: the versions offered to a cluster, by its name; `runtime`: the version of its machines.
     """
 
-    networks: tuple[NetworkSupply, ...] | None = None
+    networks: tuple[NetworkAddresses, ...] | None = None
     storage: tuple[ApplianceUsage, ...] | None = None
     volumes: tuple[int, int] | None = None
     versions: tuple[str, ...] | None = None
@@ -133,14 +133,14 @@ class SiteSupplies(Struct, frozen=True):
     attachable: AttachableNetworks | None = None
 
 
-class OtherCapacity(Struct, frozen=True):
+class SiteResourceCapacity(Struct, frozen=True):
     """One resource that may run out on a site. None is unknown: `total`, `used_before` and `used` if not
     captured. `surge` is the maximum additional use of an upgrade.
     """
 
     site_id: str
     site: str
-    kind: OtherResourceKind
+    kind: SiteResourceKind
     name: str
     total: int | None = None
     used_before: int | None = None
@@ -180,7 +180,7 @@ class ClusterNodeCounts(Struct, frozen=True):
     claims: Mapping[str, ClaimDemand] = field(default_factory=dict)
 
 
-def format_spare_resources(row: OtherCapacity, free: int | None) -> str:
+def format_spare_resources(row: SiteResourceCapacity, free: int | None) -> str:
     """Format `3 of 30 (net-a)` or `not captured`, with a shortage for an upgrade."""
     if free is None:
         return "not captured"
@@ -188,7 +188,7 @@ def format_spare_resources(row: OtherCapacity, free: int | None) -> str:
     return f"{free:,} of {row.total:,} ({row.name}{shortage})"
 
 
-def format_shortage(row: OtherCapacity) -> str:
+def format_shortage(row: SiteResourceCapacity) -> str:
     """Format `addresses for nodes of net-a: at most 3 of 30 free, but an upgrade needs 5`."""
     free = row.free or 0
     of = f" of {row.name}" if row.name else ""
@@ -199,7 +199,7 @@ def format_shortage(row: OtherCapacity) -> str:
     return f"{LABELS[row.kind]}{of}: {spare}, but an upgrade needs {row.surge:,}"
 
 
-def build_supplies_note(supplies: SiteSupplies) -> Mapping[str, Any]:
+def build_site_resources_note(supplies: SiteResources) -> Mapping[str, Any]:
     """Build the note of a site with its supplies."""
     document = json.decode(json.encode(supplies))  # lists, as in a state that was read
     if supplies.runtime is None:  # notes of sites without a known runtime stay unchanged
@@ -210,10 +210,10 @@ def build_supplies_note(supplies: SiteSupplies) -> Mapping[str, Any]:
     return {SUPPLIES: document}
 
 
-def read_recorded_supplies(note: Mapping[str, Any] | None) -> SiteSupplies | None:
+def read_recorded_site_resources(note: Mapping[str, Any] | None) -> SiteResources | None:
     """Return the supplies recorded in the note of an object; None without them."""
     document = (note or {}).get(SUPPLIES)
-    return None if document is None else convert(document, SiteSupplies)
+    return None if document is None else convert(document, SiteResources)
 
 
 def count_nodes(
@@ -242,9 +242,9 @@ def find_configured_node_network(attributes: Mapping[str, Any]) -> str:
     return part.rstrip("/").rpartition("/")[2] if isinstance(part, str) else ""
 
 
-def compute_other_capacity(
-    site_id: str, site: str, supplies: SiteSupplies, before: ClusterNodeCounts, after: ClusterNodeCounts
-) -> tuple[OtherCapacity, ...]:
+def compute_site_resource_capacity(
+    site_id: str, site: str, supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
+) -> tuple[SiteResourceCapacity, ...]:
     """Return the resources of a site that may run out, kind by kind."""
     observed_clusters = {cluster.cluster: cluster for cluster in supplies.clusters}
     managed = before.counts.keys() | after.counts.keys()
@@ -274,7 +274,7 @@ class _SiteNodeCounts(Struct, frozen=True):
     networks: Mapping[str, str]
 
 
-def _compute_node_addresses(supplies: SiteSupplies, counter: _SiteNodeCounts) -> Iterator[OtherCapacity]:
+def _compute_node_addresses(supplies: SiteResources, counter: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
     """Compute the networks of nodes and VMs by name; those not observed are unknown."""
     known = {item.name: item for item in supplies.networks or ()}
     clusters = {name for name in counter.before.keys() | counter.after.keys() if name in counter.networks}
@@ -286,10 +286,10 @@ def _compute_node_addresses(supplies: SiteSupplies, counter: _SiteNodeCounts) ->
         is_used = bool(own or vms)
         if network is not None and network.addresses is None and not is_used:
             continue  # IPv6 alone
-        yield OtherCapacity(
+        yield SiteResourceCapacity(
             site_id="",
             site="",
-            kind=OtherResourceKind.NODE_ADDRESSES,
+            kind=SiteResourceKind.NODE_ADDRESSES,
             name=name,
             total=network.addresses if network is not None else None,
             # The use of a network without nodes and VMs is unknown.
@@ -298,22 +298,22 @@ def _compute_node_addresses(supplies: SiteSupplies, counter: _SiteNodeCounts) ->
             surge=max((counter.surge.get(item, 0) for item in own), default=0),
         )
     if supplies.networks is None:
-        yield OtherCapacity("", "", OtherResourceKind.NODE_ADDRESSES, "")
+        yield SiteResourceCapacity("", "", SiteResourceKind.NODE_ADDRESSES, "")
     for cluster in sorted((counter.before.keys() | counter.after.keys()) - clusters):
-        yield OtherCapacity(
-            "", "", OtherResourceKind.NODE_ADDRESSES, f"of {cluster}", surge=counter.surge.get(cluster, 0)
+        yield SiteResourceCapacity(
+            "", "", SiteResourceKind.NODE_ADDRESSES, f"of {cluster}", surge=counter.surge.get(cluster, 0)
         )
 
 
-def _compute_pod_blocks(supplies: SiteSupplies, counter: _SiteNodeCounts) -> Iterator[OtherCapacity]:
+def _compute_pod_blocks(supplies: SiteResources, counter: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
     """Compute the blocks of pod addresses of each cluster against its nodes: at least one per node."""
     pod_addresses = {network.cluster: network.pod_addresses for network in supplies.clusters}
     for cluster in sorted(counter.before.keys() | counter.after.keys()):
         addresses = pod_addresses.get(cluster)
-        yield OtherCapacity(
+        yield SiteResourceCapacity(
             site_id="",
             site="",
-            kind=OtherResourceKind.POD_BLOCKS,
+            kind=SiteResourceKind.POD_BLOCKS,
             name=cluster,
             total=None if addresses is None else addresses // POD_BLOCK,
             used_before=counter.before.get(cluster, 0),
@@ -322,43 +322,45 @@ def _compute_pod_blocks(supplies: SiteSupplies, counter: _SiteNodeCounts) -> Ite
         )
 
 
-def _compute_load_balancer_addresses(supplies: SiteSupplies) -> Iterator[OtherCapacity]:
+def _compute_load_balancer_addresses(supplies: SiteResources) -> Iterator[SiteResourceCapacity]:
     """Compute the address pools of load balancers. No Azure response lists the services with an address."""
     for cluster in supplies.clusters:
         for pool, addresses in cluster.load_balancer_pools:
-            yield OtherCapacity(
-                "", "", OtherResourceKind.BALANCER_ADDRESSES, f"{cluster.cluster}/{pool}", total=addresses
+            yield SiteResourceCapacity(
+                "", "", SiteResourceKind.BALANCER_ADDRESSES, f"{cluster.cluster}/{pool}", total=addresses
             )
 
 
-def _compute_appliance_storage(supplies: SiteSupplies) -> Iterator[OtherCapacity]:
+def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResourceCapacity]:
     """Compute the appliances, and the volumes promised against all of them."""
     for appliance in supplies.storage or ():
-        yield OtherCapacity(
+        yield SiteResourceCapacity(
             "",
             "",
-            OtherResourceKind.STORAGE,
+            SiteResourceKind.STORAGE,
             appliance.name,
             total=appliance.capacity,
             used_before=appliance.used,
             used=appliance.used,
         )
     if supplies.storage is None:
-        yield OtherCapacity("", "", OtherResourceKind.STORAGE, "")
+        yield SiteResourceCapacity("", "", SiteResourceKind.STORAGE, "")
     count, mib = supplies.volumes or (0, 0)
     promised = None if supplies.volumes is None else -(-mib // _MIB_OF_GIB)
     name = "" if supplies.volumes is None else format_count(count, "volume")
     total = _sum_appliance_capacity(supplies)
-    yield OtherCapacity("", "", OtherResourceKind.VOLUMES, name, total=total, used_before=promised, used=promised)
+    yield SiteResourceCapacity("", "", SiteResourceKind.VOLUMES, name, total=total, used_before=promised, used=promised)
 
 
-def _sum_appliance_capacity(supplies: SiteSupplies) -> int | None:
+def _sum_appliance_capacity(supplies: SiteResources) -> int | None:
     """Return the GiB of all appliances together; None if any is unknown."""
     capacities = [appliance.capacity for appliance in supplies.storage or ()]
     return sum(appliance or 0 for appliance in capacities) if capacities and None not in capacities else None
 
 
-def _compute_pod_storage(supplies: SiteSupplies, before: ClusterNodeCounts, after: ClusterNodeCounts) -> OtherCapacity:
+def _compute_pod_storage(
+    supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
+) -> SiteResourceCapacity:
     """Compute the storage of pods and volumes against all appliances, if workloads are known."""
     claims = {**before.claims, **after.claims}
     unknown = [cluster for cluster in after.counts if cluster not in claims]
@@ -366,10 +368,10 @@ def _compute_pod_storage(supplies: SiteSupplies, before: ClusterNodeCounts, afte
     notes = [f"not of {format_first_items(unknown, _MAXIMUM_NAMES)}"] if claims and unknown else []
     notes += [f"{unsized[0]} has no size"] if unsized else []
     name = format_first_items(sorted(claims), _MAXIMUM_NAMES)
-    return OtherCapacity(
+    return SiteResourceCapacity(
         site_id="",
         site="",
-        kind=OtherResourceKind.CLAIMS,
+        kind=SiteResourceKind.CLAIMS,
         name=f"{name}; {'; '.join(notes)}" if notes else name,
         total=_sum_appliance_capacity(supplies),
         used_before=_compute_claimed_storage(supplies, before.claims.values()) if claims else None,
@@ -377,7 +379,7 @@ def _compute_pod_storage(supplies: SiteSupplies, before: ClusterNodeCounts, afte
     )
 
 
-def _compute_claimed_storage(supplies: SiteSupplies, claims: Collection[ClaimDemand]) -> int | None:
+def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDemand]) -> int | None:
     """Return the minimum GiB needed by volumes and claims: a claim may use an existing volume, unless it is
     new. None if a claim cannot be read, or if no volume was captured, unless claims alone are too many.
     """
@@ -409,7 +411,7 @@ def _sum_claims_without_volume(sizes: Iterable[tuple[int, int]], claims: Iterabl
     return missing
 
 
-def find_scarcest_resource(rows: Iterable[OtherCapacity], kind: OtherResourceKind) -> OtherCapacity | None:
+def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResourceKind) -> SiteResourceCapacity | None:
     """Return the row of a kind with the smallest spare amount after an upgrade's surge; unknown counts as
     less. None if a site has nothing of the kind.
     """

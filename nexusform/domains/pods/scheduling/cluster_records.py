@@ -388,7 +388,7 @@ class ResourceQuota(Struct, frozen=True):
     scopes: tuple[ResourceQuotaScope, ...] = ()
 
 
-class DisruptionBudget(Struct, frozen=True):
+class PodDisruptionBudget(Struct, frozen=True):
     """PodDisruptionBudget with one of the two amounts as configured ("1", "50%"). `withheld_disruptions`: by
     how many fewer disruptions its controller reported than follow from the amounts (negative: by how many
     more). `is_met`: enough pods are ready by its controller, None if not reported. `evicts_unready`: unready
@@ -425,7 +425,7 @@ class Cluster(Struct, frozen=True):
     nodes: tuple[Node, ...]
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     quotas: tuple[ResourceQuota, ...] = ()
-    budgets: tuple[DisruptionBudget, ...] = ()
+    budgets: tuple[PodDisruptionBudget, ...] = ()
     volumes: tuple[Volume, ...] = ()
     claims: tuple[Claim, ...] = ()
     invalid_claims: Pairs = ()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nexusform.scheduling.racks import profile
-from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import (
     Demand,
     Hint,

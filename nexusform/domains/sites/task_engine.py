@@ -18,7 +18,7 @@ class TaskEngineError(Exception):
         self.running = frozenset(running)
 
 
-class Engine(Protocol):
+class TaskEngine(Protocol):
     """Runner of tasks on workers. The crash of a worker affects no other task."""
 
     @property
@@ -26,7 +26,7 @@ class Engine(Protocol):
         """Number of tasks running at a time."""
         ...
 
-    def run_tasks(
+    def run_tasks_until_stopped(
         self,
         tasks: Sequence[Task],
         on_result: OnResult,

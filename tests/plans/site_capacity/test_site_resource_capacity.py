@@ -4,25 +4,25 @@ sufficient."""
 from __future__ import annotations
 
 from nexusform.placements.vm_demands import ClaimDemand
-from nexusform.plans.site_capacity.other_capacity import (
+from nexusform.plans.site_capacity.site_resource_capacity import (
     ApplianceUsage,
     ClusterNetworks,
     ClusterNodeCounts,
-    NetworkSupply,
-    OtherCapacity,
-    OtherResourceKind,
-    SiteSupplies,
-    build_supplies_note,
-    compute_other_capacity,
+    NetworkAddresses,
+    SiteResourceCapacity,
+    SiteResourceKind,
+    SiteResources,
+    build_site_resources_note,
+    compute_site_resource_capacity,
     find_configured_node_network,
     find_scarcest_resource,
     format_shortage,
     format_spare_resources,
-    read_recorded_supplies,
+    read_recorded_site_resources,
 )
 
-SUPPLIES = SiteSupplies(
-    networks=(NetworkSupply("net-a", 30, 2), NetworkSupply("net-b", 254, 0), NetworkSupply("six", None, 0)),
+SUPPLIES = SiteResources(
+    networks=(NetworkAddresses("net-a", 30, 2), NetworkAddresses("net-b", 254, 0), NetworkAddresses("six", None, 0)),
     storage=(ApplianceUsage("sa1", 5000, 1200), ApplianceUsage("sa2", None, None)),
     volumes=(3, 3073),
     clusters=(ClusterNetworks("a", "net-a", 1024, (("pool1", 32),), 9), ClusterNetworks("gone", "net-a", 256, (), 4)),
@@ -30,22 +30,22 @@ SUPPLIES = SiteSupplies(
 
 
 def compute_rows(
-    supplies: SiteSupplies = SUPPLIES, before: ClusterNodeCounts | None = None, after: ClusterNodeCounts | None = None
-) -> dict[tuple[OtherResourceKind, str], OtherCapacity]:
+    supplies: SiteResources = SUPPLIES, before: ClusterNodeCounts | None = None, after: ClusterNodeCounts | None = None
+) -> dict[tuple[SiteResourceKind, str], SiteResourceCapacity]:
     before = before or ClusterNodeCounts({"a": 9}, {"a": 2})
-    found = compute_other_capacity("s", "s", supplies, before, after or before)
+    found = compute_site_resource_capacity("s", "s", supplies, before, after or before)
     return {(row.kind, row.name): row for row in found}
 
 
 def test_nodes_vms_and_unmanaged_clusters_use_addresses() -> None:
     """9 own nodes, 4 of an unmanaged cluster, and 2 VMs."""
-    row = compute_rows()[OtherResourceKind.NODE_ADDRESSES, "net-a"]
+    row = compute_rows()[SiteResourceKind.NODE_ADDRESSES, "net-a"]
     assert (row.total, row.used, row.free, row.surge, row.is_insufficient) == (30, 15, 15, 2, False)
 
 
 def test_plan_needs_addresses_and_an_upgrade_needs_more() -> None:
     after = ClusterNodeCounts({"a": 23, "new": 1}, {"a": 2, "new": 1}, {"new": "net-a"})
-    row = compute_rows(after=after)[OtherResourceKind.NODE_ADDRESSES, "net-a"]
+    row = compute_rows(after=after)[SiteResourceKind.NODE_ADDRESSES, "net-a"]
     assert (row.free_before, row.free, row.surge) == (15, 0, 2)
     assert row.is_insufficient
     assert format_shortage(row) == ("addresses for nodes of net-a: at most 0 of 30 free, but an upgrade needs 2")
@@ -53,41 +53,41 @@ def test_plan_needs_addresses_and_an_upgrade_needs_more() -> None:
 
 
 def test_demand_above_the_total_is_reported() -> None:
-    row = compute_rows(after=ClusterNodeCounts({"a": 25}, {"a": 1}))[OtherResourceKind.NODE_ADDRESSES, "net-a"]
+    row = compute_rows(after=ClusterNodeCounts({"a": 25}, {"a": 1}))[SiteResourceKind.NODE_ADDRESSES, "net-a"]
     assert row.free == -1
     assert format_shortage(row) == "addresses for nodes of net-a: 31 needed, at most 30 exist"
 
 
 def test_deleted_cluster_releases_its_addresses() -> None:
-    row = compute_rows(after=ClusterNodeCounts())[OtherResourceKind.NODE_ADDRESSES, "net-a"]
+    row = compute_rows(after=ClusterNodeCounts())[SiteResourceKind.NODE_ADDRESSES, "net-a"]
     assert (row.used_before, row.used) == (15, 6)
 
 
 def test_every_node_uses_a_block_of_pod_addresses() -> None:
     found = compute_rows()
-    assert (found[OtherResourceKind.POD_BLOCKS, "a"].total, found[OtherResourceKind.POD_BLOCKS, "a"].free) == (16, 7)
-    assert found[OtherResourceKind.POD_BLOCKS, "gone"].free == 0
+    assert (found[SiteResourceKind.POD_BLOCKS, "a"].total, found[SiteResourceKind.POD_BLOCKS, "a"].free) == (16, 7)
+    assert found[SiteResourceKind.POD_BLOCKS, "gone"].free == 0
 
 
 def test_storage_is_counted_as_far_as_reported() -> None:
     found = compute_rows()
-    assert found[OtherResourceKind.STORAGE, "sa1"].free == 3800
-    assert found[OtherResourceKind.STORAGE, "sa2"].free is None
-    promised = found[OtherResourceKind.VOLUMES, "3 volumes"]
+    assert found[SiteResourceKind.STORAGE, "sa1"].free == 3800
+    assert found[SiteResourceKind.STORAGE, "sa2"].free is None
+    promised = found[SiteResourceKind.VOLUMES, "3 volumes"]
     # 3,073 MiB are rounded up to GiB. The size of one appliance is not reported.
     assert (promised.used, promised.total, promised.free) == (4, None, None)
 
 
 def test_used_load_balancer_addresses_are_unknown() -> None:
-    row = compute_rows()[OtherResourceKind.BALANCER_ADDRESSES, "a/pool1"]
+    row = compute_rows()[SiteResourceKind.BALANCER_ADDRESSES, "a/pool1"]
     assert (row.total, row.used, row.free, row.is_insufficient) == (32, None, None, False)
 
 
 def test_uncaptured_capacity_is_never_sufficient() -> None:
-    found = compute_rows(SiteSupplies(clusters=(ClusterNetworks("a", "net-a", None, (), 9),)))
+    found = compute_rows(SiteResources(clusters=(ClusterNetworks("a", "net-a", None, (), 9),)))
     assert {row.free for row in found.values()} == {None}
     assert not any(row.is_insufficient for row in found.values())
-    for kind in (OtherResourceKind.NODE_ADDRESSES, OtherResourceKind.POD_BLOCKS, OtherResourceKind.STORAGE):
+    for kind in (SiteResourceKind.NODE_ADDRESSES, SiteResourceKind.POD_BLOCKS, SiteResourceKind.STORAGE):
         first = find_scarcest_resource(found.values(), kind)
         assert first is not None
         assert format_spare_resources(first, first.free) == "not captured"
@@ -95,21 +95,21 @@ def test_uncaptured_capacity_is_never_sufficient() -> None:
 
 def test_one_unknown_network_makes_node_addresses_unknown() -> None:
     after = ClusterNodeCounts({"a": 9, "b": 3}, {"a": 1, "b": 1})
-    first = find_scarcest_resource(compute_rows(after=after).values(), OtherResourceKind.NODE_ADDRESSES)
+    first = find_scarcest_resource(compute_rows(after=after).values(), SiteResourceKind.NODE_ADDRESSES)
     assert first is not None
     assert (first.name, first.free) == ("of b", None)
 
 
 def test_insufficient_network_precedes_an_unknown_one() -> None:
     after = ClusterNodeCounts({"a": 25, "b": 3}, {"a": 1, "b": 1})
-    first = find_scarcest_resource(compute_rows(after=after).values(), OtherResourceKind.NODE_ADDRESSES)
+    first = find_scarcest_resource(compute_rows(after=after).values(), SiteResourceKind.NODE_ADDRESSES)
     assert first is not None
     assert first.name == "net-a"
 
 
 def test_recorded_supplies_round_trip() -> None:
-    assert read_recorded_supplies(build_supplies_note(SUPPLIES)) == SUPPLIES
-    assert read_recorded_supplies(None) is None
+    assert read_recorded_site_resources(build_site_resources_note(SUPPLIES)) == SUPPLIES
+    assert read_recorded_site_resources(None) is None
 
 
 def test_network_of_new_cluster_is_read_from_its_azure_block() -> None:
@@ -120,7 +120,7 @@ def test_network_of_new_cluster_is_read_from_its_azure_block() -> None:
 
 
 GIB = 1024**3
-SMALL = SiteSupplies(
+SMALL = SiteResources(
     storage=(ApplianceUsage("sa1", 100, 10), ApplianceUsage("sa2", 50, 0)),
     volumes=(2, 40 * 1024),
     volume_sizes=((10 * 1024, 1), (30 * 1024, 1)),
@@ -129,7 +129,7 @@ SMALL = SiteSupplies(
 
 def compute_claims(**by_cluster: ClaimDemand):  # noqa: ANN201
     nodes = ClusterNodeCounts(dict.fromkeys((*by_cluster, "quiet"), 1), claims=by_cluster)
-    [row] = [row for (kind, _), row in compute_rows(SMALL, nodes).items() if kind is OtherResourceKind.CLAIMS]
+    [row] = [row for (kind, _), row in compute_rows(SMALL, nodes).items() if kind is SiteResourceKind.CLAIMS]
     return row
 
 
@@ -159,5 +159,5 @@ def test_claims_are_unknown_without_a_cluster_with_known_pods() -> None:
 
 
 def test_volume_sizes_are_recorded_only_if_present() -> None:
-    assert "volume_sizes" not in build_supplies_note(SUPPLIES)["supplies"]
-    assert read_recorded_supplies(build_supplies_note(SMALL)) == SMALL
+    assert "volume_sizes" not in build_site_resources_note(SUPPLIES)["supplies"]
+    assert read_recorded_site_resources(build_site_resources_note(SMALL)) == SMALL

@@ -15,14 +15,14 @@ from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, normalize_id
 from nexusform.domains.azure.importers.az_documents import AzResources
 from nexusform.domains.azure.importers.az_records import AzAppliance, AzClusterNetwork, AzL3Network, AzSiteResources
-from nexusform.plans.site_capacity.other_capacity import (
+from nexusform.plans.site_capacity.site_resource_capacity import (
     ApplianceUsage,
     AttachableNetworks,
     ClusterNetworks,
-    NetworkSupply,
+    NetworkAddresses,
     RuntimeUpgradeOffer,
     RuntimeVersion,
-    SiteSupplies,
+    SiteResources,
 )
 
 NETWORKS: Final = "l3_networks"
@@ -41,7 +41,7 @@ _AVAILABILITY_END: Final = re.compile(r"endOfExtendedAvailabilityDate:\s*(20\d\d
 _SUPPORT_END: Final = re.compile(r"supportExpiryDate:\s*(20\d\d-\d\d-\d\d)")
 
 
-def read_site_supplies(items: AzResources) -> AzSiteResources:
+def read_site_resources(items: AzResources) -> AzSiteResources:
     """Read the supplies of a site; kinds without a complete list are unknown (None)."""
     networks = tuple(_read_networks(items.list_resources(NETWORKS))) if _is_complete(items, NETWORKS) else None
     appliances = tuple(_read_appliances(items.list_resources(APPLIANCES))) if _is_complete(items, APPLIANCES) else None
@@ -208,16 +208,16 @@ def _count_addresses(item: ArmItem, field: str, text: str) -> int | None:
 # --- records for plans and questions --------------------------------------------------------------
 
 
-def build_site_supplies(supplies: AzSiteResources) -> SiteSupplies:
+def build_site_resources(supplies: AzSiteResources) -> SiteResources:
     """Build the supplies with unique network names instead of ids."""
     networks = supplies.networks or ()
     names = {network.key: _build_network_name(network, networks) for network in networks}
     attached = dict(supplies.attachments)
-    return SiteSupplies(
+    return SiteResources(
         networks=None
         if supplies.networks is None
         else tuple(
-            NetworkSupply(names[supply.key], supply.addresses, attached.get(supply.key, 0)) for supply in networks
+            NetworkAddresses(names[supply.key], supply.addresses, attached.get(supply.key, 0)) for supply in networks
         ),
         storage=None
         if supplies.appliances is None

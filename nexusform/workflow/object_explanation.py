@@ -34,7 +34,7 @@ from nexusform.state.objects import State
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import OpenResult, Project, open_project
 from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
-from nexusform.workflow.plan_files.failed_plans import reject_failed_plan
+from nexusform.workflow.plan_files.failed_plans import check_failed_plan
 from nexusform.workflow.plan_files.saved_plans import open_saved_plan, read_plan, read_prior_state
 from nexusform.workflow.runs.run import build_base_request, build_plan_request
 
@@ -133,7 +133,7 @@ def _build_request(context: CommandContext, plan_path: str) -> tuple[OpenResult,
         problems += new_problems
         return opened, build_base_request(opened.project, stored) if stored else None, problems
     saved, problems = read_plan(plan_path, context)
-    problems += reject_failed_plan(saved, plan_path) if saved is not None else []
+    problems += check_failed_plan(saved, plan_path) if saved is not None else []
     if saved is None or has_errors(problems):
         return OpenResult(None, (), {}), None, problems
     # The plan contains the prior state, so its backend is not read.

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from nexusform.scheduling.racks import open_rules
+from nexusform.scheduling.racks.candidate_rankings import CandidateQueues
 from nexusform.scheduling.racks.layout import UNKNOWN_CELLS, Share, VmCounts
 from nexusform.scheduling.racks.ledger import Ledger, VmRecord
 from nexusform.scheduling.racks.profile import SchedulerProfile
-from nexusform.scheduling.racks.queues import CandidateQueues
-from nexusform.scheduling.racks.rule import CountFilter, DemandFilter, Filter, RankedItem
+from nexusform.scheduling.racks.rule import CountFilter, DemandFilter, Filter, RankedItemKind
 from nexusform.scheduling.racks.session import NOWHERE, PoolPlacementSession
 from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, SiteTables, rank_cells
 from nexusform.scheduling.racks.vms import (
@@ -167,7 +167,7 @@ class RackScheduler:
 
     def _build_count_key(self, demand: Demand) -> Hashable:
         """Return all facts of a demand that decide its free slots; None if they depend on its own VMs."""
-        usage = self._ledger.get_usage(demand.vm.owner, demand.vm.pool)
+        usage = self._ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
         inputs: list[Hashable] = [demand.sku]
         for rule in self._site.demand_filters:
             if isinstance(rule, DemandFilter):
@@ -182,7 +182,7 @@ class RackScheduler:
         The racks allowed by the demand, by name, in site order.
         """
         self._choose_missing_splits()
-        usage = self._ledger.get_usage(demand.vm.owner, demand.vm.pool)
+        usage = self._ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
         filters = open_rules.prepare_filters(self._ledger, usage, demand)
         passes_rack = open_rules.build_combined_check(
             [find_rejection for rule, find_rejection in filters if open_rules.is_rack_selection(rule)]
@@ -196,7 +196,7 @@ class RackScheduler:
                 rack: Interval(min(minimum_counts[rack], maximum_counts[rack]), maximum_counts[rack]) for rack in racks
             }
         else:
-            machine_checks = [find_rejection for rule, find_rejection in filters if rule.item is RankedItem.MACHINE]
+            machine_checks = [find_rejection for rule, find_rejection in filters if rule.item is RankedItemKind.MACHINE]
             intervals = self._count_slots_by_capacity(demand.sku, open_rules.build_combined_check(machine_checks))
         return {self._site.rack_name[rack]: intervals.get(rack, NONE_FITS) for rack in racks}
 
@@ -272,7 +272,7 @@ class RackScheduler:
     def find_rejections_by_vms(self, demand: Demand) -> Mapping[str, str]:
         """Return the machines rejected because of existing VMs, whatever their capacity, with the reason."""
         self._choose_missing_splits()
-        usage = self._ledger.get_usage(demand.vm.owner, demand.vm.pool)
+        usage = self._ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
         rejections: dict[str, str] = {}
         for rule, find_rejection in open_rules.build_machine_checks(self._ledger, usage, demand):
             if find_rejection is None or not isinstance(rule, CountFilter):
@@ -303,7 +303,7 @@ class RackScheduler:
             site.find_splits(unknown_vms.known_capacity, tuple(sorted(shares))).count(site.get_shape(sku)).minimum > 0
         )
 
-    def should_never_fit(self, machine: str, sku: VmSku) -> bool:
+    def has_no_fitting_split(self, machine: str, sku: VmSku) -> bool:
         """Check whether a VM fits on a machine with unknown cells in no legal split now."""
         split_capacities = self._ledger.find_split_capacities(self._site.machine_index[machine])
         return split_capacities.count(self._site.get_shape(sku)).maximum == 0
