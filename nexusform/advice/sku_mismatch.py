@@ -32,7 +32,20 @@ def check(facts: LintInput) -> list[Diagnostic]:
         elif len(unlisted_machines) == len(machines) and site.simulate is not None:
             detail = ""
         else:
-            detail = _format_unlisted(pool, unlisted_machines, machines)
+            hardware = format_list(sorted({str(m.machine_sku) for m in unlisted_machines}), MAXIMUM_ITEMS)
+            if len(unlisted_machines) == len(machines):
+                detail = (
+                    f"No machine in the zones of {pool.pool} of {pool.cluster} lists {pool.sku.name} (it needs "
+                    f"{format_list(pool.sku.machine_skus, MAXIMUM_ITEMS)}; they are {hardware}). The pool will not "
+                    f"fit."
+                )
+            else:
+                verb = "does not" if len(unlisted_machines) == 1 else "do not"
+                detail = (
+                    f"{format_count(len(unlisted_machines), 'machine')} of {len(machines)} in the zones of "
+                    f"{pool.pool} of {pool.cluster} ({hardware}) {verb} list {pool.sku.name} and cannot run its VMs. "
+                    "Choose a SKU that all of them list, or zones with one kind of hardware."
+                )
         if detail:
             summary = f"{pool.cluster}/{pool.pool}: {pool.sku.name} is designed for other hardware than its zones have"
             findings.append(build_finding(ID, detail, pool, summary=summary))
@@ -41,22 +54,6 @@ def check(facts: LintInput) -> list[Diagnostic]:
 
 def _is_sku_supported_by_machine(machine: Machine, sku: VmSku) -> bool:
     return machine.machine_sku is None or not sku.machine_skus or machine.machine_sku in sku.machine_skus
-
-
-def _format_unlisted(pool: LintPool, unlisted_machines: Sequence[Machine], machines: Sequence[Machine]) -> str:
-    hardware = format_list(sorted({str(m.machine_sku) for m in unlisted_machines}), MAXIMUM_ITEMS)
-    if len(unlisted_machines) == len(machines):
-        return (
-            f"No machine in the zones of {pool.pool} of {pool.cluster} lists {pool.sku.name} (it needs "
-            f"{format_list(pool.sku.machine_skus, MAXIMUM_ITEMS)}; they are {hardware}). The pool will not "
-            f"fit."
-        )
-    verb = "does not" if len(unlisted_machines) == 1 else "do not"
-    return (
-        f"{format_count(len(unlisted_machines), 'machine')} of {len(machines)} in the zones of "
-        f"{pool.pool} of {pool.cluster} ({hardware}) {verb} list {pool.sku.name} and cannot run its VMs. "
-        "Choose a SKU that all of them list, or zones with one kind of hardware."
-    )
 
 
 def _format_inefficient_sku(pool: LintPool, machines: Sequence[Machine], skus: Sequence[VmSku]) -> str:

@@ -149,7 +149,26 @@ def _measure_order(names: str, pools: Sequence[LintPool], better: Sequence[LintP
         return _OrderGain()
     is_hypothetical = any(pool.is_existing for pool in pools)
     current, alternative = site.simulate(pools), site.simulate(better)
-    gains = _list_gains(current, alternative, is_hypothetical=is_hypothetical)
+    fit_singular, fit_plural = ("would fit", "would fit") if is_hypothetical else ("fits", "fit")
+    verb_singular, verb_plural = ("would run", "would run") if is_hypothetical else ("runs", "run")
+    gains = []
+    if alternative.unplaced_count < current.unplaced_count:
+        more_fitting = current.unplaced_count - alternative.unplaced_count
+        gains.append(
+            f"{format_count(more_fitting, f'more VM {fit_singular}', f'more VMs {fit_plural}')} "
+            f"({alternative.unplaced_count:,} would not)"
+        )
+    fewer_shared = sum(current.shared.values()) - sum(alternative.shared.values())
+    if fewer_shared > 0:
+        machines = format_count(fewer_shared, f"fewer machine {verb_singular}", f"fewer machines {verb_plural}")
+        gains.append(f"{machines} two VMs of one cluster")
+    more_free = alternative.free_largest - current.free_largest
+    if more_free > 0:
+        gains.append(
+            f"capacity for {more_free:,} more {alternative.largest} "
+            f"{'would stay' if is_hypothetical else 'stays'} free ({alternative.free_largest:,} instead "
+            f"of {current.free_largest:,})"
+        )
     summary = f"in another order {_format_gains(current, alternative)}" if gains else "another order gains nothing now"
     if is_hypothetical:
         lead = f"Were all VMs of the site placed again in the order {names}"
@@ -175,28 +194,3 @@ def _format_gains(current: SimulationResult, alternative: SimulationResult) -> s
             f"{alternative.free_largest:,} instead of {current.free_largest:,} {alternative.largest} stay free"
         )
     return ", ".join(gains)
-
-
-def _list_gains(current: SimulationResult, alternative: SimulationResult, *, is_hypothetical: bool) -> list[str]:
-    """List the improvements; with `is_hypothetical` in the conditional."""
-    fit_singular, fit_plural = ("would fit", "would fit") if is_hypothetical else ("fits", "fit")
-    verb_singular, verb_plural = ("would run", "would run") if is_hypothetical else ("runs", "run")
-    gains = []
-    if alternative.unplaced_count < current.unplaced_count:
-        more_fitting = current.unplaced_count - alternative.unplaced_count
-        gains.append(
-            f"{format_count(more_fitting, f'more VM {fit_singular}', f'more VMs {fit_plural}')} "
-            f"({alternative.unplaced_count:,} would not)"
-        )
-    fewer_shared = sum(current.shared.values()) - sum(alternative.shared.values())
-    if fewer_shared > 0:
-        machines = format_count(fewer_shared, f"fewer machine {verb_singular}", f"fewer machines {verb_plural}")
-        gains.append(f"{machines} two VMs of one cluster")
-    more_free = alternative.free_largest - current.free_largest
-    if more_free > 0:
-        gains.append(
-            f"capacity for {more_free:,} more {alternative.largest} "
-            f"{'would stay' if is_hypothetical else 'stays'} free ({alternative.free_largest:,} instead "
-            f"of {current.free_largest:,})"
-        )
-    return gains

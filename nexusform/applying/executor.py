@@ -258,7 +258,19 @@ class _PlanExecution:
         self._workers.close()
         self._skip_remaining_steps()
         self._report_ended_steps()
-        return self._build_apply_result()
+        counts = self._counts
+        return ApplyResult(
+            state=self._recorder.get_state(),
+            end_events=tuple(self._end_events[s.id] for s in self._plan.steps if s.kind is not StepKind.GATE),
+            added=counts.added,
+            changed=counts.changed,
+            destroyed=counts.destroyed,
+            forgotten=counts.forgotten,
+            hits=self._hits,
+            wrong_predictions=tuple(self._wrong_predictions),
+            predictions=tuple(self._predictions),
+            problem=self._problem,
+        )
 
     # --- starting steps -------------------------------------------------------------------------
 
@@ -451,18 +463,3 @@ class _PlanExecution:
         object_id = str((attributes or {}).get("id", ""))
         deposed = get_deposed_key(step, change)
         return StepEvent(str(change.address), step.kind, object_id, elapsed, outcome, error, deposed)
-
-    def _build_apply_result(self) -> ApplyResult:
-        counts = self._counts
-        return ApplyResult(
-            state=self._recorder.get_state(),
-            end_events=tuple(self._end_events[s.id] for s in self._plan.steps if s.kind is not StepKind.GATE),
-            added=counts.added,
-            changed=counts.changed,
-            destroyed=counts.destroyed,
-            forgotten=counts.forgotten,
-            hits=self._hits,
-            wrong_predictions=tuple(self._wrong_predictions),
-            predictions=tuple(self._predictions),
-            problem=self._problem,
-        )

@@ -34,7 +34,12 @@ def recover_step_outcomes(
     its operation. Raises ProviderProblem if a provider cannot be read: then nothing may be planned.
     """
     answers: dict[int, ReadResult] = {}
-    for name, numbers in _group_by_provider(intents).items():
+    groups: dict[str, list[int]] = {}
+    for number, open_intent in enumerate(intents):
+        # A delete plans nothing; the object to delete has its provider.
+        target = open_intent.intent.planned or _get_target_object(open_intent)
+        groups.setdefault(target.provider if target else DEFAULT_PROVIDER, []).append(number)
+    for name, numbers in groups.items():
         provider = providers.get(name)
         if provider is None:
             raise ProviderProblem(f'There is no provider "{name}" to check the result of an interrupted apply.')
@@ -63,15 +68,6 @@ def _is_step_completed(intent: Intent, answer: ReadResult) -> bool:
     if intent.kind == StepKind.CREATE:
         return answer.attributes is not None and answer.is_settled
     return intent.kind == StepKind.DELETE and answer.attributes is None
-
-
-def _group_by_provider(intents: Sequence[OpenStepIntent]) -> dict[str, list[int]]:
-    groups: dict[str, list[int]] = {}
-    for number, open_intent in enumerate(intents):
-        # A delete plans nothing; the object to delete has its provider.
-        target = open_intent.intent.planned or _get_target_object(open_intent)
-        groups.setdefault(target.provider if target else DEFAULT_PROVIDER, []).append(number)
-    return groups
 
 
 def _get_target_object(open_intent: OpenStepIntent) -> ObjectState | None:

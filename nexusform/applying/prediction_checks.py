@@ -205,7 +205,23 @@ def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> I
     ]
     yield from _verify_single_vm_predictions(observed)
     if len(observed) == len(predictions):
-        yield from _verify_rack_counts(pool, predictions, Counter(placement.rack for _, placement in observed))
+        counts = Counter(placement.rack for _, placement in observed)
+        predicted_counts = Counter(prediction.rack for prediction in predictions)
+        last_by_rack = {prediction.rack: prediction for prediction in predictions}
+        for rack, number in predicted_counts.items():
+            prediction, observed_count = last_by_rack[rack], counts.get(rack, 0)
+            certainty = prediction.certainty
+            measured = certainty.measured[2] if certainty.measured else None
+            is_certain = certainty.rack_count >= 1 and prediction.is_count_certain
+            text = (
+                f"{format_count(number, 'new VM')} of {pool} {select_word_form(number, 'was', 'were')} predicted "
+                f"with certainty on rack {rack}, but {observed_count} "
+                f"{select_word_form(observed_count, 'runs', 'run')} there"
+            )
+            chance = 1 / max(certainty.tied[2], 1)
+            yield VerifiedPrediction(
+                COUNT_PREDICTION, certainty.rack_count, chance, observed_count == number, measured, is_certain, text
+            )
 
 
 def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placement]]) -> Iterator[VerifiedPrediction]:
@@ -249,27 +265,6 @@ def _decrement_matching_vm_count(counts: Counter[str], name: str) -> bool:
     """Take one of the remaining VMs there for a prediction; return whether one was left."""
     counts[name] -= 1
     return counts[name] >= 0
-
-
-def _verify_rack_counts(
-    pool: str, predictions: Sequence[PredictedVm], counts: Mapping[str, int]
-) -> Iterator[VerifiedPrediction]:
-    predicted_counts = Counter(prediction.rack for prediction in predictions)
-    last_by_rack = {prediction.rack: prediction for prediction in predictions}
-    for rack, number in predicted_counts.items():
-        prediction, observed_count = last_by_rack[rack], counts.get(rack, 0)
-        certainty = prediction.certainty
-        measured = certainty.measured[2] if certainty.measured else None
-        is_certain = certainty.rack_count >= 1 and prediction.is_count_certain
-        text = (
-            f"{format_count(number, 'new VM')} of {pool} {select_word_form(number, 'was', 'were')} predicted "
-            f"with certainty on rack {rack}, but {observed_count} "
-            f"{select_word_form(observed_count, 'runs', 'run')} there"
-        )
-        chance = 1 / max(certainty.tied[2], 1)
-        yield VerifiedPrediction(
-            COUNT_PREDICTION, certainty.rack_count, chance, observed_count == number, measured, is_certain, text
-        )
 
 
 def build_journal_records(results: PredictionResults, state: State) -> Iterator[InstanceOutcome]:

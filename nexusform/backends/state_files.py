@@ -76,7 +76,15 @@ class JournalFile:
         """Append lines; one flush covers all lines written before it began."""
         with convert_os_errors("write to the journal", self._path):
             with self._writing:
-                descriptor = self._open_journal_file()
+                if self._descriptor is None:
+                    directory = self._path.parent
+                    make_directories(directory)
+                    with suppress(FileExistsError):
+                        os.close(create_file(self._path))
+                    _remove_incomplete_line(self._path)
+                    self._descriptor = open_regular_file(self._path, os.O_WRONLY | os.O_APPEND, follow=False)
+                    sync_directory(directory)
+                descriptor = self._descriptor
                 try:
                     write_all_bytes(descriptor, b"\n".join([*lines, b""]))
                 except OSError:
@@ -90,17 +98,6 @@ class JournalFile:
                     reached = self._written
                     os.fsync(descriptor)
                     self._synced = reached
-
-    def _open_journal_file(self) -> int:
-        if self._descriptor is None:
-            directory = self._path.parent
-            make_directories(directory)
-            with suppress(FileExistsError):
-                os.close(create_file(self._path))
-            _remove_incomplete_line(self._path)
-            self._descriptor = open_regular_file(self._path, os.O_WRONLY | os.O_APPEND, follow=False)
-            sync_directory(directory)
-        return self._descriptor
 
     def _close_journal_file(self) -> None:
         if self._descriptor is not None:

@@ -23,7 +23,7 @@ from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.diagnostics.phrases import format_count
 from nexusform.rendering.notation.colours import wrap_hanging
 from nexusform.workflow.opening.command_context import CommandContext
-from nexusform.workflow.opening.project import Project, open_project
+from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.runs.object_import import find_source_importer, import_object, resolve_import_address
 from nexusform.workflow.runs.run import RunCallbacks, begin_run, build_base_request
 
@@ -73,19 +73,7 @@ def import_(arguments: ImportArguments) -> int:
     screen.print_diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
         return 1
-    return _import_single_object(screen, opened.project, arguments)
-
-
-def _create_context(arguments: ImportArguments) -> CommandContext:
-    return create_context(
-        arguments.state,
-        arguments.variables,
-        take_ownership=arguments.take_ownership,
-        allow_other_hub=arguments.allow_other_hub,
-    )
-
-
-def _import_single_object(screen: Screen, project: Project, arguments: ImportArguments) -> int:
+    project = opened.project
     block, address, problems = resolve_import_address(project, arguments.address)
     if block is None or address is None:
         screen.print_diagnostics(problems, project.sources)
@@ -108,6 +96,15 @@ def _import_single_object(screen: Screen, project: Project, arguments: ImportArg
         return 1
     screen.print_text(DONE, end="")
     return 0
+
+
+def _create_context(arguments: ImportArguments) -> CommandContext:
+    return create_context(
+        arguments.state,
+        arguments.variables,
+        take_ownership=arguments.take_ownership,
+        allow_other_hub=arguments.allow_other_hub,
+    )
 
 
 # --- whole sites and hubs ----------------------------------------------------------------------

@@ -49,19 +49,15 @@ def find_code_origin(source_url: str, environment: Mapping[str, str] = os.enviro
     for host in _HOSTS:
         commit = environment.get(host.commit, "")
         if commit:
-            return _build_code_origin(host, commit, source_url, environment)
+            # Build the origin from the variables of one CI system.
+            if source_url:
+                return CodeOrigin(source_url, commit=commit)
+            repository = "/".join(environment.get(name, "").rstrip("/") for name in host.repository)
+            directory = _get_path_in_clone(environment.get(host.clone, ""))
+            if not repository.startswith(("https://", "http://")) or directory is None:
+                return CodeOrigin(commit=commit)
+            return CodeOrigin(f"{repository}/{host.files}/{commit}", directory, commit)
     return CodeOrigin(url=source_url)
-
-
-def _build_code_origin(host: _CiSystem, commit: str, source_url: str, environment: Mapping[str, str]) -> CodeOrigin:
-    """Build the origin from the variables of one CI system."""
-    if source_url:
-        return CodeOrigin(source_url, commit=commit)
-    repository = "/".join(environment.get(name, "").rstrip("/") for name in host.repository)
-    directory = _get_path_in_clone(environment.get(host.clone, ""))
-    if not repository.startswith(("https://", "http://")) or directory is None:
-        return CodeOrigin(commit=commit)
-    return CodeOrigin(f"{repository}/{host.files}/{commit}", directory, commit)
 
 
 def _get_path_in_clone(clone: str) -> str | None:

@@ -80,7 +80,24 @@ def show(arguments: ShowArguments) -> int:
     if has_stdout_report(reports):
         return 0
     if arguments.as_json:
-        _print_target_as_json(target, arguments)
+        from nexusform.rendering.json.json_document import build_plan_document, build_state_document, write_json
+
+        if target.saved is not None:
+            document = build_plan_document(
+                target.saved.plan,
+                target.configuration,
+                target.state,
+                registries=build_registries(),
+                files=target.sources or {},
+                placements=arguments.placement_flags.detail,
+                show_sensitive=arguments.show_sensitive,
+            )
+        else:
+            state = target.state if target.instances is None else replace(target.state, instances=target.instances)
+            document = build_state_document(state, show_sensitive=arguments.show_sensitive)
+        sys.stdout.flush()
+        write_json(document, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
         return 0
     text = _render_plan_text if target.saved else _render_state_text
     screen.print_text(_truncate_text(text(target, arguments, screen), arguments.max_bytes), end="")
@@ -148,27 +165,6 @@ def _build_report_input(target: ShownContent, arguments: ShowArguments) -> PlanR
         arguments.show_sensitive,
         arguments.max_bytes or MAX_BYTES,
     )
-
-
-def _print_target_as_json(target: ShownContent, arguments: ShowArguments) -> None:
-    from nexusform.rendering.json.json_document import build_plan_document, build_state_document, write_json
-
-    if target.saved is not None:
-        document = build_plan_document(
-            target.saved.plan,
-            target.configuration,
-            target.state,
-            registries=build_registries(),
-            files=target.sources or {},
-            placements=arguments.placement_flags.detail,
-            show_sensitive=arguments.show_sensitive,
-        )
-    else:
-        state = target.state if target.instances is None else replace(target.state, instances=target.instances)
-        document = build_state_document(state, show_sensitive=arguments.show_sensitive)
-    sys.stdout.flush()
-    write_json(document, sys.stdout.buffer)
-    sys.stdout.buffer.flush()
 
 
 def _render_plan_text(target: ShownContent, arguments: ShowArguments, screen: Screen) -> str:

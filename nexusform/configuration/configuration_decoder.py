@@ -474,25 +474,22 @@ class _Decoder:
         child = _Decoder(self.shared, files, path, prefix, (*self.chain, files.identity), (header, self.constants))
         module = child.decode_module()[0]
         if not child.has_syntax_errors:
-            self._check_module_call_inputs(header, module)
+            # Report unknown, deprecated and missing inputs of a call.
+            from nexusform.configuration.module_blocks import MODULE_SCHEMA
+            from nexusform.configuration.value_blocks import report_deprecated_variable
+
+            for name, (_, span) in header.inputs.items():
+                if name not in module.variables:
+                    hint = suggest_name(name, [*module.variables, *MODULE_SCHEMA.attributes])
+                    detail = f'An argument named "{name}" is not expected here.{hint}'
+                    self.problems.append(build_error("unsupported-argument", detail, span))
+                elif module.variables[name].deprecated:
+                    self.problems.append(report_deprecated_variable(module.variables[name], span))
+            for name, variable in module.variables.items():
+                if variable.default is None and name not in header.inputs:
+                    detail = f'The argument "{name}" is required, but no definition was found.'
+                    self.problems.append(build_error("missing-required-argument", detail, header.header_span))
         return module
-
-    def _check_module_call_inputs(self, header: CallHeader, module: Module) -> None:
-        """Report unknown, deprecated and missing inputs of a call."""
-        from nexusform.configuration.module_blocks import MODULE_SCHEMA
-        from nexusform.configuration.value_blocks import report_deprecated_variable
-
-        for name, (_, span) in header.inputs.items():
-            if name not in module.variables:
-                hint = suggest_name(name, [*module.variables, *MODULE_SCHEMA.attributes])
-                detail = f'An argument named "{name}" is not expected here.{hint}'
-                self.problems.append(build_error("unsupported-argument", detail, span))
-            elif module.variables[name].deprecated:
-                self.problems.append(report_deprecated_variable(module.variables[name], span))
-        for name, variable in module.variables.items():
-            if variable.default is None and name not in header.inputs:
-                detail = f'The argument "{name}" is required, but no definition was found.'
-                self.problems.append(build_error("missing-required-argument", detail, header.header_span))
 
     def _load_called_module_files(self, header: CallHeader) -> ModuleFiles | None:
         """Return the files of a called module; None if it calls itself or there are too many."""

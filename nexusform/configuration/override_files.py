@@ -74,7 +74,13 @@ def apply_overrides(
         elif block.type != "nexusform":
             index = indices.get(_build_block_key(block), -1)
             if index < 0:
-                problems.append(_report_missing_base_block(block))
+                kind, noun, verb = _MISSING[block.type]
+                labels = " ".join(f'"{label.value}"' for label in block.labels)
+                detail = (
+                    f"There is no {noun} {labels}. An override file can only override a {noun} that was already {verb} "
+                    "in a primary configuration file."
+                )
+                problems.append(build_error(kind, detail, block.header_span))
                 continue
             base, location = blocks[index]
             body_schema = _build_merged_schema(base, block, known_types)
@@ -88,16 +94,6 @@ def _build_block_key(block: Block) -> _Key:
         return (block.type, *labels)
     parts, _ = decode_body(block.body, PROVIDER_SCHEMA, partial=True)
     return (block.type, *labels, evaluate_string(parts.attributes.get("alias"), []) or "")
-
-
-def _report_missing_base_block(block: Block) -> Diagnostic:
-    kind, noun, verb = _MISSING[block.type]
-    labels = " ".join(f'"{label.value}"' for label in block.labels)
-    detail = (
-        f"There is no {noun} {labels}. An override file can only override a {noun} that was already {verb} "
-        "in a primary configuration file."
-    )
-    return build_error(kind, detail, block.header_span)
 
 
 def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) -> BodySchema:

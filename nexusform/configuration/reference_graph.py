@@ -9,13 +9,10 @@ from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import (
     DEFAULT_PROVIDER,
-    Check,
     Condition,
     Configuration,
-    ImportBlock,
     Module,
     ModuleCall,
-    Output,
     ResourceBlock,
 )
 from nexusform.diagnostics.diagnostic import Span
@@ -107,7 +104,11 @@ def list_references(module: Module) -> Iterator[ReferenceUse]:
             Declaration(path, "local", local.name), [local.expression], _MODULE_SCOPE, "locals"
         )
     for output in module.outputs.values():
-        yield from _list_output_references(Declaration(path, "output", output.name), output)
+        node = Declaration(path, "output", output.name)
+        header = f'output "{output.name}"'
+        yield from _list_expression_references(node, [output.expression], _MODULE_SCOPE, header)
+        yield from _list_condition_references(node, output.preconditions, _MODULE_SCOPE, header)
+        yield from _list_expression_references(node, output.depends_on, _WHOLE_OBJECT_SCOPE, header)
     for block in module.resources.values():
         yield from list_resource_references(build_resource_declaration(block), block)
     for call in module.calls.values():
@@ -117,9 +118,19 @@ def list_references(module: Module) -> Iterator[ReferenceUse]:
         node = Declaration(path, "provider", provider.key)
         yield from (ReferenceUse(node, t, _MODULE_SCOPE, header) for t in list_body_traversals(provider.body))
     for number, block_to_import in enumerate(module.imports):
-        yield from _list_import_references(Declaration(path, "import", str(number)), block_to_import)
+        node = Declaration(path, "import", str(number))
+        scope = ReferenceScope(has_each=block_to_import.for_each is not None)
+        yield from _list_expression_references(node, [block_to_import.for_each], _MODULE_SCOPE, "import")
+        yield from _list_expression_references(node, [block_to_import.id], scope, "import")
+        target = list(_list_expression_references(node, [block_to_import.to], scope, "import"))
+        yield from target[1:]  # the references in brackets; the first is the address itself
     for check in module.checks:
-        yield from _list_check_references(Declaration(path, "check", check.name), check)
+        node = Declaration(path, "check", check.name)
+        if check.data is not None:
+            yield from list_resource_references(node, check.data)
+        yield from _list_condition_references(
+            node, check.asserts, ReferenceScope(check_data=check.data), f'check "{check.name}"'
+        )
 
 
 def _list_expression_references(
@@ -136,13 +147,6 @@ def _list_condition_references(
 ) -> Iterator[ReferenceUse]:
     for condition in conditions:
         yield from _list_expression_references(node, [condition.condition, condition.error_message], scope, header)
-
-
-def _list_output_references(node: Declaration, output: Output) -> Iterator[ReferenceUse]:
-    header = f'output "{output.name}"'
-    yield from _list_expression_references(node, [output.expression], _MODULE_SCOPE, header)
-    yield from _list_condition_references(node, output.preconditions, _MODULE_SCOPE, header)
-    yield from _list_expression_references(node, output.depends_on, _WHOLE_OBJECT_SCOPE, header)
 
 
 def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterator[ReferenceUse]:
@@ -181,22 +185,6 @@ def _list_call_references(node: Declaration, call: ModuleCall) -> Iterator[Refer
         yield from _list_expression_references(
             Declaration(path, "variable", name), [expression], scope, f'module "{call.name}"'
         )
-
-
-def _list_import_references(node: Declaration, block: ImportBlock) -> Iterator[ReferenceUse]:
-    scope = ReferenceScope(has_each=block.for_each is not None)
-    yield from _list_expression_references(node, [block.for_each], _MODULE_SCOPE, "import")
-    yield from _list_expression_references(node, [block.id], scope, "import")
-    target = list(_list_expression_references(node, [block.to], scope, "import"))
-    yield from target[1:]  # the references in brackets; the first is the address itself
-
-
-def _list_check_references(node: Declaration, check: Check) -> Iterator[ReferenceUse]:
-    if check.data is not None:
-        yield from list_resource_references(node, check.data)
-    yield from _list_condition_references(
-        node, check.asserts, ReferenceScope(check_data=check.data), f'check "{check.name}"'
-    )
 
 
 _Edges = dict[Declaration, dict[Declaration, Span]]

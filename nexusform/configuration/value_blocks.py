@@ -60,6 +60,14 @@ def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable 
     arguments = parts.attributes
     variable_type = _decode_type(arguments.get("type"), problems, is_json=isinstance(block.body, JsonBody))
     nullable = evaluate_bool(arguments.get("nullable"), problems, default=True)
+    name = label.value
+    validations = decode_condition_blocks(parts.blocks, "validation", problems)
+    for validation in validations:
+        references = list_traversals(validation.condition)
+        if references and not any(_is_reference_to_variable(reference, name) for reference in references):
+            detail = f'The condition for variable "{name}" must refer to var.{name}, the value to check.'
+            span = validation.condition.span
+            problems.append(build_error("invalid-variable-validation-condition", detail, span))
     return Variable(
         name=label.value,
         type=variable_type,
@@ -67,7 +75,7 @@ def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable 
         description=evaluate_string(arguments.get("description"), problems) or "",
         sensitive=evaluate_bool(arguments.get("sensitive"), problems, default=False),
         nullable=nullable,
-        validations=_decode_validations(parts.blocks, label.value, problems),
+        validations=validations,
         span=block.header_span,
         is_typed="type" in arguments,
         deprecated=evaluate_string(arguments.get("deprecated"), problems) or "",
@@ -168,18 +176,6 @@ def decode_output_block(block: Block, problems: list[Diagnostic]) -> Output | No
         ephemeral=evaluate_bool(arguments.get("ephemeral"), problems, default=False),
         type=_decode_type(arguments.get("type"), problems, is_json=isinstance(block.body, JsonBody)),
     )
-
-
-def _decode_validations(blocks: Iterable[Block], name: str, problems: list[Diagnostic]) -> tuple[Condition, ...]:
-    # Each must refer to the variable, besides other references.
-    validations = decode_condition_blocks(blocks, "validation", problems)
-    for validation in validations:
-        references = list_traversals(validation.condition)
-        if references and not any(_is_reference_to_variable(reference, name) for reference in references):
-            detail = f'The condition for variable "{name}" must refer to var.{name}, the value to check.'
-            span = validation.condition.span
-            problems.append(build_error("invalid-variable-validation-condition", detail, span))
-    return validations
 
 
 def _is_reference_to_variable(traversal: Traversal, name: str) -> bool:

@@ -206,7 +206,13 @@ def _resolve_variable(
         if not has_errors(new_problems) and value.is_null and not variable.nullable:
             value, origin = variable.default, VariableValueSource(DEFAULT, variable.span)
             if value is None:
-                problems.append(_report_null_not_allowed(variable, assignment))
+                detail = (
+                    f"The given value (from {assignment.origin.text}) is not suitable for var.{variable.name} declared "
+                    f"at {place_of(variable.span)}: required variable may not be set to null."
+                )
+                problems.append(
+                    build_error("required-variable-not-set", detail, assignment.origin.span or variable.span)
+                )
                 value = build_unknown(variable.type)
     if value is None:
         detail = (
@@ -278,11 +284,3 @@ def _parse_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]
 
 
 _LITERAL_TYPES: Final = (STRING, PrimitiveType("number"), PrimitiveType("bool"))
-
-
-def _report_null_not_allowed(variable: Variable, assignment: Assignment) -> Diagnostic:
-    detail = (
-        f"The given value (from {assignment.origin.text}) is not suitable for var.{variable.name} declared "
-        f"at {place_of(variable.span)}: required variable may not be set to null."
-    )
-    return build_error("required-variable-not-set", detail, assignment.origin.span or variable.span)

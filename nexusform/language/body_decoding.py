@@ -144,7 +144,19 @@ def _report_unsupported_block(block: syntax.Block, schema: BodySchema) -> Diagno
 def _check_label_count(block: syntax.Block, labels: tuple[str, ...]) -> Diagnostic | None:
     count = len(block.labels)
     if count > len(labels):
-        return _report_extraneous_label(block.type, labels, block.labels[len(labels)].span)
+        block_type = block.type
+        span = block.labels[len(labels)].span
+        if labels:
+            verb = select_word_form(len(labels), "is", "are")
+            names = ", ".join(labels)
+            detail = f"Only {format_count(len(labels), 'label')} ({names}) {verb} expected for {block_type} blocks."
+            return build_error("extraneous-block-label", detail, span, headline=f"Extraneous label for {block_type}")
+        return build_error(
+            "extraneous-block-label",
+            f"No labels are expected for {block_type} blocks.",
+            span,
+            headline=f"Extraneous label for {block_type}",
+        )
     if count < len(labels):
         return _report_missing_label(block.type, labels, count, _get_first_character_span(block.body.span))
     return None
@@ -251,7 +263,22 @@ class _BlockDecoder:
     ) -> None:
         """Decode one level of JSON objects for each label, then the bodies."""
         if len(labels) == len(self.label_names):
-            self._decode_json_block_bodies(value, labels, blocks)
+            name_span = labels[-1].span if labels else self.block.name_span
+            for item in _list_array_items(value):
+                if isinstance(item, syntax.JsonScalar) and item.value is None:
+                    item = syntax.JsonObject((), item.span)  # noqa: PLW2901 - HCL reads null in a list as an empty block
+                if not isinstance(item, syntax.JsonObject):
+                    problem = build_error(
+                        "incorrect-json-value-type",
+                        "Either a JSON object or a JSON array of objects is required, representing the contents "
+                        f'of one or more "{self.block.name}" blocks.',
+                        item.span,
+                    )
+                    self.diagnostics.append(problem)
+                    continue
+                span = name_span.extend_to(item.span) if item is value else item.span
+                body = syntax.JsonBody((item,), item.span)
+                blocks.append(syntax.Block(self.block.name, labels, body, span, name_span, self.block.name_span))
             return
         label_name = self.label_names[len(labels)]
         items = _list_array_items(value)
@@ -270,27 +297,6 @@ class _BlockDecoder:
                         (*labels, syntax.Label(json_property.name, json_property.name_span)),
                         blocks,
                     )
-
-    def _decode_json_block_bodies(
-        self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
-    ) -> None:
-        """Add a block for every body under one set of labels."""
-        name_span = labels[-1].span if labels else self.block.name_span
-        for item in _list_array_items(value):
-            if isinstance(item, syntax.JsonScalar) and item.value is None:
-                item = syntax.JsonObject((), item.span)  # noqa: PLW2901 - HCL reads null in a list as an empty block
-            if not isinstance(item, syntax.JsonObject):
-                problem = build_error(
-                    "incorrect-json-value-type",
-                    "Either a JSON object or a JSON array of objects is required, representing the contents "
-                    f'of one or more "{self.block.name}" blocks.',
-                    item.span,
-                )
-                self.diagnostics.append(problem)
-                continue
-            span = name_span.extend_to(item.span) if item is value else item.span
-            body = syntax.JsonBody((item,), item.span)
-            blocks.append(syntax.Block(self.block.name, labels, body, span, name_span, self.block.name_span))
 
     def _report_invalid_label_level(self, value: syntax.JsonValue, level: int) -> Diagnostic:
         if isinstance(value, syntax.JsonScalar):
@@ -333,21 +339,6 @@ def _report_missing_label(block_type: str, labels: tuple[str, ...], count: int, 
         f"All {block_type} blocks must have {format_count(len(labels), 'label')} ({', '.join(labels)}).",
         span,
         headline=f"Missing {missing} for {block_type}",
-    )
-
-
-def _report_extraneous_label(block_type: str, labels: tuple[str, ...], span: Span) -> Diagnostic:
-    """Report a block with too many labels."""
-    if labels:
-        verb = select_word_form(len(labels), "is", "are")
-        names = ", ".join(labels)
-        detail = f"Only {format_count(len(labels), 'label')} ({names}) {verb} expected for {block_type} blocks."
-        return build_error("extraneous-block-label", detail, span, headline=f"Extraneous label for {block_type}")
-    return build_error(
-        "extraneous-block-label",
-        f"No labels are expected for {block_type} blocks.",
-        span,
-        headline=f"Extraneous label for {block_type}",
     )
 
 

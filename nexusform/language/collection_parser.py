@@ -87,7 +87,21 @@ class CollectionParser:
             if stream.is_next_word("for"):
                 parts = self._parse_for_expression(opening)
                 closing = self._parse_for_end(opening, "}")
-                return self._build_for_object(parts, opening, closing)
+                span = self.stream.build_span(opening, closing)
+                if parts.key is None:
+                    self.stream.add_problem(
+                        _INVALID_FOR, "Key expression is required when building an object.", parts.value.span, span
+                    )
+                return syntax.ForObject(
+                    parts.key_name,
+                    parts.value_name,
+                    parts.collection,
+                    parts.key or parts.value,
+                    parts.value,
+                    parts.ellipsis is not None,
+                    parts.condition,
+                    span,
+                )
             stream.index = after  # peeking went past newlines, which count from here on
             stream.skip_newlines = False
             items, closing = self._parse_object_items(opening)
@@ -214,20 +228,3 @@ class CollectionParser:
                 span,
             )
         return syntax.ForTuple(parts.key_name, parts.value_name, parts.collection, parts.value, parts.condition, span)
-
-    def _build_for_object(self, parts: _ForParts, opening: int, closing: int) -> syntax.Expression:
-        span = self.stream.build_span(opening, closing)
-        if parts.key is None:
-            self.stream.add_problem(
-                _INVALID_FOR, "Key expression is required when building an object.", parts.value.span, span
-            )
-        return syntax.ForObject(
-            parts.key_name,
-            parts.value_name,
-            parts.collection,
-            parts.key or parts.value,
-            parts.value,
-            parts.ellipsis is not None,
-            parts.condition,
-            span,
-        )

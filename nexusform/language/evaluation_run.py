@@ -353,18 +353,15 @@ def get_attribute(value: Value, name: str) -> Value | Problem:
         attribute_type = value_type.get_attribute(name)
         if attribute_type is not None:
             return Value(attribute_type, UNKNOWN, value.marks)
-        return _report_missing_attribute(name, [] if value.marks else [n for n, _ in value_type.attributes])
+        names = [] if value.marks else [n for n, _ in value_type.attributes]
+        hint = suggest_name(name, names) or _format_quoted_name_list("Its attributes are", names)
+        return Problem((), "unsupported-attribute", f'This object does not have an attribute named "{name}".{hint}')
     if isinstance(value_type, MapType):
         if raw is UNKNOWN:
             return Value(value_type.element, UNKNOWN, value.marks)
         hint = "" if value.marks else suggest_name(name, raw)
         return Problem((), "missing-map-element", f'This map does not have an element with the key "{name}".{hint}')
     return Problem((), "unsupported-attribute", _describe_unsupported_attribute_access(value_type, name))
-
-
-def _report_missing_attribute(name: str, names: list[str]) -> Problem:
-    hint = suggest_name(name, names) or _format_quoted_name_list("Its attributes are", names)
-    return Problem((), "unsupported-attribute", f'This object does not have an attribute named "{name}".{hint}')
 
 
 def _describe_unsupported_attribute_access(value_type: Type, name: str) -> str:
@@ -400,25 +397,22 @@ def get_element(value: Value, key: Value) -> Value | Problem:
         return Problem((), "invalid-index", "Can't use a null value as an indexing key.")
     if value.type is DYNAMIC:
         return DYNAMIC_UNKNOWN.add_marks(marks)
-    outcome = _get_element_by_type(value, key)
-    return outcome if isinstance(outcome, Problem) else outcome.add_marks(marks)
-
-
-def _get_element_by_type(value: Value, key: Value) -> Value | Problem:
-    """Return an element of a value that is not null, according to its type."""
+    # An element of a value that is not null, according to its type.
     value_type = value.type
     if isinstance(value_type, (ListType, TupleType)):
-        return _get_sequence_element(value, key)
-    if isinstance(value_type, (MapType, ObjectType)):
-        return _get_map_entry(value, key)
-    if isinstance(value_type, SetType):
-        return Problem(
+        outcome = _get_sequence_element(value, key)
+    elif isinstance(value_type, (MapType, ObjectType)):
+        outcome = _get_map_entry(value, key)
+    elif isinstance(value_type, SetType):
+        outcome = Problem(
             (),
             "invalid-index",
             "Elements of a set are identified only by their value and don't have any separate index or key "
             "to select with, so it's only possible to perform operations across all elements of the set.",
         )
-    return Problem((), "invalid-index", "This value does not have any indices.")
+    else:
+        outcome = Problem((), "invalid-index", "This value does not have any indices.")
+    return outcome if isinstance(outcome, Problem) else outcome.add_marks(marks)
 
 
 def _get_sequence_element(value: Value, key: Value) -> Value | Problem:

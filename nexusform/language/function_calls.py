@@ -33,7 +33,20 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
     if function.is_lazy:
         return _call_with_unevaluated_arguments(node, function, run)
     if function.parse_type is not None:
-        return _call_with_type(node, function, run)
+        # Call a function with a type expression as its last argument.
+        if not _is_argument_count_valid(node, function, len(node.arguments), run):
+            return DYNAMIC_UNKNOWN
+        assert function.parse_type is not None
+        target, problems = function.parse_type(node.arguments[-1])
+        before = len(run.diagnostics)
+        value = run.evaluate(node.arguments[0])
+        run.diagnostics += problems
+        if target is None or run.has_failed_since(before):
+            return DYNAMIC_UNKNOWN
+        typed = replace(
+            function, parameters=function.parameters[:1], returns=target, body=partial(function.body, target)
+        )
+        return _invoke_function(node, typed, [value], [node.arguments[0]], run)
     before = len(run.diagnostics)
     argument_nodes: list[Expression] = list(node.arguments)
     arguments = [run.evaluate(a) for a in node.arguments]
@@ -112,21 +125,6 @@ def _invoke_function(
 def _return_given_value(value: Value) -> tuple[Value, list[Diagnostic]]:
     """Return an argument that is already a value."""
     return value, []
-
-
-def _call_with_type(node: Call, function: Function, run: ExpressionRun) -> Value:
-    """Call a function with a type expression as its last argument."""
-    if not _is_argument_count_valid(node, function, len(node.arguments), run):
-        return DYNAMIC_UNKNOWN
-    assert function.parse_type is not None
-    target, problems = function.parse_type(node.arguments[-1])
-    before = len(run.diagnostics)
-    value = run.evaluate(node.arguments[0])
-    run.diagnostics += problems
-    if target is None or run.has_failed_since(before):
-        return DYNAMIC_UNKNOWN
-    typed = replace(function, parameters=function.parameters[:1], returns=target, body=partial(function.body, target))
-    return _invoke_function(node, typed, [value], [node.arguments[0]], run)
 
 
 def _call_with_unevaluated_arguments(node: Call, function: Function, run: ExpressionRun) -> Value:

@@ -288,36 +288,32 @@ def _convert_value(value: syntax.JsonValue, diagnostics: list[Diagnostic]) -> sy
     if isinstance(value, syntax.JsonArray):
         return syntax.TupleCons(tuple(_convert_value(item, diagnostics) for item in value.items), value.span)
     if isinstance(value, syntax.JsonObject):
-        return _convert_json_object_to_expression(value, diagnostics)
+        # Convert an object to an expression; its keys may be templates.
+        items: list[tuple[syntax.ObjectKey, syntax.Expression]] = []
+        known_names: dict[str, Span] = {}
+        for json_property in value.properties:
+            earlier = known_names.setdefault(json_property.name, json_property.name_span)
+            if earlier is not json_property.name_span:
+                diagnostics.append(
+                    build_error(
+                        "duplicate-object-attribute",
+                        f'An attribute named "{json_property.name}" was already defined at '
+                        f"{describe_span(earlier)}. Remove one of the two.",
+                        json_property.name_span,
+                    )
+                )
+                continue
+            key = _convert_json_string_to_expression(json_property.name, json_property.name_span, diagnostics)
+            items.append(
+                (
+                    syntax.ObjectKey(key, bare=False, span=json_property.name_span),
+                    _convert_value(json_property.value, diagnostics),
+                )
+            )
+        return syntax.ObjectCons(tuple(items), value.span)
     if isinstance(value.value, str):
         return _convert_json_string_to_expression(value.value, value.span, diagnostics)
     return syntax.Literal(value.value, value.span)
-
-
-def _convert_json_object_to_expression(value: syntax.JsonObject, diagnostics: list[Diagnostic]) -> syntax.Expression:
-    """Convert an object to an expression; its keys may be templates."""
-    items: list[tuple[syntax.ObjectKey, syntax.Expression]] = []
-    known_names: dict[str, Span] = {}
-    for json_property in value.properties:
-        earlier = known_names.setdefault(json_property.name, json_property.name_span)
-        if earlier is not json_property.name_span:
-            diagnostics.append(
-                build_error(
-                    "duplicate-object-attribute",
-                    f'An attribute named "{json_property.name}" was already defined at '
-                    f"{describe_span(earlier)}. Remove one of the two.",
-                    json_property.name_span,
-                )
-            )
-            continue
-        key = _convert_json_string_to_expression(json_property.name, json_property.name_span, diagnostics)
-        items.append(
-            (
-                syntax.ObjectKey(key, bare=False, span=json_property.name_span),
-                _convert_value(json_property.value, diagnostics),
-            )
-        )
-    return syntax.ObjectCons(tuple(items), value.span)
 
 
 def _convert_json_string_to_expression(text: str, span: Span, diagnostics: list[Diagnostic]) -> syntax.Expression:

@@ -130,7 +130,16 @@ class ApiClient:
             record_server_access(parse_origin(str(sent.url)))
             response = self._client.send(sent, stream=True)
             try:
-                _reject_redirect_response(str(sent.url), response)
+                if 300 <= response.status_code < 400:
+                    try:
+                        target = parse_origin(str(response.url.join(response.headers.get("Location") or "")))
+                    except Exception:  # noqa: BLE001 - whatever the server wrote there
+                        target = "an invalid address"
+                    raise WebError(
+                        f"the server answered {response.status_code}, a redirect to {target}. It is not followed: "
+                        f"credentials are only sent to {parse_origin(str(sent.url))}. Correct the address",
+                        WebErrorKind.REDIRECT,
+                    )
                 yield response
             finally:
                 response.close()
@@ -148,20 +157,6 @@ class StreamRejected(Exception):
     def __init__(self, answer: ApiResponse) -> None:
         super().__init__(f"status {answer.status}")
         self.answer = answer
-
-
-def _reject_redirect_response(address: str, response: Response) -> None:
-    """Raise WebError for a redirect."""
-    if 300 <= response.status_code < 400:
-        try:
-            target = parse_origin(str(response.url.join(response.headers.get("Location") or "")))
-        except Exception:  # noqa: BLE001 - whatever the server wrote there
-            target = "an invalid address"
-        raise WebError(
-            f"the server answered {response.status_code}, a redirect to {target}. It is not followed: "
-            f"credentials are only sent to {parse_origin(address)}. Correct the address",
-            WebErrorKind.REDIRECT,
-        )
 
 
 def _read_response_content(response: Response) -> ApiResponse:

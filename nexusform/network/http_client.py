@@ -108,7 +108,20 @@ def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse
             address, data=request.body, method=request.method, headers=dict(request.headers)
         )
         try:
-            answer = _create_opener_without_redirects(request).open(http_request, timeout=compute_silence_limit())
+            # An opener for http and https only, with the environment's proxies and without redirects.
+            context = None
+            if not request.verify:
+                context = ssl._create_unverified_context()  # noqa: S323, SLF001 - asked for by the operator
+            opener = urllib.request.OpenerDirector()
+            for handler in (
+                urllib.request.ProxyHandler(),
+                urllib.request.HTTPHandler(),
+                urllib.request.HTTPSHandler(context=context),
+                urllib.request.HTTPDefaultErrorHandler(),
+                urllib.request.HTTPErrorProcessor(),
+            ):
+                opener.add_handler(handler)
+            answer = opener.open(http_request, timeout=compute_silence_limit())
         except urllib.error.HTTPError as refusal:
             answer = refusal
         with answer:
@@ -123,23 +136,6 @@ def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse
         raise WebError(_format_connection_error(problem.reason), WebErrorKind.UNREACHABLE) from None
     except ValueError as problem:
         raise WebError(_format_connection_error(problem), WebErrorKind.INVALID_REQUEST) from None
-
-
-def _create_opener_without_redirects(request: WebRequest) -> urllib.request.OpenerDirector:
-    """Return an opener for http and https only, with the environment's proxies and without redirects."""
-    context = None
-    if not request.verify:
-        context = ssl._create_unverified_context()  # noqa: S323, SLF001 - asked for by the operator
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(context=context),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.HTTPErrorProcessor(),
-    ):
-        opener.add_handler(handler)
-    return opener
 
 
 def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:

@@ -4,7 +4,7 @@ state or those after a plan; a query does not see the difference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
@@ -195,19 +195,16 @@ def build_snapshot(objects: Iterable[SiteObject], registries: PluginRegistries, 
     for kind, site_object in sorted(layout.objects, key=lambda pair: pair[0].phase):
         clusters.add_object(kind, site_object)
     ordered = sorted(layout.sites.values(), key=lambda site: site.id.encode())
-    claims = _collect_storage_claims(ordered_objects, registries)
+    # The storage claims of pods, by cluster id; empty if no provider read any.
+    if not any(read_recorded_site_resources(site_object.note) for site_object in ordered_objects):
+        claims = {}
+    else:
+        instances: dict[Address, InstanceState] = {}
+        for site_object in ordered_objects:
+            current = ObjectState(site_object.attributes, site_object.creation, private=site_object.note)
+            instances[site_object.address] = InstanceState(current)
+        claims = collect_claims(instances, registries)
     return Snapshot({site.id: _build_site(site, clusters, layout, claims) for site in ordered})
-
-
-def _collect_storage_claims(objects: Sequence[SiteObject], registries: PluginRegistries) -> Mapping[str, ClaimDemand]:
-    """Return the storage claims of pods, by cluster id; empty if no provider read any."""
-    if not any(read_recorded_site_resources(site_object.note) for site_object in objects):
-        return {}
-    instances: dict[Address, InstanceState] = {}
-    for site_object in objects:
-        current = ObjectState(site_object.attributes, site_object.creation, private=site_object.note)
-        instances[site_object.address] = InstanceState(current)
-    return collect_claims(instances, registries)
 
 
 class _ClusterCollector(Struct):

@@ -109,32 +109,8 @@ def build_plain_document(state: State) -> dict[str, Any]:
 
 
 def _build_document(state: State, build_object: ObjectBuilder) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "kind": KIND,
-        "version": CURRENT,
-        "nexusform_version": state.nexusform_version,
-        "serial": state.serial,
-        "lineage": state.lineage,
-        "catalogue": state.catalogue,
-        "last_creation": state.last_creation,
-        "outputs": {name: build_output_members(output) for name, output in state.outputs.items()},
-        "resources": _build_resources(state.instances, build_object),
-        "applied_plans": state.applied_plans,
-        "check_results": state.check_results,
-        **({"providers": {name: dict(entry) for name, entry in state.providers.items()}} if state.providers else {}),
-    }
-
-
-def build_output_members(output: OutputState) -> dict[str, Any]:
-    """Build the members of an output."""
-    members = {"value": output.value, "type": build_type_json(output.type)}
-    return members | {"sensitive": True} if output.sensitive else members
-
-
-def _build_resources(instances: Mapping[Address, InstanceState], build_object: ObjectBuilder) -> list[Any]:
     groups: dict[tuple[ModulePath, str, str, str], list[Address]] = {}
-    for address in instances:
+    for address in state.instances:
         group = (address.module, address.mode, address.type, address.name)
         if group in groups:
             groups[group].append(address)
@@ -149,9 +125,29 @@ def _build_resources(instances: Mapping[Address, InstanceState], build_object: O
             addresses.sort(key=lambda address: compute_key_sort_key(address.key))
         entry["instances"] = []
         for address in addresses:
-            entry["instances"] += _build_instances(address, instances[address], build_object)
+            entry["instances"] += _build_instances(address, state.instances[address], build_object)
         resources.append(build_object(entry))
-    return resources
+    return {
+        "format": FORMAT,
+        "kind": KIND,
+        "version": CURRENT,
+        "nexusform_version": state.nexusform_version,
+        "serial": state.serial,
+        "lineage": state.lineage,
+        "catalogue": state.catalogue,
+        "last_creation": state.last_creation,
+        "outputs": {name: build_output_members(output) for name, output in state.outputs.items()},
+        "resources": resources,
+        "applied_plans": state.applied_plans,
+        "check_results": state.check_results,
+        **({"providers": {name: dict(entry) for name, entry in state.providers.items()}} if state.providers else {}),
+    }
+
+
+def build_output_members(output: OutputState) -> dict[str, Any]:
+    """Build the members of an output."""
+    members = {"value": output.value, "type": build_type_json(output.type)}
+    return members | {"sensitive": True} if output.sensitive else members
 
 
 def _build_instances(address: Address, instance: InstanceState, build_object: ObjectBuilder) -> list[Any]:
@@ -182,7 +178,17 @@ def decode_state(
         try:
             document = json_codec.parse_json(data)
         except json_codec.JsonProblem as problem:
-            return None, [_report_invalid_json(problem, data, name)]
+            from nexusform.language.syntax.scanner import CharacterPositions
+
+            text = json_codec.decode_text_for_display(data)
+            offset = min(problem.offset, len(text))
+            span = CharacterPositions(name, text).build_span(offset, min(offset + 1, len(text)))
+            position = f"line {span.start.line}, column {span.start.column}"
+            truncation_hint = " It looks cut off there." if offset >= len(text.rstrip()) else ""
+            detail = (
+                f"{name} is not valid JSON: {problem.message}, at {position}.{truncation_hint} {_format_remedy(name)}"
+            )
+            return None, [build_error("state-is-not-valid-json", detail, span)]
         state, problems = _decode_any_version(document, name, schemas or {}, lambda: data)
         is_ours = state is not None or problems[0].id == INVALID
         duplicate_keys = json_codec.find_duplicate_keys(data, document) if schemas and is_ours else []
@@ -256,18 +262,6 @@ def _format_remedy(name: str) -> str:
         "No changes were made. Fix the document or restore a backup. The local backend keeps the previous "
         f'version as "{name}.backup"; other backends keep versions.'
     )
-
-
-def _report_invalid_json(problem: json_codec.JsonProblem, data: bytes, name: str) -> Diagnostic:
-    from nexusform.language.syntax.scanner import CharacterPositions
-
-    text = json_codec.decode_text_for_display(data)
-    offset = min(problem.offset, len(text))
-    span = CharacterPositions(name, text).build_span(offset, min(offset + 1, len(text)))
-    position = f"line {span.start.line}, column {span.start.column}"
-    truncation_hint = " It looks cut off there." if offset >= len(text.rstrip()) else ""
-    detail = f"{name} is not valid JSON: {problem.message}, at {position}.{truncation_hint} {_format_remedy(name)}"
-    return build_error("state-is-not-valid-json", detail, span)
 
 
 def _build_diagnostics_with_positions(problems: list[Problem], data: bytes, name: str) -> list[Diagnostic]:

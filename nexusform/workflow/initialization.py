@@ -287,7 +287,9 @@ def _migrate_workspace(
         if rejection is not None and not options.force_copy:
             return "", [*problems, rejection]
         try:
-            _write_migration_marker(context)
+            mark = get_migration_path(context.data_directory)
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            write_file_atomically(mark, b"", PRIVATE)
         except OSError as problem:
             return "", [*problems, _build_write_error(context, problem)]
         target.write_merged_state(state_codec.encode_state(stored.state), stored.list_preserved_lines())
@@ -306,13 +308,6 @@ def _format_unlock_advice(workspace: str) -> str:
         f"break its lock with `{environment_prefix}nexusform force-unlock -backend-config=... ID` and the "
         "backend settings of this init, then migrate again"
     )
-
-
-def _write_migration_marker(context: CommandContext) -> None:
-    """Mark the backends as untrusted from the first copied state until `init` completes. Raises OSError."""
-    mark = get_migration_path(context.data_directory)
-    mark.parent.mkdir(parents=True, exist_ok=True)
-    write_file_atomically(mark, b"", PRIVATE)
 
 
 def _check_target_state(source: State, target_state: State, name: str, target: StateBackend) -> Diagnostic | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nexusform.domains.editor import schema_lookup
 from nexusform.domains.editor.module_files import ModuleText, Occurrence
 from nexusform.domains.editor.placement_preview import PlacementPreview, get_pool_name
-from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, StringLiteral
+from nexusform.language.syntax.syntax_nodes import Block, Body, StringLiteral
 from nexusform.resource_types.registry import build_registries
 
 
@@ -17,7 +17,20 @@ def build_hover_text(module: ModuleText, preview: PlacementPreview, path: str, o
     attribute = module.find_attribute(path, offset)
     blocks = module.find_blocks(path, offset)
     if attribute is not None:
-        return _describe_attribute(module, blocks, attribute, offset)
+        # The documentation of an argument, or of its selected value.
+        schema = schema_lookup.find_nested_block_schema(blocks)
+        schema_attribute = schema.attributes.get(attribute.name) if schema is not None else None
+        expression = attribute.expression
+        if isinstance(expression, StringLiteral) and expression.span.start.byte <= offset <= expression.span.end.byte:
+            meaning_by_value = {
+                choice.value: choice.meaning
+                for choice in schema_lookup.list_argument_choices(attribute.name, schema_attribute, module)
+            }
+            if meaning_by_value.get(expression.value):
+                return f"**`{expression.value}`** {meaning_by_value[expression.value]}"
+        if schema_attribute is not None:
+            return schema_lookup.describe_attribute(attribute.name, schema_attribute)
+        return schema_lookup.META_ARGUMENTS.get(attribute.name, "") if len(blocks) == 1 else ""
     if blocks and blocks[-1].header_span.start.byte <= offset <= blocks[-1].header_span.end.byte:
         return _describe_block(preview, blocks)
     return ""
@@ -53,23 +66,6 @@ def _quote_argument_source(block: Block, names: tuple[str, ...], module: ModuleT
         for attribute in block.body.attributes
         if attribute.name in names
     ]
-
-
-def _describe_attribute(module: ModuleText, blocks: list[Block], attribute: Attribute, offset: int) -> str:
-    """Return the documentation of an argument, or of its selected value."""
-    schema = schema_lookup.find_nested_block_schema(blocks)
-    schema_attribute = schema.attributes.get(attribute.name) if schema is not None else None
-    expression = attribute.expression
-    if isinstance(expression, StringLiteral) and expression.span.start.byte <= offset <= expression.span.end.byte:
-        meaning_by_value = {
-            choice.value: choice.meaning
-            for choice in schema_lookup.list_argument_choices(attribute.name, schema_attribute, module)
-        }
-        if meaning_by_value.get(expression.value):
-            return f"**`{expression.value}`** {meaning_by_value[expression.value]}"
-    if schema_attribute is not None:
-        return schema_lookup.describe_attribute(attribute.name, schema_attribute)
-    return schema_lookup.META_ARGUMENTS.get(attribute.name, "") if len(blocks) == 1 else ""
 
 
 def _describe_block(preview: PlacementPreview, blocks: list[Block]) -> str:

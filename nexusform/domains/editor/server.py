@@ -102,7 +102,22 @@ class EditorState(Struct):
         plan_findings = [] if self._has_unsaved_changes(directory) else new_findings
         for diagnostic in (*validation.diagnostics, *plan_findings):
             file = diagnostic.subject.filename if diagnostic.subject is not None else path
-            marker = _build_diagnostic_marker(diagnostic, validation.sources.get(file))
+            source = validation.sources.get(file)
+            start = lsp.Position(0, 0)
+            marker_range = lsp.Range(start, start)
+            if diagnostic.subject is not None and source is not None:
+                span = diagnostic.subject
+                marker_range = lsp.Range(
+                    convert_to_position(source.text, span.start.byte), convert_to_position(source.text, span.end.byte)
+                )
+            detail = f"\n{diagnostic.detail}" if diagnostic.detail else ""
+            marker = Marker(
+                range=marker_range,
+                message=f"{diagnostic.summary}{detail}",
+                severity=_SEVERITIES[get_diagnostic_level(diagnostic)],
+                code=diagnostic.id,
+                source="nexusform",
+            )
             by_file.setdefault(file, []).append((marker, diagnostic))
         for file in {*by_file, *self.marked_files.get(directory, set()), path}:
             self.published[file] = by_file.get(file, [])
@@ -347,22 +362,4 @@ def _build_completion_item(item: Suggestion, number: int, source: SourceFile, of
         filter_text=item.insert if item.kind == "reference" else item.label,
         insert_text_format=lsp.InsertTextFormat.Snippet if item.kind == "block" else None,
         text_edit=lsp.TextEdit(replaced_range, item.insert),
-    )
-
-
-def _build_diagnostic_marker(diagnostic: Diagnostic, source: SourceFile | None) -> Marker:
-    start = lsp.Position(0, 0)
-    marker_range = lsp.Range(start, start)
-    if diagnostic.subject is not None and source is not None:
-        span = diagnostic.subject
-        marker_range = lsp.Range(
-            convert_to_position(source.text, span.start.byte), convert_to_position(source.text, span.end.byte)
-        )
-    detail = f"\n{diagnostic.detail}" if diagnostic.detail else ""
-    return Marker(
-        range=marker_range,
-        message=f"{diagnostic.summary}{detail}",
-        severity=_SEVERITIES[get_diagnostic_level(diagnostic)],
-        code=diagnostic.id,
-        source="nexusform",
     )

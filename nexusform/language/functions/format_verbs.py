@@ -119,7 +119,9 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
         raise FunctionProblem(f'unsupported value for "{verb.text}" at {verb.offset}: null value cannot be formatted')
     if mode in {"s", "q"}:
         text = _convert_argument(verb, argument, STRING)
-        return _render_string(verb, text)
+        if verb.precision is not None:
+            text = "".join(split_clusters(text)[: verb.precision])
+        return _add_padding_to_width(verb, render_json_string(text) if verb.mode == "q" else text)
     if mode == "t":
         return "true" if _convert_argument(verb, argument, BOOL) else "false"
     number = _convert_argument(verb, argument, NUMBER)
@@ -142,12 +144,6 @@ def _add_padding_to_width(verb: _FormatVerb, text: str) -> str:
     if "-" in verb.flags:
         return text + " " * missing
     return ("0" if "0" in verb.flags else " ") * missing + text
-
-
-def _render_string(verb: _FormatVerb, text: str) -> str:
-    if verb.precision is not None:
-        text = "".join(split_clusters(text)[: verb.precision])
-    return _add_padding_to_width(verb, render_json_string(text) if verb.mode == "q" else text)
 
 
 def _render_signed_number(verb: _FormatVerb, is_negative: bool, digits: str) -> str:

@@ -116,29 +116,6 @@ def _render_mapping_entry(key: str, item: Value, indent: int) -> list[str]:
     return [f"{name} {inner[0]}", *_add_indentation(inner[1:])]
 
 
-def _fold_string(text: str, indent: int, column: int) -> list[str]:
-    # A quoted string starts at `column`. Beyond the width it continues on the next line at `indent`, instead
-    # of a space. A further space there needs a backslash.
-    if column + len(text) < _WIDTH:
-        return [_render_quoted(text)]
-    lines: list[str] = []
-    pieces = ['"']
-    column += 1
-    is_after_space = False
-    for position, character in enumerate(text):
-        is_line_break = character == " " and not is_after_space and column > _WIDTH and 0 < position < len(text) - 1
-        is_after_space = character == " "
-        if is_line_break:
-            lines.append("".join(pieces))
-            pieces = ["\\"] if text[position + 1] == " " else []
-            column = indent + len(pieces)
-        else:
-            piece = _render_quoted(character)[1:-1]
-            pieces.append(piece)
-            column += len(piece)
-    return [*lines, "".join([*pieces, '"'])]
-
-
 def _render_sequence_item(value: Value, indent: int, column: int) -> list[str]:
     # Renders a value that starts at `column`, further lines at `indent`.
     raw = value.raw
@@ -154,7 +131,24 @@ def _render_sequence_item(value: Value, indent: int, column: int) -> list[str]:
         empty_lines = [""] * max(line_ends - 1, 0)
         return [f"|{lead}{chomp}", *body.split("\n"), *empty_lines]
     if isinstance(raw, str):
-        return _fold_string(raw, indent, column)
+        if column + len(raw) < _WIDTH:
+            return [_render_quoted(raw)]
+        lines: list[str] = []
+        pieces = ['"']
+        column += 1
+        is_after_space = False
+        for position, character in enumerate(raw):
+            is_line_break = character == " " and not is_after_space and column > _WIDTH and 0 < position < len(raw) - 1
+            is_after_space = character == " "
+            if is_line_break:
+                lines.append("".join(pieces))
+                pieces = ["\\"] if raw[position + 1] == " " else []
+                column = indent + len(pieces)
+            else:
+                piece = _render_quoted(character)[1:-1]
+                pieces.append(piece)
+                column += len(piece)
+        return [*lines, "".join([*pieces, '"'])]
     return [_render_scalar(value)]
 
 
@@ -258,23 +252,20 @@ class _YamlReader:
         if isinstance(event, yaml.ScalarEvent):
             value = _parse_scalar(event)
         elif isinstance(event, yaml.SequenceStartEvent):
-            value = self._parse_sequence(event, depth)
+            import yaml
+
+            _require_matching_yaml_tag(event.tag, "seq")
+            items: list[Value] = []
+            while not isinstance(self.events[self.index], yaml.SequenceEndEvent):
+                items.append(self._parse_node(depth + 1))
+            self.index += 1
+            value = build_tuple(items)
         else:
             assert isinstance(event, yaml.MappingStartEvent)
             value = self._parse_mapping(event, depth)
         if event.anchor:
             self.anchors[event.anchor] = (value, self.nodes - previous_count)
         return value
-
-    def _parse_sequence(self, event: Any, depth: int) -> Value:
-        import yaml
-
-        _require_matching_yaml_tag(event.tag, "seq")
-        items: list[Value] = []
-        while not isinstance(self.events[self.index], yaml.SequenceEndEvent):
-            items.append(self._parse_node(depth + 1))
-        self.index += 1
-        return build_tuple(items)
 
     def _parse_mapping(self, event: Any, depth: int) -> Value:
         import yaml

@@ -119,38 +119,32 @@ class CharacterPositions:
         """Return the position of a character offset (0 to the length of the text)."""
         position = self._known.get(offset)
         if position is None:
-            position = self._known[offset] = self._compute_position(offset)
+            line = bisect_right(self._lines, offset) - 1
+            begin = self._lines[line]
+            start = self._start
+            if self._line_bytes is None:
+                column, byte = offset - begin, offset
+            else:
+                piece = self._text[begin:offset]
+                byte = self._line_bytes[line] + len(piece.encode("utf-8", "surrogatepass"))
+                visible = piece.removeprefix(_BYTE_ORDER_MARK) if line == 0 else piece
+                column = count_clusters(visible) if visible else 0
+            first_column = start.column if line == 0 else 1
+            position = self._known[offset] = Position(start.line + line, first_column + column, start.byte + byte)
         return position
-
-    def _compute_position(self, offset: int) -> Position:
-        line = bisect_right(self._lines, offset) - 1
-        begin = self._lines[line]
-        start = self._start
-        if self._line_bytes is None:
-            column, byte = offset - begin, offset
-        else:
-            piece = self._text[begin:offset]
-            byte = self._line_bytes[line] + len(piece.encode("utf-8", "surrogatepass"))
-            visible = piece.removeprefix(_BYTE_ORDER_MARK) if line == 0 else piece
-            column = count_clusters(visible) if visible else 0
-        first_column = start.column if line == 0 else 1
-        return Position(start.line + line, first_column + column, start.byte + byte)
 
     def build_span(self, begin: int, end: int) -> Span:
         """Build the span between two character offsets, the end exclusive."""
         if self._simple:
             if not self._low <= begin < self._high:
-                self._cache_line_of_offset(begin)
+                self._line = line = bisect_right(self._lines, begin)
+                self._low = self._lines[line - 1]
+                self._high = self._lines[line] if line < len(self._lines) else len(self._text) + 1
             if end < self._high:
                 line, before = self._line, self._low - 1
                 start = Position(line, begin - before, begin)
                 return Span(self._filename, start, Position(line, end - before, end))
         return Span(self._filename, self.find_position(begin), self.find_position(end))
-
-    def _cache_line_of_offset(self, offset: int) -> None:
-        self._line = line = bisect_right(self._lines, offset)
-        self._low = self._lines[line - 1]
-        self._high = self._lines[line] if line < len(self._lines) else len(self._text) + 1
 
 
 class FixedPosition(CharacterPositions):
@@ -288,7 +282,25 @@ class _Scanner:
             if not isinstance(mode, _OpenTemplate):
                 self._scan_code(mode)
             elif mode.ending == CLOSE_QUOTE:
-                self._scan_quoted_piece()
+                # Scan the next piece of a quoted template.
+                match = _QUOTED.match(self.text, self.offset)
+                assert match is not None
+                group, begin, end = match.lastindex, self.offset, match.end()
+                self.offset = end
+                if group == 1:
+                    self.tokens.add(QUOTED_TEXT, begin, end)
+                elif group == 2:
+                    self.tokens.add(CLOSE_QUOTE, begin, end)
+                    self.stack.pop()
+                elif group in {3, 4}:
+                    self._enter_template_sequence(INTERPOLATION if group == 3 else DIRECTIVE, begin, end)
+                elif group == 5:
+                    # The string ends with its line, so a missing quotation mark does not affect the rest of the file.
+                    self.tokens.add(QUOTED_NEWLINE, begin, end)
+                    self.stack.pop()
+                    self.tokens.add(NEWLINE, begin, end)
+                else:
+                    self.tokens.add(INVALID, begin, end)
             else:
                 self._scan_unquoted_piece(mode)
         self.tokens.add(END, size, size)
@@ -341,7 +353,18 @@ class _Scanner:
                 self.stack.append(_OpenTemplate(CLOSE_HEREDOC, name.group(1)))
             return True
         else:
-            self._scan_unusual_character(begin, end)
+            char = self.text[begin:end]
+            if char == "/*":
+                self.offset = len(self.text)
+                self.tokens.add(INVALID, begin, self.offset)
+            elif char.isidentifier():
+                self.offset = _find_name_end(self.text, end)
+                self.tokens.add(IDENT, begin, self.offset)
+            else:
+                self.invalid_count += 1
+                self.tokens.add(INVALID, begin, end)
+                if self.invalid_count > _MAX_INVALID:
+                    self.offset = len(self.text)
         return False
 
     def _scan_brace(self, begin: int, end: int, mode: _OpenTemplateSequence | None) -> bool:
@@ -376,45 +399,9 @@ class _Scanner:
         if ends_line:
             self.tokens.add(NEWLINE, stop, end)
 
-    def _scan_unusual_character(self, begin: int, end: int) -> None:
-        """Scan a name that starts outside ASCII, a comment without end, or an invalid character."""
-        char = self.text[begin:end]
-        if char == "/*":
-            self.offset = len(self.text)
-            self.tokens.add(INVALID, begin, self.offset)
-        elif char.isidentifier():
-            self.offset = _find_name_end(self.text, end)
-            self.tokens.add(IDENT, begin, self.offset)
-        else:
-            self.invalid_count += 1
-            self.tokens.add(INVALID, begin, end)
-            if self.invalid_count > _MAX_INVALID:
-                self.offset = len(self.text)
-
     def _enter_template_sequence(self, kind: str, begin: int, end: int) -> None:
         self.tokens.add(kind, begin, end)
         self.stack.append(_OpenTemplateSequence())
-
-    def _scan_quoted_piece(self) -> None:
-        """Scan the next piece of a quoted template."""
-        match = _QUOTED.match(self.text, self.offset)
-        assert match is not None
-        group, begin, end = match.lastindex, self.offset, match.end()
-        self.offset = end
-        if group == 1:
-            self.tokens.add(QUOTED_TEXT, begin, end)
-        elif group == 2:
-            self.tokens.add(CLOSE_QUOTE, begin, end)
-            self.stack.pop()
-        elif group in {3, 4}:
-            self._enter_template_sequence(INTERPOLATION if group == 3 else DIRECTIVE, begin, end)
-        elif group == 5:
-            # The string ends with its line, so a missing quotation mark does not affect the rest of the file.
-            self.tokens.add(QUOTED_NEWLINE, begin, end)
-            self.stack.pop()
-            self.tokens.add(NEWLINE, begin, end)
-        else:
-            self.tokens.add(INVALID, begin, end)
 
     def _scan_unquoted_piece(self, mode: _OpenTemplate) -> None:
         """Scan the next piece of a heredoc or of a bare template: at most one line."""

@@ -30,7 +30,29 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
     on its site. Sites without a list of networks are not checked.
     """
     for change, vms, networks in _list_changes_with_networks(result):
-        yield from _check_network_ids_of_change(change, vms, networks)
+        states = dict(networks.networks)
+        for path, network_id in dict(_list_network_ids(change.after, ())).items():
+            match = _NETWORK_ID.fullmatch(network_id.lower())
+            is_secret = any(path[: len(secret)] == secret for secret in change.sensitive_after)
+            if match is None or match[1] not in networks.types or is_secret:
+                continue
+            name = network_id.rstrip("/").rpartition("/")[2]
+            state = states.get(network_id.lower().rstrip("/"))
+            if state == "":
+                continue
+            available = [other.rpartition("/")[2] for other, reason in networks.networks if not reason]
+            reason = f"is in the state {state}" if state else "is not on this site"
+            remedy = (
+                f"Usable networks: {format_first_items(available, _MAX_NAMES)}."
+                if available
+                else "No network is usable."
+            )
+            detail = (
+                f"The network {name} {reason}. Azure accepts the request, and fails it after about an hour. {remedy} "
+                "Create the network first, or set another one."
+            )
+            problem = Problem(path[:1], "network-not-on-site", detail, Severity.WARNING, brief=f"{name} {reason}")
+            yield vms.instance.build_diagnostic(problem)
 
 
 def list_missing_data(result: PlanResult) -> Iterator[str]:
@@ -74,30 +96,6 @@ def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, Vm
         networks = networks_by_site.get(vms.request.demand.site_id)
         if networks is not None or change.provider.partition(".")[0] != DEFAULT_PROVIDER:
             yield change, vms, networks or _NO_LISTS
-
-
-def _check_network_ids_of_change(change: Change, vms: VmObject, networks: AttachableNetworks) -> Iterator[Diagnostic]:
-    states = dict(networks.networks)
-    for path, network_id in dict(_list_network_ids(change.after, ())).items():
-        match = _NETWORK_ID.fullmatch(network_id.lower())
-        is_secret = any(path[: len(secret)] == secret for secret in change.sensitive_after)
-        if match is None or match[1] not in networks.types or is_secret:
-            continue
-        name = network_id.rstrip("/").rpartition("/")[2]
-        state = states.get(network_id.lower().rstrip("/"))
-        if state == "":
-            continue
-        available = [other.rpartition("/")[2] for other, reason in networks.networks if not reason]
-        reason = f"is in the state {state}" if state else "is not on this site"
-        remedy = (
-            f"Usable networks: {format_first_items(available, _MAX_NAMES)}." if available else "No network is usable."
-        )
-        detail = (
-            f"The network {name} {reason}. Azure accepts the request, and fails it after about an hour. {remedy} "
-            "Create the network first, or set another one."
-        )
-        problem = Problem(path[:1], "network-not-on-site", detail, Severity.WARNING, brief=f"{name} {reason}")
-        yield vms.instance.build_diagnostic(problem)
 
 
 def _list_network_ids(value: Any, path: Path) -> Iterator[tuple[Path, str]]:

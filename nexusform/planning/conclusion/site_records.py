@@ -73,7 +73,22 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     # `order` is that of the objects in the plan.
     site_ids = sorted({*before, *after})
     site_records = tuple(_build_site(before.get(site_id), after.get(site_id), order) for site_id in site_ids)
-    records = _mark_lost_vms(site_records, plan)
+    # Mark the forgotten VMs that lose their machine.
+    rows = chain.from_iterable(problem.extra.get(LOST_VMS_KEY, ()) for problem in plan.diagnostics)
+    lost_vms = {tuple(row) for row in rows}
+    if not lost_vms:
+        records = site_records
+    else:
+        records = tuple(
+            replace(
+                site,
+                unmanaged_vms=tuple(
+                    replace(vm, is_lost=(site.id, vm.placement.machine, vm.name) in lost_vms)
+                    for vm in site.unmanaged_vms
+                ),
+            )
+            for site in site_records
+        )
     plan = replace(plan, sites=records, capacity=capacity, other_capacity=other_capacity)
     if plan.diagnostics:
         from nexusform.planning.conclusion.existing_findings import mark_existing_findings
@@ -103,23 +118,6 @@ def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> Plan
             errored=plan.errored or has_errors(problems),
             missing_data=tuple(list_missing_data(result)),
         ),
-    )
-
-
-def _mark_lost_vms(sites: tuple[SiteVms, ...], plan: Plan) -> tuple[SiteVms, ...]:
-    """Mark the forgotten VMs that lose their machine."""
-    rows = chain.from_iterable(problem.extra.get(LOST_VMS_KEY, ()) for problem in plan.diagnostics)
-    lost_vms = {tuple(row) for row in rows}
-    if not lost_vms:
-        return sites
-    return tuple(
-        replace(
-            site,
-            unmanaged_vms=tuple(
-                replace(vm, is_lost=(site.id, vm.placement.machine, vm.name) in lost_vms) for vm in site.unmanaged_vms
-            ),
-        )
-        for site in sites
     )
 
 
@@ -203,7 +201,20 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
         free.minimum - minimums.get(worst_rack, 0),
         free.maximum - max((interval.maximum for interval in by_rack.values()), default=0),
     )
-    no_surge, unsure_surge = _find_surge_shortages(occupied, pools)
+    # The clusters without surge capacity, and those that may lack it (unknown cells).
+    without_capacity: dict[str, None] = {}
+    uncertain: dict[str, None] = {}
+    known_counts: dict[Hashable, Interval] = {}
+    for owner, pool in pools:
+        capacity = occupied.site.scheduler.count_free_slots(build_demand(owner, pool, 0), known_counts)
+        if capacity.maximum < pool.surge_size:
+            without_capacity[owner.cluster] = None
+        elif capacity.minimum < pool.surge_size:
+            uncertain[owner.cluster] = None
+    no_surge, unsure_surge = (
+        tuple(without_capacity),
+        tuple(cluster for cluster in uncertain if cluster not in without_capacity),
+    )
     return SpareCapacity(
         free=free.minimum,
         free_after_rack_loss=rack_lost.minimum,
@@ -214,22 +225,6 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
         maximum_free_after_rack_loss=None if rack_lost.is_exact else rack_lost.maximum,
         uncertain_surge_clusters=unsure_surge,
     )
-
-
-def _find_surge_shortages(
-    occupied: SiteWithVms, pools: Iterable[tuple[VmDemand, PoolDemand]]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the clusters without surge capacity, and those that may lack it (unknown cells)."""
-    without_capacity: dict[str, None] = {}
-    uncertain: dict[str, None] = {}
-    known_counts: dict[Hashable, Interval] = {}
-    for owner, pool in pools:
-        capacity = occupied.site.scheduler.count_free_slots(build_demand(owner, pool, 0), known_counts)
-        if capacity.maximum < pool.surge_size:
-            without_capacity[owner.cluster] = None
-        elif capacity.minimum < pool.surge_size:
-            uncertain[owner.cluster] = None
-    return tuple(without_capacity), tuple(cluster for cluster in uncertain if cluster not in without_capacity)
 
 
 # --- the sites on each side --------------------------------------------------------------------

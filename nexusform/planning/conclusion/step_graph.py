@@ -186,7 +186,20 @@ def add_capacity_waits(
 
 def remove_cyclic_waits(graph: StepGraph, waits: Waits) -> None:
     """Remove the added waits in cycles of steps."""
-    stuck_steps = _find_cyclic_steps(graph)
+    # The steps that wait for each other in a cycle, or for such a step.
+    followers: dict[int, list[int]] = {}
+    open_waits: dict[int, int] = {}
+    for draft in graph.drafts:
+        open_waits[draft.id] = len(draft.waits)
+        for awaited in draft.waits:
+            followers.setdefault(awaited, []).append(draft.id)
+    ready = [step for step, count in open_waits.items() if count == 0]
+    while ready:
+        for follower in followers.get(ready.pop(), ()):
+            open_waits[follower] -= 1
+            if open_waits[follower] == 0:
+                ready.append(follower)
+    stuck_steps = {step for step, count in open_waits.items() if count > 0}
     for step in stuck_steps:
         against_references = waits.get(step, set()) & stuck_steps
         graph.drafts[step].waits -= against_references
@@ -328,20 +341,3 @@ def _find_machine_successions(
             owner_of_vm = owners.get((vm.vm.owner, vm.vm.pool, vm.vm.number))
             if owner_of_vm is not None:
                 owners_rolled_off.setdefault(vm.placement.machine, set()).add(owner_of_vm)
-
-
-def _find_cyclic_steps(graph: StepGraph) -> set[int]:
-    """Return the steps that wait for each other in a cycle, or for such a step."""
-    followers: dict[int, list[int]] = {}
-    open_waits: dict[int, int] = {}
-    for draft in graph.drafts:
-        open_waits[draft.id] = len(draft.waits)
-        for awaited in draft.waits:
-            followers.setdefault(awaited, []).append(draft.id)
-    ready = [step for step, count in open_waits.items() if count == 0]
-    while ready:
-        for follower in followers.get(ready.pop(), ()):
-            open_waits[follower] -= 1
-            if open_waits[follower] == 0:
-                ready.append(follower)
-    return {step for step, count in open_waits.items() if count > 0}

@@ -280,20 +280,16 @@ class _UsedObjectIndex:
         """Yield the objects used after the plan."""
         if change.after is not None:
             yield from self._after.find_referenced(change.address.type, change.after)
-        yield from self._list_allocated_machines(change.address)
+        use = self._machines.get(change.address)
+        for maker in use.offering_addresses if use is not None else ():
+            if maker in self._by_text_after:
+                yield self._by_text_after[maker]
 
     def list_before(self, change: Change) -> Iterator[Address]:
         """Yield the objects used before the plan."""
         if change.before is not None:
             yield from self._before.find_referenced(change.address.type, change.before)
         yield from self._list_occupied_machines(change.address)
-
-    def _list_allocated_machines(self, address: Address) -> Iterator[Address]:
-        """Yield the racks and machines created or opened for the newly placed VMs."""
-        use = self._machines.get(address)
-        for maker in use.offering_addresses if use is not None else ():
-            if maker in self._by_text_after:
-                yield self._by_text_after[maker]
 
     def _list_occupied_machines(self, address: Address) -> Iterator[Address]:
         """Yield the racks and machines of the VMs before the plan, by their prior ids."""

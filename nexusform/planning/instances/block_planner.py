@@ -136,21 +136,17 @@ class BlockPlanner:
             if self.selection.has(address):
                 yield instance
             else:
-                self._exclude_unselected_instance(instance, evaluation)
-
-    def _exclude_unselected_instance(self, instance: Instance, evaluation: Evaluation) -> None:
-        """Exclude an instance outside the selection. References to a new one must not treat it as absent, and
-        capacity of a new or different rack or machine is not used.
-        """
-        if instance.prior is None:
-            view = evaluation.get_resource_view(instance.address)
-            view.items[instance.address.key] = InstanceView(None, (), instance.type.schema)
-        if instance.type.kind in (PlanningKind.RACK, PlanningKind.MACHINE) and not instance.is_invalid:
-            argument_evaluation.evaluate_arguments(instance, evaluation.create_reporting_copy())
-            before = instance.before
-            configured = (instance.config or {}).items()
-            if before is None or any(value and before.get(name) != value for name, value in configured):
-                self.outside_targets.append(str(instance.address))
+                # Exclude an instance outside the selection. References to a new one must not treat it as absent,
+                # and capacity of a new or different rack or machine is not used.
+                if instance.prior is None:
+                    view = evaluation.get_resource_view(instance.address)
+                    view.items[instance.address.key] = InstanceView(None, (), instance.type.schema)
+                if instance.type.kind in (PlanningKind.RACK, PlanningKind.MACHINE) and not instance.is_invalid:
+                    argument_evaluation.evaluate_arguments(instance, evaluation.create_reporting_copy())
+                    before = instance.before
+                    configured = (instance.config or {}).items()
+                    if before is None or any(value and before.get(name) != value for name, value in configured):
+                        self.outside_targets.append(str(instance.address))
 
     def _build_removed_instances(
         self, block: ResourceBlock, present: Collection[Address], modules: Collection[ModulePath]
@@ -350,20 +346,17 @@ class BlockPlanner:
             if instance.prior is not None:
                 add_recorded_vms(self.inventory, instance.type, instance.planned, instance.prior.private)
             self.diagnostics += [instance.build_diagnostic(problem) for problem in problems]
-            self._check_machine_limits(instance)
-
-    def _check_machine_limits(self, instance: Instance) -> None:
-        """Count the offered machines, and check the cells of the first one: those of a rack are alike."""
-        rack = self.inventory.racks.get(str(instance.address))
-        machine = self.inventory.machines.get(str(instance.address))
-        machines = rack.machines if rack is not None else ((machine.machine,) if machine is not None else ())
-        self._count_toward_limit("machines", len(machines))
-        limits = self.request.limits
-        for first_machine in machines[:1]:
-            self._check_cell_limit(instance, "cpus_per_cell", first_machine.cpus_per_cell, limits.cpus_per_cell)
-            self._check_cell_limit(
-                instance, "memory_gib_per_cell", first_machine.memory_gib_per_cell, limits.memory_gib_per_cell
-            )
+            # Count the offered machines, and check the cells of the first one: those of a rack are alike.
+            rack = self.inventory.racks.get(str(instance.address))
+            machine = self.inventory.machines.get(str(instance.address))
+            machines = rack.machines if rack is not None else ((machine.machine,) if machine is not None else ())
+            self._count_toward_limit("machines", len(machines))
+            limits = self.request.limits
+            for first_machine in machines[:1]:
+                self._check_cell_limit(instance, "cpus_per_cell", first_machine.cpus_per_cell, limits.cpus_per_cell)
+                self._check_cell_limit(
+                    instance, "memory_gib_per_cell", first_machine.memory_gib_per_cell, limits.memory_gib_per_cell
+                )
 
     def _check_cell_limit(self, instance: Instance, name: str, figure: float, maximum: int) -> None:
         if figure > maximum:

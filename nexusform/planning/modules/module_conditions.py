@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import Check, Condition, Configuration, ResourceBlock, Variable
+from nexusform.configuration.declarations.configuration import Check, Condition, Configuration, Variable
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
 from nexusform.planning.instances.condition_checks import build_failure, evaluate_condition, get_worse_status
 from nexusform.planning.name_resolution.instance_scope import InstanceScope, ModuleInstance
@@ -168,23 +168,21 @@ def _check_conditions_of_resources(
 ) -> Iterator[ConditionResults]:
     for block in instance.module.resources.values():
         if block.mode in modes and (block.lifecycle.preconditions or block.lifecycle.postconditions):
-            yield from _check_conditions_of_resource_instances(block, instance, evaluation)
-
-
-def _check_conditions_of_resource_instances(
-    block: ResourceBlock, instance: ModuleInstance, evaluation: Evaluation
-) -> Iterator[ConditionResults]:
-    """Check the conditions of each instance of a block that was read or exists."""
-    # Problems with the repetition were reported when the block was read.
-    expansion, _ = evaluation.create_reporting_copy().expand_block(block, evaluation.build_scope(instance))
-    repetitions = {repetition.key: repetition for repetition in expansion.repetitions} if expansion is not None else {}
-    for key, item in evaluation.get_resource(instance, block).items.items():
-        address = Address(instance.path, block.mode, block.type, block.name, key)
-        before = evaluation.build_scope(instance, repetitions.get(key, SINGLE_INSTANCE))
-        after = evaluation.build_scope(instance, repetitions.get(key, SINGLE_INSTANCE), item)
-        conditions = [("precondition", condition, before) for condition in block.lifecycle.preconditions]
-        conditions += [("postcondition", condition, after) for condition in block.lifecycle.postconditions]
-        yield _evaluate_conditions(ConditionSubject("resource", str(address), block.header), conditions, evaluation)
+            # Check the conditions of each instance of a block that was read or exists.
+            # Problems with the repetition were reported when the block was read.
+            expansion, _ = evaluation.create_reporting_copy().expand_block(block, evaluation.build_scope(instance))
+            repetitions = (
+                {repetition.key: repetition for repetition in expansion.repetitions} if expansion is not None else {}
+            )
+            for key, item in evaluation.get_resource(instance, block).items.items():
+                address = Address(instance.path, block.mode, block.type, block.name, key)
+                before = evaluation.build_scope(instance, repetitions.get(key, SINGLE_INSTANCE))
+                after = evaluation.build_scope(instance, repetitions.get(key, SINGLE_INSTANCE), item)
+                conditions = [("precondition", condition, before) for condition in block.lifecycle.preconditions]
+                conditions += [("postcondition", condition, after) for condition in block.lifecycle.postconditions]
+                yield _evaluate_conditions(
+                    ConditionSubject("resource", str(address), block.header), conditions, evaluation
+                )
 
 
 def _check_output_preconditions(

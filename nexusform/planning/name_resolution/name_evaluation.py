@@ -251,26 +251,22 @@ class Evaluation:
         if self._depth:
             self._compute_and_cache(named_value)
         else:
-            self._compute_chain(named_value)
+            # Evaluate a value that may be at the end of a long chain: at the maximum depth, the deepest value is
+            # evaluated first, then its users again.
+            pending = [named_value]
+            while pending:
+                reported_count = len(self.diagnostics)
+                try:
+                    if pending[-1].key not in self._cache:
+                        self._compute_and_cache(pending[-1])
+                    pending.pop()
+                except _MaximumDepthExceeded as exceeded:
+                    del self.diagnostics[reported_count:]  # they are reported on re-evaluation
+                    if any(exceeded.named.key == pending_value.key for pending_value in pending):
+                        self._cache[exceeded.named.key] = build_unknown(DYNAMIC)  # a cycle, which was reported
+                    else:
+                        pending.append(exceeded.named)
         return self._cache[named_value.key]
-
-    def _compute_chain(self, named_value: _ModuleValue) -> None:
-        """Evaluate a value that may be at the end of a long chain: at the maximum depth, the deepest value is
-        evaluated first, then its users again.
-        """
-        pending = [named_value]
-        while pending:
-            reported_count = len(self.diagnostics)
-            try:
-                if pending[-1].key not in self._cache:
-                    self._compute_and_cache(pending[-1])
-                pending.pop()
-            except _MaximumDepthExceeded as exceeded:
-                del self.diagnostics[reported_count:]  # they are reported on re-evaluation
-                if any(exceeded.named.key == pending_value.key for pending_value in pending):
-                    self._cache[exceeded.named.key] = build_unknown(DYNAMIC)  # a cycle, which was reported
-                else:
-                    pending.append(exceeded.named)
 
     def _compute_and_cache(self, named_value: _ModuleValue) -> None:
         """Evaluate a value; its diagnostics name its block."""

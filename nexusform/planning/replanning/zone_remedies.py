@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain, islice, product
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -124,7 +124,22 @@ def _find_remedies(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) 
             adjustments = _build_adjustments(zone_groups, zones)
             outcome = trial(adjustments)
             if outcome is not None:
-                text, change = _describe_zones(zone_groups, zones, outcome.plan)
+                # A choice of zones as text and as data.
+                texts, groups = [], []
+                for zone_group, selected_zones in zip(zone_groups, zones, strict=True):
+                    texts.append(f"{', '.join(zone_group.names)} in {_format_zones(selected_zones)}")
+                    groups.append(
+                        {
+                            "clusters": list(zone_group.names),
+                            "availability_zones": list(selected_zones),
+                            "pools": sorted({f"{member.vm[0]}:{member.pool.pool}" for member in zone_group.members}),
+                        }
+                    )
+                moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")
+                text, change = (
+                    f"{'; '.join(texts)}.{_format_cost(moved_count, outcome.plan)}",
+                    {"groups": groups, "replaced_vms": moved_count},
+                )
                 yield Remedy("zones", text + format_certainty_note(outcome), change, tuple(adjustments))
                 return
 
@@ -300,24 +315,6 @@ def _build_adjustments(zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]
             path = (*member.pool.path, "availability_zones")
             adjustments[str(address), member.pool.pool] = ArgumentAdjustment(address, path, sorted(allowed))
     return list(adjustments.values())
-
-
-def _describe_zones(
-    zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones], plan: Plan
-) -> tuple[str, dict[str, Any]]:
-    """Return a choice of zones as text and as data."""
-    texts, groups = [], []
-    for zone_group, selected_zones in zip(zone_groups, zones, strict=True):
-        texts.append(f"{', '.join(zone_group.names)} in {_format_zones(selected_zones)}")
-        groups.append(
-            {
-                "clusters": list(zone_group.names),
-                "availability_zones": list(selected_zones),
-                "pools": sorted({f"{member.vm[0]}:{member.pool.pool}" for member in zone_group.members}),
-            }
-        )
-    moved_count = count_moved_vms(plan, "zones_changed", "cluster_replaced")
-    return f"{'; '.join(texts)}.{_format_cost(moved_count, plan)}", {"groups": groups, "replaced_vms": moved_count}
 
 
 def _format_zones(zones: Sequence[str]) -> str:

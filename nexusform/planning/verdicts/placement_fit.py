@@ -207,7 +207,10 @@ def _find_excess_group_vms(vms: VmObject, rule: PlacementGroupRule) -> Iterator[
     """Yield each location with too many VMs of the group, and the newest VMs beyond the maximum."""
     members: dict[str, list[PlacedVm]] = {}
     for vm in vms.list_placed_vms():
-        location = _get_rack_or_machine(vm.placement, rule.scope)
+        if rule.scope == "machine":
+            location = vm.placement.machine
+        else:
+            location = vm.placement.rack if rule.scope == "rack" else ""
         if location and vm.pool in rule.pools:
             members.setdefault(location, []).append(vm)
     for location, vms_at_location in members.items():
@@ -216,12 +219,6 @@ def _find_excess_group_vms(vms: VmObject, rule: PlacementGroupRule) -> Iterator[
         ]
         if excess_names:
             yield location, excess_names
-
-
-def _get_rack_or_machine(placement: Placement, scope: str) -> str:
-    if scope == "machine":
-        return placement.machine
-    return placement.rack if scope == "rack" else ""
 
 
 def _build_heal_warning(vms: VmObject, rule: PlacementGroupRule, excess: list[tuple[str, list[str]]]) -> Diagnostic:

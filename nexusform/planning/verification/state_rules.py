@@ -51,17 +51,7 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
                 decision=ActionDecision(planned=attributes),
             )
         )
-    objects = _build_vm_objects(state, instances, registries)
-    sites, _ = build_sites(build_state_inventory(state, registries.resource_types))
-    diagnostics = [*_check_placement_filters(objects.values(), sites), *check_placement_groups(objects.values())]
-    diagnostics += chain.from_iterable(_check_affinity_groups(vms) for vms in objects.values())
-    return [*diagnostics, *_check_separation(state, instances, objects, registries)]
-
-
-def _build_vm_objects(
-    state: State, instances: Iterable[Instance], registries: PluginRegistries
-) -> dict[Address, VmObject]:
-    """Build the VM objects of a state; hints see the current locations of their targets."""
+    # Build the VM objects of a state; hints see the current locations of their targets.
     skus = CATALOGUES.get(state.catalogue, CATALOGUES[NEWEST]).vm_skus
     types = registries.resource_types
     context = build_prior_context(PriorState(state, state.instances, {}, {}, {}, ()), skus, types)
@@ -81,7 +71,10 @@ def _build_vm_objects(
         if family is not None and config is not None:
             demand, _ = family.build_demand(config, context, vms.instance.address)
             vms.request = replace(vms.request, demand=demand)
-    return objects
+    sites, _ = build_sites(build_state_inventory(state, registries.resource_types))
+    diagnostics = [*_check_placement_filters(objects.values(), sites), *check_placement_groups(objects.values())]
+    diagnostics += chain.from_iterable(_check_affinity_groups(vms) for vms in objects.values())
+    return [*diagnostics, *_check_separation(state, instances, objects, registries)]
 
 
 def _build_rule_violation_warning(vms: VmObject, detail: str) -> Diagnostic:

@@ -187,6 +187,13 @@ def build_sites(
         clashes += site_clashes
         by_name = {machine.name: machine for machine in machines}
         occupied = list(chain.from_iterable(offer.occupied_capacities for offer in offers.values()))
+        # The address of the resource that offers each machine.
+        address_of_rack = {rack.id: address for address, rack in inventory.racks.items()}
+        addresses: dict[str, str] = {}
+        for rack in active:
+            addresses |= dict.fromkeys((machine.name for machine in rack.machines), address_of_rack[rack.id])
+        for address, offer in offers.items():
+            addresses[offer.machine.name] = address
         sites[site.id] = SitePlan(
             id=site.id,
             name=site.name,
@@ -194,7 +201,7 @@ def build_sites(
             machines=by_name,
             racks=tuple(all_racks),
             evacuating_machines=_find_evacuating_machines(active, offers.values()),
-            offering_addresses=_index_offering_resources_by_machine(inventory, active, offers),
+            offering_addresses=addresses,
             configured_unmanaged=tuple(entry for entry in occupied if entry.machine in by_name),
             observed_unmanaged=_select_unmanaged_vms(inventory.unmanaged.get(site.id, ()), occupied, by_name),
             update_strategy=site.update_strategy,
@@ -229,19 +236,6 @@ def _find_evacuating_machines(racks: Iterable[InventoryRack], offers: Iterable[I
         else:
             machines.discard(offer.machine.name)
     return frozenset(machines)
-
-
-def _index_offering_resources_by_machine(
-    inventory: PlanInventory, racks: Iterable[InventoryRack], offers: Mapping[str, InventoryMachine]
-) -> dict[str, str]:
-    """Return the address of the resource that offers each machine."""
-    address_of_rack = {rack.id: address for address, rack in inventory.racks.items()}
-    addresses: dict[str, str] = {}
-    for rack in racks:
-        addresses |= dict.fromkeys((machine.name for machine in rack.machines), address_of_rack[rack.id])
-    for address, offer in offers.items():
-        addresses[offer.machine.name] = address
-    return addresses
 
 
 def place_unmanaged_vms(site: SitePlan, existing_names: Container[str]) -> list[UnmanagedVm]:

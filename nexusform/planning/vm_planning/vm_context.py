@@ -335,12 +335,7 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     System pools. On Azure, a change that re-creates a pool's VMs deletes and creates the pool, and a cluster
     needs a System pool at all times.
     """
-    yield from _report_replaced_sole_system_pools(objects)
-    yield from _report_clusters_losing_system_pools(objects)
-
-
-def _report_replaced_sole_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
-    """Yield errors for replaced pools that are the only System pool of an unchanged cluster."""
+    # Errors for replaced pools that are the only System pool of an unchanged cluster.
     existing = [(vms, vms.prior.demand) for vms in objects if vms.prior.demand is not None]
     system_pools: Counter[str] = Counter()
     for _, prior in existing:
@@ -353,6 +348,7 @@ def _report_replaced_sole_system_pools(objects: Sequence[VmObject]) -> Iterator[
         for pool in prior.pools:
             if pool.is_system and pool.pool in pools and _is_pool_replaced(vms, pool, pools[pool.pool]):
                 yield _build_system_pool_error(vms.instance, prior.cluster, pool)
+    yield from _report_clusters_losing_system_pools(objects)
 
 
 def _report_clusters_losing_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:

@@ -107,10 +107,22 @@ class PlanDecisionSummary(Struct, frozen=True):
 def build_decision(plan: Plan) -> PlanDecisionSummary:
     """Build the figures of a plan. Linear in the number of its rows."""
     lacks_data = has_unknown_capacity(plan)
+    # The result of every cluster with VMs after the plan: the worst over its VM SKUs.
+    results: dict[tuple[str, str], str] = {}
+    for row in plan.capacity:
+        if row.after is None:
+            continue
+        for cluster in row.after.clusters:
+            results.setdefault((row.site, cluster), UNKNOWN if lacks_data else SUFFICIENT)
+        for cluster in row.after.uncertain_surge_clusters:
+            if results.get((row.site, cluster)) != INSUFFICIENT:
+                results[row.site, cluster] = UNKNOWN
+        for cluster in row.after.no_surge_clusters:
+            results[row.site, cluster] = INSUFFICIENT
     return PlanDecisionSummary(
         impact=_build_impact_figures(plan),
         capacity=build_capacity_figures(plan.capacity, lacks_data=lacks_data),
-        upgrades=_build_upgrade_capacity(plan.capacity, lacks_data=lacks_data),
+        upgrades=tuple(SurgeVerdict(site, cluster, result) for (site, cluster), result in results.items()),
         confidence=_build_confidence_figures(plan),
         guard_rails=plan.guard_rails,
     )
@@ -128,12 +140,22 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
         maximum = max(maximum, len(off_vms.union(action.stopped_vms)))
         off_vms.difference_update(action.stopped_vms)
         off_vms.update(action.stopped_vms if action.leaves_off else ())
+    # The largest number of VMs of one cluster down at a time.
+    down: Counter[tuple[str, str]] = Counter()
+    for row in _select_interrupted_vms(plan):
+        down[row.site_id, row.cluster] += 1
+    for upgrade in plan.upgrades:
+        pool_counts = [0 if pool.surges else pool.concurrent_vms for pool in upgrade.pools]
+        # A rolling upgrade handles one pool after another.
+        down[upgrade.site_id, upgrade.cluster] += (
+            max(pool_counts, default=0) if upgrade.is_rolling else sum(pool_counts)
+        )
     return ImpactSummary(
         recreated=count_objects_with_effects(counts, Effect.RECREATED),
         moved=count_objects_with_effects(counts, Effect.MOVED, Effect.UNPLACED),
         removed=count_objects_with_effects(counts, *REMOVAL_EFFECTS),
         host_lost=count_objects_with_effects(counts, Effect.LOST) + plan.lost_unmanaged_count,
-        max_down=_compute_maximum_vms_down(plan),
+        max_down=max(down.values(), default=0) if down else 0,
         minutes=_compute_drain_minutes(plan),
         stopped=len(select_stopped_vms(plan.machine_actions)),
         max_stopped=maximum,
@@ -146,20 +168,6 @@ def _select_interrupted_vms(plan: Plan) -> Iterable[PlacementChange]:
     for row in plan.placements:
         if row.kind == VM and compute_effect(row) in DISRUPTIVE_EFFECTS and not is_upgrade_row(row, pools):
             yield row
-
-
-def _compute_maximum_vms_down(plan: Plan) -> int:
-    """Return the largest number of VMs of one cluster down at a time."""
-    down: Counter[tuple[str, str]] = Counter()
-    for row in _select_interrupted_vms(plan):
-        down[row.site_id, row.cluster] += 1
-    for upgrade in plan.upgrades:
-        pool_counts = [0 if pool.surges else pool.concurrent_vms for pool in upgrade.pools]
-        # A rolling upgrade handles one pool after another.
-        down[upgrade.site_id, upgrade.cluster] += (
-            max(pool_counts, default=0) if upgrade.is_rolling else sum(pool_counts)
-        )
-    return max(down.values(), default=0) if down else 0
 
 
 def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
@@ -204,22 +212,6 @@ def build_capacity_figures(
         for row in largest.values()
         if row.after is not None
     )
-
-
-def _build_upgrade_capacity(capacity: Sequence[SiteSkuCapacity], *, lacks_data: bool) -> tuple[SurgeVerdict, ...]:
-    """Return the result of every cluster with VMs after the plan: the worst over its VM SKUs."""
-    results: dict[tuple[str, str], str] = {}
-    for row in capacity:
-        if row.after is None:
-            continue
-        for cluster in row.after.clusters:
-            results.setdefault((row.site, cluster), UNKNOWN if lacks_data else SUFFICIENT)
-        for cluster in row.after.uncertain_surge_clusters:
-            if results.get((row.site, cluster)) != INSUFFICIENT:
-                results[row.site, cluster] = UNKNOWN
-        for cluster in row.after.no_surge_clusters:
-            results[row.site, cluster] = INSUFFICIENT
-    return tuple(SurgeVerdict(site, cluster, result) for (site, cluster), result in results.items())
 
 
 # --- confidence --------------------------------------------------------------------------------

@@ -281,7 +281,16 @@ def _describe_needed_change(
 ) -> str:
     """Describe the machines available after one change."""
     if need is MachineObstacle.LEAVE:
-        return _describe_removable_vms(alternatives)
+        # Describe the machines with the fewest VMs to remove.
+        minimum = min(len(alternative.removed_vms) for alternative in alternatives)
+        best = [alternative for alternative in alternatives if len(alternative.removed_vms) == minimum]
+        machines = format_first_items(
+            [f"{alternative.machine} ({format_list(alternative.removed_vms, 3)})" for alternative in best], _MAX_NAMES
+        )
+        other_count = len(alternatives) - len(best)
+        other_note = f"; {other_count} more if several were removed" if other_count else ""
+        count = format_count(len(best), "machine")
+        return f"{count} would have capacity with {format_count(minimum, 'VM')} fewer: {machines}{other_note}."
     scope = f"all {pool_size:,} VMs of the pool" if pool_size > 1 else "the VM"
     reasons = [f"{item.machine} ({item.unschedulable_reason or item.hint or item.rule})" for item in alternatives]
     counts = Counter(alternative.rack for alternative in alternatives)
@@ -295,19 +304,6 @@ def _describe_needed_change(
         reasons=format_list(reasons, _MAX_NAMES),
         consequence=f"that re-places {scope}",
     )
-
-
-def _describe_removable_vms(alternatives: Sequence[MachineAlternative]) -> str:
-    """Describe the machines with the fewest VMs to remove."""
-    minimum = min(len(alternative.removed_vms) for alternative in alternatives)
-    best = [alternative for alternative in alternatives if len(alternative.removed_vms) == minimum]
-    machines = format_first_items(
-        [f"{alternative.machine} ({format_list(alternative.removed_vms, 3)})" for alternative in best], _MAX_NAMES
-    )
-    other_count = len(alternatives) - len(best)
-    other_note = f"; {other_count} more if several were removed" if other_count else ""
-    count = format_count(len(best), "machine")
-    return f"{count} would have capacity with {format_count(minimum, 'VM')} fewer: {machines}{other_note}."
 
 
 def _build_need(need: MachineObstacle) -> dict[str, str]:

@@ -328,7 +328,22 @@ def _build_state(state: State, show: bool) -> LazyObject:
     def list_resources(path: ModulePath) -> Iterator[dict[str, Any]]:
         for address in by_module[path]:
             for deposed, instance in _list_current_and_deposed_objects(state.instances[address]):
-                yield _build_state_object(address, instance, deposed, show)
+                # Build an object of the state in Terraform's form.
+                document: dict[str, Any] = {
+                    "address": str(address),
+                    **build_address_keys(address),
+                    "provider_name": format_provider_name(instance.provider),
+                    "schema_version": instance.schema_version,
+                    "values": build_visible_value(instance.attributes, instance.sensitive, show_sensitive=show),
+                    "sensitive_values": build_sensitive_mask(instance.attributes, build_path_trie(instance.sensitive)),
+                }
+                if instance.dependencies:
+                    document["depends_on"] = list(instance.dependencies)
+                if instance.tainted:
+                    document["tainted"] = True
+                if deposed:
+                    document["deposed_key"] = deposed
+                yield document
 
     root_module = _build_module_tree(by_module.keys(), list_resources)
     document["values"] = _build_values(state.outputs, root_module, show)
@@ -340,25 +355,6 @@ def _list_current_and_deposed_objects(instance: InstanceState) -> Iterable[tuple
     if instance.current is not None:
         yield "", instance.current
     yield from sorted(instance.deposed.items())
-
-
-def _build_state_object(address: Address, instance: ObjectState, deposed: str, show: bool) -> dict[str, Any]:
-    """Build an object of the state in Terraform's form."""
-    document: dict[str, Any] = {
-        "address": str(address),
-        **build_address_keys(address),
-        "provider_name": format_provider_name(instance.provider),
-        "schema_version": instance.schema_version,
-        "values": build_visible_value(instance.attributes, instance.sensitive, show_sensitive=show),
-        "sensitive_values": build_sensitive_mask(instance.attributes, build_path_trie(instance.sensitive)),
-    }
-    if instance.dependencies:
-        document["depends_on"] = list(instance.dependencies)
-    if instance.tainted:
-        document["tainted"] = True
-    if deposed:
-        document["deposed_key"] = deposed
-    return document
 
 
 # --- checks ------------------------------------------------------------------------------------

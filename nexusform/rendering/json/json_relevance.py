@@ -47,7 +47,16 @@ def collect_relevant_attributes(
     references = [*_list_change_references(analysis, changes), *_list_output_references(analysis, plan.outputs)]
     if plan.mode is not Mode.DESTROY:
         objects = chain((change.address for change in plan.changes), prior.instances)
-        references += _list_module_references(analysis, {address.module for address in objects})
+        # The references in module outputs. Their values are not in the state, so they are new in every plan.
+        paths: dict[ModulePath, None] = dict.fromkeys(_list_single_modules(analysis.root, ()))
+        for path in {address.module for address in objects}:
+            while path and path not in paths:
+                paths[path] = None
+                path = path[:-1]  # noqa: PLW2901 - upwards
+        for path in paths:
+            module = analysis.find_module(path)
+            for name in module.outputs if module else ():
+                references.extend(analysis.list_output_references(path, name))
     attributes = analysis.collect_attributes(references)
     ordered = sorted(attributes, key=lambda attribute: (attribute.resource, tuple(map(str, attribute.attribute))))
     return [{"resource": attribute.resource, "attribute": list(attribute.attribute)} for attribute in ordered]
@@ -68,19 +77,6 @@ def _list_output_references(analysis: _ReferenceAnalysis, outputs: Iterable[Outp
     for output in outputs:
         if output.action is not Action.NO_OP:
             yield from analysis.list_output_references((), output.name)
-
-
-def _list_module_references(analysis: _ReferenceAnalysis, modules: Iterable[ModulePath]) -> Iterator[_Reference]:
-    """Yield the references in module outputs. Their values are not in the state, so they are new in every plan."""
-    paths: dict[ModulePath, None] = dict.fromkeys(_list_single_modules(analysis.root, ()))
-    for path in modules:
-        while path and path not in paths:
-            paths[path] = None
-            path = path[:-1]  # noqa: PLW2901 - upwards
-    for path in paths:
-        module = analysis.find_module(path)
-        for name in module.outputs if module else ():
-            yield from analysis.list_output_references(path, name)
 
 
 def _list_single_modules(module: Module, path: ModulePath) -> Iterator[ModulePath]:
@@ -115,7 +111,14 @@ class _ReferenceAnalysis:
         visited = set(pending)
         while pending:
             reference = pending.pop()
-            attribute = self._resolve_attribute(reference)
+            # The attribute of a reference, or None if it is not a declared resource.
+            resource = self._resolve_resource(reference)
+            if resource is None:
+                attribute = None
+            else:
+                block, key, steps = resource
+                address = Address(reference.module, block.mode, block.type, block.name, key)
+                attribute = _Attribute(str(address), steps)
             if attribute is not None:
                 attributes.add(attribute)
             for next_reference in self._follow_reference(reference):
@@ -123,15 +126,6 @@ class _ReferenceAnalysis:
                     visited.add(next_reference)
                     pending.append(next_reference)
         return attributes
-
-    def _resolve_attribute(self, reference: _Reference) -> _Attribute | None:
-        """Return the attribute of a reference, or None if it is not a declared resource."""
-        resource = self._resolve_resource(reference)
-        if resource is None:
-            return None
-        block, key, steps = resource
-        address = Address(reference.module, block.mode, block.type, block.name, key)
-        return _Attribute(str(address), steps)
 
     def _follow_reference(self, reference: _Reference) -> Iterable[_Reference]:
         """Return the references inside the referenced object."""
@@ -141,7 +135,12 @@ class _ReferenceAnalysis:
         name = str(reference.steps[0]) if reference.steps else ""
         match reference.root:
             case "var":
-                return self._follow_variable(reference.module, name)
+                # The references in the caller's value of a variable; none in the root module.
+                path = reference.module
+                caller = self.find_module(path[:-1]) if path else None
+                call = caller.calls.get(path[-1].name) if caller else None
+                input_value = call.inputs.get(name) if call else None
+                return _build_references(path[:-1], input_value[0]) if input_value else ()
             case "local":
                 local = module.locals.get(name)
                 return _build_references(reference.module, local.expression) if local else ()
@@ -169,13 +168,6 @@ class _ReferenceAnalysis:
         attribute = steps[1:]
         is_repeated = block.count is not None or block.for_each is not None
         return (block, attribute[0], attribute[1:]) if is_repeated and attribute else (block, None, attribute)
-
-    def _follow_variable(self, path: ModulePath, name: str) -> Iterable[_Reference]:
-        """Return the references in the caller's value of a variable; none in the root module."""
-        caller = self.find_module(path[:-1]) if path else None
-        call = caller.calls.get(path[-1].name) if caller else None
-        input_value = call.inputs.get(name) if call else None
-        return _build_references(path[:-1], input_value[0]) if input_value else ()
 
     def _follow_call(self, reference: _Reference, module: Module) -> Iterable[_Reference]:
         """Return the references in one output of a called module, or in all of them."""

@@ -73,9 +73,29 @@ def _render_value(plain: Any, value_type: Type, indent: int) -> str:
     if plain.__class__ is str and "\n" in plain:
         return render_heredoc(plain, " " * indent)
     if plain.__class__ is dict:
-        return _render_mapping(plain, value_type, indent)
+        # Render a map or an object, one entry per line.
+        opening, closing = ("tomap({", "})") if isinstance(value_type, MapType) else ("{", "}")
+        if not plain:
+            return f"{opening}{closing}"
+        margin = " " * (indent + 2)
+        types = dict(value_type.attributes) if isinstance(value_type, ObjectType) else {}
+        element = value_type.element if isinstance(value_type, MapType) else DYNAMIC
+        lines = [
+            f"{margin}{quote_string(name)} = {_render_value(plain[name], types.get(name, element), indent + 2)}"
+            for name in sorted(plain)
+        ]
+        return "\n".join([opening, *lines, " " * indent + closing])
     if plain.__class__ is list:
-        return _render_sequence(plain, value_type, indent)
+        # Render a list, set or tuple, one element per line.
+        opening, closing = _SEQUENCE_BRACKETS.get(value_type.__class__, ("[", "]"))
+        if not plain:
+            return f"{opening}{closing}"
+        margin = " " * (indent + 2)
+        lines = [
+            f"{margin}{_render_value(element, get_element_type(value_type, index), indent + 2)},"
+            for index, element in enumerate(plain)
+        ]
+        return "\n".join([opening, *lines, " " * indent + closing])
     return format_scalar(plain)
 
 
@@ -92,35 +112,7 @@ def render_heredoc(text: str, margin: str) -> str:
     return "\n".join([f"<<-{end}", *body, f"{margin}{end}"])
 
 
-def _render_mapping(plain: dict[str, Any], mapping_type: Type, indent: int) -> str:
-    """Render a map or an object, one entry per line."""
-    opening, closing = ("tomap({", "})") if isinstance(mapping_type, MapType) else ("{", "}")
-    if not plain:
-        return f"{opening}{closing}"
-    margin = " " * (indent + 2)
-    types = dict(mapping_type.attributes) if isinstance(mapping_type, ObjectType) else {}
-    element = mapping_type.element if isinstance(mapping_type, MapType) else DYNAMIC
-    lines = [
-        f"{margin}{quote_string(name)} = {_render_value(plain[name], types.get(name, element), indent + 2)}"
-        for name in sorted(plain)
-    ]
-    return "\n".join([opening, *lines, " " * indent + closing])
-
-
 _SEQUENCE_BRACKETS = {ListType: ("tolist([", "])"), SetType: ("toset([", "])")}
-
-
-def _render_sequence(plain: list[Any], sequence_type: Type, indent: int) -> str:
-    """Render a list, set or tuple, one element per line."""
-    opening, closing = _SEQUENCE_BRACKETS.get(sequence_type.__class__, ("[", "]"))
-    if not plain:
-        return f"{opening}{closing}"
-    margin = " " * (indent + 2)
-    lines = [
-        f"{margin}{_render_value(element, get_element_type(sequence_type, index), indent + 2)},"
-        for index, element in enumerate(plain)
-    ]
-    return "\n".join([opening, *lines, " " * indent + closing])
 
 
 def get_element_type(sequence_type: Type, index: int) -> Type:

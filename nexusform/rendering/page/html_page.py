@@ -102,6 +102,10 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
         build_section("vms", "VMs", build_script_placeholder("vm-list")) if any(site.vms for site in maps) else None
     )
     text = "\n\n".join(map(render_stanza, view.drift_stanzas))
+    sections = [
+        build_plan_section(plan_sections.build_capacity_section(view), "Capacity"),
+        build_plan_section(plan_sections.build_count_section(view)),
+    ]
     return [
         verdict,
         findings if has_renames else None,
@@ -111,7 +115,7 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
         [part.after_map(plan) for part in domain_parts],
         build_plan_section(plan_sections.build_upgrade_section(view)),
         None if has_renames else findings,
-        _build_capacity_and_counts(view),
+        (build_element("div", sections, class_="parts") if any(sections) else None),
         build_plan_section(plan_sections.build_all_pools_section(view)),
         vm_list,
         [part.after_vms(plan) for part in domain_parts],
@@ -124,15 +128,6 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
         build_plan_section(_build_outputs(view), "Outputs"),
         build_plan_section(plan_sections.build_check_section(view)),
     ]
-
-
-def _build_capacity_and_counts(view: PlanReportData) -> Part:
-    """Build the spare capacity and the counts, side by side."""
-    sections = [
-        build_plan_section(plan_sections.build_capacity_section(view), "Capacity"),
-        build_plan_section(plan_sections.build_count_section(view)),
-    ]
-    return build_element("div", sections, class_="parts") if any(sections) else None
 
 
 def _build_verdict(view: PlanReportData, report: Report) -> Markup:

@@ -43,10 +43,22 @@ def render_page(
     policy: str = _POLICY,
 ) -> str:
     """Render a page with a map drawn from `data`, as one file; `extra_scripts` follow its own scripts."""
+    # Build the fixed bar: sections (filled by a script), search and theme.
+    sections = build_element("nav", build_element("ul", id="sections"), aria_label="Sections")
+    placeholder = "Find a VM, rack, site or placement"
+    attributes = {"autocomplete": "off", "spellcheck": "false"}
+    field = build_element(
+        "input", type="search", id="find", placeholder=placeholder, aria_label=placeholder, **attributes
+    )
+    count = build_element("span", id="hit-count", class_="unseen", role="status")
+    hits = build_element("ul", id="hits", hidden=True)
+    choices = [build_element("option", text, value=value) for value, text in _THEMES]
+    theme = build_element("select", choices, id="theme", aria_label="Theme")
+    search = build_element("div", field, count, hits, class_="find", role="search")
     body = build_element(
         "body",
         build_element("a", "Skip to the content", href="#content", class_="skip"),
-        _build_navigation_bar(),
+        build_element("div", sections, search, theme, class_="bar"),
         header,
         build_element("main", main, id="content", tabindex="-1"),
         footer,
@@ -73,22 +85,6 @@ def _build_html_head(title: str, policy: str) -> Markup:
         build_element("title", title),
         [build_code_element("style", _read_asset(name)) for name in STYLES],
     )
-
-
-def _build_navigation_bar() -> Markup:
-    """Build the fixed bar: sections (filled by a script), search and theme."""
-    sections = build_element("nav", build_element("ul", id="sections"), aria_label="Sections")
-    placeholder = "Find a VM, rack, site or placement"
-    attributes = {"autocomplete": "off", "spellcheck": "false"}
-    field = build_element(
-        "input", type="search", id="find", placeholder=placeholder, aria_label=placeholder, **attributes
-    )
-    count = build_element("span", id="hit-count", class_="unseen", role="status")
-    hits = build_element("ul", id="hits", hidden=True)
-    choices = [build_element("option", text, value=value) for value, text in _THEMES]
-    theme = build_element("select", choices, id="theme", aria_label="Theme")
-    search = build_element("div", field, count, hits, class_="find", role="search")
-    return build_element("div", sections, search, theme, class_="bar")
 
 
 _THEMES: Final = (("auto", "theme"), ("light", "light"), ("dark", "dark"))

@@ -70,10 +70,6 @@ def render_maps(maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str =
         picture = _render_machines(maps, verdict, empty_text)
         if len(picture) <= MAX_BYTES:
             return picture
-    return _render_racks(maps, verdict)
-
-
-def _render_racks(maps: Sequence[SiteMap], verdict: str) -> str:
     drawings: list[Markup] = []
     width, top, rack_limit = 0, MARGIN, MAX_RACKS
     for site in maps:

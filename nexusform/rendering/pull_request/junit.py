@@ -39,6 +39,13 @@ def render_junit(plan: Plan) -> str:
     """Render the XML document of a plan."""
     findings = collect_findings(plan)
     violations = [diagnostic for diagnostic in plan.diagnostics if diagnostic.id == GUARD_RAIL]
+    # Build a passed case for every other finding except errors.
+    cases = []
+    for finding in findings:
+        diagnostic = finding.diagnostic
+        if diagnostic.id in RULE_IDS or finding.level is Level.ERROR:
+            continue
+        cases.append(JunitCase(diagnostic.id, _format_finding_name(diagnostic), note=_format_finding(finding)))
     suites = {
         "plan": _build_planning_cases(plan.diagnostics),
         "guard rails": [
@@ -47,7 +54,7 @@ def render_junit(plan: Plan) -> str:
         ],
         "checks": [_build_check_case(check) for check in plan.checks],
         "lint": [_build_lint_case(rule, findings, _explain_skipped_rule(rule, plan)) for rule in RULE_IDS],
-        "warnings": _build_warning_cases(findings),
+        "warnings": cases,
         "separation rules": [_build_separation_case(verdict) for verdict in plan.separation_verdicts],
     }
     return render_suites(suites.items())
@@ -143,17 +150,6 @@ def _format_finding(finding: Finding) -> str:
     level = finding.level.value.capitalize()
     text = f"{level}: {finding.diagnostic.detail or finding.diagnostic.summary}"
     return f"{text}\n{PREEXISTING_NOTE}" if finding.is_preexisting else text
-
-
-def _build_warning_cases(findings: Iterable[Finding]) -> list[JunitCase]:
-    """Build a passed case for every other finding except errors."""
-    cases = []
-    for finding in findings:
-        diagnostic = finding.diagnostic
-        if diagnostic.id in RULE_IDS or finding.level is Level.ERROR:
-            continue
-        cases.append(JunitCase(diagnostic.id, _format_finding_name(diagnostic), note=_format_finding(finding)))
-    return cases
 
 
 def _build_separation_case(verdict: SeparationVerdict) -> JunitCase:

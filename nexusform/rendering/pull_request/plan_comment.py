@@ -78,23 +78,19 @@ def render_markdown(
         if place.build is plan_sections.build_entry_section:
             parts.append(ReportPart("Existing issues", 50, render_existing_findings(view.entries.existing)))
         if place.build is plan_sections.build_change_section:
-            parts.append(ReportPart("The last line", 99, _render_last_line(plan, origin), is_atomic=True))
+            # Render one line with commit, inventory and evaluation, or none; a stale inventory is highlighted.
+            age = describe_inventory(plan)
+            inventory = f"inventory {escape_plain_text(age)}" if age else ""
+            inventory = f"**{inventory}**" if has_stale_inventory(plan) else inventory
+            evaluation = escape_plain_text(describe_plan_evaluation(plan))
+            line = " · ".join(filter(None, (format_commit(origin), inventory, evaluation)))
+            parts.append(ReportPart("The last line", 99, (line,) if line else (), is_atomic=True))
     return join_parts_within_limit(parts, max_bytes)
 
 
 def _truncate_line(line: str) -> str:
     """Truncate a very long line."""
     return line if len(line) <= _MAX_LINE_LENGTH else f"{line[: _MAX_LINE_LENGTH - 3]}..."
-
-
-def _render_last_line(plan: Plan, origin: CodeOrigin) -> tuple[str, ...]:
-    """Render one line with commit, inventory and evaluation, or none; a stale inventory is highlighted."""
-    age = describe_inventory(plan)
-    inventory = f"inventory {escape_plain_text(age)}" if age else ""
-    inventory = f"**{inventory}**" if has_stale_inventory(plan) else inventory
-    evaluation = escape_plain_text(describe_plan_evaluation(plan))
-    line = " · ".join(filter(None, (format_commit(origin), inventory, evaluation)))
-    return (line,) if line else ()
 
 
 # --- sections of the comment alone -------------------------------------------------------------

@@ -37,16 +37,6 @@ def find_availability_losses(plan: Plan) -> Iterator[str]:
     and workloads without replicas.
     """
     yield from describe_lost_vms(plan)
-    yield from _find_lost_quorums(plan)
-    for upgrade in plan.upgrades:
-        for pool in upgrade.pools:
-            if pool.pool != _CONTROL_PLANE and pool.vms and not pool.minimum_up:
-                nodes = select_word_form(pool.vms, "its only node is", f"all {pool.vms:,} nodes are")
-                yield f"{upgrade.cluster}/{pool.pool} has no node for some time: {nodes} re-created at once"
-    yield from _describe_workload_losses(plan)
-
-
-def _find_lost_quorums(plan: Plan) -> Iterator[str]:
     down: Counter[tuple[str, str]] = Counter()
     growth: Counter[tuple[str, str]] = Counter()
     for row in plan.placements:
@@ -65,6 +55,12 @@ def _find_lost_quorums(plan: Plan) -> Iterator[str]:
             yield f"{table.cluster} loses etcd quorum: {lost} of {after} control-plane VMs down at once"
         elif after <= _MAX_FRAGILE < before:
             yield (f"{table.cluster} keeps {after} of {before} control-plane VMs; losing one breaks etcd quorum")
+    for upgrade in plan.upgrades:
+        for pool in upgrade.pools:
+            if pool.pool != _CONTROL_PLANE and pool.vms and not pool.minimum_up:
+                nodes = select_word_form(pool.vms, "its only node is", f"all {pool.vms:,} nodes are")
+                yield f"{upgrade.cluster}/{pool.pool} has no node for some time: {nodes} re-created at once"
+    yield from _describe_workload_losses(plan)
 
 
 # --- workloads -----------------------------------------------------------------------------------

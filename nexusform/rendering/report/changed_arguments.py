@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -191,23 +191,18 @@ def _format_part_changes(node: DifferenceNode) -> str:
         if not all(map(_get_part_name, parts)):
             names.append(count)
         elif symbol == CHANGED:
-            names.append(_format_changed_entries(parts))
+            texts = []
+            for child in parts:
+                is_leaf = child.kind is NodeKind.LEAF
+                name = child.name if is_leaf else _get_part_name(child)
+                texts.append(f"{name} {_format_scalar_change(child) if is_leaf else 'parts'}".strip())
+            names.append(", ".join(texts))
         else:
             names.append(f"{', '.join(map(_get_part_name, parts))} {verb}")
     if not names:
         return "changed"
     text = ", ".join(names)
     return text if len(text) <= _MAX_PARTS_LENGTH else ", ".join(counts)
-
-
-def _format_changed_entries(changed: Sequence[DifferenceNode]) -> str:
-    """Format changed entries with their old and new values."""
-    texts = []
-    for child in changed:
-        is_leaf = child.kind is NodeKind.LEAF
-        name = child.name if is_leaf else _get_part_name(child)
-        texts.append(f"{name} {_format_scalar_change(child) if is_leaf else 'changed'}".strip())
-    return ", ".join(texts)
 
 
 # Attributes that identify the elements of a list.

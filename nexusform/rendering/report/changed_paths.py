@@ -4,7 +4,6 @@ known to differ.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import select_word_form
@@ -67,21 +66,16 @@ def _format_value(plain: Any) -> str:
     if plain is UNKNOWN:
         return KNOWN_AFTER_APPLY
     if plain.__class__ is dict:
-        return _format_mapping(plain)
+        entries = {name: value for name, value in plain.items() if value is not None}
+        if not any(value.__class__ in (dict, list) for value in entries.values()):
+            text = f"{{{', '.join(f'{name} = {format_scalar(value)}' for name, value in entries.items())}}}"
+            if len(text) <= _MAX_VALUE_LENGTH:
+                return text
+        return f"{{{len(plain):,} {select_word_form(len(plain), 'attribute')}}}"
     if plain.__class__ is list:
         return f"[{len(plain):,} {select_word_form(len(plain), 'element')}]" if plain else "[]"
     text = format_scalar(plain)
     return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 4]}..."
-
-
-def _format_mapping(plain: Mapping[str, Any]) -> str:
-    """Format a mapping with short values, else its size."""
-    entries = {name: value for name, value in plain.items() if value is not None}
-    if not any(value.__class__ in (dict, list) for value in entries.values()):
-        text = f"{{{', '.join(f'{name} = {format_scalar(value)}' for name, value in entries.items())}}}"
-        if len(text) <= _MAX_VALUE_LENGTH:
-            return text
-    return f"{{{len(plain):,} {select_word_form(len(plain), 'attribute')}}}"
 
 
 def format_path(path: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
 from nexusform.plans.maintenance import PlannedMachineAction
 from nexusform.plans.plan import Feasibility, FeasibilityResult, Plan
-from nexusform.plans.site_capacity.occupancy import OutOfService, SiteVms, list_out_of_service
+from nexusform.plans.site_capacity.occupancy import OutOfService, list_out_of_service
 from nexusform.scheduling.machine_actions import ACTION_PENDING
 from nexusform.scheduling.racks.vms import MachineStatus
 
@@ -184,7 +184,17 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
         rows = list(group)
         site = next(site for site in plan.sites if site.id == site_id)
         place = f" on {site.name}" if len(plan.sites) > 1 else ""
-        total = _count_compute_machines(site)
+        # Count the compute machines of active racks: in service, or with a status.
+        planned_racks = {rack.name for rack in site.racks if rack.is_planned}
+        total = sum(
+            machine.exists_after
+            and machine.facts.rack not in planned_racks
+            and (
+                machine.facts.status is not None
+                or set(machine.facts.unschedulable_reason.split(", ")) <= _TEMPORARY_REASONS
+            )
+            for machine in site.machines
+        )
         sentences = [f"Out of service{place}: {len(rows):,} of {total:,} machines ({_describe_groups(rows)})."]
         capacity = next((row.after for row in plan.capacity if row.site_id == site_id), None)
         if capacity is not None:
@@ -193,20 +203,6 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
         if any(row.status.cordoned_by == _AZURE for row in rows):
             sentences.append(_AZURE_RULE)
         yield " ".join(sentences)
-
-
-def _count_compute_machines(site: SiteVms) -> int:
-    """Count the compute machines of active racks: in service, or with a status."""
-    planned_racks = {rack.name for rack in site.racks if rack.is_planned}
-    return sum(
-        machine.exists_after
-        and machine.facts.rack not in planned_racks
-        and (
-            machine.facts.status is not None
-            or set(machine.facts.unschedulable_reason.split(", ")) <= _TEMPORARY_REASONS
-        )
-        for machine in site.machines
-    )
 
 
 def _describe_groups(rows: Sequence[OutOfService]) -> str:

@@ -102,21 +102,27 @@ def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[
     max_lines = _MAX_ENTRY_LINES + (count_columns(subjects) // (width - column) if is_warning else 0)
     lines: list[str] = []
     for text in list_shortened_texts(escape_control_characters(entry.text)):
-        lines = _render_statement(label, subjects, text, column, width)
+        # Render subjects and text next to the id, or below a long id.
+        statement = f"{subjects}: {text}" if subjects else text
+        if column == _ID_COLUMNS:
+            lines = render_labelled_text(label, statement, column, width)
+        elif subjects and count_columns(label) + count_columns(subjects) + 3 <= width:
+            lines = [f"{label}  {subjects}:", *render_labelled_text("", text, column, width)]
+        else:
+            lines = [label, *render_labelled_text("", statement, column, width)]
         located_lines = _append_location(lines, location, column, width)
         if len(located_lines) <= max_lines:
             return located_lines
-    return _append_location_truncated(truncate_lines(lines, max_lines, width), location, width)
-
-
-def _render_statement(label: str, subjects: str, text: str, column: int, width: int) -> list[str]:
-    """Render subjects and text next to the id, or below a long id."""
-    statement = f"{subjects}: {text}" if subjects else text
-    if column == _ID_COLUMNS:
-        return render_labelled_text(label, statement, column, width)
-    if subjects and count_columns(label) + count_columns(subjects) + 3 <= width:
-        return [f"{label}  {subjects}:", *render_labelled_text("", text, column, width)]
-    return [label, *render_labelled_text("", statement, column, width)]
+    # Append the location to the last line and truncate that line for it.
+    lines = truncate_lines(lines, max_lines, width)
+    if not location:
+        return lines
+    *first_lines, last_line = lines
+    last_line = last_line.removesuffix(" ...")
+    available_width = width - count_columns(location) - 6
+    while count_columns(last_line) > available_width and " " in last_line.strip():
+        last_line = last_line.rpartition(" ")[0]
+    return [*first_lines, f"{last_line} ...  {location}"]
 
 
 def _format_locations(locations: Sequence[str]) -> str:
@@ -141,15 +147,3 @@ def _append_location(lines: list[str], location: str, column: int, width: int) -
     if gap >= 2:
         return [*first_lines, f"{last_line}{' ' * min(gap, 4)}{location}"]
     return [*lines, f"{' ' * column}{location}"]
-
-
-def _append_location_truncated(lines: list[str], location: str, width: int) -> list[str]:
-    """Append the location to the last line and truncate that line for it."""
-    if not location:
-        return lines
-    *first_lines, last_line = lines
-    last_line = last_line.removesuffix(" ...")
-    available_width = width - count_columns(location) - 6
-    while count_columns(last_line) > available_width and " " in last_line.strip():
-        last_line = last_line.rpartition(" ")[0]
-    return [*first_lines, f"{last_line} ...  {location}"]

@@ -43,7 +43,9 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
     lines = [paint(line, "bold") for line in _wrap_text(report.title, width)]
     lines += [paint(line, "bold", colour_name) for line in _wrap_text(report.verdict, width)]
     for fact in report.facts:
-        lines += _render_fact_item(fact, width)
+        first_line, *further_lines = _wrap_text(fact, width - 4)
+        lines.append(f"{_INDENT}- {first_line}")
+        lines.extend(f"{_INDENT}  {line}" for line in further_lines)
     details = [section for section in report.sections if section.is_folded and not section.is_finding]
     hidden_sections = details[MAX_FOLDED:]
     for section in report.sections:
@@ -155,13 +157,6 @@ def _join_clauses(clauses: Iterable[str], width: int) -> Iterable[str]:
 
 def _wrap_text(text: str, width: int) -> list[str]:
     return wrap_lines(escape_control_characters(text), width)
-
-
-def _render_fact_item(text: str, width: int) -> Iterable[str]:
-    """Render a fact as a list item with indented further lines."""
-    first_line, *further_lines = _wrap_text(text, width - 4)
-    yield f"{_INDENT}- {first_line}"
-    yield from (f"{_INDENT}  {line}" for line in further_lines)
 
 
 # --- sections of a plan ------------------------------------------------------------------------

@@ -38,20 +38,17 @@ class NumberedSite:
         self.rack_by_machine: list[int] = []
         self.machines_by_rack: list[list[int]] = []
         for number, machine in enumerate(self.machines):
-            self._add(number, machine)
+            rack = self.rack_index.get(machine.rack)
+            if rack is None:
+                rack = self.rack_index[machine.rack] = len(self.rack_name)
+                self.rack_name.append(machine.rack)
+                self.rack_zone.append(machine.availability_zone)
+                self.machines_by_rack.append([])
+            self.rack_by_machine.append(rack)
+            self.machines_by_rack[rack].append(number)
         # In the form used by tie-break digests.
         self.encoded_machine_names = [machine.name.encode() for machine in self.machines]
         self.encoded_rack_names = [name.encode() for name in self.rack_name]
-
-    def _add(self, number: int, machine: Machine) -> None:
-        rack = self.rack_index.get(machine.rack)
-        if rack is None:
-            rack = self.rack_index[machine.rack] = len(self.rack_name)
-            self.rack_name.append(machine.rack)
-            self.rack_zone.append(machine.availability_zone)
-            self.machines_by_rack.append([])
-        self.rack_by_machine.append(rack)
-        self.machines_by_rack[rack].append(number)
 
 
 Figure = Callable[[int], int]

@@ -236,23 +236,20 @@ class Ledger:
             self._removed.add(handle)
         self.count(record, -1)
         if record.cells == UNKNOWN_CELLS:
-            self._release_unknown_cells(record, handle)
+            # Release the sampled cells of a VM with unknown cells.
+            site, machine = self.site, record.machine
+            unknown_vms = self.unknown_cells[machine]
+            del unknown_vms.shapes[handle]
+            if not unknown_vms.shapes:
+                self.capacities[machine] = unknown_vms.known_capacity
+                del self.unknown_cells[machine]
+            elif unknown_vms.cells is None:
+                unknown_vms.is_stale = True
+            else:
+                share = site.shapes[record.shape].share.cells_share
+                cells = unknown_vms.cells.pop(handle)
+                self.capacities[machine] = site.capacity_table.apply_share(self.capacities[machine], share, cells, 1)
         return record
-
-    def _release_unknown_cells(self, record: VmRecord, handle: int) -> None:
-        """Release the sampled cells of a VM with unknown cells."""
-        site, machine = self.site, record.machine
-        unknown_vms = self.unknown_cells[machine]
-        del unknown_vms.shapes[handle]
-        if not unknown_vms.shapes:
-            self.capacities[machine] = unknown_vms.known_capacity
-            del self.unknown_cells[machine]
-        elif unknown_vms.cells is None:
-            unknown_vms.is_stale = True
-        else:
-            share = site.shapes[record.shape].share.cells_share
-            cells = unknown_vms.cells.pop(handle)
-            self.capacities[machine] = site.capacity_table.apply_share(self.capacities[machine], share, cells, 1)
 
     def find_split_capacities(self, machine: int) -> SplitCapacities:
         """Return the possible capacities of a machine with unknown cells."""
@@ -264,22 +261,19 @@ class Ledger:
         """Choose a split for every machine that needs one, and return those machines."""
         stale = [machine for machine, unknown_vms in self.unknown_cells.items() if unknown_vms.is_stale]
         for machine in stale:
-            self._choose_split(machine, choice)
+            # Choose cells for a machine's VMs on unknown cells, and set the remaining capacity.
+            site, unknown_vms = self.site, self.unknown_cells[machine]
+            handles = sorted(unknown_vms.shapes, key=lambda handle: site.shapes[unknown_vms.shapes[handle]].share)
+            split_capacities = self.find_split_capacities(machine)
+            cells = self._choose_cells(machine, choice, handles, split_capacities)
+            unknown_vms.is_stale = False
+            if cells is None:
+                unknown_vms.cells = None
+                self.capacities[machine] = site.capacity_table.add_full(unknown_vms.known_capacity)
+            else:
+                unknown_vms.cells = dict(zip(handles, cells, strict=True))
+                self.capacities[machine] = split_capacities.compute_capacity(cells)
         return stale
-
-    def _choose_split(self, machine: int, choice: SplitChoice) -> None:
-        """Choose cells for a machine's VMs on unknown cells, and set the remaining capacity."""
-        site, unknown_vms = self.site, self.unknown_cells[machine]
-        handles = sorted(unknown_vms.shapes, key=lambda handle: site.shapes[unknown_vms.shapes[handle]].share)
-        split_capacities = self.find_split_capacities(machine)
-        cells = self._choose_cells(machine, choice, handles, split_capacities)
-        unknown_vms.is_stale = False
-        if cells is None:
-            unknown_vms.cells = None
-            self.capacities[machine] = site.capacity_table.add_full(unknown_vms.known_capacity)
-        else:
-            unknown_vms.cells = dict(zip(handles, cells, strict=True))
-            self.capacities[machine] = split_capacities.compute_capacity(cells)
 
     def _choose_cells(
         self, machine: int, choice: SplitChoice, handles: Sequence[int], split_capacities: SplitCapacities

@@ -122,7 +122,23 @@ class RackScheduler:
             self._choose_missing_splits()
             session = self._session = self._open_session(demand)
             if session is None:
-                return self._place_by_scan(demand)
+                # Place by a scan of every machine. Return its handle and placement, or None if it fits nowhere.
+                record = open_rules.choose_placement(
+                    self._ledger,
+                    demand,
+                    self.spread,
+                    self.seed,
+                    is_sample=self.is_sample,
+                    tied_for_pool=self._get_tied_machines(demand),
+                )
+                if record is None:
+                    return None
+                self._ledger.new_vms[record.machine] = self._ledger.new_vms.get(record.machine, 0) + 1
+                if record.machine not in self._ledger.unknown_cells:
+                    return self._add(record), self._site.get_placement(record.machine, record.cells)
+                handle = self._ledger.add_sampled(record)
+                self._queues.mark_machine_changed(record.machine, capacity_freed=False)
+                return handle, self._site.get_placement(record.machine, UNKNOWN_CELLS)
         number = demand.vm.number
         packed = session.place(number)
         if packed == NOWHERE:
@@ -375,25 +391,6 @@ class RackScheduler:
         if self.tied_machines is None:
             return None
         return self.tied_machines.setdefault((demand.vm.owner, demand.vm.pool), set())
-
-    def _place_by_scan(self, demand: Demand) -> tuple[int, Placement] | None:
-        """Place by a scan of every machine. Return its handle and placement, or None if it fits nowhere."""
-        record = open_rules.choose_placement(
-            self._ledger,
-            demand,
-            self.spread,
-            self.seed,
-            is_sample=self.is_sample,
-            tied_for_pool=self._get_tied_machines(demand),
-        )
-        if record is None:
-            return None
-        self._ledger.new_vms[record.machine] = self._ledger.new_vms.get(record.machine, 0) + 1
-        if record.machine not in self._ledger.unknown_cells:
-            return self._add(record), self._site.get_placement(record.machine, record.cells)
-        handle = self._ledger.add_sampled(record)
-        self._queues.mark_machine_changed(record.machine, capacity_freed=False)
-        return handle, self._site.get_placement(record.machine, UNKNOWN_CELLS)
 
     def _find_shortage(self, demand: Demand) -> NoFitReason:
         """Return why nothing fits; the reasons hold for all later VMs of the pool."""

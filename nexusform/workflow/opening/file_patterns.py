@@ -44,7 +44,18 @@ class DirectoryReader(Protocol):
 def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -> list[str]:
     """Return the matching files, sorted, relative to `base`. Raises FileProblem, MissingDirectory."""
     paths: set[str] = set()
-    for alternative in _expand_braces(pattern):
+    expanded: list[str] = []
+    pending = [pattern]
+    while pending:
+        parts = _expand_first_braces(pending[-1], pattern)
+        candidate = pending.pop()
+        if parts is None:
+            expanded.append(candidate)
+        else:
+            pending += parts
+        if len(expanded) + len(pending) > _ALTERNATIVES_CAP:
+            raise FileProblem(f'The braces of "{pattern}" expand to more than {_ALTERNATIVES_CAP} patterns.')
+    for alternative in expanded:
         names = posixpath.normpath(alternative.lstrip("/") or ".").split("/")
         parent_count = names.count("..")  # they are at the start
         root = Path(os.path.normpath(Path(base, *names[:parent_count])))
@@ -118,22 +129,6 @@ def _create_pattern_error(pattern: str) -> FileProblem:
     return FileProblem(f'"{pattern}" is not a valid file pattern.')
 
 
-def _expand_braces(pattern: str) -> list[str]:
-    # Expand a pattern with braces to patterns without braces.
-    expanded: list[str] = []
-    pending = [pattern]
-    while pending:
-        parts = _expand_first_braces(pending[-1], pattern)
-        candidate = pending.pop()
-        if parts is None:
-            expanded.append(candidate)
-        else:
-            pending += parts
-        if len(expanded) + len(pending) > _ALTERNATIVES_CAP:
-            raise FileProblem(f'The braces of "{pattern}" expand to more than {_ALTERNATIVES_CAP} patterns.')
-    return expanded
-
-
 def _expand_first_braces(text: str, pattern: str) -> list[str] | None:
     # The text with each alternative of its first pair of braces, None without braces.
     depth = 0
@@ -170,12 +165,7 @@ def _parse_segment(name: str, pattern: str) -> _Segment:
     options = re2.Options()
     options.log_errors = False
     # re2 matches in linear time; pattern and names may be untrusted.
-    compiled = re2.compile("(?s)" + _build_expression(signs, pattern), options)
-    return lambda name: compiled.fullmatch(name.encode(errors="replace").decode()) is not None
-
-
-def _build_expression(signs: list[str], pattern: str) -> str:
-    """Build the regular expression of a segment."""
+    # Build the regular expression of a segment.
     parts: list[str] = []
     position = 0
     while position < len(signs):
@@ -186,7 +176,8 @@ def _build_expression(signs: list[str], pattern: str) -> str:
             parts.append(part)
         else:
             parts.append({"*": ".*", "?": "."}.get(sign) or _escape_sign(sign))
-    return "".join(parts)
+    compiled = re2.compile("(?s)" + "".join(parts), options)
+    return lambda name: compiled.fullmatch(name.encode(errors="replace").decode()) is not None
 
 
 def _parse_character_class(signs: list[str], position: int, pattern: str) -> tuple[str, int]:

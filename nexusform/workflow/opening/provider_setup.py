@@ -58,7 +58,11 @@ def create_providers(
                 problems += address_errors
                 continue
             provider = kind.make(settings, context.directory, exit_stack, context.confinement)
-            _configure_provider(provider, key, request.state, context)
+            if isinstance(provider, StateUser):
+                own_objects = (recorded.attributes for _, recorded in list_objects(request.state, key))
+                provider.set_state_objects(own_objects, list_managed_objects(request.state))
+            if isinstance(provider, PermissionedProvider):
+                provider.set_permissions(context.is_allowed, take_ownership=context.take_ownership)
             providers[key] = _redact_provider(provider) if sensitive else provider
         except ProviderProblem as problem:
             detail = _get_hidden_message() if sensitive else str(problem)
@@ -81,15 +85,6 @@ def _get_hidden_message() -> str:
     from nexusform.workflow.opening.redacting_provider import HIDDEN_MESSAGE
 
     return HIDDEN_MESSAGE
-
-
-def _configure_provider(provider: Provider, key: str, state: State, context: CommandContext) -> None:
-    """Pass the objects of the state and the permissions to a provider."""
-    if isinstance(provider, StateUser):
-        own_objects = (recorded.attributes for _, recorded in list_objects(state, key))
-        provider.set_state_objects(own_objects, list_managed_objects(state))
-    if isinstance(provider, PermissionedProvider):
-        provider.set_permissions(context.is_allowed, take_ownership=context.take_ownership)
 
 
 def check_provider_addresses(

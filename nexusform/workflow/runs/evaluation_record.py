@@ -20,20 +20,7 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
     """Return the plan with a record of its evaluation in this process."""
     context, accesses = project.context, get_recorded_accesses()
     root = context.confinement.root or find_work_tree(context.directory)
-    evaluation = EvaluationEnvironment(
-        confined=bool(context.confinement.root),
-        root=_format_relative(root, context.directory),
-        files=_list_evaluated_files(plan, project, root),
-        origins=tuple(sorted(accesses.origins)),
-        programs=tuple(sorted(accesses.programs)),
-        environment_read=tuple(sorted({*accesses.variables, *_list_used_variables(project)})),
-    )
-    prefixes = tuple(sorted(context.allow_remote)) if evaluation.confined else ()
-    return replace(plan, basis=replace(plan.basis, evaluation=evaluation, allowed_prefixes=prefixes))
-
-
-def _list_evaluated_files(plan: Plan, project: Project, root: str) -> tuple[EvaluatedFile, ...]:
-    """List the files of the configuration, variables and settings, and those read by functions and data sources."""
+    # List the files of the configuration, variables and settings, and those read by functions and data sources.
     texts = {name: source.text for name, source in project.configuration.files.items()}
     configuration = {name: sha256(text.encode()).hexdigest() for name, text in texts.items()}
     tree, directory = Confinement(root), os.path.abspath(project.context.directory)  # noqa: PTH100
@@ -46,7 +33,16 @@ def _list_evaluated_files(plan: Plan, project: Project, root: str) -> tuple[Eval
         EvaluatedFile(os.path.normpath(path).replace(os.sep, "/"), digest, tree.is_inside(os.path.realpath(path)))
         for path, digest in digests.items()
     )
-    return tuple(sorted(files, key=lambda file: file.path))
+    evaluation = EvaluationEnvironment(
+        confined=bool(context.confinement.root),
+        root=_format_relative(root, context.directory),
+        files=tuple(sorted(files, key=lambda file: file.path)),
+        origins=tuple(sorted(accesses.origins)),
+        programs=tuple(sorted(accesses.programs)),
+        environment_read=tuple(sorted({*accesses.variables, *_list_used_variables(project)})),
+    )
+    prefixes = tuple(sorted(context.allow_remote)) if evaluation.confined else ()
+    return replace(plan, basis=replace(plan.basis, evaluation=evaluation, allowed_prefixes=prefixes))
 
 
 def _list_used_variables(project: Project) -> list[str]:

@@ -15,7 +15,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.backends.local_file import is_local_state
-from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     DiagnosticsError,
@@ -186,7 +185,9 @@ class Run(Struct):
             return self.build_failed_plan(options, problems)
         diagnostics += problems
         request = self.build_request(options)
-        if options.refresh and (request.state.instances or self._has_observing_provider()):
+        if options.refresh and (
+            request.state.instances or any(provider.observes_objects for provider in self.providers.values())
+        ):
             from nexusform.workflow.runs.state_refresh import refresh_request
 
             try:
@@ -268,10 +269,6 @@ class Run(Struct):
 
         return build_unchanged_plan(self.build_request(options), problems)
 
-    def _has_observing_provider(self) -> bool:
-        """Return whether a provider observes a site; it is read even without objects in the state."""
-        return any(provider.observes_objects for provider in self.providers.values())
-
     def _check_state_consistency(self) -> list[Diagnostic]:
         if not self.stored.state.instances:
             return []
@@ -290,7 +287,15 @@ class Run(Struct):
                 plan = replace(plan, rejected=tuple(sorted({item.address for item in errors})) if is_complete else ())
             result = replace(result, plan=plan)
         if result.plan.mode is Mode.NORMAL:
-            result = _add_lint_findings(result, self.project.configuration)
+            # Add the lint findings to the diagnostics of the plan; none for a failed plan.
+            findings: list[Diagnostic] = []
+            if not result.plan.errored and any(map(_is_linted, result.objects.values())):
+                from nexusform.workflow.opening.linting import lint_plan
+
+                findings = lint_plan(result, self.project.configuration)
+            disabled_rules = tuple(sorted(self.project.configuration.settings.ignored_rules))
+            diagnostics = (*result.plan.diagnostics, *findings)
+            result = replace(result, plan=replace(result.plan, diagnostics=diagnostics, disabled_rules=disabled_rules))
         with log_duration("info", "room counted"):
             return add_site_capacity(result, self.project.registries)
 
@@ -380,18 +385,6 @@ def _query_unreachable(query: ServerReader, question: ServerQuery) -> str:
         return query(question)
     except ExternalQueryProblem as failure:
         raise ExternalQueryProblem(replace(failure.problem, severity=Severity.WARNING)) from None
-
-
-def _add_lint_findings(result: PlanResult, configuration: Configuration) -> PlanResult:
-    """Add the lint findings to the diagnostics of the plan; none for a failed plan."""
-    findings: list[Diagnostic] = []
-    if not result.plan.errored and any(map(_is_linted, result.objects.values())):
-        from nexusform.workflow.opening.linting import lint_plan
-
-        findings = lint_plan(result, configuration)
-    disabled_rules = tuple(sorted(configuration.settings.ignored_rules))
-    diagnostics = (*result.plan.diagnostics, *findings)
-    return replace(result, plan=replace(result.plan, diagnostics=diagnostics, disabled_rules=disabled_rules))
 
 
 def _is_linted(vms: VmObject) -> bool:

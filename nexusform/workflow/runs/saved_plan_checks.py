@@ -61,7 +61,19 @@ def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_ver
 def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool) -> CheckedPlan:
     plan = saved.plan
     if plan.serial != run.stored.state.serial:
-        return _compare_stale_plan(run, plan)
+        # Accept a plan of an older serial if re-planning gives the same changes.
+        if plan.mode is not Mode.NORMAL or plan.targets or plan.excludes or plan.replaces:
+            return CheckedPlan(None, (_build_stale_error(run, plan, "Plans with special options are not compared."),))
+        new_plan = run.plan(get_plan_options(plan)).plan
+        differences = _describe_differences(plan, new_plan)
+        if differences:
+            return CheckedPlan(None, (_build_stale_error(run, plan, f"A new plan has other changes: {differences}"),))
+        serial_warning = build_warning(
+            "state-changed-since-plan",
+            f"The plan is for serial {plan.serial}; the state now has serial {run.stored.state.serial}. A new "
+            "plan has the same changes, so they are applied.",
+        )
+        return CheckedPlan(new_plan, (serial_warning,))
     changed_inputs = _list_changed_inputs(run, saved)
     if not changed_inputs and not replan:
         return _compare_with_new_plan(run, saved, is_verified=is_verified)
@@ -80,7 +92,15 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
     if not reason:
         new_plan = run.rebuild_plan(plan)
         if not new_plan.errored:
-            return _compare_plan_parts(plan, new_plan)
+            compared_plans = (
+                (plan, new_plan)
+                if has_sampled_verdicts(plan)
+                else (remove_confidence(plan), remove_confidence(new_plan))
+            )
+            differing_parts = list_different_parts(*compared_plans)
+            if differing_parts:
+                return _reject_plan(f"Its {format_list(differing_parts)} differ from a new plan.")
+            return CheckedPlan(plan)
         first_error = next(diagnostic for diagnostic in new_plan.diagnostics if diagnostic.severity is Severity.ERROR)
         reason = f"Planning again fails here: {first_error.summary}.{run.project.context.confinement_note}"
         if _has_all_inputs(run, plan):
@@ -91,16 +111,6 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
         if is_verified
         else CheckedPlan(None, (_build_unreproducible_error(reason),))
     )
-
-
-def _compare_plan_parts(plan: Plan, new_plan: Plan) -> CheckedPlan:
-    compared_plans = (
-        (plan, new_plan) if has_sampled_verdicts(plan) else (remove_confidence(plan), remove_confidence(new_plan))
-    )
-    differing_parts = list_different_parts(*compared_plans)
-    if differing_parts:
-        return _reject_plan(f"Its {format_list(differing_parts)} differ from a new plan.")
-    return CheckedPlan(plan)
 
 
 def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
@@ -186,22 +196,6 @@ def _check_plan_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
 
 def _format_lineage(lineage: str) -> str:
     return f'the state with lineage "{lineage}"' if lineage else "an empty state"
-
-
-def _compare_stale_plan(run: Run, plan: Plan) -> CheckedPlan:
-    """Accept a plan of an older serial if re-planning gives the same changes."""
-    if plan.mode is not Mode.NORMAL or plan.targets or plan.excludes or plan.replaces:
-        return CheckedPlan(None, (_build_stale_error(run, plan, "Plans with special options are not compared."),))
-    new_plan = run.plan(get_plan_options(plan)).plan
-    differences = _describe_differences(plan, new_plan)
-    if differences:
-        return CheckedPlan(None, (_build_stale_error(run, plan, f"A new plan has other changes: {differences}"),))
-    serial_warning = build_warning(
-        "state-changed-since-plan",
-        f"The plan is for serial {plan.serial}; the state now has serial {run.stored.state.serial}. A new "
-        "plan has the same changes, so they are applied.",
-    )
-    return CheckedPlan(new_plan, (serial_warning,))
 
 
 def _describe_differences(plan: Plan, new_plan: Plan) -> str:

@@ -218,7 +218,15 @@ class _WhatIfChangeReader:
 
     def build_changes(self) -> tuple[ToolChange, ...]:
         """Build the changes: existing objects first, clusters before their pools, each kind sorted by id."""
-        self._remove_pools_of_unpredicted_clusters()
+        for change in self._changes:
+            if change.kind == POOLS and change.names[0] in self._unsupported_clusters:
+                detail = f"{change.title} is not predicted, because Azure could not predict its cluster."
+                self._report("", NOT_PREDICTED, detail, is_warning=True)
+        self._changes = [
+            change
+            for change in self._changes
+            if change.kind != POOLS or change.names[0] not in self._unsupported_clusters
+        ]
         self._changes.sort(key=lambda item: (item.action is AzAction.CREATE, item.kind == POOLS, normalize_id(item.id)))
         created = [change for change in self._changes if change.action is AzAction.CREATE]
         if _is_creation_order_undefined(created):
@@ -230,18 +238,6 @@ class _WhatIfChangeReader:
             self._report("", "ambiguous-creation-order", detail, is_warning=True)
         clusters = {item.title: item.address for item in created if item.kind == CLUSTERS}
         return tuple(_add_cluster_dependency(item, clusters) for item in self._changes)
-
-    def _remove_pools_of_unpredicted_clusters(self) -> None:
-        """Remove the pools of clusters without a prediction."""
-        for change in self._changes:
-            if change.kind == POOLS and change.names[0] in self._unsupported_clusters:
-                detail = f"{change.title} is not predicted, because Azure could not predict its cluster."
-                self._report("", NOT_PREDICTED, detail, is_warning=True)
-        self._changes = [
-            change
-            for change in self._changes
-            if change.kind != POOLS or change.names[0] not in self._unsupported_clusters
-        ]
 
     def report_diagnostics(self, diagnostics: Any) -> None:
         """Add Azure's own diagnostics as warnings."""

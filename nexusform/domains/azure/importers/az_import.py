@@ -27,7 +27,6 @@ from nexusform.domains.azure.importers.az_recorded_nodes import (
 from nexusform.domains.azure.importers.az_records import (
     AzCluster,
     AzInventory,
-    AzMachine,
     AzNode,
     AzPool,
     AzRack,
@@ -184,33 +183,30 @@ class _SiteImport:
             while slot < 1 or (machine.rack, slot) in used_slots:
                 slot += 1
             used_slots.add((machine.rack, slot))
-            yield self._build_machine(machine, slot)
-
-    def _build_machine(self, machine: AzMachine, slot: int) -> ImportedSiteObject:
-        rack_id = f"{self.name}/{machine.rack}"
-        machine_id = f"{rack_id}/{machine.name}"
-        own_hardware = machine.hardware if machine.machine_sku is None else None
-        figures = own_hardware and {
-            "numa_cells": own_hardware.cells,
-            "cpus_per_cell": own_hardware.cpus_per_cell,
-            "memory_gib_per_cell": own_hardware.memory_gib_per_cell,
-            "ephemeral_disk_gib": own_hardware.disk_gib,
-        }
-        attributes = {
-            "id": machine_id,
-            "rack_id": rack_id,
-            "name": machine.name,
-            "slot": slot,
-            "machine_sku": machine.machine_sku if own_hardware else machine.machine_sku or DEFAULT_MACHINE_SKU,
-            "machine": figures,
-            **machine.facts,
-            "cordoned": None,
-            "occupied": self.occupied.get(machine.name, []),
-        }
-        references: dict[Path, Reference] = {("rack_id",): ("nexus_rack", rack_id)}
-        exported_at = self.site.exported_at if self.site.is_age_certain else None
-        note = build_observed_facts_note(attributes, {machine.name: machine}, {}, exported_at)
-        return ImportedSiteObject("nexus_bare_metal_machine", machine_id, attributes, references, note)
+            rack_id = f"{self.name}/{machine.rack}"
+            machine_id = f"{rack_id}/{machine.name}"
+            own_hardware = machine.hardware if machine.machine_sku is None else None
+            figures = own_hardware and {
+                "numa_cells": own_hardware.cells,
+                "cpus_per_cell": own_hardware.cpus_per_cell,
+                "memory_gib_per_cell": own_hardware.memory_gib_per_cell,
+                "ephemeral_disk_gib": own_hardware.disk_gib,
+            }
+            attributes = {
+                "id": machine_id,
+                "rack_id": rack_id,
+                "name": machine.name,
+                "slot": slot,
+                "machine_sku": machine.machine_sku if own_hardware else machine.machine_sku or DEFAULT_MACHINE_SKU,
+                "machine": figures,
+                **machine.facts,
+                "cordoned": None,
+                "occupied": self.occupied.get(machine.name, []),
+            }
+            references: dict[Path, Reference] = {("rack_id",): ("nexus_rack", rack_id)}
+            exported_at = self.site.exported_at if self.site.is_age_certain else None
+            note = build_observed_facts_note(attributes, {machine.name: machine}, {}, exported_at)
+            yield ImportedSiteObject("nexus_bare_metal_machine", machine_id, attributes, references, note)
 
     # --- clusters ---
 

@@ -132,7 +132,21 @@ def _read_exported_resources(
 ) -> tuple[AzResources, _InventoryReadOptions]:
     """Read all documents; return the resources and the options for reading them."""
     items = read_export_resources(documents, findings)
-    exported_at = _find_export_time(documents, items.export_times, findings)
+    # Find the oldest export time in the documents.
+    file_times: list[tuple[str, Any]] = [
+        (name, content.decode("utf-8", "replace").lstrip("\ufeff").strip())
+        for name, content in documents.get(EXPORTED_AT, ())
+    ]
+    moments = []
+    for name, text in [*file_times, *items.export_times]:
+        moment = parse_time(text) if isinstance(text, str) else None
+        if moment is not None:
+            moments.append(moment)
+            continue
+        excerpt = str(text)[:40]
+        detail = f'"{excerpt}" is not a time such as 2026-03-01T08:00:00Z. The age is taken from the resources.'
+        findings.append(Problem((), "invalid-time", detail, Severity.WARNING, file=name))
+    exported_at = min(moments, default=None)
     return items, _InventoryReadOptions(machine_sku_by_id or {}, catalogue or CATALOGUES[NEWEST], exported_at)
 
 
@@ -215,26 +229,6 @@ def _find_failures(items: AzResources, clusters: Iterable[AzCluster]) -> Iterato
         yield from find_missing_nodes(cluster)
 
 
-def _find_export_time(
-    documents: Documents, export_times: Iterable[tuple[str, Any]], findings: list[Problem]
-) -> datetime | None:
-    """Find the oldest export time in the documents."""
-    file_times: list[tuple[str, Any]] = [
-        (name, content.decode("utf-8", "replace").lstrip("\ufeff").strip())
-        for name, content in documents.get(EXPORTED_AT, ())
-    ]
-    moments = []
-    for name, text in [*file_times, *export_times]:
-        moment = parse_time(text) if isinstance(text, str) else None
-        if moment is not None:
-            moments.append(moment)
-            continue
-        excerpt = str(text)[:40]
-        detail = f'"{excerpt}" is not a time such as 2026-03-01T08:00:00Z. The age is taken from the resources.'
-        findings.append(Problem((), "invalid-time", detail, Severity.WARNING, file=name))
-    return min(moments, default=None)
-
-
 def _attach_nodes_to_clusters(clusters: Iterable[AzCluster], nodes: Iterable[AzNode]) -> tuple[AzCluster, ...]:
     """Return the clusters with their nodes and duplicate node records, sorted by name."""
     by_cluster: dict[tuple[str, bool], list[AzNode]] = {}
@@ -293,7 +287,13 @@ def resolve_vm_placements(
             if not listed_vm.machine_id:
                 unplaced.append(listed_vm)
             elif has_machine_list:
-                _report_vm_on_unknown_machine(listed_vm)
+                listed_vm.item.report(
+                    "bareMetalMachineId",
+                    "unknown-machine",
+                    f'"{listed_vm.vm.name}" runs on the machine "{extract_name(listed_vm.machine_id)}", which '
+                    "is not in the list of machines. Capture both lists again at the same time.",
+                    Severity.WARNING,
+                )
             placed.append(replace(listed_vm.vm, shape=_fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, largest)))
             continue
         hardware = machine_skus.get(machine.machine_sku or "", machine.hardware)
@@ -318,16 +318,6 @@ def _find_largest_hardware(machines: Iterable[AzMachine], machine_skus: Mapping[
 def _build_vm_sort_key(listed_vm: ListedVm) -> tuple[str, str, str]:
     owner = listed_vm.vm.cluster if isinstance(listed_vm.vm, AzNode) else ""
     return (listed_vm.vm.name, owner, listed_vm.machine_id)
-
-
-def _report_vm_on_unknown_machine(listed_vm: ListedVm) -> None:
-    listed_vm.item.report(
-        "bareMetalMachineId",
-        "unknown-machine",
-        f'"{listed_vm.vm.name}" runs on the machine "{extract_name(listed_vm.machine_id)}", which '
-        "is not in the list of machines. Capture both lists again at the same time.",
-        Severity.WARNING,
-    )
 
 
 def _report_vms_without_machine(vms: Sequence[ListedVm]) -> None:

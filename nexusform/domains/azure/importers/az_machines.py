@@ -307,7 +307,17 @@ def read_planned_site(
         single = cluster.read_object("aggregatorOrSingleRackDefinition")
         definitions = [*([single] if single is not None else []), *cluster.read_objects("computeRackDefinitions")]
         for number, definition in enumerate(definitions, 0 if single is not None else 1):
-            rack = _read_planned_rack(cluster, definition, number)
+            network_rack = definition.read_text("networkRackId")
+            name = extract_name(network_rack) if network_rack else definition.read_text("rackSerialNumber")
+            name = name or f"{cluster.read_text('name') or 'cluster'}-rack{number}"
+            sku_id = definition.read_text("rackSkuId")
+            rack = AzRack(
+                name=name,
+                id=name,
+                availability_zone=definition.read_text("availabilityZone"),
+                rack_sku_id=sku_id,
+                machine_sku=find_machine_sku(sku_id),
+            )
             servers = definition.read_objects("bareMetalMachineConfigurationData")
             racks[normalize_id(rack.id)] = rack
             for server in servers:
@@ -327,20 +337,6 @@ def _report_planned_machines(cluster: ArmItem, options: MachineReadOptions, *, h
     )
     kind = "derived-value" if has_racks else "missing-field"
     cluster.report("computeRackDefinitions", kind, planned_detail if has_racks else missing_detail, Severity.WARNING)
-
-
-def _read_planned_rack(cluster: ArmItem, definition: ArmItem, number: int) -> AzRack:
-    network_rack = definition.read_text("networkRackId")
-    name = extract_name(network_rack) if network_rack else definition.read_text("rackSerialNumber")
-    name = name or f"{cluster.read_text('name') or 'cluster'}-rack{number}"
-    sku_id = definition.read_text("rackSkuId")
-    return AzRack(
-        name=name,
-        id=name,
-        availability_zone=definition.read_text("availabilityZone"),
-        rack_sku_id=sku_id,
-        machine_sku=find_machine_sku(sku_id),
-    )
 
 
 def _read_planned_machine(server: ArmItem, rack: AzRack, options: MachineReadOptions) -> AzMachine | None:

@@ -23,7 +23,21 @@ def extract_pools(objects: Iterable[ImportedSiteObject], pool_ids: AbstractSet[s
         separate_pools = [name for name in pools or {} if f"{item.id}/{name}" in pool_ids]
         yield remove_pools(item, separate_pools) if separate_pools else item
         for name in separate_pools:
-            yield _build_separate_pool(item, name)
+            # Build a pool of a cluster as a separate object.
+            arguments = dict(item.attributes["agent_pool"][name])
+            attributes = {
+                "id": f"{item.id}/{name}",
+                "kubernetes_cluster_id": item.id,
+                "name": name,
+                "node_count": arguments.pop("count"),
+                **arguments,
+                "nodes": {key: node for key, node in item.attributes["nodes"].items() if node["pool"] == name},
+            }
+            references: dict[Path, Reference] = {("kubernetes_cluster_id",): (CLUSTER, item.id)}
+            sku = item.references.get(("agent_pool", name, "vm_sku_name"))
+            if sku is not None:
+                references["vm_sku_name",] = sku
+            yield ImportedSiteObject(POOL, f"{item.id}/{name}", attributes, references)
 
 
 def remove_pools(cluster: ImportedSiteObject, names: Collection[str]) -> ImportedSiteObject:
@@ -40,24 +54,6 @@ def remove_pools(cluster: ImportedSiteObject, names: Collection[str]) -> Importe
         path: target for path, target in cluster.references.items() if path[0] != "agent_pool" or path[1] not in names
     }
     return replace(cluster, attributes={**attributes, **remaining}, references=references)
-
-
-def _build_separate_pool(cluster: ImportedSiteObject, name: str) -> ImportedSiteObject:
-    """Build a pool of a cluster as a separate object."""
-    arguments = dict(cluster.attributes["agent_pool"][name])
-    attributes = {
-        "id": f"{cluster.id}/{name}",
-        "kubernetes_cluster_id": cluster.id,
-        "name": name,
-        "node_count": arguments.pop("count"),
-        **arguments,
-        "nodes": {key: node for key, node in cluster.attributes["nodes"].items() if node["pool"] == name},
-    }
-    references: dict[Path, Reference] = {("kubernetes_cluster_id",): (CLUSTER, cluster.id)}
-    sku = cluster.references.get(("agent_pool", name, "vm_sku_name"))
-    if sku is not None:
-        references["vm_sku_name",] = sku
-    return ImportedSiteObject(POOL, f"{cluster.id}/{name}", attributes, references)
 
 
 class UnmanagedAzVm(Struct, frozen=True):

@@ -34,7 +34,13 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
         names |= _map_locations_to_site_names(before)
         default_name, *further_names = split_by_site(before) or (DEFAULT_NAME,)
         default_name = DEFAULT_NAME if further_names else default_name
-    racks = _find_rack_sites(items, names)
+    # Find the site of each rack from its machines, by the rack's id key.
+    racks: dict[str, str] = {}
+    for machine in items.list_resources("bare_metal_machines"):
+        rack_id = machine.read_text("rackId")
+        site = _find_site("", machine, names, {})
+        if rack_id and site:
+            racks[normalize_id(rack_id)] = site
     sites: dict[str, dict[str, list[ArmItem]]] = {}
     unassigned: list[tuple[str, ArmItem]] = []
     site_of: dict[str, str] = {}  # id key of a rack or cluster -> its site
@@ -121,17 +127,6 @@ def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_of: Mapp
             return site_of[normalize_id(parent)]
     owner = normalize_id(str(item.read_value("id") or "")).rpartition("/")[0].rpartition("/")[0]
     return site_of.get(owner)
-
-
-def _find_rack_sites(items: AzResources, names: Mapping[str, str]) -> dict[str, str]:
-    """Find the site of each rack from its machines, by the rack's id key."""
-    sites: dict[str, str] = {}
-    for machine in items.list_resources("bare_metal_machines"):
-        rack_id = machine.read_text("rackId")
-        site = _find_site("", machine, names, {})
-        if rack_id and site:
-            sites[normalize_id(rack_id)] = site
-    return sites
 
 
 def _read_extended_location_key(item: ArmItem, field: str = "extendedLocation") -> str:

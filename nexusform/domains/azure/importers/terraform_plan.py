@@ -151,11 +151,8 @@ class _PlanReader:
             self._report("configuration", SHAPE, "its resources refer to each other in a cycle.")
             return ()
         changes = tuple(by_address[address] for address in sort_topologically(dependencies, position))
-        self._warn_undefined_creation_order([change for change in changes if change.action in _CREATING_ACTIONS])
-        return changes
-
-    def _warn_undefined_creation_order(self, created: Sequence[ToolChange]) -> None:
-        """Warn once if Terraform leaves the creation order open: an earlier object may get the better location."""
+        # Warn once if Terraform leaves the creation order open: an earlier object may get the better location.
+        created = [change for change in changes if change.action in _CREATING_ACTIONS]
         pairs = [
             f"{change.address} and {next_change.address}"
             for change, next_change in pairwise(created)
@@ -169,6 +166,7 @@ class _PlanReader:
                 "order. Set depends_on to define it, large clusters first.",
                 is_warning=True,
             )
+        return changes
 
     def _read_entry(self, number: int, value: Any) -> _ResourceChange | None:
         """Read a resource change of a supported type; report a malformed one, so that it is not silently skipped."""

@@ -34,13 +34,7 @@ class RequestRateLimit(Struct, frozen=True):
 
     def wait_for_slot(self, subscription_id: str) -> None:
         """Wait until the next request may be sent. Raises OSError."""
-        slot_time = self._reserve_time_slot(subscription_id)
-        delay = slot_time - self.read_time()
-        if delay > 0:
-            self.sleep(delay)
-
-    def _reserve_time_slot(self, subscription_id: str) -> float:
-        """Reserve the next free time slot and return its time."""
+        # Reserve the next free time slot and return its time.
         path = Path(self.directory, f"{re.sub(r'[^A-Za-z0-9-]', '_', subscription_id.lower())}.next")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE)
@@ -59,7 +53,9 @@ class RequestRateLimit(Struct, frozen=True):
             os.write(descriptor, f"{slot_time + 60.0 / self.requests_per_minute:.6f}".encode())
         finally:
             os.close(descriptor)  # releases the lock
-        return slot_time
+        delay = slot_time - self.read_time()
+        if delay > 0:
+            self.sleep(delay)
 
 
 def read_environment_rate_limit() -> RequestRateLimit | None:

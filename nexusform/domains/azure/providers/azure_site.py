@@ -39,7 +39,6 @@ from nexusform.domains.azure.providers.azure_subscription import (
     VMS,
     AzureSubscription,
     Body,
-    Documents,
     convert_azure_errors,
     extract_resource_group,
 )
@@ -75,7 +74,6 @@ from nexusform.scheduling.racks.vms import CONTROL_PLANE
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_import import ImportedSiteObject
-    from nexusform.domains.azure.importers.az_records import AzSite
 
 _MAX_NAMES: Final = 4
 _MANUAL_ACTIONS: Final = {
@@ -132,7 +130,14 @@ class AzureSiteProvider(ObservedSites):
         if request.key.type in _MANAGED_TYPES:
             return self._apply_change_request(request)
         if request.key.type == MACHINE_ACTION_TYPE and self._runs_actions:
-            return self._run_action(request)
+            # Run a machine action. The state of its machine is read again afterwards. Raises ProviderProblem.
+            planned = request.planned or {}
+            change = build_action_change(planned, self._find_machine_id(str(planned["machine_id"])))
+            try:
+                with convert_azure_errors():
+                    return run_action(self._subscription.make_arm_client(MachineActionClient), change, request)
+            finally:
+                self._discard_cache()
         return self._change_machine_cordons(request, super().create)
 
     def update(self, request: ChangeRequest) -> ChangeResult:
@@ -267,16 +272,6 @@ class AzureSiteProvider(ObservedSites):
             self._discard_cache()
         return observe_change(request)
 
-    def _run_action(self, request: ChangeRequest) -> ChangeResult:
-        """Run a machine action. The state of its machine is read again afterwards. Raises ProviderProblem."""
-        planned = request.planned or {}
-        change = build_action_change(planned, self._find_machine_id(str(planned["machine_id"])))
-        try:
-            with convert_azure_errors():
-                return run_action(self._subscription.make_arm_client(MachineActionClient), change, request)
-        finally:
-            self._discard_cache()
-
     def _find_machine_id(self, machine_id: str) -> str:
         """Find the ARM id of a machine. Raises ProviderProblem."""
         arm_id = self._load_index().hint_targets.get(machine_id)
@@ -344,7 +339,28 @@ class AzureSiteProvider(ObservedSites):
         sites = self._read_sites()
         with self._index_lock:
             if self._index is None:
-                self._index = _build_index(sites, self._subscription.documents)
+                # Build the index of the sites.
+                index = _ArmIndex(
+                    machines={normalize_id(str(b.get("id"))): b for b in self._subscription.documents.get(MACHINES, ())}
+                )
+                for site in sites:
+                    inventory = site.inventory
+                    for cluster in inventory.clusters:
+                        object_id = f"{site.name}/{cluster.name}"
+                        index.managed[CLUSTER, object_id] = cluster.id
+                        index.managed.update({(POOL, f"{object_id}/{pool.name}"): pool.id for pool in cluster.pools})
+                    for vm in inventory.virtual_machines:
+                        index.managed[VM, f"{site.name}/{vm.name}"] = vm.id
+                        index.hint_targets[f"{site.name}/{vm.name}"] = vm.id
+                    index.hint_targets.update({f"{site.name}/{rack.name}": rack.id for rack in inventory.racks})
+                    for machine in inventory.machines:
+                        index.hint_targets[f"{site.name}/{machine.rack}/{machine.name}"] = machine.id
+                    bodies = [index.machines.get(normalize_id(machine.id), {}) for machine in inventory.machines]
+                    located_body = next((body for body in bodies if body.get("extendedLocation")), None)
+                    if located_body is not None:
+                        fields = {name: located_body[name] for name in _COMMON_FIELDS if located_body.get(name)}
+                        index.common_fields[site.name] = fields
+                self._index = index
             return self._index
 
     def _find_hint_arm_id(self, object_id: str) -> str:
@@ -479,29 +495,6 @@ class _ArmIndex(Struct, frozen=True):
     hint_targets: dict[str, str] = field(default_factory=dict)
     common_fields: dict[str, dict[str, Any]] = field(default_factory=dict)
     machines: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-
-def _build_index(sites: Iterable[AzSite], documents: Documents) -> _ArmIndex:
-    """Build the index of the sites."""
-    index = _ArmIndex(machines={normalize_id(str(b.get("id"))): b for b in documents.get(MACHINES, ())})
-    for site in sites:
-        inventory = site.inventory
-        for cluster in inventory.clusters:
-            object_id = f"{site.name}/{cluster.name}"
-            index.managed[CLUSTER, object_id] = cluster.id
-            index.managed.update({(POOL, f"{object_id}/{pool.name}"): pool.id for pool in cluster.pools})
-        for vm in inventory.virtual_machines:
-            index.managed[VM, f"{site.name}/{vm.name}"] = vm.id
-            index.hint_targets[f"{site.name}/{vm.name}"] = vm.id
-        index.hint_targets.update({f"{site.name}/{rack.name}": rack.id for rack in inventory.racks})
-        for machine in inventory.machines:
-            index.hint_targets[f"{site.name}/{machine.rack}/{machine.name}"] = machine.id
-        bodies = [index.machines.get(normalize_id(machine.id), {}) for machine in inventory.machines]
-        located_body = next((body for body in bodies if body.get("extendedLocation")), None)
-        if located_body is not None:
-            fields = {name: located_body[name] for name in _COMMON_FIELDS if located_body.get(name)}
-            index.common_fields[site.name] = fields
-    return index
 
 
 def _build_cluster_target(request: ChangeRequest, group: str) -> ArmTarget:

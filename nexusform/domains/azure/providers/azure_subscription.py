@@ -98,7 +98,32 @@ class AzureSubscription:
     def read_documents(self) -> dict[str, list[tuple[str, bytes]]]:
         """Read all bodies, by kind as files of an export. Raises ProviderProblem."""
         with convert_azure_errors():
-            self.documents = self._read_documents()
+            # Read all supported resources of the subscription by kind.
+            from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
+
+            client, documents = self._get_client(), {}
+            for kind in _LISTED_KINDS:
+                pages = _read_pages(getattr(client, kind).list_by_subscription)
+                if self.default_group and kind in _WORKLOAD_KINDS:
+                    pages = _read_pages(getattr(client, kind).list_by_resource_group, self.default_group)
+                documents[kind] = self._select_bodies_at_location(pages)
+            # Networks, storage and versions are read as far as permitted.
+            for kind in _SUPPLY_KINDS:
+                try:
+                    pages = _read_pages(getattr(client, kind).list_by_subscription)
+                    documents[kind] = self._select_bodies_at_location(pages)
+                except ClientAuthenticationError:
+                    raise
+                except HttpResponseError:
+                    continue
+            owners = [
+                (extract_resource_group(str(cluster.get("id"))), str(cluster.get("name")))
+                for cluster in documents[CLUSTERS]
+            ]
+            with ThreadPoolExecutor(_MAX_PARALLEL) as executor:  # pools need one request per cluster
+                pools = executor.map(lambda owner: self.list_pools(*owner), owners)
+                documents[POOLS] = list(chain.from_iterable(pools))
+            self.documents = documents
         return _encode_documents(self.documents)
 
     def parse_sites(self, documents: Documents) -> tuple[tuple[AzSite, ...], list[Problem]]:
@@ -122,34 +147,6 @@ class AzureSubscription:
             if self._connected_client is None:
                 self._connected_client = self._exit_stack.enter_context(create_client(self.id))
             return self._connected_client
-
-    def _read_documents(self) -> dict[str, list[dict[str, Any]]]:
-        """Read all supported resources of the subscription by kind."""
-        from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
-
-        client, documents = self._get_client(), {}
-        for kind in _LISTED_KINDS:
-            pages = _read_pages(getattr(client, kind).list_by_subscription)
-            if self.default_group and kind in _WORKLOAD_KINDS:
-                pages = _read_pages(getattr(client, kind).list_by_resource_group, self.default_group)
-            documents[kind] = self._select_bodies_at_location(pages)
-        # Networks, storage and versions are read as far as permitted.
-        for kind in _SUPPLY_KINDS:
-            try:
-                pages = _read_pages(getattr(client, kind).list_by_subscription)
-                documents[kind] = self._select_bodies_at_location(pages)
-            except ClientAuthenticationError:
-                raise
-            except HttpResponseError:
-                continue
-        owners = [
-            (extract_resource_group(str(cluster.get("id"))), str(cluster.get("name")))
-            for cluster in documents[CLUSTERS]
-        ]
-        with ThreadPoolExecutor(_MAX_PARALLEL) as executor:  # pools need one request per cluster
-            pools = executor.map(lambda owner: self.list_pools(*owner), owners)
-            documents[POOLS] = list(chain.from_iterable(pools))
-        return documents
 
     def _select_bodies_at_location(self, items: Iterable[Any]) -> list[dict[str, Any]]:
         """Select the bodies at the extended location or without any."""

@@ -44,7 +44,21 @@ def determine_progress(
         return ChangeProgress(not busy, _update_record(request.unfinished_change or {}, bodies, busy, missing_counts))
     changes = _build_begun_changes(request, bodies, subscription_id)
     if busy:
-        return ChangeProgress(is_settled=False, note={UNFINISHED_KEY: _build_progress_record(request, busy, changes)})
+        # Build the record of a change in progress.
+        body = next((candidate for candidate in busy if normalize_id(str(candidate.get("id"))) in changes), busy[0])
+        arm_id = str(body.get("id"))
+        change = changes.get(normalize_id(arm_id))
+        verb = "delete" if request.is_being_deleted else "make" if not request.attributes else "change"
+        status = f"{'/'.join(_extract_names_from_id(arm_id))} is {read_provisioning_state(body)}"
+        message = f"An earlier apply started to {verb} it; the change is in progress: {status}."
+        record = {"id": arm_id, "parts": [], "body": False, "code": "", "times": 1}
+        if change is not None:
+            record = build_failure_record(arm_id, "", "", change, _rebuild_step(request))
+        extra_fields = {"going": True} if request.is_being_deleted else {}
+        return ChangeProgress(
+            is_settled=False,
+            note={UNFINISHED_KEY: {**record, "words": message, "brief": status, "in_progress": True, **extra_fields}},
+        )
     failure = _find_failure_record(request, bodies, changes, missing_counts)
     if failure is None:
         return ChangeProgress()
@@ -124,23 +138,6 @@ def _rebuild_step(request: ReadRequest) -> ChangeRequest:
         request.planned,
         unfinished_change=request.unfinished_change,
     )
-
-
-def _build_progress_record(
-    request: ReadRequest, busy: Sequence[Body], changes: Mapping[str, ArmChange]
-) -> dict[str, Any]:
-    """Build the record of a change in progress."""
-    body = next((candidate for candidate in busy if normalize_id(str(candidate.get("id"))) in changes), busy[0])
-    arm_id = str(body.get("id"))
-    change = changes.get(normalize_id(arm_id))
-    verb = "delete" if request.is_being_deleted else "make" if not request.attributes else "change"
-    status = f"{'/'.join(_extract_names_from_id(arm_id))} is {read_provisioning_state(body)}"
-    message = f"An earlier apply started to {verb} it; the change is in progress: {status}."
-    record = {"id": arm_id, "parts": [], "body": False, "code": "", "times": 1}
-    if change is not None:
-        record = build_failure_record(arm_id, "", "", change, _rebuild_step(request))
-    extra_fields = {"going": True} if request.is_being_deleted else {}
-    return {**record, "words": message, "brief": status, "in_progress": True, **extra_fields}
 
 
 def _find_failure_record(

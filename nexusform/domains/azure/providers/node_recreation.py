@@ -23,7 +23,7 @@ from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmClien
 from nexusform.files.access_record import read_variable
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse
+from nexusform.network.api_client import ApiRequest, ApiResponse
 from nexusform.network.json_answers import parse_json
 from nexusform.network.web_errors import WebError
 from nexusform.providers.exec_credential_plugin import ExecPluginProblem
@@ -179,21 +179,17 @@ def _delete_nodes_with_kubeconfig(kubeconfig: Path, names: Sequence[str], trust:
         raise ProviderProblem(str(problem)) from None
     with closing(client):
         for name in names:
-            _delete_node(client, name)
-
-
-def _delete_node(client: ApiClient, name: str) -> None:
-    """Delete one node after a cordon. Raises ProviderProblem."""
-    path = f"/api/v1/nodes/{quote(name, safe='')}"
-    cordon = json.dumps({"spec": {"unschedulable": True}}).encode()
-    try:
-        answer = client.send(ApiRequest("PATCH", path, content=cordon, headers={"Content-Type": _MERGE_PATCH}))
-        if answer.is_success and _is_api_server_response(answer):
-            answer = client.send(ApiRequest("DELETE", path))
-    except (WebError, ExecPluginProblem) as problem:
-        raise ProviderProblem(f"{name} cannot be deleted: {problem}.") from None
-    if answer.status != _NOT_FOUND and not (answer.is_success and _is_api_server_response(answer)):
-        raise ProviderProblem(f"{name} cannot be deleted ({answer.status}): {_read_api_error_message(answer)}")
+            # Delete one node after a cordon. Raises ProviderProblem.
+            path = f"/api/v1/nodes/{quote(name, safe='')}"
+            cordon = json.dumps({"spec": {"unschedulable": True}}).encode()
+            try:
+                answer = client.send(ApiRequest("PATCH", path, content=cordon, headers={"Content-Type": _MERGE_PATCH}))
+                if answer.is_success and _is_api_server_response(answer):
+                    answer = client.send(ApiRequest("DELETE", path))
+            except (WebError, ExecPluginProblem) as problem:
+                raise ProviderProblem(f"{name} cannot be deleted: {problem}.") from None
+            if answer.status != _NOT_FOUND and not (answer.is_success and _is_api_server_response(answer)):
+                raise ProviderProblem(f"{name} cannot be deleted ({answer.status}): {_read_api_error_message(answer)}")
 
 
 def _is_api_server_response(answer: ApiResponse) -> bool:

@@ -177,7 +177,17 @@ class ObservedSites(FixedIdentity):
         """Read one object from the site, or from state if the site does not list it."""
         key = request.key
         if key.type in _STATE_ONLY_TYPES:
-            return self._read_state_only_object(request)
+            # Read an object from state; a site gets its observed supplies, and its update strategy if configured.
+            recorded = request.attributes
+            site = self._find_site_of_object(request.key.id) if request.key.type == _SITE and recorded else None
+            if site is None:  # the recorded note of an unlisted site stays
+                return ReadResult(recorded or None)
+            from nexusform.domains.azure.importers.az_site_resources import build_site_resources
+
+            strategy = site.inventory.update_strategy
+            if recorded.get(_STRATEGY) and strategy is not None:
+                recorded = {**recorded, _STRATEGY: strategy}
+            return ReadResult(recorded, note=build_site_resources_note(build_site_resources(site.inventory.supplies)))
         item = objects.get((key.type, key.id))
         if item is None and self._has_complete_list_for_object(key):
             return ReadResult(None, is_observed=True)
@@ -208,19 +218,6 @@ class ObservedSites(FixedIdentity):
         exported_at = site.inventory.exported_at if site.inventory.is_age_certain else None
         time = exported_at if self._is_captured else read_clock()
         return build_observed_facts_note(attributes, self._machines[site.name], recorded_note, time)
-
-    def _read_state_only_object(self, request: ReadRequest) -> ReadResult:
-        """Read an object from state; a site gets its observed supplies, and its update strategy if configured."""
-        recorded = request.attributes
-        site = self._find_site_of_object(request.key.id) if request.key.type == _SITE and recorded else None
-        if site is None:  # the recorded note of an unlisted site stays
-            return ReadResult(recorded or None)
-        from nexusform.domains.azure.importers.az_site_resources import build_site_resources
-
-        strategy = site.inventory.update_strategy
-        if recorded.get(_STRATEGY) and strategy is not None:
-            recorded = {**recorded, _STRATEGY: strategy}
-        return ReadResult(recorded, note=build_site_resources_note(build_site_resources(site.inventory.supplies)))
 
     def _is_node_list_missing(self, key: ObjectKey) -> bool:
         """Return True for a cluster or pool without a list of nodes."""

@@ -207,17 +207,15 @@ def _build_creation_batches(inventory: AzInventory, removed: Mapping[str, int]) 
         is_after_removal |= vms[0].cluster in removed
         reason = NOT_ALL
         if is_complete:
-            reason = _explain_unknown_capacity(time, uncertain_period, is_after_removal=is_after_removal)
+            if not time:
+                reason = NO_ORDER
+            elif is_after_removal:
+                reason = DELETED
+            else:
+                reason = (
+                    LATER if uncertain_period is not None and uncertain_period[0] < time < uncertain_period[1] else ""
+                )
         yield VmCreationBatch(vms, reason)
-
-
-def _explain_unknown_capacity(time: str, uncertain_period: tuple[str, str] | None, *, is_after_removal: bool) -> str:
-    """Explain why the free capacity at a time is unknown, "" if it is known."""
-    if not time:
-        return NO_ORDER
-    if is_after_removal:
-        return DELETED
-    return LATER if uncertain_period is not None and uncertain_period[0] < time < uncertain_period[1] else ""
 
 
 def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] | None:

@@ -66,7 +66,8 @@ class LoopbackPrograms:
         )
         token = secrets.token_hex(32)
         _write_private(directory / "tokens.csv", f'{token},admin,1,"system:masters"\n')
-        _write_private(directory / "sa.key", _build_private_key())
+        key = base64.b64encode(_KEY_HEAD + secrets.token_bytes(32) + _KEY_TAIL).decode()
+        _write_private(directory / "sa.key", f"-----BEGIN EC PRIVATE KEY-----\n{key}\n-----END EC PRIVATE KEY-----\n")
         self.start(
             "kube-apiserver",
             f"--etcd-servers={etcd}",
@@ -224,11 +225,6 @@ def _load_authority(path: Path) -> ssl.SSLContext | None:
     with suppress(FileNotFoundError, ssl.SSLError):
         return ssl.create_default_context(cafile=str(path))
     return None
-
-
-def _build_private_key() -> str:
-    key = base64.b64encode(_KEY_HEAD + secrets.token_bytes(32) + _KEY_TAIL).decode()
-    return f"-----BEGIN EC PRIVATE KEY-----\n{key}\n-----END EC PRIVATE KEY-----\n"
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -169,7 +169,23 @@ def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[
         for address, instance in prior.instances.items()
         if instance.current is not None
     }
-    existing_nodes = _collect_refreshed_nodes(prior, objects, registries)
+    # The node names of refreshed objects by cluster id; none on missing machines, or of a missing cluster.
+    types = registries.resource_types
+    sites = build_sites(build_inventory(objects.items(), types))[0]
+    existing_nodes: dict[str, set[str]] = {}
+    for address, instance in prior.state.instances.items():
+        if registries.get_kind(address.type) is PlanningKind.CLUSTER and instance.current is not None:
+            existing_nodes[str(instance.current.attributes.get("id"))] = set()
+    for address, attributes in objects.items():
+        resource_type = types.get(address.type)
+        if resource_type is None or resource_type.vms is None:
+            continue
+        own_id = str(attributes.get("id") or "")
+        names = existing_nodes.setdefault(str(attributes.get("cluster_id") or own_id), set())
+        site = sites.get(own_id.partition("/")[0])
+        for vm in resource_type.vms.list_existing_vms(attributes):
+            if site is not None and vm.placement.machine in site.machines:
+                names.update(vm.names)
     members = collect_prior_members(prior.instances, registries)
     missing_members = find_missing_members(prior, registries)
     context = _ExclusionContext({}, members, frozenset(), frozenset(), existing_nodes, missing_members.__contains__)
@@ -185,7 +201,19 @@ def _build_excluded_placement_rows(
         workloads = attributes.get("workloads")
         kind = registries.get_kind(address.type)
         if kind is PlanningKind.PLACEMENT:
-            yield from _build_lost_binding_rows(address, attributes, context)
+            for binding in read_bindings(attributes):
+                reason = context.explain_lost_member(binding.cluster)
+                yield PlacementChange(
+                    address=address,
+                    kind=BINDING,
+                    object=binding.cluster,
+                    action=PlacementAction.LOSE if reason else PlacementAction.KEEP,
+                    source=binding,
+                    target=None if reason else binding,
+                    trigger="cluster_left" if reason else "",
+                    cluster=binding.cluster,
+                    reason=reason or _EXCLUDED_REASON,
+                )
             for member, member_workloads in (workloads or {}).items():
                 cluster_id = context.members.get(member, member)
                 yield from _build_lost_pod_rows(
@@ -212,29 +240,6 @@ def _find_removed_nodes(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
                 yield cluster_id, vm_object.prior.existing[key].name
 
 
-def _collect_refreshed_nodes(
-    prior: PriorState, objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries
-) -> dict[str, set[str]]:
-    """Return the node names of refreshed objects by cluster id; none on missing machines, or of a missing cluster."""
-    types = registries.resource_types
-    sites = build_sites(build_inventory(objects.items(), types))[0]
-    nodes: dict[str, set[str]] = {}
-    for address, instance in prior.state.instances.items():
-        if registries.get_kind(address.type) is PlanningKind.CLUSTER and instance.current is not None:
-            nodes[str(instance.current.attributes.get("id"))] = set()
-    for address, attributes in objects.items():
-        resource_type = types.get(address.type)
-        if resource_type is None or resource_type.vms is None:
-            continue
-        own_id = str(attributes.get("id") or "")
-        names = nodes.setdefault(str(attributes.get("cluster_id") or own_id), set())
-        site = sites.get(own_id.partition("/")[0])
-        for vm in resource_type.vms.list_existing_vms(attributes):
-            if site is not None and vm.placement.machine in site.machines:
-                names.update(vm.names)
-    return nodes
-
-
 def _collect_member_names(instances: Mapping[Address, InstanceState], registries: PluginRegistries) -> frozenset[str]:
     return frozenset(
         str(instance.current.attributes.get("name"))
@@ -255,24 +260,6 @@ def _find_removed_members(blocks: BlockPlanner) -> Iterator[str]:
             continue
         if instance.is_removed or instance.is_replaced:
             yield str((instance.before or {}).get("name"))
-
-
-def _build_lost_binding_rows(
-    address: Address, attributes: Mapping[str, Any], context: _ExclusionContext
-) -> Iterator[PlacementChange]:
-    for binding in read_bindings(attributes):
-        reason = context.explain_lost_member(binding.cluster)
-        yield PlacementChange(
-            address=address,
-            kind=BINDING,
-            object=binding.cluster,
-            action=PlacementAction.LOSE if reason else PlacementAction.KEEP,
-            source=binding,
-            target=None if reason else binding,
-            trigger="cluster_left" if reason else "",
-            cluster=binding.cluster,
-            reason=reason or _EXCLUDED_REASON,
-        )
 
 
 def _build_lost_pod_rows(

@@ -35,36 +35,30 @@ def suggest_feasibility_fixes(
     waiting = [row for row in rows if row.is_waiting]
     vms = tuple(vms)
     for extra in range(_MAX_EXTRA_NODES):
-        yield from _suggest_larger_pool_counts(waiting, outcome, vms, extra)
+        # A proposal per cluster and pools with missing nodes, for all its placements with these pools.
+        groups: dict[tuple[str, tuple[str, ...]], list[Feasibility]] = {}
+        for row in waiting:
+            if row.missing_pools and row.cluster in outcome.clusters and row.site_capacity != "no":
+                groups.setdefault((row.cluster, tuple(row.missing_pools)), []).append(row)
+        for (cluster, pools), group in groups.items():
+            found = {pool: _find_pool(vms, outcome.clusters[cluster].id, pool) for pool in pools}
+            texts, edits, counts = [], [], []
+            for pool, pair in found.items():
+                if pair is None:
+                    break
+                address, demand = pair
+                existing = len(demand.numbers)
+                count = existing + extra + max(row.missing_pools[pool] for row in group)
+                argument = str(demand.count_path[-1])
+                texts.append(f"{argument} = {count:,} (now {existing:,}) in pool {pool} of {address}")
+                counts.append({"address": str(address), "pool": pool, argument: count, "sku": demand.sku.name})
+                edits.append(ArgumentAdjustment(address, demand.count_path, count))
+            if len(edits) == len(pools):
+                bindings = frozenset((row.placement, row.cluster) for row in group)
+                yield ProposedFix("count", format_list(texts), tuple(edits), bindings, bindings, {"counts": counts})
         if not extra:
             yield from _suggest_replacements(waiting[:limit], outcome, pods)
             yield from _suggest_affinity_exclusions(rows, outcome)
-
-
-def _suggest_larger_pool_counts(
-    rows: Iterable[Feasibility], outcome: FleetOutcome, vms: Sequence[VmObject], extra: int
-) -> Iterator[ProposedFix]:
-    """Yield a proposal per cluster and pools with missing nodes, for all its placements with these pools."""
-    groups: dict[tuple[str, tuple[str, ...]], list[Feasibility]] = {}
-    for row in rows:
-        if row.missing_pools and row.cluster in outcome.clusters and row.site_capacity != "no":
-            groups.setdefault((row.cluster, tuple(row.missing_pools)), []).append(row)
-    for (cluster, pools), group in groups.items():
-        found = {pool: _find_pool(vms, outcome.clusters[cluster].id, pool) for pool in pools}
-        texts, edits, counts = [], [], []
-        for pool, pair in found.items():
-            if pair is None:
-                break
-            address, demand = pair
-            existing = len(demand.numbers)
-            count = existing + extra + max(row.missing_pools[pool] for row in group)
-            argument = str(demand.count_path[-1])
-            texts.append(f"{argument} = {count:,} (now {existing:,}) in pool {pool} of {address}")
-            counts.append({"address": str(address), "pool": pool, argument: count, "sku": demand.sku.name})
-            edits.append(ArgumentAdjustment(address, demand.count_path, count))
-        if len(edits) == len(pools):
-            bindings = frozenset((row.placement, row.cluster) for row in group)
-            yield ProposedFix("count", format_list(texts), tuple(edits), bindings, bindings, {"counts": counts})
 
 
 def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Address, PoolDemand] | None:

@@ -128,11 +128,7 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
         return attributes | {name: prior.get(name) for name in _HUB_ATTRIBUTES}
     if placement.selection.selector_problem is not None:
         return attributes | _build_invalid_placement_attributes(placement)
-    return _keep_recorded_order(placement, attributes | predict_placement_status(placement))
-
-
-def _keep_recorded_order(placement: PlacementPlan, attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes with the recorded lists of clusters and objects if only their order differs."""
+    attributes = attributes | predict_placement_status(placement)
     before = placement.spec.instance.before or {}
     for name in ("placement_statuses", "selected_resources"):
         recorded, predicted = list(before.get(name) or ()), list(attributes.get(name) or ())
@@ -205,7 +201,11 @@ def build_placement_warnings(
         if rounds.member_list.members or not observed.is_unread:
             yield from _warn_unscheduled_placement(placement, rounds)
         yield from _warn_old_property_name(placement, rounds)
-        yield from _warn_override_failures(placement)
+        for cluster, content in placement.compute_final_resources().items():
+            if content.failure:
+                text = f"On cluster {cluster}: {content.failure}. This version is not applied there."
+                kind = "envelope-cannot-be-opened" if content.has_envelope_failure else "override-failure"
+                yield _build_warning(placement, kind, text)
         yield from _warn_pending_staged_changes(placement)
         yield from _warn_pending_overrides(placement)
         yield from _warn_missing_bindings(placement)
@@ -382,14 +382,6 @@ def _warn_old_property_name(placement: PlacementPlan, rounds: PlacementIteration
     summary = "kubernetes.azure.com/node-count is now kubernetes-fleet.io/node-count"
     path = ("manifest",) if at_line else ("policy",)
     yield _build_warning(placement, "older-property-name", text, path, summary=summary)
-
-
-def _warn_override_failures(placement: PlacementPlan) -> Iterator[Diagnostic]:
-    for cluster, content in placement.compute_final_resources().items():
-        if content.failure:
-            text = f"On cluster {cluster}: {content.failure}. This version is not applied there."
-            kind = "envelope-cannot-be-opened" if content.has_envelope_failure else "override-failure"
-            yield _build_warning(placement, kind, text)
 
 
 def _warn_pending_staged_changes(placement: PlacementPlan) -> Iterator[Diagnostic]:

@@ -335,33 +335,29 @@ def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
     """Plan the rollouts of placements without staged runs, wave by wave."""
     for placement in placements:
         if not placement.spec.is_external:
-            yield from _plan_rollout(placement)
-
-
-def _plan_rollout(placement: PlacementPlan) -> Iterator[Diagnostic]:
-    """Plan the rollout of changes within the strategy; warn if it is blocked."""
-    outcome = placement.project_rollout()
-    placement.bindings = outcome.bindings
-    rollout = placement.rollout
-    clusters = rollout.clusters | outcome.reached_clusters
-    placement.rollout = replace(
-        rollout, clusters=clusters, waves=outcome.waves, blocked_clusters=outcome.blocked_clusters
-    )
-    timeline = build_rolling_timeline(placement)
-    if timeline is not None:
-        placement.rollout = placement.rollout.append_rollout_timeline(timeline)
-    departed = [cluster for cluster in outcome.blocked_clusters if cluster in placement.departed_clusters]
-    if departed:
-        yield from _warn_bindings_of_departed_members(placement, departed)
-    blocked = [cluster for cluster in outcome.blocked_clusters if cluster not in placement.departed_clusters]
-    if blocked:
-        failing = sorted(
-            (placement.failing_clusters & {binding.cluster for binding in placement.bindings}) - {*blocked}
-        )
-        config = placement.spec.instance.config
-        path = ("strategy",) if config and not config.get("manifest") else ()
-        stop = BlockedRollout(placement.key, placement.spec.configuration.rolling_update, tuple(blocked))
-        yield placement.spec.instance.build_diagnostic(stop.build_problem(path, failing))
+            # Plan the rollout of changes within the strategy; warn if it is blocked.
+            outcome = placement.project_rollout()
+            placement.bindings = outcome.bindings
+            rollout = placement.rollout
+            clusters = rollout.clusters | outcome.reached_clusters
+            placement.rollout = replace(
+                rollout, clusters=clusters, waves=outcome.waves, blocked_clusters=outcome.blocked_clusters
+            )
+            timeline = build_rolling_timeline(placement)
+            if timeline is not None:
+                placement.rollout = placement.rollout.append_rollout_timeline(timeline)
+            departed = [cluster for cluster in outcome.blocked_clusters if cluster in placement.departed_clusters]
+            if departed:
+                yield from _warn_bindings_of_departed_members(placement, departed)
+            blocked = [cluster for cluster in outcome.blocked_clusters if cluster not in placement.departed_clusters]
+            if blocked:
+                failing = sorted(
+                    (placement.failing_clusters & {binding.cluster for binding in placement.bindings}) - {*blocked}
+                )
+                config = placement.spec.instance.config
+                path = ("strategy",) if config and not config.get("manifest") else ()
+                stop = BlockedRollout(placement.key, placement.spec.configuration.rolling_update, tuple(blocked))
+                yield placement.spec.instance.build_diagnostic(stop.build_problem(path, failing))
 
 
 def _warn_bindings_of_departed_members(placement: PlacementPlan, departed: Sequence[str]) -> Iterator[Diagnostic]:

@@ -28,7 +28,19 @@ def find_placement_risks(
     workloads = [manifest for manifest in objects if manifest.kind in _WORKLOAD_KINDS]
     volume_users = [manifest for manifest in objects if _has_persistent_volume_claims(manifest)]
     yield from _find_wave_without_ready_copy(placement, workloads)
-    yield from _find_orphaned_volumes(placement, volume_users)
+    # Find moves of volume users; their volumes are empty on the new clusters.
+    clusters_before = _collect_clusters_with_resources(placement.spec.prior_bindings)
+    clusters_after = _collect_clusters_with_resources(placement.bindings)
+    removed = sorted(clusters_before - clusters_after)
+    added = sorted(clusters_after - clusters_before)
+    if volume_users and removed and added:
+        names = format_first_items([manifest.title for manifest in volume_users], _MAX_NAMES)
+        text = (
+            f"{placement.key} moves from {format_first_items(removed, _MAX_NAMES)} to "
+            f"{format_first_items(added, _MAX_NAMES)}. The volumes of {names} are not moved and start "
+            "empty. Copy the data first."
+        )
+        yield "volumes-left-behind", text
     yield from _find_ineffective_spread(placement, members)
 
 
@@ -62,22 +74,6 @@ def _has_persistent_volume_claims(manifest: Manifest) -> bool:
     spec = manifest.body.get("spec")
     templates = spec.get("volumeClaimTemplates") if isinstance(spec, Mapping) else None
     return manifest.kind == "PersistentVolumeClaim" or (manifest.kind == "StatefulSet" and bool(templates))
-
-
-def _find_orphaned_volumes(placement: PlacementPlan, volume_users: list[Manifest]) -> Iterator[tuple[str, str]]:
-    """Find moves of volume users; their volumes are empty on the new clusters."""
-    clusters_before = _collect_clusters_with_resources(placement.spec.prior_bindings)
-    clusters_after = _collect_clusters_with_resources(placement.bindings)
-    removed = sorted(clusters_before - clusters_after)
-    added = sorted(clusters_after - clusters_before)
-    if volume_users and removed and added:
-        names = format_first_items([manifest.title for manifest in volume_users], _MAX_NAMES)
-        text = (
-            f"{placement.key} moves from {format_first_items(removed, _MAX_NAMES)} to "
-            f"{format_first_items(added, _MAX_NAMES)}. The volumes of {names} are not moved and start "
-            "empty. Copy the data first."
-        )
-        yield "volumes-left-behind", text
 
 
 def _find_ineffective_spread(

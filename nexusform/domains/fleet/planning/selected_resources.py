@@ -68,7 +68,15 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
     # Staged runs take their own snapshots; invalid selectors get none.
     if spec.is_external or spec.is_being_deleted or selection.selector_problem:
         staged_trigger = _find_trigger_of_staged_change(prepared, hub) if spec.is_external else None
-        is_selection_changed = _is_selection_changed(spec, selection, hub)
+        # True if the plan changes the selection; a hub processes that under any strategy. Changes known only from a
+        # dump do not count, because the hub may have processed them.
+        if spec.previous_configuration is None or spec.is_new:
+            is_selection_changed = False
+        else:
+            previous_objects = select_resources(spec.previous_configuration, hub.prior_object_index)
+            is_selection_changed = bool(previous_objects) and compute_fingerprint(
+                previous_objects
+            ) != compute_fingerprint(selection.manifests)
         return PlacementResources(
             selection,
             CurrentResources(applied, staged_trigger=staged_trigger, is_selection_changed=is_selection_changed),
@@ -126,16 +134,6 @@ def _find_trigger_of_staged_change(preparation: _ResourceComparisonInput, hub: P
     if hub.list_prior_overrides(previous.key) != preparation.selection.overrides:
         return Trigger.OVERRIDES_CHANGED
     return None
-
-
-def _is_selection_changed(spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub) -> bool:
-    """Return True if the plan changes the selection; a hub processes that under any strategy. Changes known
-    only from a dump do not count, because the hub may have processed them.
-    """
-    if spec.previous_configuration is None or spec.is_new:
-        return False
-    previous_objects = select_resources(spec.previous_configuration, hub.prior_object_index)
-    return bool(previous_objects) and compute_fingerprint(previous_objects) != compute_fingerprint(selection.manifests)
 
 
 def _has_own_override_changes(preparation: _ResourceComparisonInput, hub: PlannedHub) -> bool:

@@ -179,7 +179,12 @@ def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
     columns = matrix.clusters
     placements_by_cells: dict[Markup, list[str]] = {}
     for placement in matrix.placements:
-        placements_by_cells.setdefault(_render_cells(placement, matrix), []).append(placement)
+        cells = []
+        for cluster in matrix.clusters:
+            note = matrix.notes.get(cluster, "")
+            title = f"{cluster} ({note})" if note else cluster
+            cells.append(_render_cell(title, matrix.get_cell(placement, cluster)))
+        placements_by_cells.setdefault(join_markup(cells), []).append(placement)
     rows = [_render_row(placements, cells) for cells, placements in islice(placements_by_cells.items(), _MAX_ROWS)]
     heads = [_render_column_head(name, matrix.notes.get(name, "")) for name in ("Placement", *columns)]
     inner = build_element(
@@ -196,16 +201,6 @@ def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
 def _render_column_head(name: str, note: str) -> Markup:
     """Render the head of a column, with a note about the cluster."""
     return build_element("th", name, build_element("div", note, class_="small") if note else None, scope="col")
-
-
-def _render_cells(placement: str, matrix: FleetMatrix) -> Markup:
-    """Render the cells of a placement's row."""
-    cells = []
-    for cluster in matrix.clusters:
-        note = matrix.notes.get(cluster, "")
-        title = f"{cluster} ({note})" if note else cluster
-        cells.append(_render_cell(title, matrix.get_cell(placement, cluster)))
-    return join_markup(cells)
 
 
 def _render_row(placements: Sequence[str], cells: Markup) -> Markup:

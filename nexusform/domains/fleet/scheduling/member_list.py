@@ -21,16 +21,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     ChangeCause,
     Member,
 )
-from nexusform.kubernetes.matching import (
-    DOES_NOT_EXIST,
-    EXISTS,
-    IN,
-    NOT_IN,
-    LabelSelector,
-    Requirement,
-    Taint,
-    validate_selector,
-)
+from nexusform.kubernetes.matching import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, LabelSelector, Taint, validate_selector
 
 T = TypeVar("T")
 Mask = int
@@ -89,23 +80,20 @@ class MemberList:
         for key, value in selector.match_labels:
             selected &= self.members_by_label.get(key, {}).get(value, 0)
         for requirement in selector.match_expressions:
-            selected &= self._match_requirement(requirement)
+            by_value = self.members_by_label.get(requirement.key, {})
+            accepted_values = {*requirement.values}
+            with_key, with_value = 0, 0
+            for value, members in by_value.items():
+                with_key |= members
+                with_value |= members if value in accepted_values else 0
+            results = {
+                IN: with_value,
+                NOT_IN: self.all_members & ~with_value,
+                EXISTS: with_key,
+                DOES_NOT_EXIST: self.all_members & ~with_key,
+            }
+            selected &= results[requirement.operator]
         return selected
-
-    def _match_requirement(self, requirement: Requirement) -> Mask:
-        by_value = self.members_by_label.get(requirement.key, {})
-        accepted_values = {*requirement.values}
-        with_key, with_value = 0, 0
-        for value, members in by_value.items():
-            with_key |= members
-            with_value |= members if value in accepted_values else 0
-        results = {
-            IN: with_value,
-            NOT_IN: self.all_members & ~with_value,
-            EXISTS: with_key,
-            DOES_NOT_EXIST: self.all_members & ~with_key,
-        }
-        return results[requirement.operator]
 
 
 class BindingMasks(Struct, frozen=True):

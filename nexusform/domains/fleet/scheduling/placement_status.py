@@ -264,7 +264,8 @@ def build_placement_status(
         )
     ]
     if status_namespace:
-        first_conditions.append(_build_status_synced_condition(prefix, status_namespace))
+        text = f"Successfully created or updated ClusterResourcePlacementStatus in namespace '{status_namespace}'"
+        first_conditions.append(Condition(f"{prefix}StatusSynced", TRUE, "StatusSyncSucceeded", text))
     not_started = ClusterProgress(rollout_started=UNKNOWN)
     states = [progress.get(binding.cluster, not_started) for binding in scheduling.selected_bindings]
     selected_clusters = [binding.cluster for binding in scheduling.selected_bindings]
@@ -279,12 +280,6 @@ def build_placement_status(
         if decision.is_selected
     ]
     return PlacementStatus(conditions, (*clusters, *_build_unfilled_statuses(scheduling, policy, number)))
-
-
-def _build_status_synced_condition(prefix: str, namespace: str) -> Condition:
-    """Build the condition about the copy of a status in a namespace."""
-    text = f"Successfully created or updated ClusterResourcePlacementStatus in namespace '{namespace}'"
-    return Condition(f"{prefix}StatusSynced", TRUE, "StatusSyncSucceeded", text)
 
 
 def _build_placement_conditions(progresses: Sequence[ClusterProgress], prefix: str) -> Iterable[Condition]:

@@ -302,33 +302,30 @@ def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: Po
         number = (eligible | binding_table.current).bit_count()
     current_count = binding_table.current.bit_count()
     if number < current_count or (number == current_count and binding_table.obsolete):
-        return _release_surplus_bindings(binding_table, number, current_count - number)
+        # Release obsolete bindings, then the surplus: scheduled before bound, low scores first.
+        surplus = current_count - number
+        for position in iterate_ascending(binding_table.obsolete):
+            binding_table.release_member(position, ChangeCause.POLICY)
+        scheduled = _list_bindings(binding_table, binding_table.scheduled)
+        bound = _list_bindings(binding_table, binding_table.bound)
+        leaving: tuple[Binding, ...] = ()
+        # A partly released group is reported in release order.
+        if 0 < surplus < len(scheduled):
+            ranked = _sort_bindings_worst_first(scheduled)
+            leaving, scheduled = ranked[:surplus], ranked[surplus:]
+        elif surplus == len(scheduled):
+            leaving, scheduled = scheduled, ()
+        elif surplus:
+            ranked = _sort_bindings_worst_first(bound)
+            bound_count = surplus - len(scheduled)
+            leaving, scheduled, bound = (*scheduled, *ranked[:bound_count]), (), ranked[bound_count:]
+        for binding in leaving:
+            binding_table.release_member(binding_table.member_list.positions[binding.cluster], ChangeCause.DOWNSCALE)
+        return _CycleOutcome(_build_status(number, (*scheduled, *bound), ()))
     if number == current_count:
         selected = _list_bindings(binding_table, binding_table.bound, binding_table.scheduled)
         return _CycleOutcome(_build_status(number, selected, ()))
     return _pick_missing_clusters(request, binding_table, number, number - current_count)
-
-
-def _release_surplus_bindings(binding_table: BindingTable, number: int, surplus: int) -> _CycleOutcome:
-    """Release obsolete bindings, then the surplus: scheduled before bound, low scores first."""
-    for position in iterate_ascending(binding_table.obsolete):
-        binding_table.release_member(position, ChangeCause.POLICY)
-    scheduled = _list_bindings(binding_table, binding_table.scheduled)
-    bound = _list_bindings(binding_table, binding_table.bound)
-    leaving: tuple[Binding, ...] = ()
-    # A partly released group is reported in release order.
-    if 0 < surplus < len(scheduled):
-        ranked = _sort_bindings_worst_first(scheduled)
-        leaving, scheduled = ranked[:surplus], ranked[surplus:]
-    elif surplus == len(scheduled):
-        leaving, scheduled = scheduled, ()
-    elif surplus:
-        ranked = _sort_bindings_worst_first(bound)
-        bound_count = surplus - len(scheduled)
-        leaving, scheduled, bound = (*scheduled, *ranked[:bound_count]), (), ranked[bound_count:]
-    for binding in leaving:
-        binding_table.release_member(binding_table.member_list.positions[binding.cluster], ChangeCause.DOWNSCALE)
-    return _CycleOutcome(_build_status(number, (*scheduled, *bound), ()))
 
 
 def _sort_bindings_worst_first(bindings: tuple[Binding, ...]) -> tuple[Binding, ...]:

@@ -57,7 +57,16 @@ class ApiError(Exception):
         self.body = body
         self.retry_after = retry_after
         self.message = _read_message(body)
-        self.causes = _read_causes(body)
+        causes: list[ApiErrorCause] = []
+        for item in list_mappings(body, "details", "causes"):
+            if _UNCHECKED_RULES in f"{item.get('field')}: {item.get('message')}":
+                continue
+            message, manager = str(item.get("message") or ""), ""
+            if item.get("reason") == "FieldManagerConflict":
+                match = _MANAGER.search(message)
+                manager = match[1] if match is not None else message
+            causes.append(ApiErrorCause(str(item.get("field") or ""), message, manager, str(item.get("reason") or "")))
+        self.causes = causes
         self.kind = _determine_kind(status, body, self.message, self.causes)
         super().__init__(f"{status}: {self.message}")
 
@@ -103,19 +112,6 @@ def _read_message(body: Any) -> str:
     if isinstance(body, Mapping):
         return str(body.get("message") or body.get("reason") or "it does not say why")
     return str(body).strip() or "it does not say why"
-
-
-def _read_causes(body: Any) -> Sequence[ApiErrorCause]:
-    causes: list[ApiErrorCause] = []
-    for item in list_mappings(body, "details", "causes"):
-        if _UNCHECKED_RULES in f"{item.get('field')}: {item.get('message')}":
-            continue
-        message, manager = str(item.get("message") or ""), ""
-        if item.get("reason") == "FieldManagerConflict":
-            match = _MANAGER.search(message)
-            manager = match[1] if match is not None else message
-        causes.append(ApiErrorCause(str(item.get("field") or ""), message, manager, str(item.get("reason") or "")))
-    return causes
 
 
 def _determine_kind(status: int, body: Any, message: str, causes: Sequence[ApiErrorCause]) -> ApiErrorKind:

@@ -59,7 +59,16 @@ class CollectionCache:
         failures = 0
         while failures < _MAX_FAILURES and not self._hub.is_closed:
             try:
-                version = self._load_collection()
+                object_list = self._hub.list_at_version(self._collection)
+                with self._lock:
+                    old_bodies = self._bodies
+                    self._bodies, self._by_placement = {}, {}
+                    for body in object_list.items:
+                        self._cache_object(body)
+                    self._update_resource_version(object_list.version)
+                    for name in {*old_bodies, *self._bodies}:
+                        self._change_counts[name] = self._change_counts.get(name, 0) + 1
+                version = object_list.version
                 while not self._hub.is_closed:
                     version = self._process_events(version)
                     failures = 0
@@ -71,18 +80,6 @@ class CollectionCache:
                 if isinstance(problem, ApiError) and problem.kind is ApiErrorKind.PERMISSION:
                     return
                 self._timing.sleep(_RETRY_SECONDS)
-
-    def _load_collection(self) -> str:
-        object_list = self._hub.list_at_version(self._collection)
-        with self._lock:
-            old_bodies = self._bodies
-            self._bodies, self._by_placement = {}, {}
-            for body in object_list.items:
-                self._cache_object(body)
-            self._update_resource_version(object_list.version)
-            for name in {*old_bodies, *self._bodies}:
-                self._change_counts[name] = self._change_counts.get(name, 0) + 1
-        return object_list.version
 
     def _process_events(self, version: str) -> str:
         """Process events until the server ends the watch; return the version to continue from."""

@@ -297,22 +297,19 @@ class HubClient:
         try:
             for line in self._client.stream_lines(request, _WATCH_SECONDS + _WATCH_MARGIN):
                 if line.strip():
-                    yield self._parse_event(path, line)
+                    event = _parse_json_or_text(line)
+                    body = event.get("object") if isinstance(event, dict) else None
+                    kind = str(event.get("type")) if isinstance(event, dict) else ""
+                    if not isinstance(body, dict) or not _is_kubernetes_object(body) or kind not in _EVENT_TYPES:
+                        raise HubProblem(f"{self.server} answers a watch of {path} with something that is no event.")
+                    if kind == "ERROR":
+                        code = body.get("code")
+                        raise ApiError(code if isinstance(code, int) else 500, body)
+                    yield (kind, body)
         except StreamRejected as rejection:
             raise _build_api_error(rejection.answer) from None
         except (WebError, ExecPluginProblem) as problem:
             raise HubProblem(f"{self.server} cannot be watched: {problem}.") from None
-
-    def _parse_event(self, path: str, line: bytes) -> tuple[str, dict[str, Any]]:
-        event = _parse_json_or_text(line)
-        body = event.get("object") if isinstance(event, dict) else None
-        kind = str(event.get("type")) if isinstance(event, dict) else ""
-        if not isinstance(body, dict) or not _is_kubernetes_object(body) or kind not in _EVENT_TYPES:
-            raise HubProblem(f"{self.server} answers a watch of {path} with something that is no event.")
-        if kind == "ERROR":
-            code = body.get("code")
-            raise ApiError(code if isinstance(code, int) else 500, body)
-        return kind, body
 
     def list_group_versions(self) -> list[str]:
         """Return the preferred version of each API group. Raises ApiError and HubProblem."""
@@ -330,25 +327,22 @@ class HubClient:
         served. Raises ApiError and HubProblem.
         """
         with self._discovery_lock:  # concurrent steps request the same kinds
-            return self._fetch_api_kinds(version)
-
-    def _fetch_api_kinds(self, version: str) -> Mapping[str, tuple[str, bool]]:
-        if version not in self._kinds:
-            path = f"/apis/{version}" if "/" in version else f"/api/{version}"
-            try:
-                response = self._request_response_body("GET", path, {})
-            except ApiError as api_error:
-                if api_error.status != 404:
-                    raise
-                return {}  # it may be served later
-            if not isinstance(response.get("resources"), list):
-                raise HubProblem(f"{self.server} answers {path} with something that is no list of kinds.")
-            self._kinds[version] = {
-                str(resource["kind"]): (str(resource["name"]), resource.get("namespaced") is True)
-                for resource in list_mappings(response, "resources")
-                if "kind" in resource and "/" not in str(resource.get("name") or "/")
-            }
-        return self._kinds[version]
+            if version not in self._kinds:
+                path = f"/apis/{version}" if "/" in version else f"/api/{version}"
+                try:
+                    response = self._request_response_body("GET", path, {})
+                except ApiError as api_error:
+                    if api_error.status != 404:
+                        raise
+                    return {}  # it may be served later
+                if not isinstance(response.get("resources"), list):
+                    raise HubProblem(f"{self.server} answers {path} with something that is no list of kinds.")
+                self._kinds[version] = {
+                    str(resource["kind"]): (str(resource["name"]), resource.get("namespaced") is True)
+                    for resource in list_mappings(response, "resources")
+                    if "kind" in resource and "/" not in str(resource.get("name") or "/")
+                }
+            return self._kinds[version]
 
     # --- one request ---------------------------------------------------------------------------
 
@@ -555,7 +549,10 @@ def _make_client(account: KubernetesAccount) -> ApiClient:
 def _find_kubeconfigs(location: HubLocation) -> list[Path]:
     """Return the kubeconfigs in kubectl's order; none for the service account of a pod. Raises HubProblem."""
     if location.kubeconfig:
-        return [_require_kubeconfig_file(location.kubeconfig)]
+        path = Path(location.kubeconfig).expanduser()
+        if not path.is_file():
+            raise HubProblem(f'There is no kubeconfig "{location.kubeconfig}".')
+        return [path]
     listed_paths = [Path(entry).expanduser() for entry in read_variable(_KUBECTL_VARIABLE).split(os.pathsep) if entry]
     existing = [path for path in listed_paths if path.is_file()]
     if listed_paths and not existing:
@@ -571,10 +568,3 @@ def _find_kubeconfigs(location: HubLocation) -> list[Path]:
         f"{_KUBECTL_VARIABLE} to a "
         "kubeconfig, or write kubeconfig."
     )
-
-
-def _require_kubeconfig_file(file_name: str) -> Path:
-    path = Path(file_name).expanduser()
-    if not path.is_file():
-        raise HubProblem(f'There is no kubeconfig "{file_name}".')
-    return path

@@ -41,12 +41,6 @@ def _build_report(result: HubReconciliation) -> Report:
         *_build_prediction_section(result.checks),
     ]
     has_findings = bool(difference_count or missing or result.broken_rules or result.pending)
-    return Report(
-        "Reconciliation with the hub", _format_verdict(result, difference_count), has_findings, (), tuple(sections)
-    )
-
-
-def _format_verdict(result: HubReconciliation, difference_count: int) -> str:
     clusters = sum(len(check.recorded) for check in result.checks)
     scope = f"{format_count(len(result.checks), 'placement')} on {format_count(clusters, 'cluster')}"
     verdict = f"{scope}: each equals the state"
@@ -63,7 +57,7 @@ def _format_verdict(result: HubReconciliation, difference_count: int) -> str:
         verdict += (
             f"; {format_count(broken_count, 'separation rule')} {select_word_form(broken_count, 'is', 'are')} broken"
         )
-    return f"{verdict}."
+    return Report("Reconciliation with the hub", f"{verdict}.", has_findings, (), tuple(sections))
 
 
 def _build_placement_section(checks: Sequence[PlacementComparison]) -> Iterator[Section]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
@@ -33,7 +33,18 @@ def find_affected_placements(
     """
     if not any(changed_objects.values()):
         return
-    index = _build_index(item for item in _list_rolling_placements(hub) if _get_key(item) not in planned_placements)
+    placements = (item for item in _list_rolling_placements(hub) if _get_key(item) not in planned_placements)
+    index: dict[ObjectKey, list[Body]] = {}
+    for placement in placements:
+        includes_content = any(
+            selector.get("kind") == "Namespace" and selector.get("selectionScope") != "NamespaceOnly"
+            for selector in list_mappings(placement, "spec", "resourceSelectors")
+        )
+        for selector in list_mappings(placement, "status", "selectedResources"):
+            kind, namespace, name = (str(selector.get(part) or "") for part in ("kind", "namespace", "name"))
+            index.setdefault((kind, namespace, name), []).append(placement)
+            if includes_content and kind == "Namespace":
+                index.setdefault(("", name, ""), []).append(placement)
     for number, objects in changed_objects.items():
         descriptions = [
             _describe_selection(item, placement)
@@ -70,21 +81,6 @@ def _list_clusters(placement: Body) -> list[str]:
 def _get_key(placement: Body) -> ObjectKey:
     namespace = str((placement.get("metadata") or {}).get("namespace") or "")
     return str(placement.get("kind")), namespace, get_name(placement)
-
-
-def _build_index(placements: Iterable[Body]) -> SelectionIndex:
-    index: dict[ObjectKey, list[Body]] = {}
-    for placement in placements:
-        includes_content = any(
-            selector.get("kind") == "Namespace" and selector.get("selectionScope") != "NamespaceOnly"
-            for selector in list_mappings(placement, "spec", "resourceSelectors")
-        )
-        for selector in list_mappings(placement, "status", "selectedResources"):
-            kind, namespace, name = (str(selector.get(part) or "") for part in ("kind", "namespace", "name"))
-            index.setdefault((kind, namespace, name), []).append(placement)
-            if includes_content and kind == "Namespace":
-                index.setdefault(("", name, ""), []).append(placement)
-    return index
 
 
 def _find_selecting_placements(hub_object: HubObject, index: SelectionIndex) -> Iterator[Body]:

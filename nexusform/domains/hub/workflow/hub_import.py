@@ -153,7 +153,11 @@ def _read_hub_objects_to_import(
             if block is not None:
                 address = Address((), "managed", type_name, block.name)
             else:
-                address = _assign_unused_address(type_name, object_id, names)
+                label = re.sub(r"[^A-Za-z0-9_-]", "_", object_id)
+                label = label if label[:1].isalpha() else f"_{label}"
+                names[type_name, label] += 1
+                number = names[type_name, label]
+                address = Address((), "managed", type_name, label if number == 1 else f"{label}_{number}")
             imported[address] = (object_id, match[1])
     return hub.server, imported, list(_report_objects_of_others(skipped))
 
@@ -202,15 +206,6 @@ def _report_objects_of_others(skipped: list[str]) -> Iterator[Diagnostic]:
             f"{format_first_items(skipped, _MAX_NAMES)}. -take-ownership takes over what Flux or Argo CD applies."
         )
         yield build_warning("unmanaged-object", detail)
-
-
-def _assign_unused_address(type_name: str, object_id: str, names: Counter[tuple[str, str]]) -> Address:
-    """Return an unused address."""
-    label = re.sub(r"[^A-Za-z0-9_-]", "_", object_id)
-    label = label if label[:1].isalpha() else f"_{label}"
-    names[type_name, label] += 1
-    number = names[type_name, label]
-    return Address((), "managed", type_name, label if number == 1 else f"{label}_{number}")
 
 
 def _format_imported_counts(imported: ImportedObjects) -> str:

@@ -273,25 +273,21 @@ def update_host_cells(
     for guest in guests:
         cell = changed.get(guest.id)
         if cell is not None:
-            changed[guest.id] = _allocate_host_cell(cell, guest, sign, has_cores=thread_policy == ISOLATE)
+            size = guest.page_size or min((item.size_kib for item in cell.pages), default=0)
+            pages = tuple(
+                replace(item, used=max(item.used + sign * guest.memory_mib * _KIB // size, 0))
+                if item.size_kib == size
+                else item
+                for item in cell.pages
+            )
+            pins = frozenset((*guest.pins, *guest.emulator_pins))
+            if thread_policy == ISOLATE:
+                pins = pins.union(*(core for core in cell.siblings if core & pins))
+            changed[guest.id] = replace(
+                cell,
+                pages=pages,
+                used_memory_mib=max(cell.used_memory_mib + sign * guest.memory_mib, 0),
+                used_vcpus=max(cell.used_vcpus + sign * guest.shared_vcpus, 0),
+                pinned=cell.pinned | pins if sign > 0 else cell.pinned - pins,
+            )
     return tuple(changed.values())
-
-
-def _allocate_host_cell(cell: HostCell, guest: GuestCell, sign: int, *, has_cores: bool) -> HostCell:
-    size = guest.page_size or min((item.size_kib for item in cell.pages), default=0)
-    pages = tuple(
-        replace(item, used=max(item.used + sign * guest.memory_mib * _KIB // size, 0))
-        if item.size_kib == size
-        else item
-        for item in cell.pages
-    )
-    pins = frozenset((*guest.pins, *guest.emulator_pins))
-    if has_cores:
-        pins = pins.union(*(core for core in cell.siblings if core & pins))
-    return replace(
-        cell,
-        pages=pages,
-        used_memory_mib=max(cell.used_memory_mib + sign * guest.memory_mib, 0),
-        used_vcpus=max(cell.used_vcpus + sign * guest.shared_vcpus, 0),
-        pinned=cell.pinned | pins if sign > 0 else cell.pinned - pins,
-    )

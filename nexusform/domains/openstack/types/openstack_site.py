@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, suggest_name
-from nexusform.domains.openstack.scheduling.nova_hosts import NovaHost, NovaServer
+from nexusform.domains.openstack.scheduling.nova_hosts import NovaServer
 from nexusform.domains.openstack.scheduling.nova_profile import (
     DEFAULT_FILTERS,
     DEFAULT_MULTIPLIERS,
@@ -142,14 +142,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     settings = build_nova_settings(attributes)
     inventory.sites[address] = SiteSettings(site_id, site_id, profile=build_nova_profile(site, settings))
     inventory.skus.update({f"{address} {name}": sku for name, sku in site.build_skus().items()})
-    _add_racks(site.hosts, site_id, address, inventory)
-    table = site.build_usage_table(settings.aliases)
-    occupied = (_build_occupied_capacity(server, table.build_record(key)) for key, server in site.servers.items())
-    inventory.unmanaged.setdefault(site_id, []).extend(occupied)
-    return []
-
-
-def _add_racks(hosts: Sequence[NovaHost], site_id: str, address: str, inventory: PlanInventory) -> None:
+    hosts = site.hosts
     slots = {host.name: slot for slot, host in enumerate(hosts, start=1)}
     zones = sorted({host.availability_zone for host in hosts})
     for index, zone in enumerate(zones):
@@ -157,6 +150,10 @@ def _add_racks(hosts: Sequence[NovaHost], site_id: str, address: str, inventory:
         key = f"{address}/{zone}" if index else address
         inventory.racks[key] = InventoryRack(f"{site_id}/{zone}", site_id, zone, zone, False, machines)
         inventory.addresses_by_name.update({("machine", site_id, machine.name): address for machine in machines})
+    table = site.build_usage_table(settings.aliases)
+    occupied = (_build_occupied_capacity(server, table.build_record(key)) for key, server in site.servers.items())
+    inventory.unmanaged.setdefault(site_id, []).extend(occupied)
+    return []
 
 
 def _build_occupied_capacity(server: NovaServer, record: str) -> OccupiedCapacity:

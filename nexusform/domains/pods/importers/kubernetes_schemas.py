@@ -120,7 +120,14 @@ class _SchemaValidator:
         elif not shape.kind.is_valid(data):
             yield self._build_problem(node, f"{path or 'the object'} must be {shape.kind.value}.")
         elif shape.type:
-            yield from self._check_object(node, shape.type, path)
+            count_before = self._unknown_key_count
+            yield from self._check_fields(node, shape.type, path)
+            check = CHECKS.get(shape.type)
+            # Skip the check if keys below are unknown.
+            if check is not None and self._unknown_key_count == count_before:
+                for part, end, detail in check(node):
+                    build_problem = self._build_missing_field_warning if part.is_absent else self._build_problem
+                    yield build_problem(part, f"{path}{end} {detail}")
         else:
             yield from self._check_items(node, shape, path)
 
@@ -149,16 +156,6 @@ class _SchemaValidator:
             )
         for node, _, detail in list_metadata_problems(metadata):
             yield self._build_problem(node, detail)
-
-    def _check_object(self, node: Node, type_name: str, path: str) -> Iterator[Problem]:
-        count_before = self._unknown_key_count
-        yield from self._check_fields(node, type_name, path)
-        check = CHECKS.get(type_name)
-        # Skip the check if keys below are unknown.
-        if check is not None and self._unknown_key_count == count_before:
-            for part, end, detail in check(node):
-                build_problem = self._build_missing_field_warning if part.is_absent else self._build_problem
-                yield build_problem(part, f"{path}{end} {detail}")
 
     def _check_fields(self, node: Node, type_name: str, path: str) -> Iterator[Problem]:
         """Check for unknown fields, wrong values, and missing fields."""

@@ -7,7 +7,6 @@ undefined claim or class, a volume created before its pod) are warnings.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct, field
@@ -104,11 +103,16 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
                 ):
                     default = manifest.name
     referenced_names = frozenset(_get_silent_fields(claim, "spec").get_text("volumeName") for claim in claims.values())
+    volumes_by_class: dict[str, list[Volume]] = {}
+    for name, manifest in volumes.items():
+        if name not in referenced_names and not _get_silent_fields(manifest, "spec").get_mapping("claimRef").data:
+            volume = _build_volume(manifest)
+            volumes_by_class.setdefault(volume.storage_class, []).append(volume)
     return Storage(
         volumes=volumes,
         reserved_volumes=_collect_reserved_volumes(volumes, claims, is_complete=is_complete),
         referenced_names=referenced_names,
-        free_volumes=_collect_free_volumes(volumes, referenced_names),
+        free_volumes=volumes_by_class,
         classes=classes,
         claims=claims,
         templates=templates,
@@ -129,17 +133,6 @@ def _collect_reserved_volumes(
         if claim.data and _is_same_claim(claim, claims.get(claim_name), is_complete=is_complete):
             reserved[claim_name] = manifest
     return reserved
-
-
-def _collect_free_volumes(
-    volumes: Mapping[str, Manifest], referenced_names: AbstractSet[str]
-) -> dict[str, list[Volume]]:
-    volumes_by_class: dict[str, list[Volume]] = {}
-    for name, manifest in volumes.items():
-        if name not in referenced_names and not _get_silent_fields(manifest, "spec").get_mapping("claimRef").data:
-            volume = _build_volume(manifest)
-            volumes_by_class.setdefault(volume.storage_class, []).append(volume)
-    return volumes_by_class
 
 
 def _is_same_claim(reference: Fields, claim: Manifest | None, *, is_complete: bool) -> bool:

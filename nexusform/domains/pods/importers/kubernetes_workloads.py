@@ -78,11 +78,17 @@ def collect_workloads(
     `context_manifests` (objects of the same cluster with workloads read elsewhere).
     """
     all_manifests = (*manifests, *context_manifests)
+    selectors: dict[str, list[Mapping[str, str]]] = {}
+    for manifest in all_manifests:
+        if (manifest.group, manifest.kind) == ("", "Service"):
+            selector = get_mapping(manifest.body, "spec", "selector")
+            if selector:
+                selectors.setdefault(manifest.namespace, []).append({k: str(v) for k, v in selector.items()})
     reader = _WorkloadReader(
         collect_priority_classes(all_manifests, is_complete=is_complete),
         collect_admission_rules(all_manifests),
         collect_storage(all_manifests, is_complete=is_complete),
-        _collect_service_selectors(all_manifests),
+        selectors,
         _collect_autoscalers(all_manifests),
         live_workloads,
         {(manifest.kind, manifest.namespace, manifest.name): manifest for manifest in previous_manifests},
@@ -102,17 +108,6 @@ def collect_workloads(
             )
     reader.findings += list_unpredicted_problems(manifests, known_kinds=_CONTROLLERS.keys())
     return ParsedWorkloads(tuple(workloads), tuple(reader.findings))
-
-
-def _collect_service_selectors(manifests: Iterable[Manifest]) -> dict[str, list[Mapping[str, str]]]:
-    # Selectors of the Services by namespace.
-    selectors: dict[str, list[Mapping[str, str]]] = {}
-    for manifest in manifests:
-        if (manifest.group, manifest.kind) == ("", "Service"):
-            selector = get_mapping(manifest.body, "spec", "selector")
-            if selector:
-                selectors.setdefault(manifest.namespace, []).append({k: str(v) for k, v in selector.items()})
-    return selectors
 
 
 def _collect_device_classes(manifests: Iterable[Manifest]) -> dict[str, str]:

@@ -66,7 +66,19 @@ def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
             case "node.k8s.io", "RuntimeClass":
                 runtimes[manifest.name] = manifest
             case "", "LimitRange":
-                _add_limit_range_defaults(defaults, manifest)
+                defaults_of_namespace = defaults.setdefault(manifest.namespace, LimitRangeDefaults({}, {}))
+                for item in _create_unreported_fields(manifest).get_mapping("spec").list_mappings("limits"):
+                    if item.get_text("type") != "Container":
+                        continue
+                    # Kubernetes completes a new LimitRange like this.
+                    limits = {**item.get_mapping("max").data, **item.get_mapping("default").data}
+                    requests = {**item.get_mapping("min").data, **limits, **item.get_mapping("defaultRequest").data}
+                    defaults_of_namespace.limits.update(
+                        {name: value for name, value in limits.items() if name not in defaults_of_namespace.limits}
+                    )
+                    defaults_of_namespace.requests.update(
+                        {name: value for name, value in requests.items() if name not in defaults_of_namespace.requests}
+                    )
                 bounds.setdefault(manifest.namespace, []).extend(_list_limit_range_bounds(manifest))
             case "k8s.cni.cncf.io", "NetworkAttachmentDefinition":
                 annotations = _create_unreported_fields(manifest).get_mapping("metadata").get_mapping("annotations")
@@ -79,23 +91,6 @@ def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
 def _create_unreported_fields(manifest: Manifest) -> Fields:
     """Return the fields of an object read as context: its own problems are reported elsewhere."""
     return Fields(manifest, [], manifest.body)
-
-
-def _add_limit_range_defaults(defaults: dict[str, LimitRangeDefaults], manifest: Manifest) -> None:
-    """Add the container defaults of a LimitRange to its namespace; the first one counts."""
-    defaults_of_namespace = defaults.setdefault(manifest.namespace, LimitRangeDefaults({}, {}))
-    for item in _create_unreported_fields(manifest).get_mapping("spec").list_mappings("limits"):
-        if item.get_text("type") != "Container":
-            continue
-        # Kubernetes completes a new LimitRange like this.
-        limits = {**item.get_mapping("max").data, **item.get_mapping("default").data}
-        requests = {**item.get_mapping("min").data, **limits, **item.get_mapping("defaultRequest").data}
-        defaults_of_namespace.limits.update(
-            {name: value for name, value in limits.items() if name not in defaults_of_namespace.limits}
-        )
-        defaults_of_namespace.requests.update(
-            {name: value for name, value in requests.items() if name not in defaults_of_namespace.requests}
-        )
 
 
 def _list_limit_range_bounds(manifest: Manifest) -> Iterator[LimitRangeBounds]:

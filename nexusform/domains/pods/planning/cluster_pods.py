@@ -9,7 +9,7 @@ from nexusform.domains.pods.importers.appliance_claims import collect_appliance_
 from nexusform.domains.pods.importers.device_objects import collect_device_inventory
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import ParsedWorkloads, collect_workloads
-from nexusform.domains.pods.importers.live_workloads import LiveWorkload, build_workload_with_pod_count
+from nexusform.domains.pods.importers.live_workloads import build_workload_with_pod_count
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.importers.pod_admission import collect_pod_disruption_budgets, collect_resource_quotas
 from nexusform.domains.pods.planning.cluster_observation import ObservedCluster, merge_observed_pods
@@ -188,8 +188,11 @@ class PodsByCluster:
         observed_objects = observed_cluster.objects if observed_cluster is not None else ()
         return [*manifests, *(manifest for manifest in observed_objects if manifest.identity not in planned_keys)]
 
-    def _collect_live_workloads(self, cluster_id: str) -> dict[str, LiveWorkload]:
-        """Return the live workloads of a cluster by key. Without an observed one, that of its known pods."""
+    def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey) -> ParsedWorkloads:
+        """Return the workloads of an object's manifests, with the live fields left to others."""
+        _, cluster_id = key
+        prior_pods = self._prior_pods.get(key)
+        # The live workloads of a cluster by key. Without an observed one, that of its known pods.
         observed_cluster = self._observed_clusters.get(cluster_id)
         pods = {(pod.workload, pod.number): pod for pod in self._existing_pods.get(cluster_id, {}).values()}
         if observed_cluster is not None:
@@ -198,17 +201,11 @@ class PodsByCluster:
         live_workloads = {
             key: build_workload_with_pod_count(key, count) for key, count in estimate_replicas(pods.values()).items()
         }
-        return live_workloads | dict(observed_cluster.workloads if observed_cluster is not None else {})
-
-    def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey) -> ParsedWorkloads:
-        """Return the workloads of an object's manifests, with the live fields left to others."""
-        _, cluster_id = key
-        prior_pods = self._prior_pods.get(key)
         return collect_workloads(
             object_pods.manifests,
             self._collect_manifests(cluster_id),
             is_complete=self._is_complete(cluster_id),
-            live_workloads=self._collect_live_workloads(cluster_id),
+            live_workloads=live_workloads | dict(observed_cluster.workloads if observed_cluster is not None else {}),
             previous_manifests=prior_pods.manifests if prior_pods is not None else (),
         )
 

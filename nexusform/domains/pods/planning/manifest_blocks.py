@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -28,10 +27,10 @@ from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
-from nexusform.planning.preparation.planning_order import FLEET_PHASE, PlanningOrder
+from nexusform.planning.preparation.planning_order import FLEET_PHASE
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Action
-from nexusform.resources.address import Address, ConfigAddress
+from nexusform.resources.address import Address
 from nexusform.state.objects import InstanceState
 from nexusform.values.typed_value import UNKNOWN
 
@@ -147,7 +146,19 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
     ]
     manifests = frozenset(block.address for block in phase_blocks if types[block.type].kind is PlanningKind.MANIFEST)
     problems: list[Diagnostic] = []
-    for batch in _build_manifest_batches(phase_blocks, blocks.order, manifests):
+    # The blocks of phase 5 in dependency order: independent manifests together.
+    batches: list[list[ResourceBlock]] = []
+    waiting: list[ResourceBlock] = []
+    for block in phase_blocks:
+        dependencies = blocks.order.get_direct_dependencies(block.address)
+        if any(other.address in dependencies for other in waiting):
+            batches.append(waiting)
+            waiting = []
+        if block.address in manifests:
+            waiting.append(block)
+        else:
+            batches.append([block])
+    for batch in [*batches, waiting] if waiting else batches:
         if batch[0].address in manifests:
             problems += plan_manifests(batch, blocks, evaluation, pods)
         else:
@@ -171,7 +182,17 @@ def plan_manifests(
                     blocks.set_predicted_action(instance, evaluation)
         instances += expanded.instances
     _remove_former_pods(instances, pods)
-    problems = _check_cluster_names(instances, pods)
+    # An error per manifest with an unknown cluster.
+    problems: list[Diagnostic] = []
+    known_ids = sorted(pods.clusters)
+    for instance in instances:
+        target = _get_cluster_id(instance.config)
+        if not target or instance.is_removed or instance.is_invalid or target in pods.clusters:
+            continue
+        choice = f" Known: {', '.join(known_ids[:10])}." if known_ids else ""
+        detail = f'No cluster has the id "{target}".{suggest_name(target, known_ids)}{choice}'
+        problems.append(instance.build_diagnostic(Problem(("cluster_id",), "unknown-cluster", detail)))
+        instance.is_invalid = True
     workloads = _place_pods(instances, pods)
     for instance in instances:
         if instance.is_configured:
@@ -200,21 +221,6 @@ def _remove_former_pods(instances: Iterable[Instance], pods: PodPhase) -> None:
             pods.remove_pods(str(instance.address), previous_id)
 
 
-def _check_cluster_names(instances: Iterable[Instance], pods: PodPhase) -> list[Diagnostic]:
-    """Return an error per manifest with an unknown cluster."""
-    problems: list[Diagnostic] = []
-    known_ids = sorted(pods.clusters)
-    for instance in instances:
-        target = _get_cluster_id(instance.config)
-        if not target or instance.is_removed or instance.is_invalid or target in pods.clusters:
-            continue
-        choice = f" Known: {', '.join(known_ids[:10])}." if known_ids else ""
-        detail = f'No cluster has the id "{target}".{suggest_name(target, known_ids)}{choice}'
-        problems.append(instance.build_diagnostic(Problem(("cluster_id",), "unknown-cluster", detail)))
-        instance.is_invalid = True
-    return problems
-
-
 def _place_pods(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, Any]:
     """Return the `workloads` of every instance with a cluster, cluster by cluster, older objects first."""
     by_cluster: dict[str, list[tuple[Instance, tuple[Manifest, ...]]]] = {}
@@ -238,24 +244,6 @@ def _place_pods(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, 
 def _get_creation_sort_key(instance: Instance) -> tuple[bool, int]:
     """Return a key that sorts existing objects by creation, and new ones after them."""
     return (False, instance.prior.creation) if instance.prior is not None else (True, 0)
-
-
-def _build_manifest_batches(
-    phase: Sequence[ResourceBlock], order: PlanningOrder, manifests: AbstractSet[ConfigAddress]
-) -> list[list[ResourceBlock]]:
-    """Return the blocks of phase 5 in dependency order: independent manifests together."""
-    batches: list[list[ResourceBlock]] = []
-    waiting: list[ResourceBlock] = []
-    for block in phase:
-        dependencies = order.get_direct_dependencies(block.address)
-        if any(other.address in dependencies for other in waiting):
-            batches.append(waiting)
-            waiting = []
-        if block.address in manifests:
-            waiting.append(block)
-        else:
-            batches.append([block])
-    return [*batches, waiting] if waiting else batches
 
 
 def list_manifest_diagnostics(pods: PodPhase, instances: Mapping[Address, Instance]) -> Iterator[Diagnostic]:

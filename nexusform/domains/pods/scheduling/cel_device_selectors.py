@@ -50,7 +50,8 @@ def _evaluate_expression(
 ) -> bool:
     values: dict[str, dict[str, dict[str, Any]]] = {"attributes": {}, "capacity": {}}
     for name, attribute in attributes:
-        _add_domain_value(values["attributes"], name, driver, _convert_attribute(attribute))
+        kind, value = attribute
+        _add_domain_value(values["attributes"], name, driver, {_VERSION_KEY: value} if kind == _VERSION_KEY else value)
     for name, amount in capacity:
         _add_domain_value(values["capacity"], name, driver, amount)
     for part, domain, other_domain in _LOOKUP.findall(expression):
@@ -65,11 +66,6 @@ def _evaluate_expression(
 def _add_domain_value(domains: dict[str, dict[str, Any]], name: str, driver: str, value: Any) -> None:
     domain, _, identifier = name.rpartition("/")
     domains.setdefault(domain or driver, {})[identifier] = value
-
-
-def _convert_attribute(attribute: Attribute) -> Any:
-    kind, value = attribute
-    return {_VERSION_KEY: value} if kind == _VERSION_KEY else value
 
 
 @lru_cache(maxsize=1_000)

@@ -5,7 +5,7 @@ first solution used. Source: kubernetes staging/src/k8s.io/dynamic-resource-allo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import chain
 from typing import Final
@@ -156,7 +156,20 @@ class _AllocationSearch:
         # Values of the attributes of constraints, by claim and position of the constraint.
         self._values: dict[tuple[int, int], list[Attribute]] = {}
         self._consumed: Counter[tuple[str, str, str, str]] = Counter()
-        self._available = _count_available_counters(pools, used)
+        # The counters of pools less those consumed by devices in use.
+        available: dict[tuple[str, str, str, str], int] = {}
+        for pool in pools:
+            for item in pool.all_slices:
+                for (counter_set, counter), amount in item.counters.items():
+                    available[item.driver, item.pool, counter_set, counter] = amount
+            for item, device in chain.from_iterable(
+                ((item, device) for device in item.devices) for item in pool.all_slices
+            ):
+                if (item.driver, item.pool, device.name) in used:
+                    for (counter_set, counter), amount in device.counters.items():
+                        key = (item.driver, item.pool, counter_set, counter)
+                        available[key] = available.get(key, 0) - amount
+        self._available = available
         self._candidates: dict[int, list[CandidateDevice]] = {}
         for claim in claims:
             for request in claim.requests:
@@ -295,25 +308,6 @@ class _AllocationSearch:
         for index, constraint in enumerate(self._claims[claim_index].constraints):
             if not constraint.requests or names.intersection(constraint.requests):
                 yield index, constraint
-
-
-def _count_available_counters(
-    pools: Iterable[DeviceSlicePool], used: Collection[DeviceId]
-) -> Mapping[tuple[str, str, str, str], int]:
-    """Return the counters of pools less those consumed by devices in use."""
-    available: dict[tuple[str, str, str, str], int] = {}
-    for pool in pools:
-        for item in pool.all_slices:
-            for (counter_set, counter), amount in item.counters.items():
-                available[item.driver, item.pool, counter_set, counter] = amount
-        for item, device in chain.from_iterable(
-            ((item, device) for device in item.devices) for item in pool.all_slices
-        ):
-            if (item.driver, item.pool, device.name) in used:
-                for (counter_set, counter), amount in device.counters.items():
-                    key = (item.driver, item.pool, counter_set, counter)
-                    available[key] = available.get(key, 0) - amount
-    return available
 
 
 def find_device_attribute(candidate: CandidateDevice, name: str) -> Attribute | None:

@@ -199,20 +199,7 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
     spec = scheduler.group.spec
     if spec.exclusive_claims:
         further = 0 if scheduler.cache.has_claim_conflict(spec) else min(further, 1)
-    capacity = _compute_node_capacity(scheduler, further)
-    anti_affinity, spread = _list_own_counters(scheduler, capacity)
-    if _is_first_of_affinity_group(scheduler):
-        return _compute_affinity_range(scheduler, capacity, further, anti_affinity, spread)
-    keys = {id(tally.domain_by_node) for tally in (*anti_affinity, *spread)}
-    has_several_keys = len(keys) > 1 or len(spread) > 1 or len(scheduler.counts.affinity) > 1
-    if has_several_keys:
-        return _compute_placeable_bounds(scheduler, capacity, further, anti_affinity, spread)
-    total = min(_sum_node_capacity(capacity, anti_affinity, spread), further)
-    return PlaceablePodRange(total, total, is_exact=True)
-
-
-def _compute_node_capacity(scheduler: PodSpecScheduler, further: int) -> dict[int, int]:
-    """Return the number of further pods of the spec per node, by current pods and the node's usage."""
+    # The number of further pods of the spec per node, by current pods and the node's usage.
     capacity = {}
     counts, is_first_pod = scheduler.counts, _is_first_of_affinity_group(scheduler)
     spec, cache, limits = scheduler.group.spec, scheduler.cache, dict[int, int]()
@@ -228,7 +215,15 @@ def _compute_node_capacity(scheduler: PodSpecScheduler, further: int) -> dict[in
             if number not in limits:
                 limits[number] = _compute_pod_limit(spec, cache.nodes[at], cache.usage[at], further)
             capacity[at] = limits[number]
-    return capacity
+    anti_affinity, spread = _list_own_counters(scheduler, capacity)
+    if _is_first_of_affinity_group(scheduler):
+        return _compute_affinity_range(scheduler, capacity, further, anti_affinity, spread)
+    keys = {id(tally.domain_by_node) for tally in (*anti_affinity, *spread)}
+    has_several_keys = len(keys) > 1 or len(spread) > 1 or len(scheduler.counts.affinity) > 1
+    if has_several_keys:
+        return _compute_placeable_bounds(scheduler, capacity, further, anti_affinity, spread)
+    total = min(_sum_node_capacity(capacity, anti_affinity, spread), further)
+    return PlaceablePodRange(total, total, is_exact=True)
 
 
 def _is_permanently_skewed(tally: SpreadCounter, node: int) -> bool:
@@ -294,22 +289,19 @@ def _sum_node_capacity(
         # Nodes without the key (-1) are never rejected, so they keep all their capacity.
         pods_by_domain = {domain: pods if domain < 0 else min(pods, 1) for domain, pods in pods_by_domain.items()}
     if spread:
-        pods_by_domain = _limit_pods_by_skew(spread[0], pods_by_domain)
+        # Pods per domain, limited to the level of the fullest smallest domain + maxSkew.
+        tally = spread[0]
+        minimum = 0
+        if len(tally.eligible_domains) >= tally.constraint.min_domains:
+            levels = [tally.counts[domain] + pods_by_domain.get(domain, 0) for domain in tally.eligible_domains]
+            minimum = min(levels, default=0)
+        ceiling = minimum + tally.constraint.max_skew
+        pods_by_domain = {
+            domain: min(pods, max(0, ceiling - tally.counts[domain]))
+            for domain, pods in pods_by_domain.items()
+            if domain >= 0
+        }
     return sum(pods_by_domain.values())
-
-
-def _limit_pods_by_skew(tally: SpreadCounter, pods_by_domain: Mapping[int, int]) -> dict[int, int]:
-    """Return pods per domain, limited to the level of the fullest smallest domain + maxSkew."""
-    minimum = 0
-    if len(tally.eligible_domains) >= tally.constraint.min_domains:
-        levels = [tally.counts[domain] + pods_by_domain.get(domain, 0) for domain in tally.eligible_domains]
-        minimum = min(levels, default=0)
-    ceiling = minimum + tally.constraint.max_skew
-    return {
-        domain: min(pods, max(0, ceiling - tally.counts[domain]))
-        for domain, pods in pods_by_domain.items()
-        if domain >= 0
-    }
 
 
 def _is_first_of_affinity_group(scheduler: PodSpecScheduler) -> bool:

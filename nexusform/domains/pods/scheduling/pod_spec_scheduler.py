@@ -219,7 +219,9 @@ class PodSpecScheduler:
                 open_buckets.append((bucket, node))
         if not open_buckets:
             return None
-        totals = self._compute_weighted_totals([node for _, node in open_buckets], self._count_domains(open_buckets))
+        nodes = [node for _, node in open_buckets]
+        sizes = self._count_domains(open_buckets)
+        totals = [sum(column) for column in zip(*self._compute_rule_scores(nodes, sizes).values(), strict=True)]
         best_total, levels = -1, []
         for (bucket, _), total in zip(open_buckets, totals, strict=True):
             top_score = max(bucket.nodes_by_score)
@@ -368,10 +370,6 @@ class PodSpecScheduler:
                 figures = [domain_score.score(counts, node, sizes) for node in nodes]
                 columns[domain_score.name] = _apply_weight(domain_score.weight, domain_score.normalize(figures))
         return columns
-
-    def _compute_weighted_totals(self, nodes: list[int], sizes: list[int]) -> list[int]:
-        """Return the weighted points of nodes over all rules except usage."""
-        return [sum(column) for column in zip(*self._compute_rule_scores(nodes, sizes).values(), strict=True)]
 
 
 def _compute_score_lead(best_total: int, buckets: Iterable[tuple[tuple[_NodeBucket, int], int]]) -> int | None:

@@ -152,7 +152,17 @@ class _PreemptionTrial:
         violations = 0
         is_feasible = self._scheduler.find_rejection(node) is None
         if is_feasible:
-            violating_pods, other_pods = self._split_by_budget_violation(lower_priority_pods)
+            # The pods with an eviction that violates a budget after those before them, and the others.
+            remaining_evictions = [allowance.evictions for allowance in self._allowances]
+            violating_pods: list[ExistingPod] = []
+            other_pods: list[ExistingPod] = []
+            for pod in lower_priority_pods:
+                is_violation = False
+                for at, allowance in enumerate(self._allowances):
+                    if has_budget(allowance.budget, pod):
+                        remaining_evictions[at] -= 1
+                        is_violation = is_violation or remaining_evictions[at] < 0
+                (violating_pods if is_violation else other_pods).append(pod)
             victims = self._select_victims(violating_pods, node)
             violations = len(victims)
             victims += self._select_victims(other_pods, node)
@@ -180,20 +190,6 @@ class _PreemptionTrial:
                 self._restore_or_remove_pod(pod, node, -1)
                 victims.append(pod)
         return victims
-
-    def _split_by_budget_violation(self, pods: Sequence[ExistingPod]) -> tuple[list[ExistingPod], list[ExistingPod]]:
-        """Return the pods with an eviction that violates a budget after those before them, and the others."""
-        remaining_evictions = [allowance.evictions for allowance in self._allowances]
-        violating_pods: list[ExistingPod] = []
-        other_pods: list[ExistingPod] = []
-        for pod in pods:
-            is_violation = False
-            for at, allowance in enumerate(self._allowances):
-                if has_budget(allowance.budget, pod):
-                    remaining_evictions[at] -= 1
-                    is_violation = is_violation or remaining_evictions[at] < 0
-            (violating_pods if is_violation else other_pods).append(pod)
-        return violating_pods, other_pods
 
 
 def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:

@@ -144,7 +144,12 @@ class _PodReplacement(Struct, frozen=True):
                 next_numbers.pop(0)
                 count += 1
             added = waiting + count
-            removed = self._remove_unready_pods() + self._remove_surplus() + self._remove_unschedulable_pods()
+            # Delete old pods without readiness within max unavailable, and return their number.
+            stuck_pods = [pod for pod in self.state.remaining_pods if pod.is_stuck]
+            removed_pods = sort_for_removal(self.workload.kind, stuck_pods)[: self._count_removable_pods()]
+            for pod in removed_pods:
+                self._remove_pod(pod)
+            removed = len(removed_pods) + self._remove_surplus() + self._remove_unschedulable_pods()
             if not added and not removed:
                 state.is_blocked = True
                 return
@@ -154,14 +159,6 @@ class _PodReplacement(Struct, frozen=True):
         workload, state = self.workload, self.state
         minimum = workload.replicas - workload.max_unavailable
         return max(0, state.pod_count - minimum - state.unavailable_count)
-
-    def _remove_unready_pods(self) -> int:
-        """Delete old pods without readiness within max unavailable, and return their number."""
-        stuck_pods = [pod for pod in self.state.remaining_pods if pod.is_stuck]
-        removed_pods = sort_for_removal(self.workload.kind, stuck_pods)[: self._count_removable_pods()]
-        for pod in removed_pods:
-            self._remove_pod(pod)
-        return len(removed_pods)
 
     def _remove_surplus(self) -> int:
         """Delete old pods within max unavailable, and return their number."""

@@ -70,7 +70,20 @@ class TemplateRollout:
     def _delete_unhealthy_former_pods(self, new_specs: dict[int, PodSpec]) -> None:
         """Delete non-running pods of former templates, oldest set first; `new_specs` were just created."""
         progress = self._progress
-        count = _count_removable_former_pods(progress, len(new_specs))
+        # How many non-running pods of former templates, `new_count` new ones included, to delete.
+        new_count = len(new_specs)
+        workload = progress.workload
+        if workload.is_paused:
+            count = 0
+        else:
+            total = (
+                len(progress.kept_pods)
+                + len(progress.pods_to_place)
+                + len(progress.outdated_pods)
+                + len(progress.pending_outdated_pods)
+                + new_count
+            )
+            count = max(0, total - (workload.replicas - workload.max_unavailable) - len(progress.pods_to_place))
         running_templates = {pod.spec.template for pod in progress.outdated_pods}
         old_numbers = [number for number, spec in new_specs.items() if spec.template in running_templates]
         new_numbers = [number for number in new_specs if number not in old_numbers]
@@ -159,21 +172,6 @@ class TemplateRollout:
         progress = self._progress
         progress.pods_to_place += progress.pending_outdated_pods
         return {pod.number: self._waiting_verdicts[pod.number] for pod in progress.pending_outdated_pods}
-
-
-def _count_removable_former_pods(progress: WorkloadProgress, new_count: int) -> int:
-    """Return how many non-running pods of former templates, `new_count` new ones included, to delete."""
-    workload = progress.workload
-    if workload.is_paused:
-        return 0
-    total = (
-        len(progress.kept_pods)
-        + len(progress.pods_to_place)
-        + len(progress.outdated_pods)
-        + len(progress.pending_outdated_pods)
-        + new_count
-    )
-    return max(0, total - (workload.replicas - workload.max_unavailable) - len(progress.pods_to_place))
 
 
 def _get_template(pod: PodToPlace) -> str:

@@ -7,7 +7,7 @@ pkg/controller/volume/persistentvolume.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -102,7 +102,11 @@ class VolumeBinder:
             if claim.waits_for_pod and claim.format_name(number) not in self._volume_by_claim
         ]
         if waiting:
-            needs += self._compute_nodes_for_claims_together(waiting)
+            claims_by_size = sorted(waiting, key=lambda claim: claim.size)
+            shortages = [self._find_shortage(claims_by_size, at) for at in range(len(self._nodes))]
+            for reason in sorted({*shortages} - {""}):
+                names = [node.name for node, shortage in zip(self._nodes, shortages, strict=True) if shortage != reason]
+                needs.append(build_node_volume_need(names, reason))
         return tuple(need for need in needs if need is not None)
 
     def find_driver(self, claim: Claim, name: str) -> str:
@@ -175,14 +179,6 @@ class VolumeBinder:
         if claim.waits_for_pod or claim.provisioning_terms is None:
             return None
         return VolumeNeed(claim.provisioning_terms, is_bound=True)
-
-    def _compute_nodes_for_claims_together(self, claims: Sequence[Claim]) -> Iterator[VolumeNeed]:
-        """Yield the nodes with a separate volume for each of these claims, found or provisioned."""
-        claims_by_size = sorted(claims, key=lambda claim: claim.size)
-        shortages = [self._find_shortage(claims_by_size, at) for at in range(len(self._nodes))]
-        for reason in sorted({*shortages} - {""}):
-            names = [node.name for node, shortage in zip(self._nodes, shortages, strict=True) if shortage != reason]
-            yield build_node_volume_need(names, reason)
 
     def _find_shortage(self, claims: Iterable[Claim], at: int) -> str:
         """Return why a node (position) has and provisions no separate volume for each claim, "" if it does."""

@@ -174,16 +174,6 @@ class DaskTaskEngine:
         running[future.key] = _SubmittedTask(task, future, home)
         future.add_done_callback(lambda finished_future: self._finished.put(finished_future.key))
 
-    def _submit_lost_tasks_again(self, running: dict[str, _SubmittedTask]) -> None:
-        """Submit again the tasks of a lost worker; its lock is lost too."""
-        workers = self._client.nthreads()
-        for key, submitted in list(running.items()):
-            if submitted.home and submitted.home not in workers:
-                del running[key]
-                submitted.future.cancel()
-                self._homes.pop(submitted.task.site, None)
-                self._submit(submitted.task, running)
-
     def _receive_result(self, task: Task, future: Any, on_result: OnResult) -> None:
         """Receive the result of a task."""
         try:
@@ -209,7 +199,13 @@ class DaskTaskEngine:
             break
         if self._client.status != "running":
             raise TaskEngineError(f"The scheduler at {self._address} is gone.", _list_sites(running))
-        self._submit_lost_tasks_again(running)
+        workers = self._client.nthreads()
+        for key, submitted in list(running.items()):
+            if submitted.home and submitted.home not in workers:
+                del running[key]
+                submitted.future.cancel()
+                self._homes.pop(submitted.task.site, None)
+                self._submit(submitted.task, running)
         if self._client.nthreads():
             return monotonic() if self._client.processing() else last_progress
         if monotonic() - last_progress > _NO_WORKERS_TIMEOUT:

@@ -73,6 +73,23 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
         )
     groups = group_sites(site.result for site in plan.sites)
     rejected = plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED)
+    # Build the section of waves in order.
+    heads = ("wave", "sites", "change", "rejected", "unchanged", "placed", "moved", "removed")
+    rows = []
+    for wave in plan.waves:
+        results = [site.result for site in plan.select_wave(wave.name)]
+        statuses = [result.status for result in results]
+        figures = [
+            len(results),
+            statuses.count(SiteStatus.PLANNED),
+            statuses.count(SiteStatus.REFUSED),
+            statuses.count(SiteStatus.UNCHANGED),
+            sum(result.placed for result in results),
+            sum(result.moved for result in results),
+            sum(result.removed for result in results),
+        ]
+        rows.append(Row((wave.name, *(f"{figure:,}" for figure in figures))))
+    table = Table(heads, tuple(rows), frozenset(range(1, len(heads))))
     sections = [
         *_build_blocked_section(plan),
         *_build_rejected_section(rejected, max_rows),
@@ -82,7 +99,7 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
         *build_finding_sections(plan.sites, max_rows),
         *_build_group_sections(groups, max_rows),
         *build_waiting_sections(plan),
-        _build_wave_section(plan),
+        Section("Waves, in order", table=table),
     ]
     title = f"Plan of {format_count(len(plan.sites), 'site')}"
     return Report(title, build_verdict(plan, groups), bool(rejected), (), tuple(sections), compute_fleet_impact(plan))
@@ -209,27 +226,6 @@ def _build_hidden_count_line(count: int, noun: str) -> tuple[str, ...]:
     if count <= 0:
         return ()
     return (f"{format_count(count, noun)}: -report=html:FILE and -json show all.",)
-
-
-def _build_wave_section(plan: FleetPlan) -> Section:
-    """Build the section of waves in order."""
-    heads = ("wave", "sites", "change", "rejected", "unchanged", "placed", "moved", "removed")
-    rows = []
-    for wave in plan.waves:
-        results = [site.result for site in plan.select_wave(wave.name)]
-        statuses = [result.status for result in results]
-        figures = [
-            len(results),
-            statuses.count(SiteStatus.PLANNED),
-            statuses.count(SiteStatus.REFUSED),
-            statuses.count(SiteStatus.UNCHANGED),
-            sum(result.placed for result in results),
-            sum(result.moved for result in results),
-            sum(result.removed for result in results),
-        ]
-        rows.append(Row((wave.name, *(f"{figure:,}" for figure in figures))))
-    table = Table(heads, tuple(rows), frozenset(range(1, len(heads))))
-    return Section("Waves, in order", table=table)
 
 
 def build_fleet_markdown(plan: FleetPlan) -> str:

@@ -32,7 +32,21 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
     has_problems = bool(failed) or any(finding.is_problem for result in successful for finding in result.findings)
     sections = [_build_failed_section(failed)] if failed else []
     if successful:
-        sections.append(_build_table_section(question_kind, successful))
+        # Build the section with one row per distinct result.
+        heads, build_rows = _TABLES[question_kind]
+        sites_by_line: dict[TableLine, list[str]] = {}
+        for result in successful:
+            for cells, is_problem in build_rows(result):
+                line = (tuple(replace_site_name(cell, result.site) for cell in cells), is_problem)
+                sites_by_line.setdefault(line, []).append(result.site)
+        rows = [
+            Row((format_names(sites, 4), *cells), is_problem) for (cells, is_problem), sites in sites_by_line.items()
+        ]
+        rows.sort(key=lambda row: not row.is_finding)
+        hidden_count = len(rows) - _MAX_ROWS
+        lines = (f"{format_count(hidden_count, 'more row')}: -format=json has all.",) if hidden_count > 0 else ()
+        table = Table(("sites", *heads), tuple(rows[:_MAX_ROWS]))
+        sections.append(Section("By site", lines, table=table, is_finding=any(row.is_finding for row in rows)))
     title = _TITLES[question_kind].format(format_count(len(results), "site"))
     return Report(title, verdict, has_problems, (), tuple(sections))
 
@@ -68,22 +82,6 @@ def _build_failed_section(results: Iterable[SiteResult]) -> Section:
         for reason, same_reason in by_reason.items()
     )
     return Section("Failed sites", lines, is_finding=True)
-
-
-def _build_table_section(question_kind: QuestionKind, results: Iterable[SiteResult]) -> Section:
-    """Build the section with one row per distinct result."""
-    heads, build_rows = _TABLES[question_kind]
-    sites_by_line: dict[TableLine, list[str]] = {}
-    for result in results:
-        for cells, is_problem in build_rows(result):
-            line = (tuple(replace_site_name(cell, result.site) for cell in cells), is_problem)
-            sites_by_line.setdefault(line, []).append(result.site)
-    rows = [Row((format_names(sites, 4), *cells), is_problem) for (cells, is_problem), sites in sites_by_line.items()]
-    rows.sort(key=lambda row: not row.is_finding)
-    hidden_count = len(rows) - _MAX_ROWS
-    lines = (f"{format_count(hidden_count, 'more row')}: -format=json has all.",) if hidden_count > 0 else ()
-    table = Table(("sites", *heads), tuple(rows[:_MAX_ROWS]))
-    return Section("By site", lines, table=table, is_finding=any(row.is_finding for row in rows))
 
 
 # --- certainty ---------------------------------------------------------------------------------

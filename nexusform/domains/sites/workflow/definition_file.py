@@ -277,11 +277,9 @@ def _build_site_block(block: Block, schema: Any, problems: list[Diagnostic]) -> 
     if len(backends) > 1:
         detail = "Only one backend block is allowed: a site has one state."
         problems.append(build_error("duplicate-backend-configuration", detail, backends[1].header_span))
-    return _add_backend(_SiteBlock(block.header_span, body), backends[0], problems)
-
-
-def _add_backend(site: _SiteBlock, backend: Block, problems: list[Diagnostic]) -> _SiteBlock:
-    """Add a backend to a block if it is known."""
+    # Add a backend to a block if it is known.
+    site = _SiteBlock(block.header_span, body)
+    backend = backends[0]
     kind = backend.labels[0].value if backend.labels else ""
     if kind not in BACKENDS or kind == "memory":
         backend_names = ", ".join(backend_name for backend_name in BACKENDS if backend_name != "memory")
@@ -316,7 +314,12 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
         reading.problems.append(report_missing_argument("for_each", block.header_span))
         return
     reading.repeated_blocks.append(prepared)
-    rows, data_files = _read_rows(expressions["for_each"], reading)
+    # Read keys and values of for_each, and the files they are from.
+    previous_digests = dict(reading.read)
+    reading.read.clear()
+    rows = _evaluate_for_each(expressions["for_each"], reading)
+    data_files = convert_to_relative(sorted(reading.read), reading.root)
+    reading.read.update({**previous_digests, **reading.read})
     for key, value in rows:
         names = reading.names.copy_with_names(each=build_object({"key": build_string(key), "value": value}))
         name = _evaluate_name(key, expressions.get("name"), names, reading)
@@ -330,16 +333,6 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
             ]
             return  # other sites have the same problem
         yield replace(site, key=key, data_files=data_files)
-
-
-def _read_rows(expression: Expression, reading: _FileReading) -> tuple[Sequence[tuple[str, Value]], tuple[str, ...]]:
-    """Read keys and values of for_each, and the files they are from."""
-    previous_digests = dict(reading.read)
-    reading.read.clear()
-    rows = _evaluate_for_each(expression, reading)
-    data_files = convert_to_relative(sorted(reading.read), reading.root)
-    reading.read.update({**previous_digests, **reading.read})
-    return rows, data_files
 
 
 def _evaluate_name(key: str, expression: Expression | None, names: NameScope, reading: _FileReading) -> str | None:

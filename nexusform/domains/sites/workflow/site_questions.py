@@ -47,7 +47,19 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
         if not run.is_ready:
             return build_rejected_result(site.name, [*opened.diagnostics, *run.diagnostics])
         if task.question.kind is QuestionKind.CERTAINTY:
-            return _compute_certainty(task, site, run)
+            # Count the runs with the planned location for each placed VM.
+            question = task.question
+            assert question is not None, "a task that asks"
+            options = PlanOptions(now=task.fleet.now, samples=question.runs, first_sample=question.part * question.runs)
+            plan = run.plan(options).plan
+            result = build_plan_result(run, plan, site, run.diagnostics)
+            if result.status is SiteStatus.REFUSED:
+                return result
+            findings = tuple(_build_certainty_findings(plan, question.runs))
+            rows = tuple(replace(row, certainty=None) for row in plan.placements)
+            return SiteResult(
+                site.name, result.status, digest=compute_plan_digest(replace(plan, placements=rows)), findings=findings
+            )
         if not run.stored.state.lineage:
             return SiteResult(site.name, SiteStatus.SKIPPED, NO_STATE)
         if task.question.kind is QuestionKind.FAILURE:
@@ -57,22 +69,6 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
 
 
 # --- certainty ---------------------------------------------------------------------------------
-
-
-def _compute_certainty(task: Task, site: SiteEntry, run: Run) -> SiteResult:
-    """Count the runs with the planned location for each placed VM."""
-    question = task.question
-    assert question is not None, "a task that asks"
-    options = PlanOptions(now=task.fleet.now, samples=question.runs, first_sample=question.part * question.runs)
-    plan = run.plan(options).plan
-    result = build_plan_result(run, plan, site, run.diagnostics)
-    if result.status is SiteStatus.REFUSED:
-        return result
-    findings = tuple(_build_certainty_findings(plan, question.runs))
-    rows = tuple(replace(row, certainty=None) for row in plan.placements)
-    return SiteResult(
-        site.name, result.status, digest=compute_plan_digest(replace(plan, placements=rows)), findings=findings
-    )
 
 
 def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFinding]:

@@ -51,12 +51,7 @@ from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.plans.plan import Mode, Plan
 from nexusform.plans.saved import plan_file
 from nexusform.workflow.opening.stored_state import read_stored_state
-from nexusform.workflow.plan_files.plan_execution import (
-    ApplyOutcome,
-    PlanApplyOptions,
-    apply_plan,
-    apply_remaining_steps,
-)
+from nexusform.workflow.plan_files.plan_execution import PlanApplyOptions, apply_plan, apply_remaining_steps
 from nexusform.workflow.plan_files.remaining_steps import RemainingSteps, find_remaining_steps
 from nexusform.workflow.plan_files.saved_plans import save_plan
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
@@ -355,11 +350,7 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
                 task.site, SiteStatus.UNCHANGED, digest=task.digest, state_location=describe_state_location(run, site)
             )
         outcome = apply_plan(run, plan, _SilentListener(), options)
-    return _build_apply_result(task, site, run, plan, outcome)
-
-
-def _build_apply_result(task: Task, site: SiteEntry, run: Run, plan: Plan, outcome: ApplyOutcome) -> SiteResult:
-    """Build the result of an apply."""
+    # Build the result of an apply.
     applied = outcome.applied
     problems = [*run.diagnostics, *outcome.diagnostics]
     result = SiteResult(

@@ -59,27 +59,23 @@ def test(arguments: TestArguments) -> int:
     reporter.report_start({file_report.name: [run.name for run in file_report.runs] for file_report in tests.files})
     files: list[FileReport] = []
     for result in run_tests(location, tests, options, reporter):
-        file_report = _build_file_report(result, screen, verbose=arguments.verbose)
+        runs = []
+        for run in result.runs:
+            details = _render_run_details(run, result.sources, screen) if arguments.verbose else ""
+            runs.append(_build_run_report(run, details))
+        file_report = FileReport(
+            name=result.name,
+            status=result.status.value,
+            runs=runs,
+            diagnostics=tuple(result.diagnostics),
+            sources=result.sources,
+        )
         files.append(file_report)
         reporter.report_file(file_report)
     reporter.report_summary(files)
     problems = _write_junit(arguments.junit_xml, files)
     reporter.report_diagnostics(problems, {})
     return 1 if problems or any(file_report.status in ("fail", "error") for file_report in files) else 0
-
-
-def _build_file_report(result: FileResult, screen: Screen, *, verbose: bool) -> FileReport:
-    runs = []
-    for run in result.runs:
-        details = _render_run_details(run, result.sources, screen) if verbose else ""
-        runs.append(_build_run_report(run, details))
-    return FileReport(
-        name=result.name,
-        status=result.status.value,
-        runs=runs,
-        diagnostics=tuple(result.diagnostics),
-        sources=result.sources,
-    )
 
 
 def _build_run_report(run: RunResult, details: str = "") -> RunBlockReport:

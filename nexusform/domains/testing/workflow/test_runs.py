@@ -103,7 +103,19 @@ class RunBlockExecutor(Struct):
 
     def run(self, block: RunBlock, configuration: Configuration) -> RunOutcome:
         """Execute one run. Raises RunError."""
-        scope, problems = self._build_scope_outside_configuration()
+        # The scope of expressions outside of the configuration.
+        variables, problems = self._read_external_variables(self.configuration)
+        functions = build_state_evaluation(self._build_request(self.configuration)).settings.functions()
+        scope = TestFileScope(functions, variables, self.outputs)
+        for name, expression in self.file.variables.items():
+            variable = self.configuration.root.variables.get(name)
+            if variable is not None:
+                value, new_problems = evaluate_test_variable(variable, expression, scope)
+            else:
+                value, new_problems = evaluate_expression(expression, scope)
+            problems += new_problems
+            if value is not None:
+                variables[name] = value
         values, new_problems = self._resolve_variables(block, configuration, scope)
         problems += new_problems
         overrides, new_problems = collect_value_overrides(self.file, block, scope)
@@ -132,22 +144,6 @@ class RunBlockExecutor(Struct):
             self._applied_modules.pop(key, None)
             self._applied_modules[key] = _AppliedModule(project, overrides, block.name)
         return outcome
-
-    def _build_scope_outside_configuration(self) -> tuple[TestFileScope, list[Diagnostic]]:
-        """Return the scope of expressions outside of the configuration."""
-        variables, problems = self._read_external_variables(self.configuration)
-        functions = build_state_evaluation(self._build_request(self.configuration)).settings.functions()
-        scope = TestFileScope(functions, variables, self.outputs)
-        for name, expression in self.file.variables.items():
-            variable = self.configuration.root.variables.get(name)
-            if variable is not None:
-                value, new_problems = evaluate_test_variable(variable, expression, scope)
-            else:
-                value, new_problems = evaluate_expression(expression, scope)
-            problems += new_problems
-            if value is not None:
-                variables[name] = value
-        return scope, problems
 
     def _read_external_variables(self, configuration: Configuration) -> tuple[dict[str, Value], list[Diagnostic]]:
         """Return variables of the environment, variable files and flags, with defaults."""

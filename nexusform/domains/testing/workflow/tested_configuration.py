@@ -223,17 +223,7 @@ def build_tested_configuration(
 ) -> tuple[Configuration, list[Diagnostic]]:
     """Return the configuration with the file's providers, and with overridden modules replaced."""
     problems: list[Diagnostic] = []
-    root = replace(configuration.root, providers=_collect_providers(configuration, file, run, problems))
-    for override in [*file.overrides.modules, *run.overrides.modules]:
-        path = tuple(step.name for step in override.target.module)
-        root = _replace_module(root, path, override, problems)
-    return replace(configuration, root=root), problems
-
-
-def _collect_providers(
-    configuration: Configuration, file: TestFile, run: RunBlock, problems: list[Diagnostic]
-) -> dict[str, ProviderBlock]:
-    """Return the providers of a run by their names in the configuration, mocks included."""
+    # The providers of a run by their names in the configuration, mocks included.
     providers = {**configuration.root.providers, **file.providers}
     for mock in file.mocks.values():
         # A provider without settings, so that it reads no site.
@@ -252,7 +242,11 @@ def _collect_providers(
         elif provider_key != DEFAULT_PROVIDER:
             detail = f'There is no provider configuration "{provider_key}".{suggest_name(provider_key, providers)}'
             problems.append(build_error("provider-configuration-not-present", detail, run.span, block=run.header))
-    return providers
+    root = replace(configuration.root, providers=providers)
+    for override in [*file.overrides.modules, *run.overrides.modules]:
+        path = tuple(step.name for step in override.target.module)
+        root = _replace_module(root, path, override, problems)
+    return replace(configuration, root=root), problems
 
 
 def _replace_module(module: Module, path: tuple[str, ...], override: Override, problems: list[Diagnostic]) -> Module:

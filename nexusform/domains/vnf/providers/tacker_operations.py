@@ -54,7 +54,16 @@ class OperationRunner(Struct, frozen=True):
 
     def run(self, instance_id: str, action: str, body: Mapping[str, Any]) -> None:
         """Start an operation and follow it. Raises OperationFailed, TackerProblem, StepPending."""
-        failed = self._find_failed_operations(instance_id, action)
+        # The ids of failed operations to be repeated, or "". The NFVO then grants them again. Instances of failed
+        # instantiations are deleted, so any of the last ones may be the earlier one of this step.
+        latest = self.find_latest_operation(instance_id)
+        if latest is None:
+            rows = self.client.read_list("/vnf_lcm_op_occs", {"filter": f"(eq,operationState,{_ROLLED_BACK})"})
+            rows = sorted(rows, key=lambda row: str(row.get("startTime") or ""))[-_MAX_EARLIER:]
+            failed = ",".join(str(row.get("id")) for row in rows if row.get("operation") == action.upper())
+        else:
+            is_failed = latest.get("operationState") in (_ROLLED_BACK, _FAILED)
+            failed = str(latest.get("id")) if is_failed and latest.get("operation") == action.upper() else ""
         if failed and action != "terminate":
             body = {**body, "additionalParams": {**(body.get("additionalParams") or {}), RETRY_KEY: failed}}
         try:
@@ -67,19 +76,6 @@ class OperationRunner(Struct, frozen=True):
         if not operation_id:
             raise ProviderProblem(f"Tacker accepted {action} without the address of its operation.")
         self.follow_operation(operation_id)
-
-    def _find_failed_operations(self, instance_id: str, action: str) -> str:
-        """Return the ids of failed operations to be repeated, or "". The NFVO then grants them again.
-
-        Instances of failed instantiations are deleted, so any of the last ones may be the earlier one of this step.
-        """
-        latest = self.find_latest_operation(instance_id)
-        if latest is None:
-            rows = self.client.read_list("/vnf_lcm_op_occs", {"filter": f"(eq,operationState,{_ROLLED_BACK})"})
-            rows = sorted(rows, key=lambda row: str(row.get("startTime") or ""))[-_MAX_EARLIER:]
-            return ",".join(str(row.get("id")) for row in rows if row.get("operation") == action.upper())
-        is_failed = latest.get("operationState") in (_ROLLED_BACK, _FAILED)
-        return str(latest.get("id")) if is_failed and latest.get("operation") == action.upper() else ""
 
     def follow_operation(self, operation_id: str) -> Mapping[str, Any]:
         """Follow an operation to its end and return it. Raises OperationFailed, TackerProblem, StepPending."""

@@ -278,7 +278,28 @@ def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember
         case MemberEditKind.LABEL:
             return _set_label_or_property(member, edit, "labels", record.labels)
     if edit.key.startswith(RESOURCE_PREFIX):
-        return _set_resource_amount(member, edit)
+        # The member with another amount of CPU or memory.
+        amount_kind, _, resource = edit.key.removeprefix(RESOURCE_PREFIX).partition("-")
+        usage = member.record.resources
+        if member.cluster is not None:
+            return build_error(
+                "invalid-simulation",
+                f"{edit.text}: the value is computed from the nodes of {member.cluster.name} and their pods.",
+            )
+        if amount_kind not in ("total", "allocatable", "available") or not resource:
+            return build_error(
+                "invalid-simulation",
+                f"{edit.text}: unknown property. Resource properties are {RESOURCE_PREFIX}available-cpu and "
+                "so on, with total, allocatable or available.",
+            )
+        amounts = {name: amount for name, amount in getattr(usage, amount_kind).items() if name != resource}
+        if edit.value is not None:
+            amount = parse_quantity(edit.value)
+            if isinstance(amount, InvalidQuantity):
+                detail = f'{edit.text}: "{edit.value}" is not a valid quantity: {amount.message}.'
+                return build_error("invalid-simulation", detail)
+            amounts[resource] = amount
+        return replace(member, record=replace(member.record, resources=replace(usage, **{amount_kind: amounts})))
     return _set_label_or_property(member, edit, "properties", record.properties)
 
 
@@ -309,31 +330,6 @@ def _set_label_or_property(
     if edit.value is not None:
         entries[edit.key] = edit.value
     return replace(member, record=replace(member.record, **{field_name: entries}))
-
-
-def _set_resource_amount(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember | Diagnostic:
-    """Return the member with another amount of CPU or memory."""
-    amount_kind, _, resource = edit.key.removeprefix(RESOURCE_PREFIX).partition("-")
-    usage = member.record.resources
-    if member.cluster is not None:
-        return build_error(
-            "invalid-simulation",
-            f"{edit.text}: the value is computed from the nodes of {member.cluster.name} and their pods.",
-        )
-    if amount_kind not in ("total", "allocatable", "available") or not resource:
-        return build_error(
-            "invalid-simulation",
-            f"{edit.text}: unknown property. Resource properties are {RESOURCE_PREFIX}available-cpu and "
-            "so on, with total, allocatable or available.",
-        )
-    amounts = {name: amount for name, amount in getattr(usage, amount_kind).items() if name != resource}
-    if edit.value is not None:
-        amount = parse_quantity(edit.value)
-        if isinstance(amount, InvalidQuantity):
-            detail = f'{edit.text}: "{edit.value}" is not a valid quantity: {amount.message}.'
-            return build_error("invalid-simulation", detail)
-        amounts[resource] = amount
-    return replace(member, record=replace(member.record, resources=replace(usage, **{amount_kind: amounts})))
 
 
 def _build_missing_key_error(edit: MemberEdit, keys: Iterable[str]) -> Diagnostic:

@@ -171,23 +171,10 @@ def build_fleet_snapshot(
 ) -> FleetSnapshot:
     """Build the snapshot of a fleet from the current objects and observed clusters."""
     ordered_things = sorted(things, key=lambda thing: thing.creation)
-    states, instances = _build_prior_states(ordered_things, registries)
-    clusters = build_existing_clusters(ordered_things, registries, catalogue)
-    observed = dict(_match_observed_clusters(clusters, states, registries, observations))
-    clusters |= {cluster_id: observation.cluster for cluster_id, observation in observed.items()}
-    snapshot = FleetSnapshot(instances, states, registries, SimulatedFleet({}, {}), observed)
-    pods = _build_pods(snapshot, clusters, {})
-    members = dict(_build_members(instances.values(), clusters, pods, observed))
-    return replace(snapshot, members=SimulatedFleet(members, clusters))
-
-
-def _build_prior_states(
-    things: Iterable[SiteObject], registries: PluginRegistries
-) -> tuple[dict[Address, InstanceState], dict[Address, Instance]]:
-    """Build the prior states as for planning, and the instances of fleet objects."""
+    # Build the prior states as for planning, and the instances of fleet objects.
     states: dict[Address, InstanceState] = {}
     instances: dict[Address, Instance] = {}
-    for thing in things:
+    for thing in ordered_things:
         kind = registries.resource_types.get(thing.address.type)
         if kind is None:
             continue
@@ -202,7 +189,13 @@ def _build_prior_states(
                 arguments=EvaluatedArguments(attributes),
                 decision=ActionDecision(planned=attributes),
             )
-    return states, instances
+    clusters = build_existing_clusters(ordered_things, registries, catalogue)
+    observed = dict(_match_observed_clusters(clusters, states, registries, observations))
+    clusters |= {cluster_id: observation.cluster for cluster_id, observation in observed.items()}
+    snapshot = FleetSnapshot(instances, states, registries, SimulatedFleet({}, {}), observed)
+    pods = _build_pods(snapshot, clusters, {})
+    members = dict(_build_members(instances.values(), clusters, pods, observed))
+    return replace(snapshot, members=SimulatedFleet(members, clusters))
 
 
 def _match_observed_clusters(

@@ -13,20 +13,13 @@ from msgspec import Struct
 from nexusform.domains.pods.planning.drain_obstacles import find_drain_obstacles
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.kubernetes.quantity import compute_amount_of_total
-from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_vm_name
 from nexusform.plans.maintenance import DrainObstacles, Upgrade
 from nexusform.plans.maintenance import PoolNodeRecreation as PoolCourse
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import NoFitReason
-from nexusform.snapshots.availability import (
-    PlacedReplacements,
-    SampledShortage,
-    VmReplacement,
-    place_replacements,
-    sample_capacity,
-)
+from nexusform.snapshots.availability import SampledShortage, VmReplacement, place_replacements, sample_capacity
 from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot
 
 
@@ -231,31 +224,25 @@ def _upgrade_batches(scheduler: RackScheduler, pool: PoolSnapshot, surge: int, u
     batches: list[NodeUpgradeBatch] = []
     for start in range(0, len(pool.vms), size):
         vms = pool.vms[start : start + size]
-        placement_result = _upgrade_batch(scheduler, pool, vms, is_surging=surge > 0)
+        # Place the new VMs of one batch; restore the previous state if one has no capacity.
+        is_surging = surge > 0
+        old_handles = [pool.handles[vm.name] for vm in vms]
+        if not is_surging:
+            _release_vms(scheduler, old_handles)
+        placement_result = place_replacements(scheduler, pool, vms)
+        if placement_result.shortage is not None:
+            _release_vms(scheduler, placement_result.handles)
+            if not is_surging:
+                for vm in vms:
+                    name = build_vm_name(pool.owner, pool.demand, pool.name, vm.number)
+                    scheduler.add_existing(name, pool.sku, vm.placement)
+        elif is_surging:
+            _release_vms(scheduler, old_handles)
         up = len(pool.vms) if surge else len(pool.vms) - len(vms)
         batches.append(NodeUpgradeBatch(len(batches) + 1, placement_result.replacements, up))
         if placement_result.shortage is not None:
             return _PoolUpgradePass(tuple(batches), placement_result.shortage)
     return _PoolUpgradePass(tuple(batches), None)
-
-
-def _upgrade_batch(
-    scheduler: RackScheduler, pool: PoolSnapshot, vms: Sequence[PlacedVm], *, is_surging: bool
-) -> PlacedReplacements:
-    """Place the new VMs of one batch; restore the previous state if one has no capacity."""
-    old_handles = [pool.handles[vm.name] for vm in vms]
-    if not is_surging:
-        _release_vms(scheduler, old_handles)
-    placement_result = place_replacements(scheduler, pool, vms)
-    if placement_result.shortage is not None:
-        _release_vms(scheduler, placement_result.handles)
-        if not is_surging:
-            for vm in vms:
-                name = build_vm_name(pool.owner, pool.demand, pool.name, vm.number)
-                scheduler.add_existing(name, pool.sku, vm.placement)
-    elif is_surging:
-        _release_vms(scheduler, old_handles)
-    return placement_result
 
 
 def _release_vms(scheduler: RackScheduler, handles: Sequence[int]) -> None:

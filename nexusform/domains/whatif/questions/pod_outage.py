@@ -156,7 +156,22 @@ def simulate_nodes_down(
     pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str], *, is_drained: bool
 ) -> tuple[tuple[WorkloadImpact, ...], tuple[ExistingPod, ...]]:
     """Return the affected workloads if these nodes go down, and all pods meanwhile."""
-    outage = _predict_outage(pods, existing, nodes_down)
+    # Predict the pods without these nodes.
+    nodes = tuple(node for node in pods.cluster.nodes if node.name not in nodes_down)
+    prediction = predict(replace(pods.cluster, nodes=nodes), existing, _select_controlled_workloads(pods))
+    evicted = {
+        (outcome.workload, outcome.number): outcome
+        for outcome in (*prediction.outcomes, *prediction.displaced_outcomes)
+        if outcome.trigger == PREEMPTED
+    }
+    lost: dict[str, list[ExistingPod]] = {}
+    for pod in existing:
+        if pod.node in nodes_down or (pod.workload, pod.number) in evicted:
+            lost.setdefault(pod.workload, []).append(pod)
+    after = prediction.list_existing_pods()
+    outage = _NodeOutage(
+        existing, nodes_down, prediction, after, evicted, lost, _count_running(existing), _count_running(after)
+    )
     impacts = tuple(
         _build_impact(pods, workload, outage, is_drained=is_drained)
         for workload in pods.workloads
@@ -179,25 +194,6 @@ class _NodeOutage(Struct, frozen=True):
     lost: Mapping[str, Sequence[ExistingPod]]
     running_before: Counter[str]
     running: Counter[str]
-
-
-def _predict_outage(pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str]) -> _NodeOutage:
-    """Predict the pods without these nodes."""
-    nodes = tuple(node for node in pods.cluster.nodes if node.name not in nodes_down)
-    prediction = predict(replace(pods.cluster, nodes=nodes), existing, _select_controlled_workloads(pods))
-    evicted = {
-        (outcome.workload, outcome.number): outcome
-        for outcome in (*prediction.outcomes, *prediction.displaced_outcomes)
-        if outcome.trigger == PREEMPTED
-    }
-    lost: dict[str, list[ExistingPod]] = {}
-    for pod in existing:
-        if pod.node in nodes_down or (pod.workload, pod.number) in evicted:
-            lost.setdefault(pod.workload, []).append(pod)
-    after = prediction.list_existing_pods()
-    return _NodeOutage(
-        existing, nodes_down, prediction, after, evicted, lost, _count_running(existing), _count_running(after)
-    )
 
 
 def _build_impact(pods: ClusterPods, workload: Workload, outage: _NodeOutage, *, is_drained: bool) -> WorkloadImpact:

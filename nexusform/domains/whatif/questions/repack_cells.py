@@ -93,22 +93,19 @@ class CellCatalogue:
         cache_key = (splits, sizes, disk)
         patterns = self._patterns.get(cache_key)
         if patterns is None:
-            patterns = self._patterns[cache_key] = self._find_patterns(splits, sizes, disk)
+            # Find the maximal combinations that fit.
+            remains = [frozenset({cells}) for cells in splits]
+            order = [
+                size
+                for size in sizes
+                if all(_compute_remaining_cell_capacity(split_remains, self.sizes[size]) for split_remains in remains)
+            ]
+            order.sort(key=lambda size: (-self.sizes[size].memory, size))
+            search = _PatternSearch([(size, self.sizes[size]) for size in order])
+            search.extend(0, (), remains, disk)
+            self.is_capped |= search.is_capped
+            patterns = self._patterns[cache_key] = tuple(search.patterns)
         return CellPatterns(patterns, key.admitted, key.rack, key.single_machine) if patterns else None
-
-    def _find_patterns(self, splits: CellSplits, sizes: frozenset[int], disk: int | None) -> tuple[Pattern, ...]:
-        """Find the maximal combinations that fit."""
-        remains = [frozenset({cells}) for cells in splits]
-        order = [
-            size
-            for size in sizes
-            if all(_compute_remaining_cell_capacity(split_remains, self.sizes[size]) for split_remains in remains)
-        ]
-        order.sort(key=lambda size: (-self.sizes[size].memory, size))
-        search = _PatternSearch([(size, self.sizes[size]) for size in order])
-        search.extend(0, (), remains, disk)
-        self.is_capped |= search.is_capped
-        return tuple(search.patterns)
 
     def list_cell_changes(
         self,
@@ -182,7 +179,7 @@ class _PatternSearch:
             self.is_capped = True
             return
         if size_index == len(self._sizes):
-            if pattern and not self._has_capacity(remains, disk):
+            if pattern and not any(_subtract_vm_share(remains, disk, share) is not None for _, share in self._sizes):
                 self.patterns.append(tuple(sorted(pattern)))
             return
         number, share = self._sizes[size_index]
@@ -192,9 +189,6 @@ class _PatternSearch:
         for count in range(len(chain) - 1, -1, -1):
             added = (*pattern, (number, count)) if count else pattern
             self.extend(size_index + 1, added, *chain[count])
-
-    def _has_capacity(self, remains: Remains, disk: int | None) -> bool:
-        return any(_subtract_vm_share(remains, disk, share) is not None for _, share in self._sizes)
 
 
 def _subtract_vm_share(remains: Remains, disk: int | None, share: Share) -> tuple[Remains, int | None] | None:

@@ -178,7 +178,8 @@ def build_repack_context(
     lifted: frozenset[Constraint] = NOTHING_LIFTED,
 ) -> RepackContext:
     """Build the context of a site, ignoring the `lifted` constraints."""
-    clusters, pools = _list_pools(site)
+    pairs = [(cluster, pool) for cluster in site.clusters for pool in cluster.pools]
+    clusters, pools = (tuple(cluster for cluster, _ in pairs), tuple(pool for _, pool in pairs))
     scheduler = _build_scheduler(site, lifted)
     blocked_by: dict[str, Constraint] = {}
     movable_vms: dict[int, MovableVm] = {}
@@ -210,12 +211,6 @@ def build_repack_context(
         existing=existing,
         lifted=lifted,
     )
-
-
-def _list_pools(site: SiteSnapshot) -> tuple[tuple[ClusterSnapshot, ...], tuple[PoolSnapshot, ...]]:
-    """List the pools in creation order, each with its cluster."""
-    pairs = [(cluster, pool) for cluster in site.clusters for pool in cluster.pools]
-    return tuple(cluster for cluster, _ in pairs), tuple(pool for _, pool in pairs)
 
 
 def _build_scheduler(site: SiteSnapshot, lifted: frozenset[Constraint]) -> RackScheduler:

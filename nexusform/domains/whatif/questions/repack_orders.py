@@ -146,7 +146,7 @@ class _OrderSearch:
         if self._sites > _MAX_SITES or self._time_budget.is_exhausted:
             raise _SearchLimitReached
         missing = self._compute_missing_departures()
-        if missing == 0 and self._has_capacity():
+        if missing == 0 and (self._scheduler.count_free_slots(self._request.demand).minimum >= self._request.want):
             return self._build_sequence(order)
         if max(missing, 1) > remaining:
             return None
@@ -359,9 +359,6 @@ class _OrderSearch:
         existing = list(self._scheduler.list_vms()) if self._request.separation_rules else []
         places = {host.machine.name, host.machine.rack}
         return any(places & rule.find_forbidden_locations(vm, existing) for rule in self._request.separation_rules)
-
-    def _has_capacity(self) -> bool:
-        return self._scheduler.count_free_slots(self._request.demand).minimum >= self._request.want
 
     # --- pruning -------------------------------------------------------------------------------
 

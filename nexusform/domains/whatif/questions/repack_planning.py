@@ -130,7 +130,8 @@ def plan_repack(
             status=RepackStatus.OPTIMAL if is_proved else RepackStatus.GAP,
             windows=attempt.windows,
             minimum_windows=compute_minimum_windows(attempt.context, request, attempt.windows),
-            is_machine_dependent=result.is_machine_dependent and not (is_proved and _is_fully_sampled(attempt)),
+            is_machine_dependent=result.is_machine_dependent
+            and not (is_proved and all(step.runs == SAMPLES for window in attempt.windows for step in window.steps)),
         )
     bound = attempt.bound
     is_open = attempt.undecided or attempt.found
@@ -143,11 +144,6 @@ def plan_repack(
 
 def _is_within_move_limit(attempt: RepackAttempt, request: RepackRequest) -> bool:
     return request.moves is None or attempt.recreations <= request.moves
-
-
-def _is_fully_sampled(attempt: RepackAttempt) -> bool:
-    """Return True if all samples were simulated in time."""
-    return all(step.runs == SAMPLES for window in attempt.windows for step in window.steps)
 
 
 def _count_recreations_if_known(search: RepackSearch, site: SiteSnapshot, request: RepackRequest) -> int | None:

@@ -447,7 +447,24 @@ class RepackProgram:
         values = answer.values
         if self._is_fine and answer.bound >= answer.objective:
             values = self._reduce_pods(round(answer.objective), values, limits)
-        return self._build_solution(round(answer.objective), bound, values)
+        recreations = round(answer.objective)
+        options: list[OptionUse] = []
+        cleared: list[ClearedMachineCount] = []
+        patterns: list[PatternCount] = []
+        spanning: list[MovableVm] = []
+        for column, value in zip(self._program.columns, values, strict=False):
+            if not value:
+                continue
+            match column.subject:
+                case (_Unit() as unit, CellChange() as option):
+                    options.append(OptionUse(unit.machines, unit.cells, option, value))
+                case (CellPatterns() as sink, tuple() as pattern):
+                    patterns.append(PatternCount(sink, pattern, value))
+                case (RepackMachine(), *_) as hosts:
+                    cleared.append(ClearedMachineCount(cast("tuple[RepackMachine, ...]", hosts), value))
+                case (MovableVm(), *_) as sources:
+                    spanning += cast("tuple[MovableVm, ...]", sources)[:value]
+        return RepackSolution(recreations, bound, tuple(options), tuple(cleared), tuple(patterns), tuple(spanning))
 
     def _reduce_pods(self, recreations: int, values: Sequence[int], limits: SolverLimits) -> Sequence[int]:
         """Reduce pods, then pools, among solutions with this number of re-creations."""
@@ -475,25 +492,6 @@ class RepackProgram:
             columns.append(ProgramColumn(1.0, 1.0, {row: -float(sizes[group])}, None))
         answer = run_solver(columns, rows_lower, rows_upper, limits)
         return values if answer.values is None else answer.values
-
-    def _build_solution(self, recreations: int, bound: int, values: Sequence[int]) -> RepackSolution:
-        options: list[OptionUse] = []
-        cleared: list[ClearedMachineCount] = []
-        patterns: list[PatternCount] = []
-        spanning: list[MovableVm] = []
-        for column, value in zip(self._program.columns, values, strict=False):
-            if not value:
-                continue
-            match column.subject:
-                case (_Unit() as unit, CellChange() as option):
-                    options.append(OptionUse(unit.machines, unit.cells, option, value))
-                case (CellPatterns() as sink, tuple() as pattern):
-                    patterns.append(PatternCount(sink, pattern, value))
-                case (RepackMachine(), *_) as hosts:
-                    cleared.append(ClearedMachineCount(cast("tuple[RepackMachine, ...]", hosts), value))
-                case (MovableVm(), *_) as sources:
-                    spanning += cast("tuple[MovableVm, ...]", sources)[:value]
-        return RepackSolution(recreations, bound, tuple(options), tuple(cleared), tuple(patterns), tuple(spanning))
 
 
 def _count_leaving(subject: object, groups: Mapping[int, Group]) -> Counter[Group]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Final
 
@@ -19,7 +18,7 @@ from nexusform.domains.fleet.rendering.fleet_parts import (
     render_reasons,
 )
 from nexusform.domains.fleet.scheduling.bindings import Binding
-from nexusform.domains.whatif.questions.fleet_edits import MemberEdit, MemberEditKind
+from nexusform.domains.whatif.questions.fleet_edits import MemberEditKind
 from nexusform.domains.whatif.questions.fleet_simulation import FleetSimulation, PlacementOutcome
 from nexusform.domains.whatif.rendering.fleet_simulation_report import select_placements
 from nexusform.plans.plan import PlacementAction, PlacementChange
@@ -47,12 +46,24 @@ def _render_matrices(simulation: FleetSimulation) -> Part:
     if not columns:
         changed_rows = [row for row in _list_all_rows(simulation) if (row.action is not PlacementAction.KEEP)]
         return build_section("fleet", "Fleet", render_binding_list(changed_rows))
-    notes = _build_edit_notes(simulation.edits)
+    notes: dict[str, str] = {}
+    for edit in simulation.edits:
+        note = _NOTES.get(edit.kind, f"other {edit.kind}")
+        notes[edit.member] = f"{notes[edit.member]}, {note}" if edit.member in notes else note
     joining = {edit.member for edit in simulation.edits if edit.kind is MemberEditKind.JOIN}
     columns_before = tuple(name for name in columns if name not in joining)
     names = tuple(placement.after.key for placement in select_placements(simulation))
     squares_after = _build_cells_after(simulation)
-    before = FleetMatrix(names, columns_before, _build_cells_before(simulation))
+    # Build the squares of current bindings, without reasons.
+    squares: dict[tuple[str, str], MatrixCell] = {}
+    for placement in simulation.placements:
+        for row in _list_binding_rows(placement):
+            if isinstance(row.source, Binding):
+                unchanged_row = replace(
+                    row, action=PlacementAction.KEEP, target=row.source, trigger="", reason="", scores={}
+                )
+                squares[placement.after.key, row.object] = MatrixCell(unchanged_row)
+    before = FleetMatrix(names, columns_before, squares)
     after = FleetMatrix(names, columns, squares_after, notes)
     count = len(simulation.members) - len(columns)
     if not count:
@@ -83,15 +94,6 @@ def _select_columns(simulation: FleetSimulation) -> tuple[str, ...]:
     return tuple(sorted(names)) if len(names) <= MAX_GRID_COLUMNS else ()
 
 
-def _build_edit_notes(edits: Iterable[MemberEdit]) -> Mapping[str, str]:
-    """Build a short note of the edits of each member."""
-    notes: dict[str, str] = {}
-    for edit in edits:
-        note = _NOTES.get(edit.kind, f"other {edit.kind}")
-        notes[edit.member] = f"{notes[edit.member]}, {note}" if edit.member in notes else note
-    return notes
-
-
 def _list_all_rows(simulation: FleetSimulation) -> list[PlacementChange]:
     """List the binding rows of all placements."""
     return list(chain.from_iterable(map(_list_binding_rows, simulation.placements)))
@@ -100,19 +102,6 @@ def _list_all_rows(simulation: FleetSimulation) -> list[PlacementChange]:
 def _list_binding_rows(placement: PlacementOutcome) -> tuple[PlacementChange, ...]:
     """List the binding rows of a placement: caused by the edits, and unrelated."""
     return (*placement.rows, *placement.unrelated)
-
-
-def _build_cells_before(simulation: FleetSimulation) -> dict[tuple[str, str], MatrixCell]:
-    """Build the squares of current bindings, without reasons."""
-    squares: dict[tuple[str, str], MatrixCell] = {}
-    for placement in simulation.placements:
-        for row in _list_binding_rows(placement):
-            if isinstance(row.source, Binding):
-                unchanged_row = replace(
-                    row, action=PlacementAction.KEEP, target=row.source, trigger="", reason="", scores={}
-                )
-                squares[placement.after.key, row.object] = MatrixCell(unchanged_row)
-    return squares
 
 
 def _build_cells_after(simulation: FleetSimulation) -> dict[tuple[str, str], MatrixCell]:

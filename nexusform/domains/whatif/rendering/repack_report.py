@@ -28,7 +28,18 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
     """Build the report: summary with proof, blocking constraints, and every window with commands."""
     sections: list[Section] = []
     if repack.blocking:
-        sections.append(_build_blocking_section(repack))
+        rows = tuple(
+            Row(
+                (
+                    constraint.loosened_by,
+                    _format_constraint_answer(constraint),
+                    "" if constraint.recreations is None else f"{constraint.recreations:,}",
+                )
+            )
+            for constraint in repack.blocking
+        )
+        table = Table(("loosened", "fits then", "re-creations"), rows, frozenset({2}))
+        sections.append(Section("Blocking constraints (each tested alone)", table=table))
     for number, window in enumerate(repack.windows, 1):
         sections.append(_build_window_section(repack, window, number))
         # Build the section of a window's pods, meanwhile and afterwards.
@@ -160,21 +171,6 @@ def _describe_unknown_cells(repack: RepackResult) -> str:
     if repack.if_known is None:
         return text
     return f"{text} With known cells, {format_count(repack.if_known, 're-creation')} might be enough (one sample)."
-
-
-def _build_blocking_section(repack: RepackResult) -> Section:
-    rows = tuple(
-        Row(
-            (
-                constraint.loosened_by,
-                _format_constraint_answer(constraint),
-                "" if constraint.recreations is None else f"{constraint.recreations:,}",
-            )
-        )
-        for constraint in repack.blocking
-    )
-    table = Table(("loosened", "fits then", "re-creations"), rows, frozenset({2}))
-    return Section("Blocking constraints (each tested alone)", table=table)
 
 
 def _format_pod_node(node: str, pod: MovedPod) -> str:

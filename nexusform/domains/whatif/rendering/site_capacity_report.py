@@ -77,11 +77,7 @@ def _describe_counted_machines(answer: CapacityAnswer) -> Iterable[str]:
     if answer.planned_racks:
         yield f"Planned racks (counted separately): {format_list(answer.planned_racks)}."
     yield "Each count assumes that only this SKU is added."
-    yield from _describe_unknown_values(answer)
-
-
-def _describe_unknown_values(answer: CapacityAnswer) -> Iterable[str]:
-    """Build sentences about unknown values that affect the counts."""
+    # Build sentences about unknown values that affect the counts.
     if answer.machines_with_unknown_cells:
         yield (
             f"On {format_count(len(answer.machines_with_unknown_cells), 'machine')} NUMA use is "
