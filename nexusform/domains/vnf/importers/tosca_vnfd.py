@@ -107,8 +107,7 @@ def _list_vdus(topology: Topology, scaling: ScalingPolicies, notes: DocumentFind
 
 def _parse_image(topology: Topology, body: Node) -> str:
     """Return the name of the software image, requested by Tacker if the grant has none."""
-    name = topology.resolve_value(body.get_node("properties", "sw_image_data", "name"))
-    return name if isinstance(name, str) else ""
+    return topology.resolve_value(body.get_node("properties", "sw_image_data", "name")).text
 
 
 def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolicies, notes: DocumentFindings) -> Vdu:

@@ -51,3 +51,10 @@ resource "nexus_site" "alias" {
   name     = "x"
   provider = simulated.nobody
 }
+
+resource "nexus_site" "indexes" {
+  name = "x"
+  lifecycle {
+    ignore_changes = [machine["bm01"].status, machine[1.5].status, machine[true].status]
+  }
+}

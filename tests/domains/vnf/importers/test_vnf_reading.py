@@ -103,3 +103,23 @@ def test_documents_of_other_kinds_are_named(name: str, text: str, words: str) ->
     (told,) = [each for each in read_vnf(given).findings if each.severity == "error"]
     assert words in str(told)
     assert str(told).startswith(f"{name}, line 1")
+
+
+def test_image_of_a_vdu_is_the_one_of_its_software_image_data() -> None:
+    vnfd = """
+tosca_definitions_version: tosca_simple_yaml_1_2
+topology_template:
+  inputs:
+    image: { type: string, default: upf-1.4 }
+  node_templates:
+    written:
+      type: tosca.nodes.nfv.Vdu.Compute
+      properties: { sw_image_data: { name: ubuntu-24.04 } }
+    from_input:
+      type: tosca.nodes.nfv.Vdu.Compute
+      properties: { sw_image_data: { name: { get_input: image } } }
+    without:
+      type: tosca.nodes.nfv.Vdu.Compute
+"""
+    vdus = read_vnf(VnfSourceDocuments(vnfd, None)).vnf.vdus
+    assert {vdu.name: vdu.image for vdu in vdus} == {"written": "ubuntu-24.04", "from_input": "upf-1.4", "without": ""}

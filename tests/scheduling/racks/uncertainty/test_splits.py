@@ -208,3 +208,23 @@ def test_memory_is_counted_in_mib() -> None:
     assert halves.memory_in_cell == 1.75
     assert VmSku("odd", 2, 0, 7, 0, numa_cells=2).memory_in_cell == 3.5
     assert VmSku("tiny", 1, 0, 1 / 3, 0).memory_mib == 342
+
+
+def test_searched_layout_respects_vcpus_and_memory_of_every_cell() -> None:
+    """Too many layouts to list them: the search alone keeps VMs out of cells that lack one of both."""
+    shares = tuple(Share(10, 1, 4 + number % 3, (16 + number) * MIB_PER_GIB) for number in range(12))
+    cells = (
+        (200, 20 * MIB_PER_GIB),
+        (5, 900 * MIB_PER_GIB),
+        *((60 + number, 300 * MIB_PER_GIB) for number in range(4)),
+    )
+    splits = CellSplits(cells, shares)
+    assert not splits.is_known
+    orders = (range(12), range(11, -1, -1))
+    layouts = [splits.assign_cells_in_order(order, packed=packed) for order in orders for packed in (False, True)]
+    for layout in (*layouts, splits.sample_cells("1|split|m|", lambda: [f"vm{number}" for number in range(12)])):
+        assert layout is not None
+        for cell, (cpus, memory) in enumerate(cells):
+            used = [share for share, chosen in zip(shares, layout, strict=True) if cell in chosen]
+            assert sum(share.cpus for share in used) <= cpus
+            assert sum(share.memory for share in used) <= memory
