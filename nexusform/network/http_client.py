@@ -104,7 +104,7 @@ def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse
     if rejection:
         raise WebError(rejection, WebErrorKind.INVALID_REQUEST)
     try:
-        http_request = urllib.request.Request(  # noqa: S310 - `origin` looked at its scheme
+        http_request = urllib.request.Request(  # noqa: S310 - `origin` checked its scheme
             address, data=request.body, method=request.method, headers=dict(request.headers)
         )
         try:

@@ -179,8 +179,8 @@ def _check_separation(
     state: State, instances: Sequence[Instance], objects: Mapping[Address, VmObject], registries: PluginRegistries
 ) -> Iterator[Diagnostic]:
     """Yield a warning per violated separation rule."""
-    standing_rules = [instance for instance in instances if instance.type.kind is PlanningKind.SEPARATION_RULE]
-    rules = {rule.address: rule for rule in standing_rules}
+    rule_instances = [instance for instance in instances if instance.type.kind is PlanningKind.SEPARATION_RULE]
+    rules = {rule.address: rule for rule in rule_instances}
     if not rules:
         return
     groups = chain.from_iterable((rule.config or {}).get("group") or () for rule in rules.values())

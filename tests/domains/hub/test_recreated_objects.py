@@ -120,7 +120,7 @@ def test_recreated_manifest_object_is_not_overwritten_or_deleted(hub: Front, run
     code, said = run_command("plan")
     words = "the ConfigMap web/settings that nexusform made is gone; the one on the hub was made at"
     assert (code, said.count(words)) == (1, 1), said
-    assert "or write over it: nexusform apply -take-ownership." in said
+    assert "or overwrite it: nexusform apply -take-ownership." in said
     hub.log.clear()
     code, said = run_command("destroy", "-auto-approve")
     assert (code, "fleet_hub_manifest.web: ConfigMap web/settings was re-created on the hub" in said) == (0, True)

@@ -191,13 +191,13 @@ def build_recreation_warning(
     elif request.key.type == MANIFEST_TYPE:
         summary = f"{request.address}: {hub_object.title} was re-created on the hub at {creation_text}"
         remedy = (
-            "It is not ours, and stays when this block goes. Take it out of the block, delete it there, or "
-            "write over it: nexusform apply -take-ownership."
+            "It is not ours, and stays when this block is removed. Remove it from the block, delete it on the hub, or "
+            "overwrite it: nexusform apply -take-ownership."
         )
     else:
         remedy = (
-            f"It is not ours. Let go of the former by `nexusform state rm {quote(request.address)}` and take "
+            f"It is not ours. Forget the former object with `nexusform state rm {quote(request.address)}` and import "
             f'this one: import {{ to = {request.address}, id = "{request.key.id}" }}, or '
-            "write over it: nexusform apply -take-ownership."
+            "overwrite it: nexusform apply -take-ownership."
         )
     return Problem((), OBJECT_RECREATED, f"{request.address}: {history}. {remedy}", Severity.WARNING, brief=summary)

@@ -236,7 +236,7 @@ class AzureBackend(LineJournalBackend):
         try:
             return self._blob.acquire_lease(lease_duration=seconds, lease_id=str(uuid.uuid4()))
         except ResourceNotFoundError:
-            with suppress(ResourceExistsError):  # somebody else was faster; the lease decides
+            with suppress(ResourceExistsError):  # another process was faster; the lease decides
                 self._blob.upload_blob(b"", overwrite=False)
             return self._blob.acquire_lease(lease_duration=seconds, lease_id=str(uuid.uuid4()))
 

@@ -1,5 +1,5 @@
 """Application of a fleet's plan, wave by wave; the entry point is `apply_waves`. For a wave all locks are
-taken and all plans are made again first; the first site is applied only if every plan is the approved one. A
+taken and all plans are repeated first; the first site is applied only if every plan is the approved one. A
 stopped wave stops the later ones.
 """
 

@@ -34,7 +34,7 @@ from nexusform.scheduling.racks.vms import Demand, Placement, VmSku
 
 MAX_VMS: Final = 60  # movable VMs of a site that is searched
 MAX_RECREATIONS: Final = 12
-_MAX_SITES: Final = 3_000  # sites looked at, so that the answer does not depend on the computer
+_MAX_SITES: Final = 3_000  # sites examined, so that the answer does not depend on the computer
 _IMPOSSIBLE: Final = 1_000_000
 
 

@@ -121,12 +121,12 @@ def _get_support_source(hop: ClusterUpgradeHop) -> str | None:
 _HOP: Final = RecordForm(
     ClusterUpgradeHop,
     "from=start to=end surge_fits=has_surge_capacity batches=batch_count drain_hours=course.drain_hours end_of_support "
-    "end_of_support_told_by=. offered=available_versions blocking_budgets=course.budgets lost=course.lost_pools "
+    "end_of_support_source=. offered=available_versions blocking_budgets=course.budgets lost=course.lost_pools "
     "single_replicas=course.single_replicas runbook=. needs_a_bundle_between=needs_intermediate_bundle upgrade",
     to=str,
     drain_hours=_round_hours,
     runbook=_list_runbook_steps,
-    end_of_support_told_by=_get_support_source,
+    end_of_support_source=_get_support_source,
     upgrade=KUBERNETES_UPGRADE,
 )
 _PATH: Final = RecordForm(

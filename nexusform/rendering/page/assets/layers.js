@@ -32,12 +32,12 @@ function paintCells(model, machine, side, cells) {
   if (map.layer === "cluster" || map.layer === "loss") return;
   const free = freeOf(model, machine, side);
   const largest = largestSku(siteShown());
-  if (map.layer !== "load" && untold(model, machine, side)) {
+  if (map.layer !== "load" && hasUnknownCells(model, machine, side)) {
     cells.forEach((cell, at) => figure(cell, "is-taken", "?", `${machine.name} cell ${at}: cells of a VM unknown`));
     return;
   }
   const load = Math.round(loadOf(model, machine, side) * 100);
-  if (map.layer === "load" && untold(model, machine, side)) {
+  if (map.layer === "load" && hasUnknownCells(model, machine, side)) {
     cells.forEach((cell) => figure(cell, `load-${loadStep(load / 100)}`, `${load}%`, `${machine.name}: ${load} % of the memory is used, cells unknown`));
     return;
   }
@@ -133,7 +133,7 @@ function clusterLegend(site, model) {
   if (map.view === "change" && [...model.machines.values()].some((machine) => machine.mark === 3)) entries.push(entry("going", "", "machine to be removed"));
   [1, 2, 3].filter((step) => model.steps[step] && step !== model.plainStep).forEach((step) => entries.push(entry(`sure-${step}`, "", STEPS[step])));
   if ([...model.machines.values()].some((machine) => machine.refusal)) entries.push(entry("refusing", "", "cordoned"));
-  if ([...model.machines.values()].some((machine) => untold(model, machine, "after"))) entries.push(entry("untold", "", "unknown cells"));
+  if ([...model.machines.values()].some((machine) => hasUnknownCells(model, machine, "after"))) entries.push(entry("unknown", "", "unknown cells"));
   if (plan.shared.length) entries.push(entry("sharing", "", "violates a separation rule"));
   return entries;
 }

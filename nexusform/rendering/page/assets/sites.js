@@ -81,7 +81,7 @@ function freeOf(model, machine, side) {
 }
 
 /** Returns whether the cells of a VM on the machine are unknown. */
-function untold(model, machine, side) { return machine[side].some((number) => model.vms[number][side].length === 3); }
+function hasUnknownCells(model, machine, side) { return machine[side].some((number) => model.vms[number][side].length === 3); }
 
 /** Computes the share of a machine's memory used by VMs, 0 to 1. */
 function loadOf(model, machine, side) {

@@ -9,7 +9,7 @@ function machineView(site, model, machine) {
   const columns = free.map(([cpus, memory], cell) => {
     const vms = machine[side].map((number) => model.vms[number]).filter((vm) => vm[side].slice(3).includes(cell));
     const ghosts = map.view === "change" ? machine.before.map((number) => model.vms[number]).filter((vm) => leaves(vm) && vm.before.slice(3).includes(cell)) : [];
-    const rest = make("li", { class: "rest" }, untold(model, machine, side) ? "Free capacity unknown" : `${Math.max(cpus, 0)} of ${machine.cpus} vCPU and ${Math.max(memory, 0)} of ${machine.memory} GiB free`);
+    const rest = make("li", { class: "rest" }, hasUnknownCells(model, machine, side) ? "Free capacity unknown" : `${Math.max(cpus, 0)} of ${machine.cpus} vCPU and ${Math.max(memory, 0)} of ${machine.memory} GiB free`);
     return make("section", { class: "cell-card", "aria-label": `Cell ${cell}` }, make("h4", {}, `Cell ${cell}`),
       make("ul", {}, vms.map((vm) => vmCard(site, model, vm, side, false)), ghosts.map((vm) => vmCard(site, model, vm, "before", true)), rest));
   });

@@ -206,7 +206,7 @@ def test_end_of_support_of_site_precedes_built_in_list() -> None:
     site = replace(get_site(state), versions=(*days, "1.31"), supported_until=days)
     path = find_upgrade_path(site, site.clusters, "1.31", {})
     document = build_upgrade_path_document(path)["clusters"][0]["hops"]
-    told = [(hop["end_of_support"], hop["end_of_support_told_by"]) for hop in document]
+    told = [(hop["end_of_support"], hop["end_of_support_source"]) for hop in document]
     assert told == [("2026-10-31", "site"), ("2026-11", "list")]
     facts = build_upgrade_path_report(path, "here").facts
     assert any("kubernetesVersions" in fact for fact in facts)
