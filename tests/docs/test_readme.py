@@ -7,8 +7,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from nexusform.cli.commands import Command, LazyGroup
 from nexusform.cli.main import ROOT as PROGRAM
 from tests import commands
@@ -57,12 +55,11 @@ def test_commands_of_examples_overwrite_no_files() -> None:
 
 
 @of_documented_domains
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_commands_and_flags_of_console_blocks_exist(page: Path) -> None:
+def test_commands_and_flags_of_console_blocks_exist() -> None:
     import click
 
     context = click.Context(PROGRAM)
-    text = page.read_text(encoding="utf-8")
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     for block in re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         for line in re.findall(r"^\$ nexusform (.*)$", block, re.MULTILINE):
             words = line.partition(" # ")[0].split()

@@ -186,11 +186,11 @@ def test_mutated_configuration_never_raises_and_errors_are_inside(hundred: int) 
             assert_nested(body)
 
 
-@pytest.mark.parametrize("cut", range(0, len(CONFIGURATION), 7))
-def test_truncated_file_never_raises(cut: int) -> None:
-    text = CONFIGURATION[:cut]
-    _, diagnostics = parse_file(SourceFile("cut.hcl", text))
-    assert_inside(text, diagnostics)
+def test_truncated_file_never_raises() -> None:
+    for cut in range(0, len(CONFIGURATION), 7):
+        text = CONFIGURATION[:cut]
+        _, diagnostics = parse_file(SourceFile("cut.hcl", text))
+        assert_inside(text, diagnostics)
 
 
 @pytest.mark.parametrize(
