@@ -13,8 +13,7 @@ from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.scalars import list_scalars
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubProblem
-from nexusform.domains.hub.providers.field_ownership import find_released_fields, remove_ignored_fields
-from nexusform.domains.hub.providers.foreign_fields import is_recreated
+from nexusform.domains.hub.providers.field_ownership import find_released_fields, is_recreated, remove_ignored_fields
 from nexusform.domains.hub.providers.hub_bodies import (
     APPROVAL_TYPES,
     MANIFEST_TYPE,
@@ -25,12 +24,14 @@ from nexusform.domains.hub.providers.hub_bodies import (
     build_sent_objects,
 )
 from nexusform.domains.hub.providers.hub_errors import (
+    HubOptions,
     describe_existing_object,
     describe_missing_member,
+    describe_owners,
+    get_ownership_source,
     hide_sensitive_values,
     suggest_azure_command,
 )
-from nexusform.domains.hub.providers.hub_options import HubOptions, get_ownership_source
 from nexusform.domains.hub.providers.object_access import (
     describe_deletion_blockers,
     find_object_path,
@@ -367,7 +368,7 @@ class HubDryRun:
         except ApiError as api_error:
             if api_error.kind is not ApiErrorKind.OTHER_MANAGER or not ownership_source:
                 raise
-            detail = f"{hub_object.title}: {_describe_owners(api_error)}; {ownership_source} takes that over."
+            detail = f"{hub_object.title}: {describe_owners(api_error)}; {ownership_source} takes that over."
             yield Problem((), FIELDS_TAKEN_OVER, detail, Severity.WARNING)
             hub.apply(path, hub_object.body, self._options.manager, force=True, dry_run=True)
 
@@ -450,7 +451,7 @@ def _build_conflict_problem(
             f'{{ to = {request.address}, id = "{request.key.id}" }}), or take the field over'
         )
     detail = (
-        f"{hub_object.title}: {_describe_owners(api_error)}{_describe_values(api_error, hub_object, body)}. An apply "
+        f"{hub_object.title}: {describe_owners(api_error)}{_describe_values(api_error, hub_object, body)}. An apply "
         f"would be refused. {advice}: once by nexusform apply -take-ownership, for good by force_conflicts = true. "
         "To see that plan: nexusform plan -take-ownership"
     )
@@ -466,12 +467,6 @@ def _describe_values(api_error: ApiError, hub_object: HubObject, body: Mapping[s
         if body is not None and get_part(hub_object.body, path) is not None
     ]
     return f" ({format_first_items(values, _MAX_NAMES, separator='; ')})" if values else ""
-
-
-def _describe_owners(api_error: ApiError) -> str:
-    """Return the conflicting fields with their owners."""
-    parts = [f"{cause.field} belongs to {cause.manager}" for cause in api_error.causes if cause.manager]
-    return "; ".join(parts)
 
 
 def _build_permission_problem(api_error: ApiError, _hub_object: HubObject) -> Problem:

@@ -15,33 +15,36 @@ from nexusform.domains.fleet.types.fleet_hub_export import build_placement_attri
 from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS
-from nexusform.domains.hub.providers.field_ownership import is_identity_only
-from nexusform.domains.hub.providers.foreign_fields import (
+from nexusform.domains.hub.providers.field_ownership import (
     build_hub_record,
     build_recreation_warning,
     describe_foreign_fields,
+    is_identity_only,
     is_recreated,
 )
 from nexusform.domains.hub.providers.hub_bodies import (
     APPROVAL_TYPES,
+    EVICTION_TYPE,
     KINDS_BY_TYPE,
     MANIFEST_TYPE,
     MEMBER_TYPE,
     PLACEMENT_TYPES,
     RECORD_TYPES,
+    RUN_TYPES,
     HubObject,
     build_hub_objects,
     build_observed_attributes,
     find_differences,
     read_imported_arguments,
 )
-from nexusform.domains.hub.providers.hub_errors import reject_tool_managed_object
-from nexusform.domains.hub.providers.hub_options import HubOptions
+from nexusform.domains.hub.providers.hub_errors import HubOptions, reject_tool_managed_object
 from nexusform.domains.hub.providers.hub_wait import (
     has_been_scheduled,
+    has_external_rollout,
     list_created_kinds,
     list_objects_by_placement,
     list_remaining_objects,
+    read_eviction_result,
     read_placement_objects,
 )
 from nexusform.domains.hub.providers.object_access import (
@@ -54,21 +57,58 @@ from nexusform.domains.hub.providers.object_access import (
     list_in_namespaces,
 )
 from nexusform.domains.hub.providers.override_rollout import OVERRIDE_TYPES, OverrideRollout
-from nexusform.domains.hub.providers.pending_work import (
-    build_unfinished_note,
-    describe_pending_work,
-    find_pending_rollout,
-    is_deletion_in_progress,
-)
 from nexusform.domains.hub.providers.rollout_progress import (
     ObservedPlacementObjects,
     build_observed_bindings,
     build_placement_manifests,
+    check_placement_progress,
+    check_run_progress,
+    find_blocked_rollout,
     is_approved,
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest, format_canonical_json
-from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest, ReadResult
+from nexusform.interfaces.plugins import UNFINISHED_KEY, ObjectKey, ProviderProblem, ReadRequest, ReadResult
 from nexusform.resource_types.registry import RESOURCE_TYPES
+
+Values = Mapping[str, Any]
+
+
+def find_pending_rollout(placement_objects: ObservedPlacementObjects) -> str | BlockedRollout:
+    """Return the pending work of a placement, "" if done; or its blocked rollout."""
+    progress = check_placement_progress(
+        placement_objects, {}, is_external=has_external_rollout(placement_objects.placement)
+    )
+    blocked = find_blocked_rollout(placement_objects) if progress.is_decided and not progress.is_done else None
+    return blocked or ("" if progress.is_done else progress.message)
+
+
+def describe_pending_work(type_name: str, body: Values) -> str:
+    """Return the pending work of a run or an eviction, "" if done."""
+    if type_name in RUN_TYPES:
+        progress = check_run_progress(body, ())
+        return "" if progress.has_ended else progress.message
+    if type_name == EVICTION_TYPE:
+        return "" if read_eviction_result(body)[0] else "the hub has not processed it yet"
+    return ""
+
+
+def is_deletion_in_progress(request: ReadRequest) -> bool:
+    """Return True if an earlier apply started the deletion of an object."""
+    return request.is_being_deleted or bool((request.unfinished_change or {}).get("deletes"))
+
+
+def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dict[str, Any]:
+    """Return the note about an object changed by an earlier apply: in progress, or done."""
+    if request.planned is None and not request.unfinished_change and not request.is_being_deleted:
+        return {}
+    if not message:
+        return {UNFINISHED_KEY: None}
+    is_deletion = is_deletion_in_progress(request)
+    action = "to delete it" if is_deletion else "to write it"
+    sentence = f"An earlier apply began {action}, and the hub is not done with {title} yet: {message}."
+    note = {"words": sentence, "brief": f"{title} waits: {message}", "in_progress": True}
+    return {UNFINISHED_KEY: {**note, "deletes": True} if is_deletion else note}
+
 
 Values = Mapping[str, Any]
 T = TypeVar("T")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +18,7 @@ from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_cache import PARENT_LABEL, CollectionCache, HubCache
 from nexusform.domains.hub.api.hub_client import ClientClock, HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS, WORK
+from nexusform.domains.hub.providers.hub_bodies import HubObject
 from nexusform.domains.hub.providers.object_access import (
     describe_deletion_blockers,
     get_uid,
@@ -35,6 +38,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
     get_name,
     get_observed_index,
     has_predicted_clusters,
+    is_approved,
     is_snapshot_outdated,
     list_predicted_failures,
 )
@@ -238,8 +242,6 @@ class HubWaiter(Struct, frozen=True):
         """Wait until a run has ended; approvals in `granted` are given on request. Other steps grant those in
         `other_approvals` (paths), which may grow.
         """
-        from nexusform.domains.hub.providers.hub_approvals import approve_request
-
         progress = StagedRunProgress(has_ended=False)
         pending_approval = ""
         requests_kind = KINDS["ApprovalRequest" if namespace else "ClusterApprovalRequest"]
@@ -498,3 +500,64 @@ def read_hub_version(hub: HubClient) -> str:
     template = (((agent or {}).get("spec") or {}).get("template") or {}).get("spec") or {}
     images = [str(container.get("image") or "") for container in template.get("containers") or ()]
     return images[0] if images else ""
+
+
+MANAGER: Final = "nexusform"
+
+
+class ApplyCoordination(Struct):
+    """Shared record of the steps of one apply: runs, and approvals they wait for. `granted_requests` are
+    paths of requests granted by a step, `ended_runs` paths of runs with a finished step, `applied_objects`
+    the objects sent so far by identity, `kept_titles` the kept objects of others.
+    """
+
+    granted_requests: set[str] = field(default_factory=set)
+    ended_runs: set[str] = field(default_factory=set)
+    applied_objects: dict[tuple[str, str, str, str], HubObject] = field(default_factory=dict)
+    kept_titles: set[str] = field(default_factory=set)
+
+    @contextmanager
+    def track_approval(self, request: str) -> Iterator[None]:
+        """Record a request while a step waits for it; a failed step grants nothing."""
+        self.granted_requests.add(request)
+        try:
+            yield
+        except BaseException:
+            self.granted_requests.discard(request)
+            raise
+
+    @contextmanager
+    def track_run(self, run: str) -> Iterator[None]:
+        """Record the end of a run's step."""
+        self.ended_runs.discard(run)
+        try:
+            yield
+        finally:
+            self.ended_runs.add(run)
+
+
+def approve_request(hub: HubClient, path: str, step: ChangeRequest) -> bool:
+    """Approve a request; return False if it does not exist. An already approved one is not sent. Raises
+    ApiError.
+    """
+    request = hub.get(path)
+    if request is None:
+        return False
+    if not is_approved(request):
+        step.report_progress(StepProgress(message=f"{get_name(request)} is approved"))
+        hub.merge(f"{path}/status", {"status": {"conditions": _build_conditions(request)}}, MANAGER)
+    return True
+
+
+def _build_conditions(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the conditions of a request with the approval."""
+    other_conditions = [c for c in (request.get("status") or {}).get("conditions") or () if c.get("type") != "Approved"]
+    approval = {
+        "type": "Approved",
+        "status": "True",
+        "reason": "ApprovedByNexusform",
+        "message": "approved by the configuration",
+        "observedGeneration": get_generation(request),
+        "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    return [*other_conditions, approval]

@@ -16,15 +16,22 @@ from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_cache import HubCache
 from nexusform.domains.hub.api.hub_client import ClientClock, HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER
-from nexusform.domains.hub.providers.content_verification import NO_SNAPSHOTS, ContentVerifier
-from nexusform.domains.hub.providers.field_ownership import is_already_applied, is_identity_only, remove_ignored_fields
-from nexusform.domains.hub.providers.foreign_fields import (
+from nexusform.domains.hub.providers.content_verification import (
+    NO_SNAPSHOTS,
+    ContentVerifier,
+    find_wrong_run_resources,
+    verify_eviction,
+    verify_run,
+)
+from nexusform.domains.hub.providers.field_ownership import (
     ExistingObject,
     build_hub_record,
     get_recorded_uid,
+    is_already_applied,
+    is_identity_only,
     is_recreated,
+    remove_ignored_fields,
 )
-from nexusform.domains.hub.providers.hub_approvals import ApplyCoordination, approve_request
 from nexusform.domains.hub.providers.hub_bodies import (
     APPROVAL_TYPES,
     EVICTION_TYPE,
@@ -40,16 +47,19 @@ from nexusform.domains.hub.providers.hub_bodies import (
     get_approval_run,
 )
 from nexusform.domains.hub.providers.hub_errors import (
+    HubOptions,
     convert_rejected_read,
     describe_existing_object,
     describe_missing_member,
     format_request_rejection,
+    get_ownership_source,
     hide_sensitive_values,
     reject_tool_managed_object,
 )
-from nexusform.domains.hub.providers.hub_options import HubOptions, get_ownership_source
 from nexusform.domains.hub.providers.hub_wait import (
+    ApplyCoordination,
     HubWaiter,
+    approve_request,
     has_external_rollout,
     read_hub_version,
     read_placement_objects,
@@ -73,7 +83,6 @@ from nexusform.domains.hub.providers.prediction_verification import (
     read_figures,
 )
 from nexusform.domains.hub.providers.rollout_progress import PlacementProgress, build_observed_bindings, is_approved
-from nexusform.domains.hub.providers.run_verification import find_wrong_run_resources, verify_eviction, verify_run
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
