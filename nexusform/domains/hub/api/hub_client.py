@@ -564,7 +564,6 @@ def _find_kubeconfigs(location: HubLocation) -> list[Path]:
     if read_variable(_POD_VARIABLE):
         return []
     raise HubProblem(
-        f"No kubeconfig found: there is no {_DEFAULT_KUBECONFIG}. Set {KUBECONFIG} or "
-        f"{_KUBECTL_VARIABLE} to a "
+        f"No kubeconfig found: there is no {_DEFAULT_KUBECONFIG}. Set {KUBECONFIG} or {_KUBECTL_VARIABLE} to a "
         "kubeconfig, or write kubeconfig."
     )

@@ -1,5 +1,6 @@
-"""Verification of the objects distributed by a hub: those of resource snapshots and, after overrides, of Works.
-A hub takes a snapshot when it sees a change, so several writes may come in several snapshots.
+"""Verification of what a hub distributed: objects of resource snapshots and, after overrides, of Works; results of
+runs and evictions. A hub takes a snapshot when it sees a change, so several writes may come in several snapshots, and
+a run may have older objects than the planned ones.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from nexusform.domains.hub.providers.hub_wait import (
 )
 from nexusform.domains.hub.providers.object_access import get_identity, list_objects_if_permitted
 from nexusform.domains.hub.providers.prediction_verification import VerificationResult
-from nexusform.domains.hub.providers.rollout_progress import PlacementProgress, get_name
+from nexusform.domains.hub.providers.rollout_progress import PlacementProgress, build_manifests, get_name
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
 from nexusform.interfaces.plugins import ChangeRequest, StepProgress
 from nexusform.json_data.plain_data import Path
@@ -44,7 +45,15 @@ from nexusform.placements.prediction_scores import VerifiedPrediction
 
 NO_SNAPSHOTS: Final = "the hub does not let resource snapshots be listed, so their objects are unknown"
 _NO_LABELS: Final = "the hub does not let members be listed, so the results of overrides are unknown"
-Values = Mapping[str, Any]
+EVICTION_PREDICTION: Final = "eviction"
+RUN_END_PREDICTION: Final = "run_end"
+RUN_ORDER_PREDICTION: Final = "run_order"
+_MEMBER_NAMESPACE: Final = "fleet-member-"
+_MAX_NAMES: Final = 4
+Body = Mapping[str, Any]
+Bodies = Sequence[Body]
+# Objects applied so far in this run of the program, by identity.
+AppliedObjects = Mapping[tuple[str, str, str, str], HubObject]
 
 
 class ContentVerifier:
@@ -141,7 +150,7 @@ class ContentVerifier:
     # --- runs ----------------------------------------------------------------------------------
 
     def verify_run(
-        self, verification: VerificationResult, snapshots: Sequence[Values], namespace: str, placement: str
+        self, verification: VerificationResult, snapshots: Bodies, namespace: str, placement: str
     ) -> VerificationResult:
         """Return the result with the clusters of a completed run with other objects after overrides."""
         note = self._step.planned_note
@@ -179,10 +188,7 @@ def _list_clusters_at(progress: PlacementProgress, index: int) -> list[str]:
     return [cluster for cluster, item in progress.bindings.items() if item.get("resource_snapshot") == index]
 
 
-_MEMBER_NAMESPACE: Final = "fleet-member-"
-_MAX_NAMES: Final = 4
-Body = Mapping[str, Any]
-Works = Sequence[Body]
+# --- Works -----------------------------------------------------------------------------------------
 
 
 def has_cluster_content(planned: AppliedResources) -> bool:
@@ -190,12 +196,12 @@ def has_cluster_content(planned: AppliedResources) -> bool:
     return any(rendered.digest for rendered in planned.on_cluster.values())
 
 
-def render_run_content(note: Body, snapshots: Works, members: Works) -> AppliedResources:
+def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> AppliedResources:
     """Return the objects of the clusters of a completed run with overrides: those of its resource snapshot, changed
     by the planned overrides. `note` is the planned private note of the run.
     """
     record = convert(note, RunRecord)
-    manifests = [manifest for manifest in map(build_manifest, map(dict, snapshots)) if manifest is not None]
+    manifests = build_manifests(snapshots)
     objects = read_snapshot_objects(manifests, -1 if record.resource_snapshot is None else record.resource_snapshot)
     labels = {get_name(member): get_mapping(member, "metadata", "labels") for member in members}
     on_cluster: dict[str, RenderedResources] = {}
@@ -207,7 +213,7 @@ def render_run_content(note: Body, snapshots: Works, members: Works) -> AppliedR
     return AppliedResources((), on_cluster)
 
 
-def find_wrong_works(planned: AppliedResources, works: Works) -> Iterator[tuple[str, str]]:
+def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple[str, str]]:
     """Yield the clusters with other objects in their Works than planned, and the difference. Clusters without
     Works and with a predicted failure are left out, and so are objects with another owner on the cluster.
     """
@@ -230,7 +236,7 @@ def find_wrong_works(planned: AppliedResources, works: Works) -> Iterator[tuple[
             yield cluster, f"its Works differ from the plan in {format_first_items(different, _MAX_NAMES)}"
 
 
-def describe_missing_works(planned: AppliedResources, works: Works | None) -> str:
+def describe_missing_works(planned: AppliedResources, works: Bodies | None) -> str:
     """Describe the clusters without Works to verify them; "" if all have some. None: no permission."""
     if works is None:
         return "the hub does not let Works be listed, so the objects of its clusters are unknown"
@@ -240,26 +246,19 @@ def describe_missing_works(planned: AppliedResources, works: Works | None) -> st
     return f"the hub has no Works of {format_first_items(missing, _MAX_NAMES)}" if missing else ""
 
 
-def _read_objects(works: Works) -> dict[str, dict[str, Manifest]]:
+def _read_objects(works: Bodies) -> dict[str, dict[str, Manifest]]:
     """Return the objects in Works, by cluster and title, without those of Works in deletion."""
     objects_by_cluster: dict[str, dict[str, Manifest]] = {}
     for work in works:
         if is_deleting(work):
             continue
         cluster = str((work.get("metadata") or {}).get("namespace")).removeprefix(_MEMBER_NAMESPACE)
-        manifests = map(build_manifest, map(dict, list_mappings(work, "spec", "workload", "manifests")))
-        objects = objects_by_cluster.setdefault(cluster, {})
-        objects |= {manifest.title: manifest for manifest in manifests if manifest is not None}
+        manifests = build_manifests(list_mappings(work, "spec", "workload", "manifests"))
+        objects_by_cluster.setdefault(cluster, {}).update({manifest.title: manifest for manifest in manifests})
     return objects_by_cluster
 
 
-EVICTION_PREDICTION: Final = "eviction"
-RUN_END_PREDICTION: Final = "run_end"
-RUN_ORDER_PREDICTION: Final = "run_order"
-_MAX_NAMES: Final = 4
-Body = Mapping[str, Any]
-# Objects applied so far in this run of the program, by identity.
-AppliedObjects = Mapping[tuple[str, str, str, str], HubObject]
+# --- completed runs and evictions ------------------------------------------------------------------
 
 
 class _StagePosition(Struct, frozen=True):
@@ -275,7 +274,7 @@ class _StagePosition(Struct, frozen=True):
         return f"{self.number} of {self.size} in stage {self.stage}"
 
 
-def find_wrong_run_resources(run: Body, note: Body, snapshots: Sequence[Body], applied: AppliedObjects) -> str:
+def find_wrong_run_resources(run: Body, note: Body, snapshots: Bodies, applied: AppliedObjects) -> str:
     """Return how the resources of a completed run differ from the planned ones; "" if they do not. `note` is
     the planned private note of the run, `snapshots` are the resource snapshots of its placement.
     """
@@ -291,14 +290,14 @@ def find_wrong_run_resources(run: Body, note: Body, snapshots: Sequence[Body], a
 def find_wrong_objects(
     index: int,
     planned_titles: AbstractSet[str],
-    snapshots: Sequence[Body],
+    snapshots: Bodies,
     applied: AppliedObjects,
     kept_titles: AbstractSet[str] = frozenset(),
 ) -> str:
     """Return how the objects of a resource snapshot differ from the planned ones; "" if they do not, or if
     the hub has deleted it. `snapshots` are all of its placement. `kept_titles` are objects of others, kept by a step.
     """
-    manifests = [manifest for manifest in map(build_manifest, map(dict, snapshots)) if manifest is not None]
+    manifests = build_manifests(snapshots)
     objects = read_snapshot_objects(manifests, index)
     if not objects:
         return ""

@@ -1,4 +1,6 @@
-"""Field ownership of hub objects by `managedFields`."""
+"""Ownership of hub objects and their fields by `managedFields`. A server-side apply merges our fields with those of
+others, so predictions use both, and foreign fields are reported but not overwritten.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
     MEMBER_TYPE,
     PLACEMENT_TYPES,
     HubObject,
+    convert_to_camel_case,
     get_spec_schema,
 )
 from nexusform.domains.hub.providers.object_access import get_uid, is_deleting
@@ -26,7 +29,14 @@ from nexusform.interfaces.plugins import ReadRequest
 from nexusform.json_data.plain_data import Path, get_part
 from nexusform.resource_types.registry import RESOURCE_TYPES
 
+OBJECT_RECREATED: Final = "object-recreated-by-others"
+_MAX_NAMES: Final = 4
+# An API server's owner of fields from before it recorded owners, as in Namespaces.
+_UNKNOWN_MANAGER: Final = "before-first-apply"
+# Key of the uids of a manifest's objects in its private note.
+UIDS: Final = "uids"
 Body = Mapping[str, Any]
+ExistingObject = tuple[HubObject, Body]  # an object to send, and its existing body
 _UNTRACKED_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 _IDENTITY_PATHS: Final = frozenset({("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace")})
 
@@ -53,8 +63,7 @@ def _find_body_path(argument: Path, body: Body) -> Path:
         return ("metadata", *argument)
     body_path: Path = ("spec",)
     for step in argument:
-        first_word, *further_words = str(step).split("_")
-        key = first_word + "".join(word.capitalize() for word in further_words)
+        key = convert_to_camel_case(str(step))
         body_path = (*body_path, key if get_part(body, (*body_path, key)) is not None else f"{key}s")
     return body_path
 
@@ -184,15 +193,7 @@ def _remove_field(body: dict[str, Any], path: Path) -> None:
             return
 
 
-FOREIGN_FIELDS_WARNING: Final = "fields-owned-by-others"
-OBJECT_RECREATED: Final = "object-recreated-by-others"
-_MAX_NAMES: Final = 4
-# An API server's owner of fields from before it recorded owners, as in Namespaces.
-_UNKNOWN_MANAGER: Final = "before-first-apply"
-# Key of the uids of a manifest's objects in its private note.
-UIDS: Final = "uids"
-Body = Mapping[str, Any]
-ExistingObject = tuple[HubObject, Body]  # an object to send, and its existing body
+# --- fields of others --------------------------------------------------------------------------------
 
 
 def build_hub_record(
@@ -224,9 +225,6 @@ def build_hub_record(
     return {ON_HUB: {**other_members, UID: get_uid(body), **foreign_record, **deletion_record}}
 
 
-# --- fields of others --------------------------------------------------------------------------------
-
-
 def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], manager: str) -> str:
     """Return the fields set by others and never by us, with their managers; "" without any. Labels,
     annotations and defaults are omitted.
@@ -253,12 +251,6 @@ def _find_foreign_fields(type_name: str, hub_objects: Body, existing: Body, mana
         is_ours = any(path[: len(own_path)] == own_path or own_path[: len(path)] == path for own_path in own_paths)
         if not is_ours and get_part(hub_objects, path) is None and _has_non_default_value(type_name, existing, path):
             yield path, other_manager
-
-
-def build_foreign_field_warning(address: str, message: str) -> Problem:
-    """Build the warning about foreign fields of an object."""
-    detail = f"{address}: {message}. This configuration does not set it; its value on the hub is kept."
-    return Problem((), FOREIGN_FIELDS_WARNING, detail, Severity.WARNING, brief=f"{address}: {message}", address=address)
 
 
 def _has_non_default_value(type_name: str, body: Body, path: Path) -> bool:

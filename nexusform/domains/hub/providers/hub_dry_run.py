@@ -197,8 +197,7 @@ class HubDryRun:
         if manager:
             detail = (
                 f"{hub_object.title} ({request.address}) is applied by {manager}, which would make it again. It is "
-                f"deleted "
-                "only with -take-ownership (plan, apply, destroy). To leave it there: nexusform state rm "
+                "deleted only with -take-ownership (plan, apply, destroy). To leave it there: nexusform state rm "
                 f"{quote(request.address)}."
             )
             yield Problem((), MANAGED_BY_TOOL, detail)
@@ -321,8 +320,7 @@ class HubDryRun:
         manager = find_tool_manager(body) if body is not None else ""
         if manager and not self._options.takes_ownership:
             detail = (
-                f"{hub_object.title} is applied by {manager}, which would change it back. `apply` writes it "
-                f"only with "
+                f"{hub_object.title} is applied by {manager}, which would change it back. `apply` writes it only with "
                 "-take-ownership; change it there, or leave it out here."
             )
             yield Problem((), MANAGED_BY_TOOL, detail, Severity.WARNING)
@@ -351,9 +349,8 @@ class HubDryRun:
         if removed_fields:
             detail = (
                 f"{hub_object.title}: {format_first_items(removed_fields, _MAX_NAMES)} was applied under the name "
-                f"{manager}, is not of "
-                "this configuration, and goes with this apply. Give each configuration that writes to one "
-                "hub a field_manager of its own."
+                f"{manager}, is not of this configuration, and goes with this apply. Give each configuration that "
+                "writes to one hub a field_manager of its own."
             )
             yield Problem((), FIELDS_REMOVED, detail, Severity.WARNING)
 
@@ -434,9 +431,8 @@ def _build_webhook_problem(api_error: ApiError, hub_object: HubObject) -> Proble
 
 def _build_timeout_problem(api_error: ApiError, hub_object: HubObject) -> Problem:
     detail = (
-        f"{hub_object.title}: the hub cannot take it ({api_error.status}), {api_error.server_message}. While "
-        f"its failurePolicy "
-        "is Fail, nothing of the kind can be written; its operator must repair the webhook."
+        f"{hub_object.title}: the hub cannot take it ({api_error.status}), {api_error.server_message}. While its "
+        "failurePolicy is Fail, nothing of the kind can be written; its operator must repair the webhook."
     )
     return Problem((), HUB_REJECTION, detail)
 

@@ -15,7 +15,13 @@ from msgspec.structs import replace
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.field_validation import list_mappings
 from nexusform.domains.hub.api.api_errors import ApiError
-from nexusform.domains.hub.api.hub_cache import PARENT_LABEL, CollectionCache, HubCache
+from nexusform.domains.hub.api.hub_cache import (
+    PARENT_LABEL,
+    CollectionCache,
+    HubCache,
+    get_namespaced_name,
+    get_parent_placement,
+)
 from nexusform.domains.hub.api.hub_client import ClientClock, HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS, WORK
 from nexusform.domains.hub.providers.hub_bodies import HubObject
@@ -88,24 +94,16 @@ class HubWaiter(Struct, frozen=True):
                 reported = message
             if elapsed >= self.timeout:
                 raise StepPending(f"{subject} takes longer than its timeout: {message}. {_RESUME_HINT}")
-            stop_message = f"{subject}: {message}. {_RESUME_HINT}"
-            if change_count is None:
-                self._wait_interval(interval, stop_message, lambda: False)
-            else:
-                has_changed = partial(_has_new_changes, count_changes, change_count)
-                self._wait_interval(_MAX_INTERVAL, stop_message, has_changed)
+            deadline = self.timing.read_time() + (interval if change_count is None else _MAX_INTERVAL)
+            # Sleep in slices to react to Ctrl-C and changes on the hub.
+            while True:
+                if self.step.should_stop():
+                    raise StepPending(f"{subject}: {message}. {_RESUME_HINT}")
+                remaining = deadline - self.timing.read_time()
+                if remaining <= 0 or (change_count is not None and count_changes() != change_count):
+                    break
+                self.timing.sleep(min(remaining, _SLICE))
             interval = min(interval * 1.5, _MAX_INTERVAL)
-
-    def _wait_interval(self, seconds: float, stop_message: str, is_over: Callable[[], bool]) -> None:
-        """Sleep in slices to react to Ctrl-C and changes on the hub. Raises StepPending."""
-        deadline = self.timing.read_time() + seconds
-        while True:
-            if self.step.should_stop():
-                raise StepPending(stop_message)
-            remaining = deadline - self.timing.read_time()
-            if remaining <= 0 or is_over():
-                return
-            self.timing.sleep(min(remaining, _SLICE))
 
     # --- placements ----------------------------------------------------------------------------
 
@@ -163,13 +161,9 @@ class HubWaiter(Struct, frozen=True):
 
     def _get_cached_placement(self, placement: Values, planned: Values) -> ObservedPlacementObjects | None:
         """Return a placement with its cached bindings; None unless the cache is as new as the placement."""
-        collection_cache = self._find_binding_cache(placement) if _is_status_sufficient(placement, planned) else None
+        cache = self._find_binding_cache(placement) if _is_status_sufficient(placement, planned) else None
         version = str((placement.get("metadata") or {}).get("resourceVersion") or "")
-        bindings = (
-            collection_cache.list_placement_objects(_get_name(placement), version)
-            if collection_cache is not None
-            else None
-        )
+        bindings = cache.list_placement_objects(get_namespaced_name(placement), version) if cache is not None else None
         return ObservedPlacementObjects(placement, bindings, is_partial=True) if bindings is not None else None
 
     def _is_placement_cached(self, placement: Values, planned: Values) -> bool:
@@ -177,7 +171,7 @@ class HubWaiter(Struct, frozen=True):
 
     def _find_binding_cache(self, placement: Values) -> CollectionCache | None:
         kind = list_created_kinds(str(placement.get("kind")))[0]
-        return self.cache.find_collection_cache(KINDS[kind].collection, _get_name(placement))
+        return self.cache.find_collection_cache(KINDS[kind].collection, get_namespaced_name(placement))
 
     def _read_placement(self, path: str, sent: Values) -> Values | None:
         """Return a placement. The cache may lag behind the object just sent."""
@@ -218,15 +212,13 @@ class HubWaiter(Struct, frozen=True):
             is_present = body is not None and get_uid(body) == (uid or None)
             if is_present:
                 return False, f"{kind} {name} still exists"
-            collection_cache = self.cache.find_collection_cache(
-                KINDS[list_created_kinds(kind)[0]].collection, (namespace, name)
-            )
-            bindings = (
-                collection_cache.list_placement_objects((namespace, name), "0") if collection_cache is not None else []
-            )
-            blockers = (
-                _describe_bindings(bindings) if bindings else list_remaining_objects(self.hub, kind, namespace, name)
-            )
+            collection = KINDS[list_created_kinds(kind)[0]].collection
+            cache = self.cache.find_collection_cache(collection, (namespace, name))
+            bindings = cache.list_placement_objects((namespace, name), "0") if cache is not None else []
+            if bindings:
+                blockers = _describe_bindings(bindings)
+            else:
+                blockers = list_remaining_objects(self.hub, kind, namespace, name)
             return not blockers, format_first_items(blockers, _MAX_NAMES)
 
         def count_changes() -> int | None:
@@ -263,10 +255,8 @@ class HubWaiter(Struct, frozen=True):
                 if not is_repeated or requests_kind.build_path(progress.approval, namespace) in other_approvals:
                     return False, progress.message  # its step may not have started yet
                 raise StepPending(
-                    f"{kind} {name} waits for a person: {progress.approval} has to be approved. Grant it "
-                    f"there, "
-                    "and `nexusform apply -resume` continues; or write it in approvals of the block, and "
-                    "apply."
+                    f"{kind} {name} waits for a person: {progress.approval} has to be approved. Grant it there, and "
+                    "`nexusform apply -resume` continues; or write it in approvals of the block, and apply."
                 )
             return progress.has_ended, progress.message
 
@@ -284,9 +274,8 @@ class HubWaiter(Struct, frozen=True):
             if placement_objects is None or elapsed > _REPLACEMENT_TIMEOUT:
                 return True, ""
             _reject_object_in_deletion(kind, placement_objects.placement)
-            progress = check_placement_progress(
-                placement_objects, {}, is_external=has_external_rollout(placement_objects.placement)
-            )
+            is_run_managed = has_external_rollout(placement_objects.placement)
+            progress = check_placement_progress(placement_objects, {}, is_external=is_run_managed)
             is_picked = len(progress.bindings) >= former_count or elapsed > _RESCHEDULE_SECONDS
             message = progress.message or "the hub has not picked a cluster in its place yet"
             has_ended = progress.is_done or (
@@ -361,10 +350,6 @@ def _describe_empty_selection(placement: Values, predicted: Values) -> str:
     return f"the hub selects no objects; predicted: {len(objects)}"
 
 
-def _has_new_changes(count_changes: Callable[[], int | None], change_count: int) -> bool:
-    return count_changes() != change_count
-
-
 # --- observed objects ------------------------------------------------------------------------------
 
 
@@ -374,20 +359,19 @@ def read_placement_objects(hub: HubClient, kind: str, namespace: str, name: str)
     if placement is None:
         return None
     if not has_been_scheduled(placement):
-        return ObservedPlacementObjects(placement, (), (), ())  # no objects yet
+        return ObservedPlacementObjects(placement, ())  # no objects yet
     return _read_all_objects(hub, placement, kind, namespace, name)
 
 
 def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> ObservedPlacementObjects:
     """Return a placement with its bindings only, if that is enough: one request instead of three."""
     if not has_been_scheduled(placement):
-        return ObservedPlacementObjects(placement, (), (), ())
+        return ObservedPlacementObjects(placement, ())
     kind = str(placement.get("kind"))
     if _is_status_sufficient(placement, planned):
-        return ObservedPlacementObjects(
-            placement, list_created_objects(hub, list_created_kinds(kind)[0], *_get_name(placement)), is_partial=True
-        )
-    return _read_all_objects(hub, placement, kind, *_get_name(placement))
+        bindings = list_created_objects(hub, list_created_kinds(kind)[0], *get_namespaced_name(placement))
+        return ObservedPlacementObjects(placement, bindings, is_partial=True)
+    return _read_all_objects(hub, placement, kind, *get_namespaced_name(placement))
 
 
 def _is_status_sufficient(placement: Values, planned: Values) -> bool:
@@ -396,10 +380,6 @@ def _is_status_sufficient(placement: Values, planned: Values) -> bool:
         return False
     has_prediction = planned and all(isinstance(binding.get("resource_snapshot"), int) for binding in planned.values())
     return bool(has_prediction) and get_observed_index(placement) is not None
-
-
-def _get_name(placement: Values) -> tuple[str, str]:
-    return str((placement.get("metadata") or {}).get("namespace") or ""), get_name(placement)
 
 
 def _read_all_objects(
@@ -436,9 +416,7 @@ def list_objects_by_placement(
     """Return the hub-created objects of a kind by namespace and name of their placement."""
     created: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for body in list_in_namespaces(hub, KINDS[kind], namespaces, labelSelector=PARENT_LABEL):
-        metadata = body.get("metadata") or {}
-        parent = str((metadata.get("labels") or {}).get(PARENT_LABEL))
-        created.setdefault((str(metadata.get("namespace") or ""), parent), []).append(body)
+        created.setdefault(get_parent_placement(body), []).append(body)
     return created
 
 
@@ -456,11 +434,9 @@ def list_remaining_objects(hub: HubClient, kind: str, namespace: str, name: str)
     """Return the remaining bindings and Works of a placement with their blockers. Without permission for
     Works the bindings suffice: their finalizer waits for the Works.
     """
-    prefix = "" if kind == "ResourcePlacement" else "Cluster"
-    bindings = list_created_objects(hub, f"{prefix}ResourceBinding", namespace, name)
-    remaining = _describe_bindings(bindings)
+    bindings = list_created_objects(hub, list_created_kinds(kind)[0], namespace, name)
     works = list_works(hub, namespace, name)
-    return remaining + [
+    return _describe_bindings(bindings) + [
         f"{str((work.get('metadata') or {}).get('namespace')).removeprefix('fleet-member-')}: Work "
         f"{get_name(work)}{_describe_finalizers(work)}"
         for work in works or ()

@@ -17,7 +17,7 @@ from nexusform.diagnostics.phrases import format_first_items
 from nexusform.documents.field_validation import get_mapping
 from nexusform.documents.times import parse_time
 from nexusform.domains.fleet.importers.fleet_members import read_member_health
-from nexusform.domains.hub.providers.rollout_progress import find_condition, get_name, list_picked_clusters
+from nexusform.domains.hub.providers.rollout_progress import find_condition, get_labels, get_name, list_picked_clusters
 from nexusform.domains.hub.types.fleet_hub import is_heartbeat_age_unknown
 from nexusform.placements.prediction_scores import VerifiedPrediction
 
@@ -127,9 +127,7 @@ def read_figures(members: Iterable[Mapping[str, Any]], observed_at: datetime | N
 
 def _read_member_scheduling_inputs(member: Mapping[str, Any], observed_at: datetime | None) -> dict[str, Any]:
     status = member.get("status") or {}
-    figures: dict[str, Any] = {
-        f"label {name}": value for name, value in ((member.get("metadata") or {}).get("labels") or {}).items()
-    }
+    figures: dict[str, Any] = {f"label {name}": value for name, value in get_labels(member).items()}
     for taint in (member.get("spec") or {}).get("taints") or ():
         figures[f"taint {taint.get('key')}"] = f"{taint.get('value') or ''}:{taint.get('effect')}"
     for name, entry in (status.get("properties") or {}).items():

@@ -5,7 +5,7 @@ has to name the expected snapshot and have conditions of its own generation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -74,6 +74,11 @@ def get_name(body: Body) -> str:
     return str((body.get("metadata") or {}).get("name"))
 
 
+def get_labels(body: Body) -> Mapping[str, Any]:
+    """Return the labels of an object."""
+    return (body.get("metadata") or {}).get("labels") or {}
+
+
 def find_condition(body: Body, kind: str) -> Mapping[str, Any] | None:
     """Return a condition of an object's current generation."""
     for item in list_conditions(body):
@@ -82,15 +87,15 @@ def find_condition(body: Body, kind: str) -> Mapping[str, Any] | None:
     return None
 
 
+def build_manifests(bodies: Iterable[Body]) -> list[Manifest]:
+    """Return objects as manifests, without the malformed ones."""
+    return [manifest for manifest in map(build_manifest, bodies) if manifest is not None]
+
+
 def build_placement_manifests(placement_objects: ObservedPlacementObjects) -> list[Manifest]:
     """Return the objects of a placement as manifests, like an export."""
-    bodies = (
-        placement_objects.placement,
-        *placement_objects.bindings,
-        *placement_objects.policies,
-        *placement_objects.snapshots,
-    )
-    return [manifest for manifest in map(build_manifest, map(dict, bodies)) if manifest is not None]
+    created = (*placement_objects.bindings, *placement_objects.policies, *placement_objects.snapshots)
+    return build_manifests([placement_objects.placement, *created])
 
 
 def build_observed_bindings(placement_objects: ObservedPlacementObjects) -> dict[str, dict[str, Any]]:
@@ -137,11 +142,7 @@ def check_placement_progress(
     if not (placement_objects.is_partial or _is_policy_observed(placement_objects)):
         message = "the hub has not observed the policy yet"
         return PlacementProgress(is_done=False, message=message, bindings=bindings)
-    latest_snapshot = (
-        get_observed_index(body)
-        if placement_objects.is_partial
-        else _read_index(_find_latest(placement_objects.snapshots))
-    )
+    latest_snapshot = _get_latest_index(placement_objects)
     if is_external:
         return PlacementProgress(is_done=True, bindings=bindings, is_decided=True, latest_snapshot=latest_snapshot)
     pending, expected_failures = _find_pending_clusters(placement_objects, planned, latest_snapshot, failing)
@@ -161,11 +162,7 @@ def find_blocked_rollout(
     current placement.
     """
     placement = placement_objects.placement
-    latest = (
-        get_observed_index(placement)
-        if placement_objects.is_partial
-        else _read_index(_find_latest(placement_objects.snapshots))
-    )
+    latest = _get_latest_index(placement_objects)
     if latest is None or any(_is_binding_in_progress(placement, binding) for binding in placement_objects.bindings):
         return None
     type_name = next(name for name, kind in KINDS_BY_TYPE.items() if kind == placement.get("kind"))
@@ -305,15 +302,15 @@ def is_snapshot_outdated(planned: Mapping[str, Any], latest: int | None) -> bool
 
 def _find_latest(snapshots: Sequence[Body]) -> Body | None:
     """Return the snapshot labelled as latest."""
-    for snapshot in snapshots:
-        if ((snapshot.get("metadata") or {}).get("labels") or {}).get(LATEST_LABEL) == "true":
-            return snapshot
-    return None
+    return next((snapshot for snapshot in snapshots if get_labels(snapshot).get(LATEST_LABEL) == "true"), None)
 
 
-def _read_index(snapshot: Body | None) -> int | None:
-    label = ((snapshot or {}).get("metadata") or {}).get("labels") or {}
-    number = str(label.get("kubernetes-fleet.io/resource-index", ""))
+def _get_latest_index(placement_objects: ObservedPlacementObjects) -> int | None:
+    """Return the index of the latest resource snapshot, by its label or else by the status of the placement."""
+    if placement_objects.is_partial:
+        return get_observed_index(placement_objects.placement)
+    latest = _find_latest(placement_objects.snapshots)
+    number = str(get_labels(latest or {}).get("kubernetes-fleet.io/resource-index", ""))
     return int(number) if number.isdecimal() else None
 
 

@@ -201,8 +201,7 @@ def _report_objects_of_others(skipped: list[str]) -> Iterator[Diagnostic]:
     if skipped:
         objects = format_count(len(skipped), "object")
         detail = (
-            f"{objects} of the hub {'is' if len(skipped) == 1 else 'are'} applied by others and left to "
-            f"them: "
+            f"{objects} of the hub {'is' if len(skipped) == 1 else 'are'} applied by others and left to them: "
             f"{format_first_items(skipped, _MAX_NAMES)}. -take-ownership takes over what Flux or Argo CD applies."
         )
         yield build_warning("unmanaged-object", detail)

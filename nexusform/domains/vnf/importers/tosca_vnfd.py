@@ -134,8 +134,7 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
             initial_delta[1],
             CORRECTED,
             f'the initial delta gives "{vdu.name}" {initial}, less than its min_number_of_instances '
-            f"of {minimum} (line {profile.get_node('min_number_of_instances').line}). The larger "
-            "number is used.",
+            f"of {minimum} (line {profile.get_node('min_number_of_instances').line}). The larger number is used.",
         )
         initial = minimum
     has_count = initial_delta is not None or any(vdu.name in level.sizes for level in scaling.levels)
