@@ -28,8 +28,9 @@ from nexusform.domains.fleet.planning.placement_records import (
 from nexusform.domains.fleet.scheduling.eviction import PREDICTED_EVICTION
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import MEMBER
-from nexusform.domains.hub.providers.hub_bodies import HubObject, build_hub_objects, find_differences
+from nexusform.domains.hub.providers.hub_bodies import HubObject, build_hub_objects, is_different
 from nexusform.domains.hub.providers.hub_wait import (
+    ApplyCoordination,
     has_external_rollout,
     list_created_kinds,
     list_created_objects,
@@ -57,14 +58,10 @@ AppliedObjects = Mapping[tuple[str, str, str, str], HubObject]
 
 
 class ContentVerifier:
-    """Verifier of the objects of a placement or a run. `applied` are the objects applied so far, `kept_titles` the
-    kept objects of others.
-    """
+    """Verifier of the objects of a placement or a run."""
 
-    def __init__(
-        self, hub: HubClient, step: ChangeRequest, applied: AppliedObjects, kept_titles: AbstractSet[str]
-    ) -> None:
-        self._hub, self._step, self._applied, self._kept_titles = hub, step, applied, kept_titles
+    def __init__(self, hub: HubClient, step: ChangeRequest, coordination: ApplyCoordination) -> None:
+        self._hub, self._step, self._coordination = hub, step, coordination
         self._planned = step.planned or {}
         self._differences: dict[int, str | None] = {}  # of resource snapshots, by index
 
@@ -141,10 +138,10 @@ class ContentVerifier:
             kind, namespace, name = get_identity(self._step.key.type, self._planned)
             bodies = self.list_snapshots(list_created_kinds(kind)[2], namespace, name)
             titles = {manifest.title for manifest in self._get_planned_resources().snapshots[-1].objects}
-            found = (
-                None if bodies is None else find_wrong_objects(index, titles, bodies, self._applied, self._kept_titles)
+            applied, kept_titles = self._coordination.applied_objects, self._coordination.kept_titles
+            self._differences[index] = (
+                None if bodies is None else find_wrong_objects(index, titles, bodies, applied, kept_titles)
             )
-            self._differences[index] = found
         return self._differences[index]
 
     # --- runs ----------------------------------------------------------------------------------
@@ -228,9 +225,7 @@ def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple
             for title in sorted(
                 (expected.keys() | objects.keys()) - {item.title for item in rendered.conflicting_objects}
             )
-            if title not in expected
-            or title not in objects
-            or (next(find_differences(expected[title].body, objects[title].body), None) is not None)
+            if title not in expected or title not in objects or is_different(expected[title].body, objects[title].body)
         ]
         if different:
             yield cluster, f"its Works differ from the plan in {format_first_items(different, _MAX_NAMES)}"
@@ -367,7 +362,7 @@ def _is_older_than_applied(manifest: Manifest, applied: AppliedObjects) -> bool:
     applied_object = applied.get((manifest.group, manifest.kind, manifest.namespace, manifest.name))
     if applied_object is None:
         return False
-    return next(find_differences(applied_object.body, manifest.body), None) is not None
+    return is_different(applied_object.body, manifest.body)
 
 
 def _list_snapshot_indexes(manifests: Sequence[Manifest]) -> list[int]:

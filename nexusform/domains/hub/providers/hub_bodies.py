@@ -191,6 +191,11 @@ def find_differences(hub_objects: Any, observed: Any, path: Path = ()) -> Iterat
         yield path
 
 
+def is_different(hub_objects: Any, observed: Any) -> bool:
+    """Return whether an observed value differs from the sent one."""
+    return next(find_differences(hub_objects, observed), None) is not None
+
+
 def build_observed_attributes(
     type_name: str,
     attributes: Mapping[str, Any],
