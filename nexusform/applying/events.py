@@ -51,3 +51,16 @@ class StepListener(Protocol):
     def report_end(self, event: StepEvent) -> None:
         """Report the end of a step."""
         ...
+
+
+class SilentListener:
+    """Listener that ignores the steps; the result contains everything."""
+
+    def report_start(self, event: StepEvent) -> None:
+        """Ignore the start of a step."""
+
+    def report_progress(self, event: StepEvent) -> None:
+        """Ignore the progress of a step."""
+
+    def report_end(self, event: StepEvent) -> None:
+        """Ignore the end of a step."""

@@ -28,9 +28,8 @@ _EXPIRED_STATUSES: Final = frozenset({400, 410, 422})  # status codes for an exp
 
 def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
     """Return all objects as JSON: `server`, `read_at` by the hub's clock, `clock_skew` in seconds, `heartbeat_age` of a
-    hub without a clock, `items`,
-    `unlisted` and `skipped` kinds without permission. `selectors` of the arguments are those of configured
-    placements, `optional` kinds are skipped without permission. Raises ExternalQueryProblem.
+    hub without a clock, `items`, `unlisted` and `skipped` kinds without permission. `selectors` of the arguments are
+    those of configured placements, `optional` kinds are skipped without permission. Raises ExternalQueryProblem.
     """
     try:
         with closing(HubClient(resolve_hub_location(arguments, trust))) as hub:
@@ -97,6 +96,7 @@ def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> lis
     for kind in READ_KINDS:
         try:
             objects, list_version = _list_kind(hub, kind, fixed_version)
+            fixed_version = fixed_version or (list_version if is_fixed else "")
         except _ListForbidden as problem:
             if kind.kind in scope.optional:
                 scope.skipped[kind.plural] = None
@@ -109,9 +109,6 @@ def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> lis
             except _ListForbidden as namespace_problem:
                 forbidden.append(str(namespace_problem))
                 continue
-            items += objects
-            continue
-        fixed_version = fixed_version or (list_version if is_fixed else "")
         items += objects
     if forbidden:
         detail = f"{hub.server} does not let {'; '.join(forbidden)}. Reading needs get and list of them."
@@ -125,10 +122,8 @@ def _list_in_namespaces(hub: HubClient, kind: HubKind, namespaces: Sequence[str]
     """
     if not kind.is_namespaced:
         return []
-    items: list[dict[str, Any]] = []
-    for namespace in namespaces:
-        items += _list_kind(hub, kind, "", kind.build_collection(namespace))[0]
-    return items
+    lists = (_list_kind(hub, kind, "", kind.build_collection(namespace))[0] for namespace in namespaces)
+    return [item for objects in lists for item in objects]
 
 
 def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = "") -> tuple[list[dict[str, Any]], str]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_documents import read_fleet_document
+from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.planning.shared_ownership import DELETING, FOREIGN_FIELDS, ON_HUB, OWNERS, UID
 from nexusform.domains.hub.providers.hub_bodies import (
@@ -24,7 +25,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
     convert_to_camel_case,
     get_spec_schema,
 )
-from nexusform.domains.hub.providers.object_access import get_uid, is_deleting
+from nexusform.domains.hub.providers.object_access import get_uid
 from nexusform.interfaces.plugins import ReadRequest
 from nexusform.json_data.plain_data import Path, get_part
 from nexusform.resource_types.registry import RESOURCE_TYPES

@@ -14,6 +14,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.field_validation import list_mappings
 from nexusform.documents.scalars import list_scalars
+from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_cache import get_namespaced_name
 from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubProblem
@@ -44,7 +45,6 @@ from nexusform.domains.hub.providers.object_access import (
     find_tool_manager,
     get_identity,
     get_uid,
-    is_deleting,
     list_existing_object_bodies,
 )
 from nexusform.domains.hub.providers.step_writer import EXTERNAL_PATCH, is_switching_to_external

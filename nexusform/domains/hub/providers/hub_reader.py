@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.diagnostics.phrases import format_first_items
+from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.fleet.scheduling.rolling_update import BlockedRollout
 from nexusform.domains.fleet.types.fleet_hub_export import build_placement_attributes
 from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD, get_namespaced_name
@@ -54,7 +55,6 @@ from nexusform.domains.hub.providers.object_access import (
     find_object_path,
     get_identity,
     is_applied_by,
-    is_deleting,
     list_existing_object_bodies,
     list_in_namespaces,
 )

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.field_validation import list_mappings
+from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_cache import (
     PARENT_LABEL,
@@ -28,7 +29,6 @@ from nexusform.domains.hub.providers.hub_bodies import HubObject
 from nexusform.domains.hub.providers.object_access import (
     describe_deletion_blockers,
     get_uid,
-    is_deleting,
     list_in_namespaces,
     list_objects_if_permitted,
 )

@@ -114,11 +114,6 @@ def get_uid(body: Body) -> str:
     return str((body.get("metadata") or {}).get("uid") or "")
 
 
-def is_deleting(body: Body) -> bool:
-    """Return True if an object is in deletion."""
-    return bool((body.get("metadata") or {}).get("deletionTimestamp"))
-
-
 def describe_deletion_blockers(body: Body) -> str:
     """Return the blockers of a deletion: finalizers, or the content of a namespace."""
     finalizers = (body.get("metadata") or {}).get("finalizers") or ()

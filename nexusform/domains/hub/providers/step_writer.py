@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.fleet.planning.selected_resources import OPEN_CLUSTERS
 from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
@@ -69,7 +70,6 @@ from nexusform.domains.hub.providers.object_access import (
     get_identity,
     get_uid,
     is_applied_by,
-    is_deleting,
     list_objects_if_permitted,
     read_object,
     require_object_path,

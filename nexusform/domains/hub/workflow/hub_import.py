@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nexusform.applying.events import StepEvent
+from nexusform.applying.events import SilentListener
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items
@@ -263,7 +263,7 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
             "Correct the configuration, or import the other objects one by one."
         )
         return [*problems, build_error("import-with-changes", detail)]
-    return [*problems, *apply_plan(run, plan, _SilentListener(), PlanApplyOptions()).diagnostics]
+    return [*problems, *apply_plan(run, plan, SilentListener(), PlanApplyOptions()).diagnostics]
 
 
 def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Address, ImportedObject]:
@@ -300,16 +300,3 @@ def _add_predicted_attributes(imported: ImportedObject, planned: Mapping[str, An
     if labels:
         values[_LABELS] = {name: value for name, value in labels.items() if name in planned_labels}
     return replace(imported, object=replace(current, attributes={**current.attributes, **values}))
-
-
-class _SilentListener:
-    """Event handler without output: an import has no steps."""
-
-    def report_start(self, event: StepEvent) -> None:
-        """Ignore the start of a step."""
-
-    def report_progress(self, event: StepEvent) -> None:
-        """Ignore ten more seconds of a step."""
-
-    def report_end(self, event: StepEvent) -> None:
-        """Ignore the end of a step."""

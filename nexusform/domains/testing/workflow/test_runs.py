@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.advice.registry import RULE_IDS
-from nexusform.applying.events import StepEvent, StepOutcome
+from nexusform.applying.events import SilentListener, StepOutcome
 from nexusform.backends.memory import MemoryBackend
 from nexusform.configuration.declarations.configuration import Condition, Configuration
 from nexusform.configuration.loader import check_constant_variables, read_root_variables
@@ -231,7 +231,7 @@ class RunBlockExecutor(Struct):
             return self._handle_failed_plan(block, session, plan, [*problems, *missing_failures])
         state = _build_planned_state(session, plan)
         if block.command == "apply":
-            outcome = apply_plan(session, plan, _SilentListener(), PlanApplyOptions())
+            outcome = apply_plan(session, plan, SilentListener(), PlanApplyOptions())
             new_problems = _list_apply_failures(outcome)
             if new_problems:
                 raise RunBlockError([*problems, *new_problems], plan)
@@ -297,7 +297,7 @@ class RunBlockExecutor(Struct):
                     problems += [d for d in plan.diagnostics if d.severity is Severity.ERROR]
                     if not plan.errored:
                         problems += _list_apply_failures(
-                            apply_plan(session, plan, _SilentListener(), PlanApplyOptions())
+                            apply_plan(session, plan, SilentListener(), PlanApplyOptions())
                         )
             except RunBlockError as failed:
                 problems += failed.diagnostics
@@ -397,16 +397,3 @@ def _format_address(traversal: Traversal) -> str:
         else:
             parts.append(f'["{step.key}"]' if isinstance(step.key, str) else f"[{step.key}]")
     return "".join(parts)
-
-
-class _SilentListener:
-    """Listener that ignores the steps of a test."""
-
-    def report_start(self, event: StepEvent) -> None:
-        """Ignore the start of a step."""
-
-    def report_progress(self, event: StepEvent) -> None:
-        """Ignore the progress of a step."""
-
-    def report_end(self, event: StepEvent) -> None:
-        """Ignore the end of a step."""
