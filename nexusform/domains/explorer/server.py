@@ -55,14 +55,11 @@ class ExplorerServer(ThreadingHTTPServer):
         project = exploration.project
         content = build_page_content(exploration.base, project.sources, project.registries)
         controls = {"pools": exploration.list_pools(), "racks": exploration.list_racks(), "token": self.token}
+        detail = "Change a count, or remove or add a rack. The plan updates at once; nothing is applied."
         header = build_element(
             "header",
             build_element("h1", f"Explore: {content.headline}", id="headline"),
-            build_element(
-                "p",
-                "Change a count, or remove or add a rack. The plan updates at once; nothing is applied.",
-                class_="quiet",
-            ),
+            build_element("p", detail, class_="quiet"),
             build_element("div", id="explore"),
             build_data_script("explore-data", msgspec.to_builtins(controls)),
             build_code_element("style", _read_asset("explore.css")),

@@ -166,6 +166,5 @@ def convert_hub_errors(*, requires_hub: bool = True) -> Iterator[None]:
         if api_error.kind is ApiErrorKind.UNAUTHENTICATED:
             detail = "The hub rejected the credentials (401). Sign in again."
             raise ProviderProblem(detail, is_unreachable=not requires_hub) from None
-        raise ProviderProblem(
-            f"The hub refuses ({api_error.status}): {api_error.missing_permission or api_error.server_message}"
-        ) from None
+        detail = f"The hub refuses ({api_error.status}): {api_error.missing_permission or api_error.server_message}"
+        raise ProviderProblem(detail) from None

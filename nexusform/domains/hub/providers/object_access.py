@@ -44,9 +44,8 @@ def require_object_path(hub: HubClient, hub_object: HubObject) -> str:
     """Return the path of an object. Raises ProviderProblem for an unserved kind."""
     path = find_object_path(hub, hub_object)
     if not path:
-        raise ProviderProblem(
-            f"{hub_object.title}: the hub serves no {hub_object.body.get('apiVersion')} of that kind."
-        )
+        detail = f"{hub_object.title}: the hub serves no {hub_object.body.get('apiVersion')} of that kind."
+        raise ProviderProblem(detail)
     return path
 
 

@@ -392,12 +392,11 @@ class HubStepWriter(Struct, frozen=True):
         granted, identity = frozenset(map(str, planned.get("approvals") or ())), get_identity(self._type_name, planned)
         progress = self._waiter.wait_for_run(*identity, granted, self.coordination.granted_requests)
         if progress.failure:
-            raise ProviderProblem(
+            detail = (
                 f"The run {planned['name']} ended without success: {progress.failure}. It goes no further; "
-                "make another run.",
-                object_exists=True,
-                attributes=planned,
+                "make another run."
             )
+            raise ProviderProblem(detail, object_exists=True, attributes=planned)
         return self._verify_run() if planned.get("state") == "Run" else VerificationResult()
 
     def _verify_run(self) -> VerificationResult:
@@ -412,11 +411,8 @@ class HubStepWriter(Struct, frozen=True):
             run, self.request.planned_note, snapshots or (), self.coordination.applied_objects
         )
         if difference:
-            raise ProviderProblem(
-                f"The run {name} succeeded with other resources than planned: {difference}. Create another run.",
-                object_exists=True,
-                attributes=self._planned,
-            )
+            detail = f"The run {name} succeeded with other resources than planned: {difference}. Create another run."
+            raise ProviderProblem(detail, object_exists=True, attributes=self._planned)
         predictions = verify_run(name, self.request.planned_note, run)
         if snapshots is None:
             return VerificationResult(predictions, not_verified=NO_SNAPSHOTS)

@@ -214,9 +214,8 @@ def _parse_numa_cells(
     if not len(cpus) == len(memory) == nodes:
         raise ValueError(f"{_CPUS}.N and {_MEMORY}.N are not set for each of {nodes} cells: Nova rejects its servers")
     if sorted(cpu for cell in cpus for cpu in cell) != list(range(flavor.vcpus)) or sum(memory) != flavor.memory_mib:
-        raise ValueError(
-            f"{_CPUS}.N and {_MEMORY}.N are not the vCPUs and memory of the flavor: Nova rejects its servers"
-        )
+        detail = f"{_CPUS}.N and {_MEMORY}.N are not the vCPUs and memory of the flavor: Nova rejects its servers"
+        raise ValueError(detail)
     return tuple(CellRequest(len(cell), len(cell & dedicated), size) for cell, size in zip(cpus, memory, strict=True))
 
 

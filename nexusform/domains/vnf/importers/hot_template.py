@@ -138,12 +138,11 @@ def _add_scaling_group(
     repetition = compute_group_repetition(template, resource, outer)
     misplaced_hints = properties.get_node(HINTS)
     if not misplaced_hints.is_absent:
-        notes.add_warning(
-            misplaced_hints,
-            CORRECTED,
+        detail = (
             f'scheduler_hints is set on the group "{name}", where Heat does not support it. Set it on '
-            "the OS::Nova::Server of the group. It is read as if set there.",
+            "the OS::Nova::Server of the group. It is read as if set there."
         )
+        notes.add_warning(misplaced_hints, CORRECTED, detail)
         hints = (*hints, InheritedSchedulerHints(template.resolve_value(misplaced_hints), misplaced_hints, notes))
     inner = properties.get_node("resource")
     if inner.is_absent:
@@ -159,9 +158,8 @@ def _add_scaling_group(
         if depth < _MAX_DEPTH:
             _add_scaling_group(reading, inner_template, (name, inner), repetition, hints, depth + 1)
     elif not kind:
-        notes.add_warning(
-            body, CORRECTED, f'the group "{name}" has no resource to repeat; each member counts as one server.'
-        )
+        detail = f'the group "{name}" has no resource to repeat; each member counts as one server.'
+        notes.add_warning(body, CORRECTED, detail)
         add_server_vdu(reading, inner_template, name, Node(None, body.position), repetition, hints)
     else:
         notes.add_warning(inner, IGNORED, f'the group "{name}" repeats "{kind}", which is not a server; it is ignored.')
@@ -192,18 +190,16 @@ def _add_nested_template(
     file = next((n for n in (kind, kind.rpartition("/")[2]) if n in reading.nested), "")
     file = file or next((n for n in reading.nested if n.rpartition("/")[2] == kind.rpartition("/")[2]), "")
     if not file:
-        notes.add_warning(
-            body,
-            NOT_GIVEN,
+        detail = (
             f'the nested template "{kind}" is neither in "nested" nor in the package. "{name}" counts '
-            "as one server each; its server groups, sizes and scaling are ignored.",
+            "as one server each; its server groups, sizes and scaling are ignored."
         )
+        notes.add_warning(body, NOT_GIVEN, detail)
         add_server_vdu(reading, template, find_vdu_name(body.data) or name, Node(None, body.position), repeat, hints)
         return
     if file in template.chain or depth >= _MAX_DEPTH:
-        notes.add_error(
-            body, INVALID_DOCUMENT, f'the nested template "{file}" includes itself, or is nested too deeply.'
-        )
+        detail = f'the nested template "{file}" includes itself, or is nested too deeply.'
+        notes.add_error(body, INVALID_DOCUMENT, detail)
         return
     if file not in reading.open_templates:
         file_notes = reading.notes[file] = DocumentFindings(f'nested["{file}"]')

@@ -137,11 +137,10 @@ def _collect_policy_targets(name: str, body: Node, topology: Topology, notes: Do
     node_names = [node for node, _ in topology.nodes]
     for target, target_node in targets:
         if target not in node_names:
-            notes.add_warning(
-                target_node,
-                IGNORED,
-                f'the target "{target}" of "{name}" is not a node of this document.{suggest_name(target, node_names)}',
+            detail = (
+                f'the target "{target}" of "{name}" is not a node of this document.{suggest_name(target, node_names)}'
             )
+            notes.add_warning(target_node, IGNORED, detail)
     return [target for target, _ in targets if target in node_names]
 
 
@@ -178,13 +177,12 @@ def _warn_duplicate_deltas(
             wrong_policy = deltas
             hint = f' By its name, "{wrong_policy.policy}" is for "{intended_vdu}".'
             break
-    notes.add_warning(
-        wrong_policy.body.get_node("targets"),
-        CORRECTED,
+    detail = (
         f'"{policies[0].policy}" (line {policies[0].body.line}) and "{policies[1].policy}" (line '
         f'{policies[1].body.line}) both set the increase of "{vdu}" for the aspect "{aspect}". '
-        f"The last one is used; they are not added.{hint}",
+        f"The last one is used; they are not added.{hint}"
     )
+    notes.add_warning(wrong_policy.body.get_node("targets"), CORRECTED, detail)
 
 
 def _list_scaling_aspects(
@@ -197,9 +195,8 @@ def _list_scaling_aspects(
             order = [text for text, _ in part.get_node("step_deltas").list_texts()]
             deltas_by_vdu = deltas.get(name, {})
             if not deltas_by_vdu:
-                notes.add_warning(
-                    part, IGNORED, f'the aspect "{name}" scales no VDU: no VduScalingAspectDeltas names it.'
-                )
+                detail = f'the aspect "{name}" scales no VDU: no VduScalingAspectDeltas names it.'
+                notes.add_warning(part, IGNORED, detail)
             known_deltas = set(chain.from_iterable(vdu_deltas.amounts for vdu_deltas in deltas_by_vdu.values()))
             for delta in order:
                 if deltas_by_vdu and delta not in known_deltas:
@@ -238,11 +235,8 @@ def _parse_levels(topology: Topology, notes: DocumentFindings) -> tuple[tuple[In
                 if number is not None:
                     scales[level][aspect] = number
         if default and default not in origins:
-            notes.add_warning(
-                body.get_node("properties", "default_level"),
-                IGNORED,
-                f'the default level "{default}" is not defined.{suggest_name(default, origins)}',
-            )
+            detail = f'the default level "{default}" is not defined.{suggest_name(default, origins)}'
+            notes.add_warning(body.get_node("properties", "default_level"), IGNORED, detail)
             default = ""
     names = list(dict.fromkeys([*origins, *sizes]))
     if not default and len(names) == 1:

@@ -88,9 +88,8 @@ def _list_vdus(topology: Topology, scaling: ScalingPolicies, notes: DocumentFind
     for name, body in topology.nodes:
         kind = topology.get_standard_type(body)
         if kind.endswith(_CONTAINER):
-            notes.add_warning(
-                body, IGNORED, f'the VDU "{name}" is a group of containers, not a VM; its pods are not placed here.'
-            )
+            detail = f'the VDU "{name}" is a group of containers, not a VM; its pods are not placed here.'
+            notes.add_warning(body, IGNORED, detail)
             continue
         if not kind.endswith(_VDU_TYPES):
             continue
@@ -116,9 +115,8 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
     profile = body.get_node("properties", "vdu_profile")
     bounds = scaling.bounds.get(vdu.name)
     if profile.is_absent and bounds is None and not topology.get_standard_type(body).endswith("tacker"):
-        notes.add_warning(
-            body, CORRECTED, f'the VDU "{vdu.name}" has no vdu_profile; its number of instances is unlimited.'
-        )
+        detail = f'the VDU "{vdu.name}" has no vdu_profile; its number of instances is unlimited.'
+        notes.add_warning(body, CORRECTED, detail)
     lower, upper = (topology.resolve_value(profile.get_node(f"{end}_number_of_instances")) for end in ("min", "max"))
     minimum = parse_instance_count(lower, notes, "the number of instances") or 0
     maximum = parse_instance_count(upper, notes, "the number of instances")
@@ -130,12 +128,11 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
     initial_delta = scaling.initial.get(vdu.name)
     initial = initial_delta[0] if initial_delta is not None else max(minimum, 1)
     if initial_delta is not None and initial < minimum:
-        notes.add_warning(
-            initial_delta[1],
-            CORRECTED,
+        detail = (
             f'the initial delta gives "{vdu.name}" {initial}, less than its min_number_of_instances '
-            f"of {minimum} (line {profile.get_node('min_number_of_instances').line}). The larger number is used.",
+            f"of {minimum} (line {profile.get_node('min_number_of_instances').line}). The larger number is used."
         )
+        notes.add_warning(initial_delta[1], CORRECTED, detail)
         initial = minimum
     has_count = initial_delta is not None or any(vdu.name in level.sizes for level in scaling.levels)
     has_bounds = maximum is not None or minimum > 0
@@ -185,9 +182,8 @@ def _parse_mib(node: Node, notes: DocumentFindings, units: Mapping[str, int]) ->
         return None
     size = convert_to_mib(node.data, units)
     if size is None:
-        notes.add_warning(
-            node, IGNORED, f'the size "{str(node.data)[:40]}" is not a number with a unit such as "4 GB" or "4 GiB".'
-        )
+        detail = f'the size "{str(node.data)[:40]}" is not a number with a unit such as "4 GB" or "4 GiB".'
+        notes.add_warning(node, IGNORED, detail)
     return size
 
 
@@ -201,9 +197,8 @@ def _collect_groups(topology: Topology, vdus: list[str], notes: DocumentFindings
             continue
         description = body.get_node("description")
         if description.is_absent and body.get_node("properties", "description").is_absent:
-            notes.add_warning(
-                body, CORRECTED, f'the placement group "{name}" has no description, which SOL001 requires.'
-            )
+            detail = f'the placement group "{name}" has no description, which SOL001 requires.'
+            notes.add_warning(body, CORRECTED, detail)
         members = body.get_node("members")
         if members.is_absent:
             members = body.get_node("targets")
@@ -212,11 +207,8 @@ def _collect_groups(topology: Topology, vdus: list[str], notes: DocumentFindings
             if member in vdus:
                 member_names.append(member)
             elif not _is_node_template(topology, member):
-                notes.add_warning(
-                    node,
-                    IGNORED,
-                    f'the member "{member}" of "{name}" is not a VDU of this document.{suggest_name(member, vdus)}',
-                )
+                detail = f'the member "{member}" of "{name}" is not a VDU of this document.{suggest_name(member, vdus)}'
+                notes.add_warning(node, IGNORED, detail)
         if not member_names:
             notes.add_warning(body, IGNORED, f'the placement group "{name}" has no VDU as a member.')
         groups[name] = tuple(dict.fromkeys(member_names))
@@ -282,9 +274,8 @@ def _collect_rule_targets(
             names.append(target)
         elif not _is_node_template(topology, target):
             hint = suggest_name(target, [*vdus, *groups])
-            notes.add_warning(
-                node, IGNORED, f'the target "{target}" of "{name}" is not a VDU or placement group.{hint}'
-            )
+            detail = f'the target "{target}" of "{name}" is not a VDU or placement group.{hint}'
+            notes.add_warning(node, IGNORED, detail)
     return tuple(dict.fromkeys(names))
 
 
@@ -296,12 +287,11 @@ def _parse_rule_scope(name: str, body: Node, topology: Topology, notes: Document
         return "", ""
     scope = _SCOPES.get(scope_node.text.lower())
     if scope is None:
-        notes.add_warning(
-            scope_node,
-            IGNORED,
+        detail = (
             f'the rule "{name}" has the unsupported scope "{str(scope_node.data)[:40]}" (supported: '
-            "nfvi_node, zone, zone_group, nfvi_pop); it is ignored.",
+            "nfvi_node, zone, zone_group, nfvi_pop); it is ignored."
         )
+        notes.add_warning(scope_node, IGNORED, detail)
         return "", ""
     return scope, scope_node.text
 

@@ -176,29 +176,20 @@ def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
     blocks = blocks if isinstance(blocks, dict) else {}
     problems = list(list_block_problems(blocks))
     if all(attributes.get(name) is None for name in ("vnfd", "base_hot", "csar")):
-        problems.append(
-            Problem(
-                (),
-                "missing-required-argument",
-                'A tacker_vnf needs "vnfd", "base_hot", or both, for example vnfd = file("vnfd.yaml"), or '
-                '"csar", the path of a package.',
-            )
+        detail = (
+            'A tacker_vnf needs "vnfd", "base_hot", or both, for example vnfd = file("vnfd.yaml"), or '
+            '"csar", the path of a package.'
         )
+        problems.append(Problem((), "missing-required-argument", detail))
     problems += check_kubelet(attributes.get("kubelet"), ("kubelet",))
     problems += _list_taint_problems(attributes.get("taints"))
     if attributes.get("grant_zone") is not None and attributes.get("label_source") in (None, SPECIFICATION):
-        problems.append(
-            Problem(
-                ("grant_zone",),
-                "conflicting-arguments",
-                f'grant_zone requires label_source = "{MGMT_DRIVER}". Set it, or remove grant_zone.',
-            )
-        )
+        detail = f'grant_zone requires label_source = "{MGMT_DRIVER}". Set it, or remove grant_zone.'
+        problems.append(Problem(("grant_zone",), "conflicting-arguments", detail))
     parameters = attributes.get("parameters")
     if is_set_and_known(parameters) and not isinstance(parameters, dict):
-        problems.append(
-            Problem(("parameters",), "incorrect-attribute-value-type", "parameters must be a map of values by name.")
-        )
+        detail = "parameters must be a map of values by name."
+        problems.append(Problem(("parameters",), "incorrect-attribute-value-type", detail))
     if not has_known_documents(attributes):
         return problems
     reading = read_documents(attributes)
@@ -231,9 +222,8 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
     known_levels = {name: value for name, value in (scale or {}).items() if is_set_and_known(value)}
     for name, value in known_levels.items():
         if not isinstance(value, int):
-            yield Problem(
-                ("scale_levels", name), "invalid-number", f'The level of "{name}" must be a whole number, not {value}.'
-            )
+            detail = f'The level of "{name}" must be a whole number, not {value}.'
+            yield Problem(("scale_levels", name), "invalid-number", detail)
     integer_levels = {name: value for name, value in known_levels.items() if isinstance(value, int)}
     problems = list_size_problems(vnf, level or "", integer_levels)
     yield from problems
@@ -243,13 +233,11 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
         vdu = vnf.find_vdu(clamped.vdu)
         assert vdu is not None
         bound = "least" if clamped.applied > clamped.requested else "most"
-        yield Problem(
-            get_document_path(vdu.origin.file),
-            "vdu-size-bounds",
+        detail = (
             f'{vdu.origin}: the requested size gives "{clamped.vdu}" {clamped.requested} VMs, but its '
-            f"profile allows {bound} {clamped.applied}. The plan places {clamped.applied}.",
-            Severity.WARNING,
+            f"profile allows {bound} {clamped.applied}. The plan places {clamped.applied}."
         )
+        yield Problem(get_document_path(vdu.origin.file), "vdu-size-bounds", detail, Severity.WARNING)
 
 
 def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity, machines: int) -> Problem:
