@@ -1,6 +1,6 @@
-"""Snapshot of all fleet objects on a hub. Kinds listed at different times are inconsistent: a deleted
-placement still names clusters without bindings. The first list fixes the resource version, and the others
-request it.
+"""Snapshot of all fleet objects on a hub, and of other objects for selectors. Kinds listed at different times are
+inconsistent: a deleted placement still names clusters without bindings. The first list fixes the resource version, and
+the others request it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ from nexusform.providers.kubeconfig import KubeconfigTrust
 CANNOT_READ = "unreadable-hub"
 _MAX_ATTEMPTS: Final = 3  # attempts to read everything if the version expires
 _EXPIRED_STATUSES: Final = frozenset({400, 410, 422})  # status codes for an expired or unsupported version
+_UNSELECTABLE_KINDS: Final = frozenset({"Pod", "Event", "Lease", "Endpoints", "EndpointSlice", "PodMetrics"})
+_FLEET_SUFFIX: Final = "kubernetes-fleet.io"
+_SECRET_FIELDS: Final = ("data", "stringData")
+ObjectKey = tuple[str, str, str, str]  # group, kind, namespace and name
 
 
 def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
@@ -151,10 +155,7 @@ def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = ""
     return object_list.items, object_list.version
 
 
-_UNSELECTABLE_KINDS: Final = frozenset({"Pod", "Event", "Lease", "Endpoints", "EndpointSlice", "PodMetrics"})
-_FLEET_SUFFIX: Final = "kubernetes-fleet.io"
-_SECRET_FIELDS: Final = ("data", "stringData")
-ObjectKey = tuple[str, str, str, str]  # group, kind, namespace and name
+# --- objects of selectors ------------------------------------------------------------------------
 
 
 class SelectedObjects(Struct):

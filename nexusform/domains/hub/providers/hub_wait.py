@@ -1,4 +1,4 @@
-"""Waiting for a hub to complete a request."""
+"""Waiting for a hub to complete a request, and approval of stages."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ _RESCHEDULE_SECONDS: Final = 10.0  # seconds for a hub to re-schedule after an e
 _REPLACEMENT_TIMEOUT: Final = 120.0  # seconds after which an eviction stops waiting for a replacement
 _MAX_NAMES: Final = 4
 _RESUME_HINT: Final = "`nexusform apply -resume` continues it."
+_APPROVAL_MANAGER: Final = "nexusform"
 Values = Mapping[str, Any]
 ProgressCheck = Callable[[float], tuple[bool, str]]  # seconds since the start -> (done, pending work)
 
@@ -478,7 +479,7 @@ def read_hub_version(hub: HubClient) -> str:
     return images[0] if images else ""
 
 
-MANAGER: Final = "nexusform"
+# --- approvals -----------------------------------------------------------------------------------
 
 
 class ApplyCoordination(Struct):
@@ -521,7 +522,7 @@ def approve_request(hub: HubClient, path: str, step: ChangeRequest) -> bool:
         return False
     if not is_approved(request):
         step.report_progress(StepProgress(message=f"{get_name(request)} is approved"))
-        hub.merge(f"{path}/status", {"status": {"conditions": _build_conditions(request)}}, MANAGER)
+        hub.merge(f"{path}/status", {"status": {"conditions": _build_conditions(request)}}, _APPROVAL_MANAGER)
     return True
 
 
