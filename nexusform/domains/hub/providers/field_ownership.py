@@ -301,12 +301,9 @@ def _format_path(path: Path) -> str:
 def get_recorded_uid(type_name: str, hub_object: HubObject, note: Mapping[str, Any]) -> str:
     """Return the uid of an object in state, "" without one."""
     hub_record = note.get(ON_HUB) or {}
-    uid = (
-        (hub_record.get(UIDS) or {}).get(_format_identity(hub_object))
-        if type_name == MANIFEST_TYPE
-        else hub_record.get(UID)
-    )
-    return str(uid or "")
+    if type_name == MANIFEST_TYPE:
+        return str((hub_record.get(UIDS) or {}).get(_format_identity(hub_object)) or "")
+    return str(hub_record.get(UID) or "")
 
 
 def is_recreated(type_name: str, hub_object: HubObject, body: Body, note: Mapping[str, Any]) -> bool:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from msgspec import Struct
-
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.documents.field_validation import list_mappings
@@ -410,31 +408,19 @@ def _get_vnfc_operation(vm: PlacedVm) -> str:
     return _OPERATION_BY_TRIGGER.get(vm.trigger, HEALED)
 
 
-class _LabelledWorker(Struct, frozen=True):
-    """Worker as seen by its labeller."""
-
-    vdu: str
-    operation: str
-    machine: str
-    zone: str
-
-
-def _compute_node_labels(attributes: Mapping[str, Any], worker: _LabelledWorker) -> dict[str, str]:
+def _compute_node_labels(
+    attributes: Mapping[str, Any], vdu_name: str, operation: str, machine: str, zone: str
+) -> dict[str, str]:
     """Return the labels of a worker's node: the user's, its machine and zone."""
     configured_labels = attributes.get("labels") or {}
     if attributes.get("label_source") != MGMT_DRIVER:
-        return {
-            **configured_labels,
-            CIS_NODE_LABEL: worker.machine,
-            MACHINE_LABEL: worker.machine,
-            ZONE_LABEL: worker.zone,
-        }
-    vdu = read_documents(attributes).vnf.find_vdu(worker.vdu)
-    if vdu is None or not (vdu.has_anti_affinity if worker.operation == INSTANTIATED else vdu.has_scheduler_hints):
+        return {**configured_labels, CIS_NODE_LABEL: machine, MACHINE_LABEL: machine, ZONE_LABEL: zone}
+    vdu = read_documents(attributes).vnf.find_vdu(vdu_name)
+    if vdu is None or not (vdu.has_anti_affinity if operation == INSTANTIATED else vdu.has_scheduler_hints):
         return dict(configured_labels)
     grant_zone = attributes.get("grant_zone")
-    zone = {MACHINE_LABEL: str(grant_zone)} if grant_zone else {}
-    return {**configured_labels, CIS_NODE_LABEL: worker.machine, **zone}
+    granted_labels = {MACHINE_LABEL: str(grant_zone)} if grant_zone else {}
+    return {**configured_labels, CIS_NODE_LABEL: machine, **granted_labels}
 
 
 def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
@@ -446,8 +432,8 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
     for vnfc, values in value.items():
         is_worker = _get_vdu_role(attributes, values["vdu"]) == WORKER
         operation = values.get("came") or INSTANTIATED
-        worker = _LabelledWorker(values["vdu"], operation, values["machine"], values["availability_zone"])
-        labels = _compute_node_labels(attributes, worker) if is_worker else {}
+        placement = (values["machine"], values["availability_zone"])
+        labels = _compute_node_labels(attributes, values["vdu"], operation, *placement) if is_worker else {}
         displayed[vnfc] = {**values, "came": operation, "labels": labels}
     return displayed
 
@@ -459,8 +445,8 @@ def build_node_properties(attributes: Mapping[str, Any], vm: PlacedVm, _cluster:
     kubelet = build_kubelet(Platform.KUBEADM, *blocks)
     if _get_vdu_role(attributes, vm.pool) != WORKER:
         return NodeProperties({}, (CONTROL_PLANE_TAINT,), kubelet)
-    worker = _LabelledWorker(vm.pool, _get_vnfc_operation(vm), vm.placement.machine, vm.placement.availability_zone)
-    labels = _compute_node_labels(attributes, worker)
+    placement = (vm.placement.machine, vm.placement.availability_zone)
+    labels = _compute_node_labels(attributes, vm.pool, _get_vnfc_operation(vm), *placement)
     # Invalid taints are reported by the checks.
     taints = [
         Taint(str(taint["key"]), str(taint.get("value") or ""), str(taint["effect"]))
