@@ -245,9 +245,7 @@ class HubClient:
         raise AssertionError
 
     def _list_pages(self, path: str, query: Mapping[str, str], first_query: Mapping[str, str]) -> ObjectList:
-        """Return all pages; `first_query` is added to the first request, since later pages continue its
-        version.
-        """
+        """Return all pages; `first_query` is added to the first request, since later pages continue its version."""
         items: list[dict[str, Any]] = []
         continue_token, budget = "", PageLimits()
         while True:
@@ -374,9 +372,7 @@ class HubClient:
             wait = min(wait * 2, 15.0)
 
     def _refresh_credentials(self, expired_client: ApiClient) -> None:
-        """Read the credentials again, once for all threads rejected with the former ones. Raises
-        HubProblem.
-        """
+        """Read the credentials again, once for all threads rejected with the former ones. Raises HubProblem."""
         with self._credentials_lock:
             if self._client is expired_client and not self.is_closed:
                 self._client = _open_account(self._location)[1]

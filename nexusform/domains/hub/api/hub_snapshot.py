@@ -121,9 +121,7 @@ def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> lis
 
 
 def _list_in_namespaces(hub: HubClient, kind: HubKind, namespaces: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the objects of a kind in these namespaces; cluster-scoped kinds are not needed. Raises
-    _ListForbidden.
-    """
+    """Return the objects of a kind in these namespaces; cluster-scoped kinds are not needed. Raises _ListForbidden."""
     if not kind.is_namespaced:
         return []
     lists = (_list_kind(hub, kind, "", kind.build_collection(namespace))[0] for namespace in namespaces)

@@ -76,9 +76,8 @@ class ContentVerifier:
         return "the hub has not taken a snapshot of all changes yet"
 
     def verify_placement(self, verification: VerificationResult, final: PlacementProgress) -> VerificationResult:
-        """Return the result with the clusters at a resource snapshot with other objects than planned, and with
-        other objects after overrides. Staged runs have checks of their own. The snapshots of a new placement
-        are not read.
+        """Return the result with the clusters at a resource snapshot with other objects than planned, and with other
+        objects after overrides. Staged runs have checks of their own. The snapshots of a new placement are not read.
         """
         resources, index = self._get_planned_resources(), final.latest_snapshot
         is_complete = final.is_done and not final.message and not self._is_run_managed

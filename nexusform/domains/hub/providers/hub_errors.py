@@ -78,9 +78,7 @@ def describe_missing_member(hub_object: HubObject) -> str:
 
 
 def suggest_azure_command(hub_object: HubObject) -> str:
-    """Return the Azure command to change a member's labels after a denial by an Azure hub; "" for other
-    objects.
-    """
+    """Return the Azure command to change a member's labels after a denial by an Azure hub; "" for other objects."""
     metadata = hub_object.body.get("metadata") or {}
     labels = metadata.get("labels") or {}
     if hub_object.body.get("kind") != "MemberCluster" or not labels:

@@ -187,9 +187,7 @@ class HubWaiter(Struct, frozen=True):
         return cached if get_generation(cached) >= get_generation(sent) else sent
 
     def wait_for_scheduling(self, kind: str, namespace: str, name: str) -> None:
-        """Wait until the placement of a run or an eviction exists and is scheduled: an early run fails
-        permanently.
-        """
+        """Wait until the placement of a run or an eviction exists and is scheduled: an early run fails permanently."""
 
         def check_scheduling(elapsed: float) -> tuple[bool, str]:
             placement_objects = read_placement_objects(self.hub, kind, namespace, name)
@@ -327,9 +325,7 @@ def _describe_unobserved_change(
     elapsed: float,
     describe_outdated: Callable[[PlacementProgress], str],
 ) -> str:
-    """Return the change possibly not observed yet by a seemingly finished hub; "" for none, or after the time
-    limit.
-    """
+    """Return the change possibly not observed yet by a seemingly finished hub; "" for none, or after the time limit."""
     planned = predicted.get("bindings") or {}
     if elapsed < _SNAPSHOT_TIMEOUT and not has_external_rollout(placement):
         if is_snapshot_outdated(planned, progress.latest_snapshot):
@@ -342,9 +338,7 @@ def _describe_unobserved_change(
 
 
 def _describe_empty_selection(placement: Values, predicted: Values) -> str:
-    """Return a message if a hub selects nothing although objects were predicted; "" otherwise, and with
-    staged runs.
-    """
+    """Return a message if a hub selects nothing although objects were predicted; "" otherwise, and with staged runs."""
     objects = predicted.get("selected_resources") or ()
     if not objects or has_external_rollout(placement) or list_mappings(placement, "status", "selectedResources"):
         return ""
@@ -404,9 +398,7 @@ def has_been_scheduled(placement: Mapping[str, Any]) -> bool:
 
 
 def list_created_kinds(kind: str) -> tuple[str, str, str]:
-    """Return the kinds created by a hub for placements of a kind: bindings, policy snapshots and resource
-    snapshots.
-    """
+    """Return the kinds created by a hub for placements of a kind: bindings, policy snapshots and resource snapshots."""
     prefix = "" if kind == "ResourcePlacement" else "Cluster"
     return f"{prefix}ResourceBinding", f"{prefix}SchedulingPolicySnapshot", f"{prefix}ResourceSnapshot"
 
@@ -514,9 +506,7 @@ class ApplyCoordination(Struct):
 
 
 def approve_request(hub: HubClient, path: str, step: ChangeRequest) -> bool:
-    """Approve a request; return False if it does not exist. An already approved one is not sent. Raises
-    ApiError.
-    """
+    """Approve a request; return False if it does not exist. An already approved one is not sent. Raises ApiError."""
     request = hub.get(path)
     if request is None:
         return False

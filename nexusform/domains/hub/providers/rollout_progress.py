@@ -127,9 +127,7 @@ def check_placement_progress(
     is_external: bool,
     failing: AbstractSet[tuple[str, str]] = frozenset(),
 ) -> PlacementProgress:
-    """Return the progress of a placement. `planned` are the predicted bindings, `failing` the predicted
-    failures.
-    """
+    """Return the progress of a placement. `planned` are the predicted bindings, `failing` the predicted failures."""
     body = placement_objects.placement
     kind = str(body.get("kind"))
     scheduled_condition = find_condition(body, f"{kind}Scheduled")
@@ -157,9 +155,8 @@ def check_placement_progress(
 def find_blocked_rollout(
     placement_objects: ObservedPlacementObjects, outdated: AbstractSet[str] = frozenset()
 ) -> BlockedRollout | None:
-    """Return a rolling update without progress and without budget to continue; None if it continues or has
-    ended. `outdated`: bound clusters to get changed content of their snapshot. The hub has processed the
-    current placement.
+    """Return a rolling update without progress and without budget to continue; None if it continues or has ended.
+    `outdated`: bound clusters to get changed content of their snapshot. The hub has processed the current placement.
     """
     placement = placement_objects.placement
     latest = _get_latest_index(placement_objects)

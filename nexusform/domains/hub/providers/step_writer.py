@@ -125,9 +125,7 @@ class HubStepWriter(Struct, frozen=True):
     # --- deletion ------------------------------------------------------------------------------
 
     def delete(self) -> None:
-        """Delete the objects, and wait for the removal of their resources. Raises ProviderProblem and
-        ApiError.
-        """
+        """Delete the objects, and wait for the removal of their resources. Raises ProviderProblem and ApiError."""
         if self._type_name in APPROVAL_TYPES:
             return  # created by the hub, and approvals stay granted
         hub_objects = build_hub_objects(self._type_name, self.request.prior or {})

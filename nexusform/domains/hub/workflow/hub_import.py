@@ -234,9 +234,7 @@ def _render_configuration(server: str, imported: ImportedObjects, configuration:
 
 
 def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
-    """Write the objects to the state by a plan without changes; rejected if configuration and objects
-    differ.
-    """
+    """Write the objects to the state by a plan without changes; rejected if configuration and objects differ."""
     types = run.project.registries.resource_types
     span = Span("", Position(1, 1, 0), Position(1, 1, 0))
     last_creation = run.stored.state.last_creation

@@ -1,6 +1,5 @@
-"""Reading of one VNF from a VNFD, a HOT file, or both, with their contradictions. Numbers and sizes of the
-VNFD take precedence, the HOT file fills gaps. Rules of both apply; of duplicate rules the stricter form is
-used.
+"""Reading of one VNF from a VNFD, a HOT file, or both, with their contradictions. Numbers and sizes of the VNFD take
+precedence, the HOT file fills gaps. Rules of both apply; of duplicate rules the stricter form is used.
 """
 
 from __future__ import annotations
