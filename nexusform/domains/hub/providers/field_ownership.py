@@ -235,23 +235,17 @@ def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], 
     fields_by_manager: dict[str, list[str]] = {}
     for hub_object, body in existing:
         title = f"{hub_object.title} " if type_name == MANIFEST_TYPE else ""
-        for path, other_manager in _find_foreign_fields(type_name, hub_object.body, body, manager):
-            fields_by_manager.setdefault(other_manager, []).append(f"{title}{_format_path(path)}")
+        own_paths = find_own_fields(body, manager)
+        for path, other_manager in find_foreign_fields(body, manager).items():
+            is_ours = any(path[: len(own_path)] == own_path or own_path[: len(path)] == path for own_path in own_paths)
+            if other_manager == _UNKNOWN_MANAGER or is_ours or get_part(hub_object.body, path) is not None:
+                continue
+            if _has_non_default_value(type_name, body, path):
+                fields_by_manager.setdefault(other_manager, []).append(f"{title}{_format_path(path)}")
     return "; ".join(
         f"{other_manager} sets {format_first_items(paths, _MAX_NAMES)}"
         for other_manager, paths in sorted(fields_by_manager.items())
     )
-
-
-def _find_foreign_fields(type_name: str, hub_objects: Body, existing: Body, manager: str) -> Iterator[tuple[Path, str]]:
-    """Yield the fields of others in addition to the sent ones."""
-    own_paths = find_own_fields(existing, manager)
-    for path, other_manager in find_foreign_fields(existing, manager).items():
-        if other_manager == _UNKNOWN_MANAGER:
-            continue
-        is_ours = any(path[: len(own_path)] == own_path or own_path[: len(path)] == path for own_path in own_paths)
-        if not is_ours and get_part(hub_objects, path) is None and _has_non_default_value(type_name, existing, path):
-            yield path, other_manager
 
 
 def _has_non_default_value(type_name: str, body: Body, path: Path) -> bool:

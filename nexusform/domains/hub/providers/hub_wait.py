@@ -16,13 +16,7 @@ from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.field_validation import list_mappings
 from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.hub.api.api_errors import ApiError
-from nexusform.domains.hub.api.hub_cache import (
-    PARENT_LABEL,
-    CollectionCache,
-    HubCache,
-    get_namespaced_name,
-    get_parent_placement,
-)
+from nexusform.domains.hub.api.hub_cache import PARENT_LABEL, HubCache, get_namespaced_name, get_parent_placement
 from nexusform.domains.hub.api.hub_client import ClientClock, HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS, WORK
 from nexusform.domains.hub.providers.hub_bodies import HubObject
@@ -132,8 +126,8 @@ class HubWaiter(Struct, frozen=True):
             if placement is None:
                 raise ProviderProblem(f"{kind} {name} was deleted while its rollout was waited for.")
             _reject_object_in_deletion(kind, placement)
-            placement_objects = self._get_cached_placement(placement, planned)
-            if placement_objects is None and self._is_placement_cached(placement, planned):
+            placement_objects, is_lagging = self._read_cached_placement(placement, planned)
+            if is_lagging:
                 lag_start = elapsed if lag_start is None else lag_start
                 if elapsed - lag_start < _CACHE_LAG:
                     return False, final.message
@@ -160,19 +154,19 @@ class HubWaiter(Struct, frozen=True):
             self.step.report_progress(StepProgress(message=final.message))
         return decision, final
 
-    def _get_cached_placement(self, placement: Values, planned: Values) -> ObservedPlacementObjects | None:
-        """Return a placement with its cached bindings; None unless the cache is as new as the placement."""
-        cache = self._find_binding_cache(placement) if _is_status_sufficient(placement, planned) else None
+    def _read_cached_placement(
+        self, placement: Values, planned: Values
+    ) -> tuple[ObservedPlacementObjects | None, bool]:
+        """Return a placement with its cached bindings, and whether the cache is older than the placement."""
+        if not _is_status_sufficient(placement, planned):
+            return None, False
+        kind, name = list_created_kinds(str(placement.get("kind")))[0], get_namespaced_name(placement)
+        cache = self.cache.find_collection_cache(KINDS[kind].collection, name)
         version = str((placement.get("metadata") or {}).get("resourceVersion") or "")
-        bindings = cache.list_placement_objects(get_namespaced_name(placement), version) if cache is not None else None
-        return ObservedPlacementObjects(placement, bindings, is_partial=True) if bindings is not None else None
-
-    def _is_placement_cached(self, placement: Values, planned: Values) -> bool:
-        return _is_status_sufficient(placement, planned) and self._find_binding_cache(placement) is not None
-
-    def _find_binding_cache(self, placement: Values) -> CollectionCache | None:
-        kind = list_created_kinds(str(placement.get("kind")))[0]
-        return self.cache.find_collection_cache(KINDS[kind].collection, get_namespaced_name(placement))
+        bindings = cache.list_placement_objects(name, version) if cache is not None else None
+        if bindings is None:
+            return None, cache is not None
+        return ObservedPlacementObjects(placement, bindings, is_partial=True), False
 
     def _read_placement(self, path: str, sent: Values) -> Values | None:
         """Return a placement. The cache may lag behind the object just sent."""

@@ -67,11 +67,11 @@ from nexusform.domains.hub.providers.hub_wait import (
 )
 from nexusform.domains.hub.providers.object_access import (
     describe_deletion_blockers,
+    find_object_path,
     get_identity,
     get_uid,
     is_applied_by,
     list_objects_if_permitted,
-    read_object,
     require_object_path,
 )
 from nexusform.domains.hub.providers.override_rollout import OVERRIDE_TYPES, OverrideRollout
@@ -120,7 +120,8 @@ class HubStepWriter(Struct, frozen=True):
         return HubWaiter(self.hub, self.cache, self.request, self.options.timeout, self.timing)
 
     def _read_existing(self, hub_object: HubObject) -> dict[str, Any] | None:
-        return read_object(self.hub, self.cache, hub_object)
+        path = find_object_path(self.hub, hub_object)
+        return self.cache.get(path) if path else None
 
     # --- deletion ------------------------------------------------------------------------------
 

@@ -341,19 +341,13 @@ def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
 # --- instance numbers ----------------------------------------------------------------------------
 
 
-class LegacyScaling(Struct, frozen=True):
-    """Scaling policy: the scaled VDUs, and its figures."""
-
-    aspect: ScalingAspect
-    vdus: tuple[str, ...]
-    initial: int
-    minimum: int
-    maximum: int | None
-    node: Node
-
-
-def list_legacy_scaling(topology: Topology, notes: DocumentFindings) -> Iterator[LegacyScaling]:
-    """Yield the Scaling policies; each is an aspect of its name."""
+def _list_legacy_aspects(
+    topology: Topology,
+    notes: DocumentFindings,
+    initial_counts: dict[str, tuple[int, Node]],
+    bounds: dict[str, tuple[int, int | None]],
+) -> Iterator[ScalingAspect]:
+    """Yield the Scaling policies as aspects of their names; the figures of their VDUs are added."""
     for name, body in topology.policies:
         if topology.get_standard_type(body) not in _SCALING:
             continue
@@ -371,8 +365,10 @@ def list_legacy_scaling(topology: Topology, notes: DocumentFindings) -> Iterator
         step = max(parse_instance_count(topology.resolve_value(figures.get_node("increment")), notes) or 1, 1)
         levels = max((maximum if maximum is not None else initial) - initial, 0) // step
         steps = tuple(VduScaleSteps(vdu, (step,)) for vdu in vdus)
-        aspect = ScalingAspect(name, levels, steps, Origin(notes.file, body.line))
-        yield LegacyScaling(aspect=aspect, vdus=vdus, initial=initial, minimum=minimum, maximum=maximum, node=body)
+        for vdu in vdus:
+            initial_counts.setdefault(vdu, (initial, body))
+            bounds[vdu] = minimum, maximum
+        yield ScalingAspect(name, levels, steps, Origin(notes.file, body.line))
 
 
 def parse_legacy_placement(
@@ -429,11 +425,7 @@ def parse_scaling(topology: Topology, notes: DocumentFindings) -> ScalingPolicie
             detail = f'the policy "{policy}" uses the aspect "{aspect}", which no ScalingAspects declares.{hint}'
             notes.add_warning(first_deltas.body, IGNORED, detail)
     bounds: dict[str, tuple[int, int | None]] = {}
-    for legacy in list_legacy_scaling(topology, notes):
-        aspects = (*aspects, legacy.aspect)
-        for vdu in legacy.vdus:
-            initial.setdefault(vdu, (legacy.initial, legacy.node))
-            bounds[vdu] = legacy.minimum, legacy.maximum
+    aspects = (*aspects, *_list_legacy_aspects(topology, notes, initial, bounds))
     levels, default = _parse_levels(topology, notes)
     return ScalingPolicies(initial=initial, aspects=aspects, levels=levels, default_level=default, bounds=bounds)
 
