@@ -208,22 +208,17 @@ def _find_pending_clusters(
     pending: list[str] = []
     expected_failures: list[str] = []
     for binding in placement_objects.bindings:
-        predicted = planned.get(_get_cluster(binding)) or {}
-        # The snapshot index and a message for a bound cluster with an older snapshot; None otherwise.
         spec, cluster = binding.get("spec") or {}, _get_cluster(binding)
-        name = spec.get("resourceSnapshotName")
+        predicted, name = planned.get(cluster) or {}, spec.get("resourceSnapshotName")
         parts = str(name or "").rsplit("-", 2)
-        outdated_number = int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else None
-        if is_deleting(binding) or spec.get("state") != "Bound" or latest is None or outdated_number == latest:
-            outdated = None
-        else:
-            outdated = outdated_number, f"{cluster} still has {name}" if name else f"{cluster} has no snapshot yet"
-        if outdated is not None:
-            number, message = outdated
-            is_predicted = number is not None and predicted.get("resource_snapshot") == number
+        index = int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else None
+        is_bound = spec.get("state") == "Bound" and not is_deleting(binding)
+        if is_bound and latest is not None and index != latest:
+            message = f"{cluster} still has {name}" if name else f"{cluster} has no snapshot yet"
+            is_predicted = index is not None and predicted.get("resource_snapshot") == index
         else:
             failure, message = _describe_pending_cluster(placement_objects.placement, binding, predicted)
-            is_predicted = (_get_cluster(binding), failure) in failing
+            is_predicted = (cluster, failure) in failing
         if message:
             (expected_failures if is_predicted else pending).append(message)
     return pending, expected_failures
@@ -265,14 +260,12 @@ def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> 
 
 def explain_unready_cluster(binding: Body) -> tuple[str, str]:
     """Return the failed condition ("" for none) and the reason a bound cluster is not ready ("" if ready)."""
-    for kind in ("Available", "DiffReported"):
-        found_condition = find_condition(binding, kind)
-        if found_condition is not None and found_condition.get("status") == "True":
-            return "", ""
+    if any((find_condition(binding, kind) or {}).get("status") == "True" for kind in ("Available", "DiffReported")):
+        return "", ""
     for kind in ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "DiffReported", "Available"):
-        found_condition = find_condition(binding, kind)
-        if found_condition is not None and found_condition.get("status") == "False":
-            return kind, _format_failure(found_condition)
+        condition = find_condition(binding, kind) or {}
+        if condition.get("status") == "False":
+            return kind, _format_failure(condition)
     return "", "not available yet"
 
 

@@ -63,10 +63,7 @@ def parse_hot(
         if kind:
             notes.add_error(document, INVALID_DOCUMENT, f"this is {kind}.")
             break
-        if (
-            document.get_node("heat_template_version").is_absent
-            and document.get_node("HeatTemplateFormatVersion").is_absent
-        ):
+        if find_first_property(document, "heat_template_version", "HeatTemplateFormatVersion").is_absent:
             notes.add_warning(document, CORRECTED, "heat_template_version is missing; Heat rejects the template.")
         _add_template(reading, _ResourceContext(Template(notes, document, parameters), ResourceRepetition()))
     rules = build_placement_rules(reading.groups, reading.members)
@@ -86,9 +83,7 @@ class _ResourceContext(Struct, frozen=True):
 
 def _add_template(reading: HotReading, context: _ResourceContext) -> None:
     template = context.template
-    resources = template.root.get_node("resources")
-    if resources.is_absent:
-        resources = template.root.get_node("Resources")
+    resources = find_first_property(template.root, "resources", "Resources")
     if not isinstance(resources.data, dict):
         template.notes.add_warning(template.root, IGNORED, "the template has no resources.")
     for name, body in resources.list_fields():
@@ -138,9 +133,7 @@ def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str
         )
         notes.add_warning(misplaced_hints, CORRECTED, detail)
         hints = (*hints, InheritedSchedulerHints(template.resolve_value(misplaced_hints), misplaced_hints, notes))
-    inner = properties.get_node("resource")
-    if inner.is_absent:
-        inner = properties.get_node("resource_def")
+    inner = find_first_property(properties, "resource", "resource_def")
     kind = get_resource_type(inner)
     inner_template = replace(template, is_repeated=True)
     inner_context = _ResourceContext(inner_template, repetition, hints, context.depth)
