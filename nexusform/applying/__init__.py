@@ -7,7 +7,7 @@ PUBLIC = {
         "list_completed_objects list_delegated_objects select_tied build_journal_records "
         "verify_predictions verify_object_predictions PredictionResults"
     ),
-    "events": "SilentListener StepListener StepOutcome StepEvent",
+    "events": "StepListener StepOutcome StepEvent",
     "executor": "ApplyResult execute_plan ExecutionOptions",
     "step_results": "MachineLocations",
     "apply_recorder": "build_opening_records ApplyRecorder",

@@ -122,13 +122,13 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
             self._reject(HTTPStatus.NOT_FOUND, "Not found.")
             return
         try:
-            document = self._answer_request(msgspec.json.decode(self.rfile.read(int(length)), type=_RequestBody))
+            document = self._handle_request_body(msgspec.json.decode(self.rfile.read(int(length)), type=_RequestBody))
         except (msgspec.DecodeError, ExplorationRequestError, OSError) as problem:
             self._reject(HTTPStatus.BAD_REQUEST, str(problem))
             return
         self._send_response(HTTPStatus.OK, encode_document(document), "application/json")
 
-    def _answer_request(self, body: _RequestBody) -> dict[str, Any]:
+    def _handle_request_body(self, body: _RequestBody) -> dict[str, Any]:
         if self.path == "/plan":
             return self.server.render_plan(body.wish)
         if self.path == "/change":

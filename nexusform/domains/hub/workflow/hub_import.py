@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nexusform.applying.events import SilentListener
+from nexusform.applying.events import StepListener
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items
@@ -261,7 +261,7 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
             "Correct the configuration, or import the other objects one by one."
         )
         return [*problems, build_error("import-with-changes", detail)]
-    return [*problems, *apply_plan(run, plan, SilentListener(), PlanApplyOptions()).diagnostics]
+    return [*problems, *apply_plan(run, plan, StepListener(), PlanApplyOptions()).diagnostics]
 
 
 def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Address, ImportedObject]:

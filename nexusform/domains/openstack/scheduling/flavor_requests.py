@@ -138,7 +138,7 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
 
 
 def _find_unpredicted(properties: Mapping[str, str], prefixes: tuple[str, ...], secure_boot: str) -> str:
-    """Return a property with an effect on placement that is not predicted, or ""."""
+    """Return a property with an unpredicted effect on placement, or ""."""
     if properties.get(secure_boot) == "required":
         return f"{secure_boot}=required"
     return next((name for name in properties if name.startswith(prefixes)), "")

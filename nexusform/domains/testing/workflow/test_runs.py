@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.advice.registry import RULE_IDS
-from nexusform.applying.events import SilentListener, StepOutcome
+from nexusform.applying.events import StepListener, StepOutcome
 from nexusform.backends.memory import MemoryBackend
 from nexusform.configuration.declarations.configuration import Condition, Configuration
 from nexusform.configuration.loader import check_constant_variables, read_root_variables
@@ -231,7 +231,7 @@ class RunBlockExecutor(Struct):
             return self._handle_failed_plan(block, session, plan, [*problems, *missing_failures])
         state = _build_planned_state(session, plan)
         if block.command == "apply":
-            outcome = apply_plan(session, plan, SilentListener(), PlanApplyOptions())
+            outcome = apply_plan(session, plan, StepListener(), PlanApplyOptions())
             new_problems = _list_apply_failures(outcome)
             if new_problems:
                 raise RunBlockError([*problems, *new_problems], plan)
@@ -294,7 +294,7 @@ class RunBlockExecutor(Struct):
                     plan = session.plan(PlanOptions(mode=Mode.DESTROY, refresh=False)).plan
                     problems += [d for d in plan.diagnostics if d.severity is Severity.ERROR]
                     if not plan.errored:
-                        outcome = apply_plan(session, plan, SilentListener(), PlanApplyOptions())
+                        outcome = apply_plan(session, plan, StepListener(), PlanApplyOptions())
                         problems += _list_apply_failures(outcome)
             except RunBlockError as failed:
                 problems += failed.diagnostics
