@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -37,17 +36,14 @@ class StepEvent(Struct, frozen=True):
     not_verified: str = ""
 
 
-class StepListener(Protocol):
-    """Listener to all steps, called from one thread at a time."""
+class StepListener:
+    """Listener to all steps, called from one thread at a time; it ignores them by default."""
 
     def report_start(self, event: StepEvent) -> None:
         """Report the start of a step."""
-        ...
 
     def report_progress(self, event: StepEvent) -> None:
         """Report ten more seconds of a step, or a message of its provider."""
-        ...
 
     def report_end(self, event: StepEvent) -> None:
         """Report the end of a step."""
-        ...

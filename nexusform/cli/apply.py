@@ -467,7 +467,7 @@ def _prompt_to_finish_earlier_apply(reporter: RunReporter, remaining_steps: Rema
 # --- interrupts --------------------------------------------------------------------------------
 
 
-class _PipeSafeListener:
+class _PipeSafeListener(StepListener):
     """Listener that reports steps until the output pipe is closed (`apply | head`); then no further step starts."""
 
     def __init__(self, reporter: RunReporter, interrupts: Interrupts) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from nexusform.applying.events import StepEvent
+from nexusform.applying.events import StepEvent, StepListener
 from nexusform.plans.plan import Action, Change, Plan, Step, StepKind
 from nexusform.resources.address import Address
 
@@ -54,7 +54,7 @@ class JournalLines:
         self.append_all([record])
 
 
-class RecordingListener:
+class RecordingListener(StepListener):
     """Listener for events of an apply; it keeps all of them."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ import yaml
 
 from nexusform.domains.vnf.serving import grant_server
 from nexusform.domains.vnf.serving.grant_decisions import CREATED, PlannedGrants
-from nexusform.domains.vnf.serving.vnf_packages import list_packages
+from nexusform.domains.vnf.serving.grant_server import list_packages
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
 from tests.conformance.case_writer import run_recorder
 from tests.domains.vnf.tacker.packages import STANDARD, PackageSpec, build_request, build_vnfd, write_package

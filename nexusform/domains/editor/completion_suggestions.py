@@ -47,15 +47,10 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
     name = _NAME.match(line_prefix)
     # The argument of the value being typed: on this line, or in open brackets above.
     assignment = _ASSIGNED.match(line_prefix)
-    if assignment is not None:
-        argument = assignment[1]
-    else:
-        enclosing_attribute = module.find_attribute(path, offset)
-        argument = (
-            enclosing_attribute.name
-            if enclosing_attribute is not None and enclosing_attribute.expression.span.start.byte < offset
-            else None
-        )
+    argument = assignment[1] if assignment is not None else None
+    enclosing_attribute = module.find_attribute(path, offset) if assignment is None else None
+    if enclosing_attribute is not None and enclosing_attribute.expression.span.start.byte < offset:
+        argument = enclosing_attribute.name
     if name is not None and argument is None:
         proposals = _suggest_block_content(blocks, name[1]) if blocks else _suggest_top_level_blocks(name[1])
         return list(proposals)
@@ -134,11 +129,8 @@ def _suggest_references(module: ModuleText, attribute: AttributeSchema | None, t
     referred_types = attribute.refers_to.types if attribute is not None and attribute.refers_to is not None else ()
     symbols = sorted(_list_referable_blocks(module), key=lambda symbol: symbol.type not in referred_types)
     for symbol in symbols:
-        insert = (
-            f"{symbol.reference}.id"
-            if symbol.type in referred_types and symbol.kind == "resource"
-            else symbol.reference
-        )
+        is_target = symbol.type in referred_types and symbol.kind == "resource"
+        insert = f"{symbol.reference}.id" if is_target else symbol.reference
         yield Suggestion(insert, "reference", insert, length, symbol.kind)
 
 

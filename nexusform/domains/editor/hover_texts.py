@@ -80,8 +80,6 @@ def _describe_block(preview: PlacementPreview, blocks: list[Block]) -> str:
             return text
     schema = schema_lookup.find_nested_block_schema(blocks[:-1])
     nested = schema.blocks.get(block.type) if schema is not None else None
-    return (
-        schema_lookup.describe_block(block.type, nested)
-        if nested is not None
-        else schema_lookup.META_BLOCKS.get(block.type, "")
-    )
+    if nested is not None:
+        return schema_lookup.describe_block(block.type, nested)
+    return schema_lookup.META_BLOCKS.get(block.type, "")

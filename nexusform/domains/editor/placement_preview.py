@@ -69,7 +69,6 @@ def build_preview(plan: Plan) -> PlacementPreview:
         texts.setdefault(key, []).append(_format_pool(table, plan, zones.get((str(table.address), table.pool), [])))
     for row in plan.placements:
         if row.target is not None and not row.pool and row.kind in ("vm", "binding"):
-            assert row.target is not None, "only rows with a target"
             hints.setdefault((str(row.address.config_address), ""), []).append(format_location_text(row.target))
     return PlacementPreview(
         {key: _join_first_texts(parts, "; ") for key, parts in hints.items()},

@@ -47,15 +47,11 @@ def find_nested_block_schema(blocks: Sequence[Block]) -> BlockSchema | None:
         return None
     schema_by_type = build_registries().schemas["managed" if blocks[0].type == "resource" else "data"]
     schema = schema_by_type.get(blocks[0].labels[0].value)
-    nested_blocks = [block for block in blocks[1:] if block.type != "content"]
-    for block in nested_blocks:
-        nested = schema.blocks.get(_resolve_dynamic_block_type(block)) if schema is not None else None
+    for block in (block for block in blocks[1:] if block.type != "content"):
+        block_type = block.labels[0].value if block.type == "dynamic" and block.labels else block.type
+        nested = schema.blocks.get(block_type) if schema is not None else None
         schema = nested.schema if nested is not None else None
     return schema
-
-
-def _resolve_dynamic_block_type(block: Block) -> str:
-    return block.labels[0].value if block.type == "dynamic" and block.labels else block.type
 
 
 def describe_attribute(name: str, attribute: AttributeSchema) -> str:

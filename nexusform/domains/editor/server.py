@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Iterable
+from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 
 from lsprotocol import types as lsp
 from lsprotocol.types import Diagnostic as Marker
+from lsprotocol.types import Position
 from msgspec import Struct, field
 from pygls import uris
 from pygls.exceptions import JsonRpcInvalidParams
@@ -18,7 +22,6 @@ from nexusform.configuration.loader import NATIVE
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.levels import Level, get_diagnostic_level
 from nexusform.domains.editor.completion_suggestions import Suggestion, list_suggestions
-from nexusform.domains.editor.document_symbols import DocumentSymbol, list_document_symbols
 from nexusform.domains.editor.hover_texts import build_hover_text
 from nexusform.domains.editor.module_files import (
     FileRange,
@@ -26,13 +29,13 @@ from nexusform.domains.editor.module_files import (
     Occurrence,
     RenameError,
     TextChange,
+    list_quick_fixes,
     read_module,
     rename_symbol,
 )
 from nexusform.domains.editor.placement_preview import PlacementPreview, build_saved_preview, list_placement_blocks
-from nexusform.domains.editor.protocol_positions import convert_to_byte, convert_to_position
-from nexusform.domains.editor.quick_fixes import list_quick_fixes
 from nexusform.language.formatter import format_text
+from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body
 from nexusform.workflow.opening.command_context import create_editor_context
 from nexusform.workflow.opening.directory_validation import validate_directory
 
@@ -107,9 +110,7 @@ class EditorState(Struct):
             marker_range = lsp.Range(start, start)
             if diagnostic.subject is not None and source is not None:
                 span = diagnostic.subject
-                marker_range = lsp.Range(
-                    convert_to_position(source.text, span.start.byte), convert_to_position(source.text, span.end.byte)
-                )
+                marker_range = _build_range(source.text, span.start.byte, span.end.byte)
             detail = f"\n{diagnostic.detail}" if diagnostic.detail else ""
             marker = Marker(
                 range=marker_range,
@@ -237,7 +238,8 @@ def _register_navigation_handlers(server: LanguageServer, editor: EditorState) -
     def handle_document_symbols(parameters: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
         path = _resolve_path(parameters.text_document.uri)
         module = editor.load_module(path)
-        return [_build_symbol(module, entry) for entry in list_document_symbols(module, path)]
+        tree = module.trees.get(path)
+        return _list_symbols(tree, module.files[path].text, is_top=True) if tree is not None else []
 
     @server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
     def handle_definition(parameters: lsp.DefinitionParams) -> lsp.Location | None:
@@ -322,37 +324,51 @@ def _resolve_path(uri: str) -> str:
     return os.path.realpath(path) if path else ""
 
 
-def _build_range(module: ModuleText, range_in_file: FileRange) -> lsp.Range:
-    text = module.files[range_in_file.path].text
-    return lsp.Range(convert_to_position(text, range_in_file.start), convert_to_position(text, range_in_file.end))
+def _build_range(text: str, start: int, end: int) -> lsp.Range:
+    return lsp.Range(convert_to_position(text, start), convert_to_position(text, end))
 
 
 def _build_location(module: ModuleText, range_in_file: FileRange) -> lsp.Location:
-    return lsp.Location(uris.from_fs_path(range_in_file.path) or "", _build_range(module, range_in_file))
+    path, start, end = range_in_file
+    return lsp.Location(uris.from_fs_path(path) or "", _build_range(module.files[path].text, start, end))
 
 
 def _build_edit(module: ModuleText, changes: Iterable[TextChange]) -> lsp.WorkspaceEdit:
     by_file: dict[str, list[lsp.TextEdit]] = {}
     for change in changes:
-        uri = uris.from_fs_path(change.range.path) or ""
-        by_file.setdefault(uri, []).append(lsp.TextEdit(_build_range(module, change.range), change.text))
+        location = _build_location(module, change.range)
+        by_file.setdefault(location.uri, []).append(lsp.TextEdit(location.range, change.text))
     return lsp.WorkspaceEdit(changes=by_file)
 
 
-def _build_symbol(module: ModuleText, entry: DocumentSymbol) -> lsp.DocumentSymbol:
-    return lsp.DocumentSymbol(
-        name=entry.name,
-        kind=_SYMBOL_KINDS.get(entry.kind, lsp.SymbolKind.Object),
-        range=_build_range(module, entry.full_range),
-        selection_range=_build_range(module, entry.name_range),
-        children=[_build_symbol(module, child) for child in entry.children],
-    )
+def _list_symbols(body: Body, text: str, *, is_top: bool = False) -> list[lsp.DocumentSymbol]:
+    """Return the blocks and arguments of a body in source order."""
+    symbols = []
+    items: list[Block | Attribute] = [*body.attributes, *body.blocks]
+    for item in sorted(items, key=lambda candidate: candidate.span.start.byte):
+        name, kind = item.name if isinstance(item, Attribute) else item.type, "argument"
+        head, children = item.name_span if isinstance(item, Attribute) else item.header_span, []
+        if isinstance(item, Block):
+            kind = item.type if is_top else "block"
+            labels = [label.value for label in item.labels]
+            name = " ".join([item.type, *labels])
+            if kind in ("resource", "data") and len(labels) == 2:
+                name = f"{'data.' if kind == 'data' else ''}{labels[0]}.{labels[1]}"
+            children = _list_symbols(item.body, text) if isinstance(item.body, Body) else []
+        symbols.append(
+            lsp.DocumentSymbol(
+                name=name,
+                kind=_SYMBOL_KINDS.get(kind, lsp.SymbolKind.Object),
+                range=_build_range(text, head.start.byte, item.span.end.byte),
+                selection_range=_build_range(text, head.start.byte, head.end.byte),
+                children=children,
+            )
+        )
+    return symbols
 
 
 def _build_completion_item(item: Suggestion, number: int, source: SourceFile, offset: int) -> lsp.CompletionItem:
-    replaced_range = lsp.Range(
-        convert_to_position(source.text, offset - item.typed_length), convert_to_position(source.text, offset)
-    )
+    replaced_range = _build_range(source.text, offset - item.typed_length, offset)
     return lsp.CompletionItem(
         label=item.label,
         kind=_ITEM_KINDS[item.kind],
@@ -363,3 +379,27 @@ def _build_completion_item(item: Suggestion, number: int, source: SourceFile, of
         insert_text_format=lsp.InsertTextFormat.Snippet if item.kind == "block" else None,
         text_edit=lsp.TextEdit(replaced_range, item.insert),
     )
+
+
+def convert_to_byte(text: str, position: Position) -> int:
+    """Return the byte at a position; the end of the text for a missing line."""
+    lines, starts = _split_lines_with_offsets(text)
+    if position.line >= len(lines):
+        return starts[-1] - 1
+    units = lines[position.line].decode().encode("utf-16-le")[: 2 * position.character]
+    return starts[position.line] + len(units.decode("utf-16-le", errors="ignore").encode())
+
+
+def convert_to_position(text: str, offset: int) -> Position:
+    """Return the position of a byte."""
+    lines, starts = _split_lines_with_offsets(text)
+    number = min(bisect_right(starts, offset) - 1, len(lines) - 1)
+    line_prefix = lines[number][: offset - starts[number]].decode(errors="ignore")
+    return Position(number, len(line_prefix.encode("utf-16-le")) // 2)
+
+
+@lru_cache(maxsize=32)
+def _split_lines_with_offsets(text: str) -> tuple[list[bytes], list[int]]:
+    """Return the lines and their start bytes, then the start of a further line. Cached by file."""
+    lines = text.encode().split(b"\n")
+    return lines, [0, *accumulate(len(line) + 1 for line in lines)]

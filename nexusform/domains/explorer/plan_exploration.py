@@ -111,14 +111,8 @@ class PlanExploration:
         """Return the pools in planning order."""
         tables = {_format_pool_key(t.address, t.pool): t for t in self.base.placement_tables}
         return [
-            PoolCountControl(
-                key=key,
-                cluster=tables[key].cluster,
-                pool=tables[key].pool,
-                sku=tables[key].vm_sku_name,
-                count=tables[key].total_count,
-            )
-            for key in self._count_paths
+            PoolCountControl(key, table.cluster, table.pool, table.vm_sku_name, table.total_count)
+            for key, table in ((key, tables[key]) for key in self._count_paths)
         ]
 
     def list_racks(self) -> list[RackStateControl]:
@@ -240,9 +234,8 @@ def open_exploration(
     if opening.project is None:
         yield None, opening.diagnostics, opening.sources
         return
-    with begin_run(
-        opening.project, "OperationTypePlan", LockOptions(enabled=False, is_exclusive=True), records_recovery=False
-    ) as run:
+    locking = LockOptions(enabled=False, is_exclusive=True)
+    with begin_run(opening.project, "OperationTypePlan", locking, records_recovery=False) as run:
         diagnostics = (*opening.diagnostics, *run.diagnostics)
         yield (PlanExploration(run) if run.is_ready else None), diagnostics, opening.sources
 
@@ -259,13 +252,5 @@ def _list_adjustable_racks(plan: Plan, project: Project) -> Iterator[tuple[str, 
             continue
         key = str(change.address)
         planned = rack.get("status") == "planned"
-        yield (
-            key,
-            RackStateControl(
-                key=key,
-                site=str(rack["site_id"]),
-                name=str(rack["name"]),
-                machines=int(rack["machine_count"]),
-                planned=planned,
-            ),
-        )
+        site, name, machines = str(rack["site_id"]), str(rack["name"]), int(rack["machine_count"])
+        yield key, RackStateControl(key=key, site=site, name=name, machines=machines, planned=planned)

@@ -22,6 +22,7 @@ from nexusform.rendering.page.html_page import build_page_content
 from nexusform.rendering.page.page_shell import render_page
 
 _MAX_REQUEST_BYTES: Final = 1024 * 1024  # bytes of a question
+_POST_PATHS: Final = ("/plan", "/change", "/write")
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'"
@@ -55,14 +56,11 @@ class ExplorerServer(ThreadingHTTPServer):
         project = exploration.project
         content = build_page_content(exploration.base, project.sources, project.registries)
         controls = {"pools": exploration.list_pools(), "racks": exploration.list_racks(), "token": self.token}
+        detail = "Change a count, or remove or add a rack. The plan updates at once; nothing is applied."
         header = build_element(
             "header",
             build_element("h1", f"Explore: {content.headline}", id="headline"),
-            build_element(
-                "p",
-                "Change a count, or remove or add a rack. The plan updates at once; nothing is applied.",
-                class_="quiet",
-            ),
+            build_element("p", detail, class_="quiet"),
             build_element("div", id="explore"),
             build_data_script("explore-data", msgspec.to_builtins(controls)),
             build_code_element("style", _read_asset("explore.css")),
@@ -114,30 +112,28 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Send the plan of a request, its file changes, or the result of writing them."""
-        if not self._verify_access_token(self.headers.get("X-Token", "")) or not self._verify_same_origin():
+        if not self._verify_access_token(self.headers.get("X-Token", "")):
             return
-        handlers = {"/plan": self._handle_plan, "/change": self._render_file_changes, "/write": self._handle_write}
-        handler = handlers.get(self.path)
+        if self.headers.get("Origin") != f"http://{self.headers.get('Host')}":
+            self._reject(HTTPStatus.FORBIDDEN, "Only the page itself may send requests.")
+            return
         length = self.headers.get("Content-Length", "")
-        if handler is None or not length.isdigit() or int(length) > _MAX_REQUEST_BYTES:
+        if self.path not in _POST_PATHS or not length.isdigit() or int(length) > _MAX_REQUEST_BYTES:
             self._reject(HTTPStatus.NOT_FOUND, "Not found.")
             return
         try:
-            body = msgspec.json.decode(self.rfile.read(int(length)), type=_RequestBody)
-            document = handler(body)
+            document = self._handle_request_body(msgspec.json.decode(self.rfile.read(int(length)), type=_RequestBody))
         except (msgspec.DecodeError, ExplorationRequestError, OSError) as problem:
             self._reject(HTTPStatus.BAD_REQUEST, str(problem))
             return
         self._send_response(HTTPStatus.OK, encode_document(document), "application/json")
 
-    def _handle_plan(self, body: _RequestBody) -> dict[str, Any]:
-        return self.server.render_plan(body.wish)
-
-    def _render_file_changes(self, body: _RequestBody) -> dict[str, Any]:
-        document: dict[str, Any] = msgspec.to_builtins(self.server.exploration.compute_file_changes(body.wish))
-        return document
-
-    def _handle_write(self, body: _RequestBody) -> dict[str, Any]:
+    def _handle_request_body(self, body: _RequestBody) -> dict[str, Any]:
+        if self.path == "/plan":
+            return self.server.render_plan(body.wish)
+        if self.path == "/change":
+            document: dict[str, Any] = msgspec.to_builtins(self.server.exploration.compute_file_changes(body.wish))
+            return document
         with self.server.lock:
             return {"files": list(self.server.exploration.write_files(body.wish, body.digest))}
 
@@ -148,12 +144,6 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
         hosts = (f"127.0.0.1:{self.server.server_port}", f"localhost:{self.server.server_port}")
         if self.headers.get("Host") not in hosts or not hmac.compare_digest(token.encode(), self.server.token.encode()):
             self._reject(HTTPStatus.FORBIDDEN, "Open the address that `nexusform explore` printed.")
-            return False
-        return True
-
-    def _verify_same_origin(self) -> bool:
-        if self.headers.get("Origin") != f"http://{self.headers.get('Host')}":
-            self._reject(HTTPStatus.FORBIDDEN, "Only the page itself may send requests.")
             return False
         return True
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from nexusform.domains.hub.providers.foreign_fields import describe_foreign_fields
+from nexusform.domains.hub.providers.field_ownership import describe_foreign_fields
 from nexusform.domains.hub.providers.hub_bodies import HubObject
 from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_front import Front, get_api_version, get_collection_path

@@ -6,6 +6,7 @@ from typing import Any
 
 from nexusform.domains.fleet.planning.override_rendering import ObjectIdentity, RenderedResources
 from nexusform.domains.fleet.planning.placement_records import AppliedResources
+from nexusform.domains.hub.providers.content_verification import find_wrong_works, verify_run
 from nexusform.domains.hub.providers.prediction_verification import (
     CHANGED_FIGURES,
     PredictionVerifier,
@@ -16,8 +17,6 @@ from nexusform.domains.hub.providers.rollout_progress import (
     check_placement_progress,
     list_predicted_failures,
 )
-from nexusform.domains.hub.providers.run_verification import verify_run
-from nexusform.domains.hub.providers.work_verification import find_wrong_works
 from nexusform.domains.pods.importers.manifest_parser import build_manifest
 
 BOUND = {"state": "Bound", "affinity_score": 10, "topology_spread_score": 0}

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
 
-from nexusform.applying.events import StepEvent
+from nexusform.applying.events import StepListener
 from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.declarations.configuration import ProviderBlock
 from nexusform.configuration.static_arguments import EMPTY_SCOPE
@@ -366,20 +366,7 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
             "imported. Please report this with the export."
         )
         return [*problems, build_error("import-with-changes", detail)]
-    return [*problems, *apply_plan(run, plan, _SilentListener(), PlanApplyOptions()).diagnostics]
-
-
-class _SilentListener:
-    """Listener that ignores step events: an import has no steps."""
-
-    def report_start(self, event: StepEvent) -> None:
-        """Ignore the start of a step."""
-
-    def report_progress(self, event: StepEvent) -> None:
-        """Ignore the progress of a step."""
-
-    def report_end(self, event: StepEvent) -> None:
-        """Ignore the end of a step."""
+    return [*problems, *apply_plan(run, plan, StepListener(), PlanApplyOptions()).diagnostics]
 
 
 def _check_target_file(path: str, root: str) -> Diagnostic | None:

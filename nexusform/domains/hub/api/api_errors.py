@@ -56,7 +56,8 @@ class ApiError(Exception):
         self.status = status
         self.body = body
         self.retry_after = retry_after
-        self.message = _read_message(body)
+        message = (body.get("message") or body.get("reason")) if isinstance(body, Mapping) else str(body).strip()
+        self.message = str(message or "it does not say why")
         causes: list[ApiErrorCause] = []
         for item in list_mappings(body, "details", "causes"):
             if _UNCHECKED_RULES in f"{item.get('field')}: {item.get('message')}":
@@ -108,23 +109,14 @@ class ApiError(Exception):
         return f'user "{match[1]}" may not {match[2]} {match[3]}{group}'
 
 
-def _read_message(body: Any) -> str:
-    if isinstance(body, Mapping):
-        return str(body.get("message") or body.get("reason") or "it does not say why")
-    return str(body).strip() or "it does not say why"
-
-
 def _determine_kind(status: int, body: Any, message: str, causes: Sequence[ApiErrorCause]) -> ApiErrorKind:
     if status == 409:
         return ApiErrorKind.OTHER_MANAGER if any(cause.manager for cause in causes) else ApiErrorKind.CONFLICT
     if status in (400, 422) or _TYPED_PATCH_ERROR.search(message) is not None:
         return ApiErrorKind.WEBHOOK if _POLICY_DENIAL.search(message) else ApiErrorKind.SCHEMA
     if status == 403:
-        return (
-            ApiErrorKind.PERMISSION
-            if _PERMISSION_ERROR.search(message) or "forbidden: User" in message
-            else ApiErrorKind.WEBHOOK
-        )
+        has_permission_error = _PERMISSION_ERROR.search(message) or "forbidden: User" in message
+        return ApiErrorKind.PERMISSION if has_permission_error else ApiErrorKind.WEBHOOK
     if status == 404:
         return ApiErrorKind.NOT_FOUND if isinstance(body, Mapping) else ApiErrorKind.UNKNOWN_KIND
     if _WEBHOOK_TIMEOUT.search(message) is not None:

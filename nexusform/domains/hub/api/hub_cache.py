@@ -6,6 +6,7 @@ responds only while its watch is active.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from threading import Lock, Thread
 from typing import Any, Final
 
@@ -86,12 +87,12 @@ class CollectionCache:
         events = self._hub.watch(self._collection, version)
         self.is_active = True
         for kind, body in events:
-            name = _get_name(body)
+            name = get_namespaced_name(body)
             version = str((body.get("metadata") or {}).get("resourceVersion") or version)
             with self._lock:
                 if kind == "DELETED":
                     self._bodies.pop(name, None)
-                    self._by_placement.get(_get_placement_of_object(body), {}).pop(name, None)
+                    self._by_placement.get(get_parent_placement(body), {}).pop(name, None)
                 elif kind != "BOOKMARK":
                     self._cache_object(body)
                 self._change_counts[name] = self._change_counts.get(name, 0) + 1
@@ -99,9 +100,9 @@ class CollectionCache:
         return version
 
     def _cache_object(self, body: dict[str, Any]) -> None:
-        name = _get_name(body)
+        name = get_namespaced_name(body)
         self._bodies[name] = body
-        self._by_placement.setdefault(_get_placement_of_object(body), {})[name] = body
+        self._by_placement.setdefault(get_parent_placement(body), {})[name] = body
 
     def _update_resource_version(self, version: str) -> None:
         if version.isdecimal():
@@ -145,12 +146,14 @@ class HubCache:
         return cache.count_changes(name) if cache is not None else None
 
 
-def _get_name(body: dict[str, Any]) -> ObjectName:
+def get_namespaced_name(body: Mapping[str, Any]) -> ObjectName:
+    """Return namespace and name of an object."""
     metadata = body.get("metadata") or {}
     return str(metadata.get("namespace") or ""), str(metadata.get("name"))
 
 
-def _get_placement_of_object(body: dict[str, Any]) -> ObjectName:
+def get_parent_placement(body: Mapping[str, Any]) -> ObjectName:
+    """Return namespace and name of the placement of an object created by the hub."""
     metadata = body.get("metadata") or {}
     return str(metadata.get("namespace") or ""), str((metadata.get("labels") or {}).get(PARENT_LABEL))
 

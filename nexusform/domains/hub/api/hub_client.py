@@ -59,6 +59,7 @@ _EVENT_TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ER
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 _JSON: Final = "application/json"
+_DRY_RUN_QUERIES: Final[Mapping[bool, Mapping[str, str]]] = {True: {"dryRun": "All"}, False: {}}
 _WEB_PAGE: Final = "a web page, such as the sign-in page of a proxy"
 _METADATA_TEXTS: Final = ("name", "namespace", "uid", "resourceVersion", "continue", "deletionTimestamp")
 _MAX_TEXT: Final = 2000  # bytes of an error that is no JSON
@@ -100,12 +101,8 @@ def resolve_hub_location(settings: Mapping[str, Any], trust: KubeconfigTrust) ->
     """
     configured = {name: str(settings.get(name) or "") for name in ("kubeconfig", "context")}
     environment = {"kubeconfig": read_variable(KUBECONFIG), "context": read_variable(CONTEXT)}
-    rejected = [
-        name
-        for name in configured
-        if trust.confinement.root and configured[name] and configured[name] != environment[name]
-    ]
-    if rejected:
+    rejected = [name for name, value in configured.items() if value and value != environment[name]]
+    if rejected and trust.confinement.root:
         raise HubProblem(
             f"{' and '.join(rejected)} of the configuration {'is' if len(rejected) == 1 else 'are'} not read "
             f"in a confined run: a kubeconfig may run programs. Leave it out, and set {KUBECONFIG} and "
@@ -120,8 +117,8 @@ class HubClient:
     def __init__(self, location: HubLocation, timing: ClientClock | None = None) -> None:
         self._location = location
         self._timing = timing or ClientClock()
-        account = _read_server_and_credentials(location)
-        self._client, self.server = _make_client(account), account.server
+        account, self._client = _open_account(location)
+        self.server = account.server
         self.unverified_server = account.explain_unverified_server()
         self.context = account.context
         # clients with expired credentials; other threads may still use them
@@ -151,12 +148,6 @@ class HubClient:
             yield
         finally:
             del self._step.deadline, self._step.report
-
-    def _report_unanswered_request(self, problem: HubProblem, deadline: float) -> None:
-        """Report a hub without answer, and the end of its retries."""
-        until = datetime.now(UTC) + timedelta(seconds=deadline - self._timing.read_time())
-        if (report := getattr(self._step, "report", None)) is not None:
-            report(f"{str(problem).rstrip('.')}; retried until {until:%H:%M:%S} UTC")
 
     def read_time(self, objects: Iterable[Mapping[str, Any]] = ()) -> datetime:
         """Return the time of the hub's clock, in UTC. A hub behind a proxy without Date headers is as late as the
@@ -193,7 +184,7 @@ class HubClient:
     def get(self, path: str, **query: str) -> dict[str, Any] | None:
         """Return an object, None if it does not exist. Raises ApiError and HubProblem."""
         try:
-            return self._require_named_object(path, self._request_response_body("GET", path, query))
+            return self._require_named_object(path, self._request("GET", path, query)[1])
         except ApiError as api_error:
             if api_error.status == 404 and api_error.kind is ApiErrorKind.NOT_FOUND:
                 return None
@@ -203,18 +194,17 @@ class HubClient:
         self, path: str, body: Mapping[str, Any], manager: str, *, force: bool = False, dry_run: bool = False
     ) -> dict[str, Any]:
         """Apply an object server-side and return the result. Raises ApiError and HubProblem."""
-        query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true" if force else "false"}
-        return self._send_patch(path, query | _build_dry_run_query(dry_run), body, APPLY)
+        return self._send_patch(path, manager, body, APPLY, dry_run=dry_run, force="true" if force else "false")
 
     def merge(self, path: str, body: Mapping[str, Any], manager: str, *, dry_run: bool = False) -> dict[str, Any]:
         """Send a merge patch and return the result. Raises ApiError and HubProblem."""
-        query = {"fieldManager": manager, "fieldValidation": "Strict"}
-        return self._send_patch(path, query | _build_dry_run_query(dry_run), body, MERGE)
+        return self._send_patch(path, manager, body, MERGE, dry_run=dry_run)
 
     def _send_patch(
-        self, path: str, query: Mapping[str, str], body: Mapping[str, Any], content_type: str
+        self, path: str, manager: str, body: Mapping[str, Any], content_type: str, *, dry_run: bool, **query: str
     ) -> dict[str, Any]:
-        return self._require_named_object(path, self._request_response_body("PATCH", path, query, body, content_type))
+        query = {"fieldManager": manager, "fieldValidation": "Strict", **query, **_DRY_RUN_QUERIES[dry_run]}
+        return self._require_named_object(path, self._request("PATCH", path, query, body, content_type)[1])
 
     def _require_named_object(self, path: str, response: dict[str, Any]) -> dict[str, Any]:
         """Return an object of the hub. Raises HubProblem for one without a name."""
@@ -230,7 +220,7 @@ class HubClient:
         if dry_run:  # with a body, an API server ignores the query
             options["dryRun"] = ["All"]
         try:
-            self._request_response_body("DELETE", path, _build_dry_run_query(dry_run), options)
+            self._request("DELETE", path, _DRY_RUN_QUERIES[dry_run], options)
         except ApiError as api_error:
             if api_error.status != 404:
                 raise
@@ -255,18 +245,13 @@ class HubClient:
         raise AssertionError
 
     def _list_pages(self, path: str, query: Mapping[str, str], first_query: Mapping[str, str]) -> ObjectList:
-        """Return all pages; `first_query` is added to the first request, since later pages continue its
-        version.
-        """
+        """Return all pages; `first_query` is added to the first request, since later pages continue its version."""
         items: list[dict[str, Any]] = []
         continue_token, budget = "", PageLimits()
         while True:
-            page_query = {
-                **query,
-                "limit": str(_PAGE_SIZE),
-                **({"continue": continue_token} if continue_token else first_query),
-            }
-            answer, response = self._send_request_with_retries("GET", path, page_query)
+            position = {"continue": continue_token} if continue_token else first_query
+            page_query = {**query, "limit": str(_PAGE_SIZE), **position}
+            answer, response = self._request("GET", path, page_query)
             page = response.get("items")
             if not isinstance(page, list) or not all(_is_kubernetes_object(item) for item in page):
                 raise HubProblem(f"{self.server} answers {path} with something that is no list of objects.")
@@ -314,7 +299,7 @@ class HubClient:
     def list_group_versions(self) -> list[str]:
         """Return the preferred version of each API group. Raises ApiError and HubProblem."""
         try:
-            response = self._request_response_body("GET", "/apis", {})
+            response = self._request("GET", "/apis", {})[1]
         except ApiError as api_error:
             if api_error.status != 404:
                 raise
@@ -330,7 +315,7 @@ class HubClient:
             if version not in self._kinds:
                 path = f"/apis/{version}" if "/" in version else f"/api/{version}"
                 try:
-                    response = self._request_response_body("GET", path, {})
+                    response = self._request("GET", path, {})[1]
                 except ApiError as api_error:
                     if api_error.status != 404:
                         raise
@@ -346,18 +331,7 @@ class HubClient:
 
     # --- one request ---------------------------------------------------------------------------
 
-    def _request_response_body(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: Mapping[str, Any] | None = None,
-        content_type: str = _JSON,
-    ) -> dict[str, Any]:
-        """Send a request with retries; return the body of the answer. Raises ApiError and HubProblem."""
-        return self._send_request_with_retries(method, path, query, body, content_type)[1]
-
-    def _send_request_with_retries(
+    def _request(
         self,
         method: str,
         path: str,
@@ -365,21 +339,24 @@ class HubClient:
         body: Mapping[str, Any] | None = None,
         content_type: str = _JSON,
     ) -> tuple[ApiResponse, dict[str, Any]]:
-        """Send a request with retries until an answer. Raises ApiError and HubProblem."""
+        """Send a request with retries; return the answer and its object. Raises ApiError and HubProblem."""
+        content = json.dumps(body, ensure_ascii=False).encode() if body is not None else None
+        request = ApiRequest(method, path, query, content, {"Accept": _JSON, "Content-Type": content_type})
         retry_seconds = _RETRY_SECONDS if self._has_answered else _FIRST_RETRY_SECONDS
         deadline, wait, has_new_credentials = self._timing.read_time() + retry_seconds, 0.5, False
         deadline, is_silent = min(deadline, getattr(self._step, "deadline", deadline)), False
         while True:
             client = self._client
             try:
-                return self._send_request(client, method, path, query, body, content_type)
+                return self._send_request(client, request)
             except ApiError as api_error:
                 if api_error.kind is ApiErrorKind.UNAUTHENTICATED and not has_new_credentials:
                     has_new_credentials = True
                     self._refresh_credentials(client)
                     continue
                 if api_error.kind is ApiErrorKind.WEBHOOK_TIMEOUT and "dryRun" in query:
-                    deadline = self._compute_webhook_deadline()
+                    self._webhook_failed_at = self._webhook_failed_at or self._timing.read_time()
+                    deadline = self._webhook_failed_at + _WEBHOOK_RETRY_SECONDS
                 if not _is_retryable(method, api_error) or self._timing.read_time() + wait > deadline:
                     raise
                 self._timing.sleep(wait if api_error.retry_after is None else min(api_error.retry_after, 30.0))
@@ -387,46 +364,31 @@ class HubClient:
                 if not problem.is_temporary or self.is_closed or self._timing.read_time() + wait > deadline:
                     raise
                 log_event("debug", "hub asked again", path=path, why=str(problem))
-                if not is_silent:
-                    self._report_unanswered_request(problem, deadline)
+                if not is_silent and (report := getattr(self._step, "report", None)) is not None:
+                    until = datetime.now(UTC) + timedelta(seconds=deadline - self._timing.read_time())
+                    report(f"{str(problem).rstrip('.')}; retried until {until:%H:%M:%S} UTC")
                 is_silent = True
                 self._timing.sleep(wait)
             wait = min(wait * 2, 15.0)
 
     def _refresh_credentials(self, expired_client: ApiClient) -> None:
-        """Read the credentials again, once for all threads rejected with the former ones. Raises
-        HubProblem.
-        """
+        """Read the credentials again, once for all threads rejected with the former ones. Raises HubProblem."""
         with self._credentials_lock:
             if self._client is expired_client and not self.is_closed:
-                self._client = _make_client(_read_server_and_credentials(self._location))
+                self._client = _open_account(self._location)[1]
                 self._expired_clients.append(expired_client)
 
-    def _compute_webhook_deadline(self) -> float:
-        """Return the deadline for retries of dry runs without a webhook's response."""
-        self._webhook_failed_at = self._webhook_failed_at or self._timing.read_time()
-        return self._webhook_failed_at + _WEBHOOK_RETRY_SECONDS
-
-    def _send_request(
-        self,
-        client: ApiClient,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: Mapping[str, Any] | None,
-        content_type: str,
-    ) -> tuple[ApiResponse, dict[str, Any]]:
+    def _send_request(self, client: ApiClient, request: ApiRequest) -> tuple[ApiResponse, dict[str, Any]]:
         if self.is_closed:
             raise HubProblem(f"{self.server} is closed.")
-        headers = {"Accept": _JSON, "Content-Type": content_type}
-        content = json.dumps(body, ensure_ascii=False).encode() if body is not None else None
+        path = request.path
         try:
             with self._send_slots:
-                answer = client.send(ApiRequest(method, path, query, content, headers))
+                answer = client.send(request)
         except (WebError, ExecPluginProblem) as problem:
             is_temporary = isinstance(problem, ExecPluginProblem) or problem.is_temporary
             raise HubProblem(f"{self.server} cannot be reached: {problem}.", is_temporary=is_temporary) from None
-        log_event("debug", "hub answered", method=method, path=path, status=answer.status)
+        log_event("debug", "hub answered", method=request.method, path=path, status=answer.status)
         self._has_answered = True
         self._measure_clock_skew(answer.headers.get("date"))
         if not answer.is_success:
@@ -481,10 +443,6 @@ def _is_retryable(method: str, api_error: ApiError) -> bool:
     return api_error.kind is ApiErrorKind.CONFLICT and method == "PATCH"
 
 
-def _build_dry_run_query(dry_run: bool) -> dict[str, str]:
-    return {"dryRun": "All"} if dry_run else {}
-
-
 def _is_kubernetes_object(document: Any) -> bool:
     """Return whether a document is an object of Kubernetes, in as far as its metadata has the right types."""
     metadata = document.get("metadata", {}) if isinstance(document, dict) else None
@@ -509,7 +467,9 @@ def _is_kubernetes_object(document: Any) -> bool:
 def _build_api_error(answer: ApiResponse) -> ApiError:
     """Build the error of an answer without success; a web page is not printed."""
     body = _WEB_PAGE if answer.is_web_page else _parse_json_or_text(answer.content)
-    return ApiError(answer.status, body, _parse_seconds(answer.headers.get("retry-after")))
+    retry_after = answer.headers.get("retry-after", "")
+    has_seconds = retry_after.isascii() and retry_after.isdecimal() and len(retry_after) < 10
+    return ApiError(answer.status, body, float(retry_after) if has_seconds else None)
 
 
 def _parse_json_or_text(content: bytes) -> Any:
@@ -520,28 +480,15 @@ def _parse_json_or_text(content: bytes) -> Any:
         return content[:_MAX_TEXT].decode(errors="replace")
 
 
-def _parse_seconds(header: str | None) -> float | None:
-    return (
-        float(header) if header is not None and header.isascii() and header.isdecimal() and len(header) < 10 else None
-    )
-
-
 # --- connecting ----------------------------------------------------------------------------------
 
 
-def _read_server_and_credentials(location: HubLocation) -> KubernetesAccount:
-    """Return server and credentials. Raises HubProblem."""
+def _open_account(location: HubLocation) -> tuple[KubernetesAccount, ApiClient]:
+    """Return server with credentials, and its HTTP client. Raises HubProblem."""
+    paths = _find_kubeconfigs(location)
     try:
-        paths = _find_kubeconfigs(location)
-        return read_account(paths, location.context, location.trust) if paths else read_pod_account()
-    except KubeconfigProblem as problem:
-        raise HubProblem(str(problem)) from None
-
-
-def _make_client(account: KubernetesAccount) -> ApiClient:
-    """Create the HTTP client. Raises HubProblem."""
-    try:
-        return build_api_client(account)
+        account = read_account(paths, location.context, location.trust) if paths else read_pod_account()
+        return account, build_api_client(account)
     except (KubeconfigProblem, BackendProblem) as problem:
         raise HubProblem(str(problem)) from None
 
@@ -564,7 +511,6 @@ def _find_kubeconfigs(location: HubLocation) -> list[Path]:
     if read_variable(_POD_VARIABLE):
         return []
     raise HubProblem(
-        f"No kubeconfig found: there is no {_DEFAULT_KUBECONFIG}. Set {KUBECONFIG} or "
-        f"{_KUBECTL_VARIABLE} to a "
+        f"No kubeconfig found: there is no {_DEFAULT_KUBECONFIG}. Set {KUBECONFIG} or {_KUBECTL_VARIABLE} to a "
         "kubeconfig, or write kubeconfig."
     )

@@ -12,12 +12,17 @@ VERSION: Final = "v1beta1"  # served for every kind
 
 
 class HubKind(Struct, frozen=True):
-    """Kind with its plural and scope."""
+    """Kind with its scope."""
 
     kind: str
-    plural: str
     is_namespaced: bool
     group: str = PLACEMENT_GROUP
+
+    @property
+    def plural(self) -> str:
+        """Plural as in paths."""
+        word = self.kind.lower()
+        return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
 
     @property
     def collection(self) -> str:
@@ -35,22 +40,13 @@ class HubKind(Struct, frozen=True):
         return f"/apis/{self.group}/{version}/{prefix}{self.plural}/{name}"
 
 
-def _make_scoped_kinds(kind: str, cluster_kind: str = "") -> tuple[HubKind, HubKind]:
+def _make_scoped_kinds(kind: str) -> tuple[HubKind, HubKind]:
     """Return a cluster-scoped kind and its namespaced counterpart."""
-    cluster_name = cluster_kind or f"Cluster{kind}"
-    return (
-        HubKind(cluster_name, _build_plural(cluster_name), is_namespaced=False),
-        HubKind(kind, _build_plural(kind), is_namespaced=True),
-    )
+    return HubKind(f"Cluster{kind}", is_namespaced=False), HubKind(kind, is_namespaced=True)
 
 
-def _build_plural(kind: str) -> str:
-    word = kind.lower()
-    return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
-
-
-WORK: Final = HubKind("Work", "works", is_namespaced=True)
-MEMBER: Final = HubKind("MemberCluster", "memberclusters", is_namespaced=False, group=CLUSTER_GROUP)
+WORK: Final = HubKind("Work", is_namespaced=True)
+MEMBER: Final = HubKind("MemberCluster", is_namespaced=False, group=CLUSTER_GROUP)
 
 # Kinds read for a plan from a hub.
 READ_KINDS: Final = (
@@ -60,10 +56,8 @@ READ_KINDS: Final = (
     *_make_scoped_kinds("ResourceSnapshot"),
     *_make_scoped_kinds("ResourceOverride"),
     *_make_scoped_kinds("ResourceOverrideSnapshot"),
-    HubKind(
-        "ClusterResourcePlacementDisruptionBudget", "clusterresourceplacementdisruptionbudgets", is_namespaced=False
-    ),
-    HubKind("ClusterResourcePlacementEviction", "clusterresourceplacementevictions", is_namespaced=False),
+    HubKind("ClusterResourcePlacementDisruptionBudget", is_namespaced=False),
+    HubKind("ClusterResourcePlacementEviction", is_namespaced=False),
     *_make_scoped_kinds("StagedUpdateStrategy"),
     *_make_scoped_kinds("StagedUpdateRun"),
     *_make_scoped_kinds("ApprovalRequest"),

@@ -1,22 +1,22 @@
-"""Snapshot of all fleet objects on a hub. Kinds listed at different times are inconsistent: a deleted
-placement still names clusters without bindings. The first list fixes the resource version, and the others
-request it.
+"""Snapshot of all fleet objects on a hub, and of other objects for selectors. Kinds listed at different times are
+inconsistent: a deleted placement still names clusters without bindings. The first list fixes the resource version, and
+the others request it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem
+from nexusform.documents.field_validation import list_mappings
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_client import HubClient, HubProblem, resolve_hub_location
 from nexusform.domains.hub.api.hub_kinds import READ_KINDS, HubKind
-from nexusform.domains.hub.api.selected_objects import read_selected_objects
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import ExternalQueryProblem
 from nexusform.providers.kubeconfig import KubeconfigTrust
@@ -24,13 +24,16 @@ from nexusform.providers.kubeconfig import KubeconfigTrust
 CANNOT_READ = "unreadable-hub"
 _MAX_ATTEMPTS: Final = 3  # attempts to read everything if the version expires
 _EXPIRED_STATUSES: Final = frozenset({400, 410, 422})  # status codes for an expired or unsupported version
+_UNSELECTABLE_KINDS: Final = frozenset({"Pod", "Event", "Lease", "Endpoints", "EndpointSlice", "PodMetrics"})
+_FLEET_SUFFIX: Final = "kubernetes-fleet.io"
+_SECRET_FIELDS: Final = ("data", "stringData")
+ObjectKey = tuple[str, str, str, str]  # group, kind, namespace and name
 
 
 def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
     """Return all objects as JSON: `server`, `read_at` by the hub's clock, `clock_skew` in seconds, `heartbeat_age` of a
-    hub without a clock, `items`,
-    `unlisted` and `skipped` kinds without permission. `selectors` of the arguments are those of configured
-    placements, `optional` kinds are skipped without permission. Raises ExternalQueryProblem.
+    hub without a clock, `items`, `unlisted` and `skipped` kinds without permission. `selectors` of the arguments are
+    those of configured placements, `optional` kinds are skipped without permission. Raises ExternalQueryProblem.
     """
     try:
         with closing(HubClient(resolve_hub_location(arguments, trust))) as hub:
@@ -97,6 +100,7 @@ def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> lis
     for kind in READ_KINDS:
         try:
             objects, list_version = _list_kind(hub, kind, fixed_version)
+            fixed_version = fixed_version or (list_version if is_fixed else "")
         except _ListForbidden as problem:
             if kind.kind in scope.optional:
                 scope.skipped[kind.plural] = None
@@ -109,9 +113,6 @@ def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> lis
             except _ListForbidden as namespace_problem:
                 forbidden.append(str(namespace_problem))
                 continue
-            items += objects
-            continue
-        fixed_version = fixed_version or (list_version if is_fixed else "")
         items += objects
     if forbidden:
         detail = f"{hub.server} does not let {'; '.join(forbidden)}. Reading needs get and list of them."
@@ -120,15 +121,11 @@ def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> lis
 
 
 def _list_in_namespaces(hub: HubClient, kind: HubKind, namespaces: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the objects of a kind in these namespaces; cluster-scoped kinds are not needed. Raises
-    _ListForbidden.
-    """
+    """Return the objects of a kind in these namespaces; cluster-scoped kinds are not needed. Raises _ListForbidden."""
     if not kind.is_namespaced:
         return []
-    items: list[dict[str, Any]] = []
-    for namespace in namespaces:
-        items += _list_kind(hub, kind, "", kind.build_collection(namespace))[0]
-    return items
+    lists = (_list_kind(hub, kind, "", kind.build_collection(namespace))[0] for namespace in namespaces)
+    return [item for objects in lists for item in objects]
 
 
 def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = "") -> tuple[list[dict[str, Any]], str]:
@@ -154,3 +151,90 @@ def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = ""
             detail = f"{hub.server} does not list {kind.plural} ({api_error.status}): {api_error.server_message}"
         raise ExternalQueryProblem(Problem((), CANNOT_READ, detail)) from None
     return object_list.items, object_list.version
+
+
+# --- objects of selectors ------------------------------------------------------------------------
+
+
+class SelectedObjects(Struct):
+    """Objects read for selectors, and kinds without permission to list them."""
+
+    items: list[dict[str, Any]] = field(default_factory=list)
+    forbidden: list[str] = field(default_factory=list)
+
+
+def read_selected_objects(
+    hub: HubClient, selectors: Sequence[Mapping[str, str]], dump: Iterable[Mapping[str, Any]]
+) -> SelectedObjects:
+    """Read the objects of selectors: one list per kind, and the content of selected namespaces. `selectors` have
+    `group`, `version`, `kind`, `name`, `namespace` and `scope`; objects in a snapshot of the `dump` are known.
+    Raises HubProblem.
+    """
+    known = {_build_key(body) for item in dump for body in list_mappings(item, "spec", "selectedResources")}
+    selected = SelectedObjects()
+    namespaces: dict[str, None] = {}
+    for collection, wanted in _group_by_collection(hub, selectors, known).items():
+        for body in _list_objects(hub, collection, selected):
+            matches = [selector for selector in wanted if selector["name"] in ("", body["metadata"].get("name"))]
+            if not matches or _build_key(body) in known:
+                continue
+            selected.items.append(_remove_secrets(body))
+            if body["kind"] == "Namespace" and any(selector["scope"] != "NamespaceOnly" for selector in matches):
+                namespaces[str(body["metadata"]["name"])] = None
+    for namespace in namespaces:
+        for collection in _list_namespaced_collections(hub, namespace):
+            selected.items += map(_remove_secrets, _list_objects(hub, collection, selected))
+    return selected
+
+
+def _group_by_collection(
+    hub: HubClient, selectors: Sequence[Mapping[str, str]], known: set[ObjectKey]
+) -> dict[str, list[Mapping[str, str]]]:
+    """Return the selectors by the path of their collection, without those of known objects."""
+    grouped: dict[str, list[Mapping[str, str]]] = {}
+    for selector in selectors:
+        if (selector["group"], selector["kind"], selector["namespace"], selector["name"]) in known:
+            continue
+        version = "/".join(filter(None, (selector["group"], selector["version"])))
+        plural, is_namespaced = hub.get_api_kinds(version).get(selector["kind"], ("", False))
+        if plural and is_namespaced == bool(selector["namespace"]):
+            grouped.setdefault(_build_collection_path(version, plural, selector["namespace"]), []).append(selector)
+    return grouped
+
+
+def _list_namespaced_collections(hub: HubClient, namespace: str) -> Iterator[str]:
+    """Yield the paths of a namespace's collections."""
+    for version in ("v1", *hub.list_group_versions()):
+        if version.partition("/")[0].endswith(_FLEET_SUFFIX):
+            continue
+        for kind, (plural, is_namespaced) in hub.get_api_kinds(version).items():
+            if is_namespaced and kind not in _UNSELECTABLE_KINDS:
+                yield _build_collection_path(version, plural, namespace)
+
+
+def _build_collection_path(version: str, plural: str, namespace: str) -> str:
+    head = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    return f"{head}/namespaces/{namespace}/{plural}" if namespace else f"{head}/{plural}"
+
+
+def _list_objects(hub: HubClient, collection: str, selected: SelectedObjects) -> list[dict[str, Any]]:
+    """List a collection; a missing permission is recorded, and kinds without lists are empty."""
+    try:
+        return hub.list_objects(collection)
+    except ApiError as api_error:
+        if api_error.kind is ApiErrorKind.PERMISSION:
+            selected.forbidden.append(collection.rpartition("/")[2])
+        elif api_error.status not in (404, 405):
+            raise
+        return []
+
+
+def _remove_secrets(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a body without the values of a Secret: plans record what they read."""
+    return {name: value for name, value in body.items() if body["kind"] != "Secret" or name not in _SECRET_FIELDS}
+
+
+def _build_key(body: Mapping[str, Any]) -> ObjectKey:
+    group = str(body.get("apiVersion") or "").rpartition("/")[0]
+    metadata = body.get("metadata") or {}
+    return group, str(body.get("kind")), str(metadata.get("namespace") or ""), str(metadata.get("name"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 from msgspec import Struct
@@ -33,13 +33,6 @@ def compare_with_hub(location: CommandContext, locking: LockOptions, notices: Ru
 def _build_report(result: HubReconciliation) -> Report:
     difference_count = sum(len(check.differences) for check in result.checks)
     missing = [check for check in result.checks if check.observed is None]
-    sections = [
-        *_build_placement_section(result.checks),
-        *_build_difference_section(result.checks),
-        *_build_pending_section(result),
-        *_build_rule_section(result),
-        *_build_prediction_section(result.checks),
-    ]
     has_findings = bool(difference_count or missing or result.broken_rules or result.pending)
     clusters = sum(len(check.recorded) for check in result.checks)
     scope = f"{format_count(len(result.checks), 'placement')} on {format_count(clusters, 'cluster')}"
@@ -57,43 +50,35 @@ def _build_report(result: HubReconciliation) -> Report:
         verdict += (
             f"; {format_count(broken_count, 'separation rule')} {select_word_form(broken_count, 'is', 'are')} broken"
         )
-    return Report("Reconciliation with the hub", f"{verdict}.", has_findings, (), tuple(sections))
+    return Report("Reconciliation with the hub", f"{verdict}.", has_findings, (), tuple(_list_sections(result)))
 
 
-def _build_placement_section(checks: Sequence[PlacementComparison]) -> Iterator[Section]:
-    if not checks:
-        return
-    rows = [
-        Row(
-            (
-                check.address,
-                f"{len(check.recorded):,}",
-                "gone" if check.observed is None else f"{len(check.observed):,}",
-                f"{len(check.differences):,}",
-            ),
-            bool(check.differences) or check.observed is None,
-        )
-        for check in checks
-    ]
-    heads = ("Placement", "Clusters in state", "On the hub", "Otherwise")
-    yield Section("Placements", table=Table(heads, tuple(rows), frozenset({1, 2, 3})))
-
-
-def _build_difference_section(checks: Sequence[PlacementComparison]) -> Iterator[Section]:
+def _list_sections(result: HubReconciliation) -> Iterator[Section]:
+    """Yield the sections with content."""
+    checks = result.checks
+    if checks:
+        rows = [
+            Row(
+                (
+                    check.address,
+                    f"{len(check.recorded):,}",
+                    "gone" if check.observed is None else f"{len(check.observed):,}",
+                    f"{len(check.differences):,}",
+                ),
+                bool(check.differences) or check.observed is None,
+            )
+            for check in checks
+        ]
+        heads = ("Placement", "Clusters in state", "On the hub", "Otherwise")
+        yield Section("Placements", table=Table(heads, tuple(rows), frozenset({1, 2, 3})))
     rows = [Row((check.name, *difference), is_finding=True) for check in checks for difference in check.differences]
     if rows:
-        heads = ("Placement", "Cluster", "State had", "The hub shows")
-        yield Section("Otherwise than state had it", table=Table(heads, tuple(rows)), is_finding=True)
-
-
-def _build_pending_section(result: HubReconciliation) -> Iterator[Section]:
+        table = Table(("Placement", "Cluster", "State had", "The hub shows"), tuple(rows))
+        yield Section("Otherwise than state had it", table=table, is_finding=True)
     if result.pending:
         rows = [Row(item, is_finding=True) for item in result.pending]
         table = Table(("Placement", "What the hub has still to do"), tuple(rows))
         yield Section("Not through", table=table, is_finding=True)
-
-
-def _build_rule_section(result: HubReconciliation) -> Iterator[Section]:
     if result.rules:
         rows = [
             Row((str(r.address), "holds" if r.satisfied == "always" else "broken"), r.satisfied != "always")
@@ -101,17 +86,13 @@ def _build_rule_section(result: HubReconciliation) -> Iterator[Section]:
         ]
         table = Table(("Separation rule", "On what is"), tuple(rows))
         yield Section("Separation rules", table=table, is_finding=bool(result.broken_rules))
-
-
-def _build_prediction_section(checks: Sequence[PlacementComparison]) -> Iterator[Section]:
-    """Build the section about verified predictions of applied plans."""
-    scores = [(check, compute_score(check.record)) for check in checks]
-    lines = [
-        f"{check.name}: {format_prediction_accuracy(score) if score is not None else 'no open decisions yet'}"
-        f"{f'; not verified: {check.not_verified}' if check.not_verified else ''}"
-        for check, score in scores
-    ]
-    if lines:
+    if checks:  # verified predictions of applied plans
+        scores = [(check, compute_score(check.record)) for check in checks]
+        lines = [
+            f"{check.name}: {format_prediction_accuracy(score) if score is not None else 'no open decisions yet'}"
+            f"{f'; not verified: {check.not_verified}' if check.not_verified else ''}"
+            for check, score in scores
+        ]
         yield Section("Predictions of applied plans", tuple(lines))
 
 

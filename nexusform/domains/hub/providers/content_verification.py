@@ -1,26 +1,36 @@
-"""Verification of the objects distributed by a hub: those of resource snapshots and, after overrides, of Works.
-A hub takes a snapshot when it sees a change, so several writes may come in several snapshots.
+"""Verification of what a hub distributed: objects of resource snapshots and, after overrides, of Works; results of
+runs and evictions. A hub takes a snapshot when it sees a change, so several writes may come in several snapshots, and
+a run may have older objects than the planned ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, Final
 
+from msgspec import Struct, convert
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import format_first_items
+from nexusform.documents.field_validation import get_mapping, list_mappings
+from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_conditions, read_snapshot_objects
+from nexusform.domains.fleet.importers.fleet_records import RunRecord
+from nexusform.domains.fleet.importers.hub_records import read_runs
+from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, RenderedResources, expand_envelopes
 from nexusform.domains.fleet.planning.placement_records import (
     AppliedResources,
     compute_body_hash,
     read_applied_resources,
     read_bindings,
 )
+from nexusform.domains.fleet.scheduling.eviction import PREDICTED_EVICTION
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import MEMBER
-from nexusform.domains.hub.providers.hub_bodies import build_hub_objects
+from nexusform.domains.hub.providers.hub_bodies import HubObject, build_hub_objects, is_different
 from nexusform.domains.hub.providers.hub_wait import (
+    ApplyCoordination,
     has_external_rollout,
     list_created_kinds,
     list_created_objects,
@@ -28,31 +38,30 @@ from nexusform.domains.hub.providers.hub_wait import (
 )
 from nexusform.domains.hub.providers.object_access import get_identity, list_objects_if_permitted
 from nexusform.domains.hub.providers.prediction_verification import VerificationResult
-from nexusform.domains.hub.providers.rollout_progress import PlacementProgress
-from nexusform.domains.hub.providers.run_verification import AppliedObjects, find_wrong_objects
-from nexusform.domains.hub.providers.work_verification import (
-    describe_missing_works,
-    find_wrong_works,
-    has_cluster_content,
-    render_run_content,
-)
+from nexusform.domains.hub.providers.rollout_progress import PlacementProgress, build_manifests, get_name
+from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
 from nexusform.interfaces.plugins import ChangeRequest, StepProgress
 from nexusform.json_data.plain_data import Path
+from nexusform.placements.prediction_scores import VerifiedPrediction
 
 NO_SNAPSHOTS: Final = "the hub does not let resource snapshots be listed, so their objects are unknown"
 _NO_LABELS: Final = "the hub does not let members be listed, so the results of overrides are unknown"
-Values = Mapping[str, Any]
+EVICTION_PREDICTION: Final = "eviction"
+RUN_END_PREDICTION: Final = "run_end"
+RUN_ORDER_PREDICTION: Final = "run_order"
+_MEMBER_NAMESPACE: Final = "fleet-member-"
+_MAX_NAMES: Final = 4
+Body = Mapping[str, Any]
+Bodies = Sequence[Body]
+# Objects applied so far in this run of the program, by identity.
+AppliedObjects = Mapping[tuple[str, str, str, str], HubObject]
 
 
 class ContentVerifier:
-    """Verifier of the objects of a placement or a run. `applied` are the objects applied so far, `kept_titles` the
-    kept objects of others.
-    """
+    """Verifier of the objects of a placement or a run."""
 
-    def __init__(
-        self, hub: HubClient, step: ChangeRequest, applied: AppliedObjects, kept_titles: AbstractSet[str]
-    ) -> None:
-        self._hub, self._step, self._applied, self._kept_titles = hub, step, applied, kept_titles
+    def __init__(self, hub: HubClient, step: ChangeRequest, coordination: ApplyCoordination) -> None:
+        self._hub, self._step, self._coordination = hub, step, coordination
         self._planned = step.planned or {}
         self._differences: dict[int, str | None] = {}  # of resource snapshots, by index
 
@@ -67,9 +76,8 @@ class ContentVerifier:
         return "the hub has not taken a snapshot of all changes yet"
 
     def verify_placement(self, verification: VerificationResult, final: PlacementProgress) -> VerificationResult:
-        """Return the result with the clusters at a resource snapshot with other objects than planned, and with
-        other objects after overrides. Staged runs have checks of their own. The snapshots of a new placement
-        are not read.
+        """Return the result with the clusters at a resource snapshot with other objects than planned, and with other
+        objects after overrides. Staged runs have checks of their own. The snapshots of a new placement are not read.
         """
         resources, index = self._get_planned_resources(), final.latest_snapshot
         is_complete = final.is_done and not final.message and not self._is_run_managed
@@ -129,16 +137,16 @@ class ContentVerifier:
             kind, namespace, name = get_identity(self._step.key.type, self._planned)
             bodies = self.list_snapshots(list_created_kinds(kind)[2], namespace, name)
             titles = {manifest.title for manifest in self._get_planned_resources().snapshots[-1].objects}
-            found = (
-                None if bodies is None else find_wrong_objects(index, titles, bodies, self._applied, self._kept_titles)
+            applied, kept_titles = self._coordination.applied_objects, self._coordination.kept_titles
+            self._differences[index] = (
+                None if bodies is None else find_wrong_objects(index, titles, bodies, applied, kept_titles)
             )
-            self._differences[index] = found
         return self._differences[index]
 
     # --- runs ----------------------------------------------------------------------------------
 
     def verify_run(
-        self, verification: VerificationResult, snapshots: Sequence[Values], namespace: str, placement: str
+        self, verification: VerificationResult, snapshots: Bodies, namespace: str, placement: str
     ) -> VerificationResult:
         """Return the result with the clusters of a completed run with other objects after overrides."""
         note = self._step.planned_note
@@ -174,3 +182,206 @@ class ContentVerifier:
 def _list_clusters_at(progress: PlacementProgress, index: int) -> list[str]:
     """Return the clusters at a resource snapshot."""
     return [cluster for cluster, item in progress.bindings.items() if item.get("resource_snapshot") == index]
+
+
+# --- Works -----------------------------------------------------------------------------------------
+
+
+def has_cluster_content(planned: AppliedResources) -> bool:
+    """Return whether overrides change the objects of any cluster."""
+    return any(rendered.digest for rendered in planned.on_cluster.values())
+
+
+def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> AppliedResources:
+    """Return the objects of the clusters of a completed run with overrides: those of its resource snapshot, changed
+    by the planned overrides. `note` is the planned private note of the run.
+    """
+    record = convert(note, RunRecord)
+    manifests = build_manifests(snapshots)
+    objects = read_snapshot_objects(manifests, -1 if record.resource_snapshot is None else record.resource_snapshot)
+    labels = {get_name(member): get_mapping(member, "metadata", "labels") for member in members}
+    on_cluster: dict[str, RenderedResources] = {}
+    for cluster, positions in (record.picked or {}).items() if objects and record.overrides else ():
+        overrides = tuple((record.overrides or ())[position] for position in positions)
+        rendered = ClusterRenderer(objects, overrides, labels).render_cluster(cluster)
+        if rendered is not None and rendered.digest and cluster in record.done:
+            on_cluster[cluster] = rendered
+    return AppliedResources((), on_cluster)
+
+
+def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple[str, str]]:
+    """Yield the clusters with other objects in their Works than planned, and the difference. Clusters without
+    Works and with a predicted failure are left out, and so are objects with another owner on the cluster.
+    """
+    objects_by_cluster = _read_objects(works)
+    for cluster, rendered in sorted(planned.on_cluster.items()):
+        objects = objects_by_cluster.get(cluster, {})
+        if not objects or rendered.failure:
+            continue
+        expected = {manifest.title: manifest for manifest in expand_envelopes(rendered.manifests)}
+        different = [
+            title
+            for title in sorted(
+                (expected.keys() | objects.keys()) - {item.title for item in rendered.conflicting_objects}
+            )
+            if title not in expected or title not in objects or is_different(expected[title].body, objects[title].body)
+        ]
+        if different:
+            yield cluster, f"its Works differ from the plan in {format_first_items(different, _MAX_NAMES)}"
+
+
+def describe_missing_works(planned: AppliedResources, works: Bodies | None) -> str:
+    """Describe the clusters without Works to verify them; "" if all have some. None: no permission."""
+    if works is None:
+        return "the hub does not let Works be listed, so the objects of its clusters are unknown"
+    observed = _read_objects(works)
+    expected = (name for name, rendered in planned.on_cluster.items() if rendered.manifests and not rendered.failure)
+    missing = sorted(name for name in expected if not observed.get(name))
+    return f"the hub has no Works of {format_first_items(missing, _MAX_NAMES)}" if missing else ""
+
+
+def _read_objects(works: Bodies) -> dict[str, dict[str, Manifest]]:
+    """Return the objects in Works, by cluster and title, without those of Works in deletion."""
+    objects_by_cluster: dict[str, dict[str, Manifest]] = {}
+    for work in works:
+        if is_deleting(work):
+            continue
+        cluster = str((work.get("metadata") or {}).get("namespace")).removeprefix(_MEMBER_NAMESPACE)
+        manifests = build_manifests(list_mappings(work, "spec", "workload", "manifests"))
+        objects_by_cluster.setdefault(cluster, {}).update({manifest.title: manifest for manifest in manifests})
+    return objects_by_cluster
+
+
+# --- completed runs and evictions ------------------------------------------------------------------
+
+
+class _StagePosition(Struct, frozen=True):
+    """Place of a cluster in the order of its stage, from 1."""
+
+    stage: str
+    number: int
+    size: int
+
+    @property
+    def text(self) -> str:
+        """Display text."""
+        return f"{self.number} of {self.size} in stage {self.stage}"
+
+
+def find_wrong_run_resources(run: Body, note: Body, snapshots: Bodies, applied: AppliedObjects) -> str:
+    """Return how the resources of a completed run differ from the planned ones; "" if they do not. `note` is
+    the planned private note of the run, `snapshots` are the resource snapshots of its placement.
+    """
+    planned_index = note.get("resource_snapshot")
+    used_text = str((run.get("status") or {}).get("resourceSnapshotIndexUsed") or "")
+    if planned_index is None or not used_text.isdecimal():
+        return ""
+    if int(used_text) != planned_index:
+        return f"it used resource snapshot {used_text}; planned: {planned_index}"
+    return find_wrong_objects(int(used_text), set(note.get("objects") or ()), snapshots, applied)
+
+
+def find_wrong_objects(
+    index: int,
+    planned_titles: AbstractSet[str],
+    snapshots: Bodies,
+    applied: AppliedObjects,
+    kept_titles: AbstractSet[str] = frozenset(),
+) -> str:
+    """Return how the objects of a resource snapshot differ from the planned ones; "" if they do not, or if
+    the hub has deleted it. `snapshots` are all of its placement. `kept_titles` are objects of others, kept by a step.
+    """
+    manifests = build_manifests(snapshots)
+    objects = read_snapshot_objects(manifests, index)
+    if not objects:
+        return ""
+    titles = {manifest.title for manifest in objects}
+    if planned_titles and (differing_titles := (titles ^ planned_titles) - kept_titles):
+        names = format_first_items(sorted(differing_titles), _MAX_NAMES)
+        return f"its resource snapshot {index} differs from the plan in {names}"
+    outdated = [manifest.title for manifest in objects if _is_older_than_applied(manifest, applied)]
+    if outdated and index == max(_list_snapshot_indexes(manifests), default=index):
+        return f"its resource snapshot {index} has older content of {format_first_items(outdated, _MAX_NAMES)}"
+    return ""
+
+
+def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ...]:
+    """Return the verified predictions of a run: its end, the clusters of a stopping run, and the place of each
+    cluster in the order of its stage.
+    """
+    manifest = build_manifest(dict(run))
+    observed = next(iter(read_runs([manifest] if manifest is not None else [])), None)
+    if observed is None or not note.get("stages"):
+        return ()
+    has_ended = note.get("ended") is True
+    ends = [("all stages complete" if is_complete else "it stops") for is_complete in (has_ended, observed.succeeded)]
+    predictions = [_build_prediction(RUN_END_PREDICTION, name, 0.5, *ends)]
+    stages = []
+    for stage in list_mappings(run, "status", "stagesStatus"):
+        clusters = list_mappings(stage, "clusters")
+        times = {str(item.get("clusterName")): _read_update_start(item) for item in clusters}
+        stages.append((str(stage.get("stageName")), sorted(times, key=lambda name: times[name] or "~")))
+    planned_places, places = _index_stage_positions(note["stages"]), _index_stage_positions(stages)
+    is_partial = not has_ended or not observed.succeeded
+    for cluster, planned_place in planned_places.items():
+        title = f"{name}: {cluster}"
+        updates = [
+            ("updated" if cluster in done else "not updated") for done in (note.get("done") or (), observed.done)
+        ]
+        if is_partial or updates[0] != updates[1]:
+            predictions.append(_build_prediction(RUN_END_PREDICTION, title, 0.5, *updates))
+        place = places.get(cluster)
+        if place is not None and (planned_place.size > 1 or place != planned_place):
+            chance = 1 / planned_place.size
+            predictions.append(_build_prediction(RUN_ORDER_PREDICTION, title, chance, planned_place.text, place.text))
+    return tuple(predictions)
+
+
+def _read_update_start(cluster: Body) -> str:
+    """Return the start of a cluster's update; "" before it."""
+    conditions = list_conditions({"status": cluster})
+    return next((str(item.get("lastTransitionTime") or "") for item in conditions if item.get("type") == "Started"), "")
+
+
+def _index_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[str, _StagePosition]:
+    """Return the place of each cluster."""
+    return {
+        cluster: _StagePosition(stage, number, len(clusters))
+        for stage, clusters in stages
+        for number, cluster in enumerate(clusters, 1)
+    }
+
+
+def _build_prediction(subject: str, name: str, chance: float, predicted: str, observed: str) -> VerifiedPrediction:
+    text = f"{name}: predicted: {predicted}; observed: {observed}"
+    return VerifiedPrediction(subject, 1.0, chance, predicted == observed, text=text)
+
+
+def _is_older_than_applied(manifest: Manifest, applied: AppliedObjects) -> bool:
+    applied_object = applied.get((manifest.group, manifest.kind, manifest.namespace, manifest.name))
+    if applied_object is None:
+        return False
+    return is_different(applied_object.body, manifest.body)
+
+
+def _list_snapshot_indexes(manifests: Sequence[Manifest]) -> list[int]:
+    labels = [manifest.labels.get("kubernetes-fleet.io/resource-index", "") for manifest in manifests]
+    return [int(label) for label in labels if label.isdecimal()]
+
+
+def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPrediction, ...]:
+    """Return the verified prediction of an eviction; `reason` is why the hub did not execute it, or ""."""
+    predicted = note.get(PREDICTED_EVICTION)
+    if not isinstance(predicted, Mapping):
+        return ()
+    was_executed, is_executed = predicted.get("executed") is True, not reason
+    text = (
+        f"{name}: predicted to be {_format_result(executed=was_executed)} ({predicted.get('message')}), but was "
+        f"{_format_result(executed=is_executed)}{f' ({reason})' if reason else ''}"
+    )
+    is_correct, is_certain = was_executed == is_executed, predicted.get("certain") is True
+    return (VerifiedPrediction(EVICTION_PREDICTION, 1.0, 0.5, is_correct, is_certain=is_certain, text=text),)
+
+
+def _format_result(*, executed: bool) -> str:
+    return "executed" if executed else "blocked"

@@ -1,14 +1,43 @@
-"""Field ownership of hub objects by `managedFields`."""
+"""Ownership of hub objects and their fields by `managedFields`. A server-side apply merges our fields with those of
+others, so predictions use both, and foreign fields are reported but not overwritten.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from shlex import quote
 from typing import Any, Final
 
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import format_first_items
+from nexusform.domains.fleet.importers.fleet_documents import read_fleet_document
+from nexusform.domains.fleet.importers.fleet_export import is_deleting
+from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
+from nexusform.domains.fleet.planning.shared_ownership import DELETING, FOREIGN_FIELDS, ON_HUB, OWNERS, UID
+from nexusform.domains.hub.providers.hub_bodies import (
+    KINDS_BY_TYPE,
+    MANIFEST_TYPE,
+    MEMBER_TYPE,
+    PLACEMENT_TYPES,
+    HubObject,
+    convert_to_camel_case,
+    get_spec_schema,
+)
+from nexusform.domains.hub.providers.object_access import get_uid
+from nexusform.interfaces.plugins import ReadRequest
 from nexusform.json_data.plain_data import Path, get_part
+from nexusform.resource_types.registry import RESOURCE_TYPES
 
+OBJECT_RECREATED: Final = "object-recreated-by-others"
+_MAX_NAMES: Final = 4
+# An API server's owner of fields from before it recorded owners, as in Namespaces.
+_UNKNOWN_MANAGER: Final = "before-first-apply"
+# Key of the uids of a manifest's objects in its private note.
+UIDS: Final = "uids"
 Body = Mapping[str, Any]
+ExistingObject = tuple[HubObject, Body]  # an object to send, and its existing body
 _UNTRACKED_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 _IDENTITY_PATHS: Final = frozenset({("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace")})
 
@@ -35,8 +64,7 @@ def _find_body_path(argument: Path, body: Body) -> Path:
         return ("metadata", *argument)
     body_path: Path = ("spec",)
     for step in argument:
-        first_word, *further_words = str(step).split("_")
-        key = first_word + "".join(word.capitalize() for word in further_words)
+        key = convert_to_camel_case(str(step))
         body_path = (*body_path, key if get_part(body, (*body_path, key)) is not None else f"{key}s")
     return body_path
 
@@ -164,3 +192,151 @@ def _remove_field(body: dict[str, Any], path: Path) -> None:
         del holder[path[end - 1]]
         if holder:
             return
+
+
+# --- fields of others --------------------------------------------------------------------------------
+
+
+def build_hub_record(
+    type_name: str, existing: Iterable[ExistingObject], manager: str, prior_note: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Build the record of a resource's objects on the hub: uids, and for a placement the foreign fields with
+    their managers. Other members of the prior note are kept.
+    """
+    identified = [(hub_object, body) for hub_object, body in existing if get_uid(body)]
+    deleting = [_format_identity(hub_object) for hub_object, body in identified if is_deleting(body)]
+    deletion_record = {DELETING: deleting} if deleting and type_name != MEMBER_TYPE else {}
+    if type_name == MANIFEST_TYPE:
+        uids = {_format_identity(hub_object): get_uid(body) for hub_object, body in identified}
+        return {ON_HUB: {UIDS: uids, **deletion_record}} if uids else {}
+    if not identified:
+        return {}
+    body = identified[0][1]
+    prior_record = dict((prior_note or {}).get(ON_HUB) or {})
+    foreign_paths = find_foreign_fields(body, manager) if type_name in PLACEMENT_TYPES else {}
+    foreign_record: dict[str, Any] = {}
+    if foreign_paths:
+        parts = _convert_spec_to_arguments(type_name, _select_spec_paths(body, foreign_paths))
+        foreign_record = {
+            FOREIGN_FIELDS: parts,
+            OWNERS: {_format_path(path): other_manager for path, other_manager in foreign_paths.items()},
+        }
+    observed_members = (FOREIGN_FIELDS, OWNERS, DELETING)
+    other_members = {name: value for name, value in prior_record.items() if name not in observed_members}
+    return {ON_HUB: {**other_members, UID: get_uid(body), **foreign_record, **deletion_record}}
+
+
+def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], manager: str) -> str:
+    """Return the fields set by others and never by us, with their managers; "" without any. Labels,
+    annotations and defaults are omitted.
+    """
+    if type_name == MEMBER_TYPE:  # its agent and the join script own the rest
+        return ""
+    fields_by_manager: dict[str, list[str]] = {}
+    for hub_object, body in existing:
+        title = f"{hub_object.title} " if type_name == MANIFEST_TYPE else ""
+        own_paths = find_own_fields(body, manager)
+        for path, other_manager in find_foreign_fields(body, manager).items():
+            is_ours = any(path[: len(own_path)] == own_path or own_path[: len(path)] == path for own_path in own_paths)
+            if other_manager == _UNKNOWN_MANAGER or is_ours or get_part(hub_object.body, path) is not None:
+                continue
+            if _has_non_default_value(type_name, body, path):
+                fields_by_manager.setdefault(other_manager, []).append(f"{title}{_format_path(path)}")
+    return "; ".join(
+        f"{other_manager} sets {format_first_items(paths, _MAX_NAMES)}"
+        for other_manager, paths in sorted(fields_by_manager.items())
+    )
+
+
+def _has_non_default_value(type_name: str, body: Body, path: Path) -> bool:
+    """Return True if a field differs from its default, as far as its kind is known."""
+    fleet_object = RESOURCE_TYPES[type_name].build_fleet_object
+    if type_name == MANIFEST_TYPE or fleet_object is None:
+        return True
+    identity = {"name": "any", "namespace": "any"}
+    arguments = _convert_spec_to_arguments(type_name, _select_spec_paths(body, {path: ""}))
+    return bool(fleet_object({**identity, **arguments}) != fleet_object(identity))
+
+
+def _convert_spec_to_arguments(type_name: str, spec: Body) -> dict[str, Any]:
+    """Return a part of a spec as arguments."""
+    kind = KINDS_BY_TYPE[type_name]
+    head = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": kind, "metadata": {"name": "any"}}
+    text = json.dumps({**head, "spec": spec})
+    return _remove_empty(read_fleet_document("manifest", text, API_KINDS[kind], get_spec_schema(type_name)).values)
+
+
+def _remove_empty(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments without empty ones."""
+    cleaned = {name: _remove_empty(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+    return {name: value for name, value in cleaned.items() if value not in (None, [], {})}
+
+
+def _select_spec_paths(body: Body, paths: Mapping[Path, str]) -> dict[str, Any]:
+    """Return the part of a spec at these paths."""
+    parts: dict[str, Any] = {}
+    for path in paths:
+        if path[:1] != ("spec",) or not path[1:]:
+            continue
+        holder = parts
+        for step in path[1:-1]:
+            holder = holder.setdefault(str(step), {})
+        holder[str(path[-1])] = get_part(body, path)
+    return parts
+
+
+def _format_path(path: Path) -> str:
+    return ".".join(map(str, path))
+
+
+# --- objects re-created by others ----------------------------------------------------------------------
+
+
+def get_recorded_uid(type_name: str, hub_object: HubObject, note: Mapping[str, Any]) -> str:
+    """Return the uid of an object in state, "" without one."""
+    hub_record = note.get(ON_HUB) or {}
+    if type_name == MANIFEST_TYPE:
+        return str((hub_record.get(UIDS) or {}).get(_format_identity(hub_object)) or "")
+    return str(hub_record.get(UID) or "")
+
+
+def is_recreated(type_name: str, hub_object: HubObject, body: Body, note: Mapping[str, Any]) -> bool:
+    """Return True if an object has another uid than recorded. Members never count: after leaving and joining
+    again they are the same.
+    """
+    recorded_uid = get_recorded_uid(type_name, hub_object, note)
+    return bool(recorded_uid) and type_name != MEMBER_TYPE and get_uid(body) not in ("", recorded_uid)
+
+
+def _format_identity(hub_object: HubObject) -> str:
+    """Return the key of a manifest's object in a note: group, kind, namespace and name."""
+    return "/".join(hub_object.identity)
+
+
+def build_recreation_warning(
+    request: ReadRequest, hub_object: HubObject, body: Body, *, is_taken_over: bool
+) -> Problem:
+    """Build the warning about an object re-created by others; `is_taken_over`: the operator takes it over."""
+    metadata = body.get("metadata") or {}
+    entries = [entry for entry in metadata.get("managedFields") or () if not entry.get("subresource")]
+    managers = list(dict.fromkeys(str(entry.get("manager")) for entry in entries if entry.get("manager")))
+    by_managers = f" by {format_first_items(managers, _MAX_NAMES)}" if managers else ""
+    creation_text = f"{metadata.get('creationTimestamp')}{by_managers}"
+    history = f"the {hub_object.title} that nexusform made is gone; the one on the hub was made at {creation_text}"
+    summary = f"{request.address}: re-created on the hub at {creation_text}"
+    remedy = "It is imported and updated to this configuration."
+    if is_taken_over:
+        summary += "; it is imported"
+    elif request.key.type == MANIFEST_TYPE:
+        summary = f"{request.address}: {hub_object.title} was re-created on the hub at {creation_text}"
+        remedy = (
+            "It is not ours, and stays when this block is removed. Remove it from the block, delete it on the hub, or "
+            "overwrite it: nexusform apply -take-ownership."
+        )
+    else:
+        remedy = (
+            f"It is not ours. Forget the former object with `nexusform state rm {quote(request.address)}` and import "
+            f'this one: import {{ to = {request.address}, id = "{request.key.id}" }}, or '
+            "overwrite it: nexusform apply -take-ownership."
+        )
+    return Problem((), OBJECT_RECREATED, f"{request.address}: {history}. {remedy}", Severity.WARNING, brief=summary)

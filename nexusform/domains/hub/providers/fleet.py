@@ -66,7 +66,7 @@ def make_provider(
     ProviderProblem.
     """
     from nexusform.domains.hub.api.hub_client import HubConnection, HubProblem, resolve_hub_location
-    from nexusform.domains.hub.providers.hub_options import HubOptions
+    from nexusform.domains.hub.providers.hub_errors import HubOptions
     from nexusform.domains.hub.providers.hub_provider import FleetHubProvider
 
     timeout = parse_duration(str(settings["timeout"]))

@@ -61,8 +61,7 @@ def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[Hub
     """Return the hub objects of a resource in order."""
     if type_name in APPROVAL_TYPES:
         kind = KINDS[KINDS_BY_TYPE[type_name]]
-        approval_path = kind.build_path(str(attributes.get("name")), str(attributes.get("namespace") or ""))
-        return [HubObject({}, approval_path)]
+        return [HubObject({}, kind.build_path(str(attributes.get("name")), str(attributes.get("namespace") or "")))]
     bodies = build_hub_bodies(type_name, RESOURCE_TYPES[type_name].schema, attributes)
     if type_name == MEMBER_TYPE and not bodies:
         bodies = [_build_empty_member(attributes)]
@@ -192,6 +191,11 @@ def find_differences(hub_objects: Any, observed: Any, path: Path = ()) -> Iterat
         yield path
 
 
+def is_different(hub_objects: Any, observed: Any) -> bool:
+    """Return whether an observed value differs from the sent one."""
+    return next(find_differences(hub_objects, observed), None) is not None
+
+
 def build_observed_attributes(
     type_name: str,
     attributes: Mapping[str, Any],
@@ -214,34 +218,37 @@ def build_observed_attributes(
         return {**changed, **(derive(changed) if derive is not None else {})}
     body = parts[0]
     if type_name == MEMBER_TYPE:
-        return {**attributes, **_read_member_changes(attributes, body)}
+        changes: dict[str, Any] = {}
+        if attributes.get("labels") is not None:
+            changes["labels"] = dict((body.get("metadata") or {}).get("labels") or {})
+        if attributes.get("taint"):
+            changes["taint"] = read_member_taints(body)
+        return {**attributes, **changes}
     if isinstance(attributes.get("manifest"), str):
         return {**attributes, "manifest": json.dumps(body, ensure_ascii=False, indent=2)}
     keys = {str(path[1]) for path in find_differences(hub_objects[0].body, body) if path[:1] == ("spec",) and path[1:]}
     arguments = read_arguments(type_name, body)
     _remove_hub_defaults(get_spec_schema(type_name), arguments)
-    changed_arguments = {name: value for name, value in arguments.items() if _list_api_names(name) & keys}
+    changed_arguments = {
+        name: value
+        for name, value in arguments.items()
+        if keys & {convert_to_camel_case(name), f"{convert_to_camel_case(name)}s"}
+    }
     return {**attributes, **changed_arguments}
 
 
-def _list_api_names(name: str) -> set[str]:
-    """Return the possible API names of an argument: repeated blocks are plural there."""
+def convert_to_camel_case(name: str) -> str:
+    """Return the API name of an argument; repeated blocks are plural there."""
     first_word, *further_words = name.split("_")
-    key = first_word + "".join(word.capitalize() for word in further_words)
-    return {key, f"{key}s"}
+    return first_word + "".join(word.capitalize() for word in further_words)
 
 
-def _read_member_changes(attributes: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
-    labels = (body.get("metadata") or {}).get("labels") or {}
-    taints = (body.get("spec") or {}).get("taints") or []
-    changed: dict[str, Any] = {}
-    if attributes.get("labels") is not None:
-        changed["labels"] = dict(labels)
-    if attributes.get("taint"):
-        changed["taint"] = [
-            {"key": t.get("key"), "value": t.get("value") or "", "effect": t.get("effect")} for t in taints
-        ]
-    return changed
+def read_member_taints(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the taints of a member as blocks."""
+    return [
+        {"key": taint.get("key"), "value": taint.get("value") or "", "effect": taint.get("effect")}
+        for taint in (body.get("spec") or {}).get("taints") or ()
+    ]
 
 
 # --- arguments of existing objects -------------------------------------------------------------------
@@ -249,13 +256,9 @@ def _read_member_changes(attributes: Mapping[str, Any], body: Mapping[str, Any])
 
 def read_arguments(type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a fleet object as blocks."""
-    kind = KINDS_BY_TYPE[type_name]
-    schema = RESOURCE_TYPES[type_name].schema
-    document = read_fleet_document(
-        "manifest", json.dumps(body), API_KINDS[kind], get_spec_schema(type_name), lenient=False
-    )
-    values = _fill_schema_defaults(schema, copy.deepcopy(dict(document.values)))
-    spec = get_spec_schema(type_name)
+    api_kind, spec = API_KINDS[KINDS_BY_TYPE[type_name]], get_spec_schema(type_name)
+    document = read_fleet_document("manifest", json.dumps(body), api_kind, spec, lenient=False)
+    values = _fill_schema_defaults(RESOURCE_TYPES[type_name].schema, copy.deepcopy(dict(document.values)))
     return {name: values[name] for name in (*spec.attributes, *spec.blocks)}
 
 
@@ -275,12 +278,8 @@ def get_spec_schema(type_name: str) -> BlockSchema:
     """Return the schema of a type's spec blocks."""
     schema = RESOURCE_TYPES[type_name].schema
     shape = API_KINDS[KINDS_BY_TYPE[type_name]].spec.fields
-    names: set[str] = set()
-    for key in shape:
-        names.add("".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in key))
-    return BlockSchema(
-        {name: attribute for name, attribute in schema.attributes.items() if name in names}, schema.blocks
-    )
+    attributes = {name: each for name, each in schema.attributes.items() if convert_to_camel_case(name) in shape}
+    return BlockSchema(attributes, schema.blocks)
 
 
 def _fill_schema_defaults(schema: BlockSchema, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,20 +1,25 @@
-"""Validation of a plan by the hub: one server-side dry run per object to write."""
+"""Validation of a plan by the hub: one server-side dry run per object to write. Placements unchanged by the plan that
+select these objects are reported: a hub rolls the objects out too.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from shlex import quote
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.documents.field_validation import list_mappings
 from nexusform.documents.scalars import list_scalars
+from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
+from nexusform.domains.hub.api.hub_cache import get_namespaced_name
 from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubProblem
-from nexusform.domains.hub.providers.field_ownership import find_released_fields, remove_ignored_fields
-from nexusform.domains.hub.providers.foreign_fields import is_recreated
+from nexusform.domains.hub.api.hub_kinds import KINDS
+from nexusform.domains.hub.providers.field_ownership import find_released_fields, is_recreated, remove_ignored_fields
 from nexusform.domains.hub.providers.hub_bodies import (
     APPROVAL_TYPES,
     MANIFEST_TYPE,
@@ -25,23 +30,24 @@ from nexusform.domains.hub.providers.hub_bodies import (
     build_sent_objects,
 )
 from nexusform.domains.hub.providers.hub_errors import (
+    HubOptions,
     describe_existing_object,
     describe_missing_member,
+    describe_owners,
+    get_ownership_source,
     hide_sensitive_values,
     suggest_azure_command,
 )
-from nexusform.domains.hub.providers.hub_options import HubOptions, get_ownership_source
+from nexusform.domains.hub.providers.hub_wait import has_external_rollout
 from nexusform.domains.hub.providers.object_access import (
     describe_deletion_blockers,
     find_object_path,
     find_tool_manager,
     get_identity,
     get_uid,
-    is_deleting,
     list_existing_object_bodies,
 )
 from nexusform.domains.hub.providers.step_writer import EXTERNAL_PATCH, is_switching_to_external
-from nexusform.domains.hub.providers.unchanged_placements import find_affected_placements
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import ChangeRequest
 from nexusform.json_data.plain_data import get_part
@@ -90,9 +96,9 @@ class HubDryRun:
         try:
             hub = self._connection.connect()
             if self._options.is_confined and not self._options.allows_dry_run(hub.server):
-                return list(self._report_skipped(numbers, "a sandboxed run contacts it only if -allow-remote names it"))
+                return self._report_skipped(numbers, "a sandboxed run contacts it only if -allow-remote names it")
         except HubProblem as problem:
-            return list(self._report_skipped(numbers, str(problem)))
+            return self._report_skipped(numbers, str(problem))
         valid = [n for n in numbers if not requests[n].skip_reason]
         known = [n for n in valid if not _has_unknown_value(requests[n].planned)]
         hub_objects, unvalidated = self._reserve_dry_runs({n: build_sent_objects(requests[n]) for n in known})
@@ -109,33 +115,19 @@ class HubDryRun:
             )
             with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
                 all_findings = [finding for findings in pool.map(validate_number, fully_known) for finding in findings]
-            all_findings += self._find_affected_placements(hub, requests, hub_objects)
+            all_findings += find_affected_placements(hub, requests, hub_objects)
         except HubProblem as problem:
-            return list(self._report_skipped(numbers, str(problem)))
-        all_findings += [_build_deferred_finding(n, requests[n].address) for n in valid if n not in known]
+            return self._report_skipped(numbers, str(problem))
+        for n in (n for n in valid if n not in known):
+            detail = f"{requests[n].address} (some of its values are known only then)"
+            all_findings.append((n, Problem((), _DEFERRED, detail)))
         self.describe_dry_run = _format_dry_run_summary(hub.server, len(fully_known), all_findings)
         invalid = [(n, requests[n]) for n in numbers if requests[n].skip_reason]
         return [
-            *_combine_skipped_findings(all_findings, is_required=self._options.validate_changes == "require"),
-            *(self._report_skipped(unvalidated, _LIMIT_REASON) if unvalidated else ()),
+            *_combine_skipped_findings(all_findings, self._skip_severity),
+            *self._report_skipped(unvalidated, _LIMIT_REASON),
             *_report_invalid_changes(invalid),
         ]
-
-    def _find_affected_placements(
-        self, hub: HubClient, requests: Sequence[ChangeRequest], hub_objects: Mapping[int, Sequence[HubObject]]
-    ) -> Iterator[Finding]:
-        """Yield findings about placements outside the plan that select its objects."""
-        changed_objects = {
-            n: _select_changed_objects(objects, requests[n])
-            for n, objects in hub_objects.items()
-            if requests[n].key.type == MANIFEST_TYPE
-        }
-        planned_placements = {
-            get_identity(request.key.type, values)
-            for request in requests
-            if request.key.type in PLACEMENT_TYPES and (values := request.planned or request.prior)
-        }
-        return find_affected_placements(hub, changed_objects, planned_placements)
 
     def _reserve_dry_runs(
         self, hub_objects: Mapping[int, Sequence[HubObject]]
@@ -170,12 +162,11 @@ class HubDryRun:
             reserved, unvalidated = self._reserve_dry_runs(deletions) if is_validated else (deletions, [])
 
             def check_number(number: int) -> list[Finding]:
-                problems = (
-                    problem
+                return [
+                    (number, problem)
                     for hub_object in reserved[number]
                     for problem in self._check_deletion(hub, hub_object, requests[number], is_validated=is_validated)
-                )
-                return [(number, problem) for problem in problems]
+                ]
 
             with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
                 findings = [finding for found in pool.map(check_number, reserved) for finding in found]
@@ -183,9 +174,8 @@ class HubDryRun:
             # reported by the step
             log_event("debug", "deletions not validated", why=str(problem))
             return []
-        is_required = self._options.validate_changes == "require"
-        skipped = self._report_skipped(unvalidated, _LIMIT_REASON) if unvalidated else ()
-        return [*_combine_skipped_findings(findings, is_required=is_required), *skipped]
+        skipped = self._report_skipped(unvalidated, _LIMIT_REASON)
+        return [*_combine_skipped_findings(findings, self._skip_severity), *skipped]
 
     def _check_deletion(
         self, hub: HubClient, hub_object: HubObject, request: ChangeRequest, *, is_validated: bool
@@ -196,8 +186,7 @@ class HubDryRun:
         if manager:
             detail = (
                 f"{hub_object.title} ({request.address}) is applied by {manager}, which would make it again. It is "
-                f"deleted "
-                "only with -take-ownership (plan, apply, destroy). To leave it there: nexusform state rm "
+                "deleted only with -take-ownership (plan, apply, destroy). To leave it there: nexusform state rm "
                 f"{quote(request.address)}."
             )
             yield Problem((), MANAGED_BY_TOOL, detail)
@@ -217,8 +206,7 @@ class HubDryRun:
 
     def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[Finding]:
         """Return the findings of a run without dry run."""
-        numbers = self._select_changes(requests)
-        return list(self._report_skipped(numbers, reason)) if numbers else []
+        return self._report_skipped(self._select_changes(requests), reason)
 
     def _select_changes(self, requests: Sequence[ChangeRequest]) -> list[int]:
         """Return the numbers of the changes to validate."""
@@ -237,14 +225,18 @@ class HubDryRun:
         elif hub_object.body.get("kind") == "CustomResourceDefinition":
             self._new_groups.add(str((hub_object.body.get("spec") or {}).get("group")))
 
-    def _report_skipped(self, numbers: Sequence[int], reason: str) -> Iterator[Finding]:
-        """Yield one warning for the plan, or an error if a dry run is required."""
-        changes, is_required = (format_count(len(numbers), "change"), self._options.validate_changes == "require")
-        detail = f"Server-side dry run skipped for {changes}: {reason.rstrip('.')}."
-        if is_required:
+    @property
+    def _skip_severity(self) -> Severity:
+        return Severity.ERROR if self._options.validate_changes == "require" else Severity.WARNING
+
+    def _report_skipped(self, numbers: Sequence[int], reason: str) -> list[Finding]:
+        """Return one warning for the plan, or an error if a dry run is required; none without changes."""
+        if not numbers:
+            return []
+        detail = f"Server-side dry run skipped for {format_count(len(numbers), 'change')}: {reason.rstrip('.')}."
+        if self._options.validate_changes == "require":
             detail += ' dry_run = "require" needs the validation.'
-        severity = Severity.ERROR if is_required else Severity.WARNING
-        yield numbers[0], Problem((), DRY_RUN_SKIPPED, detail, severity)
+        return [(numbers[0], Problem((), DRY_RUN_SKIPPED, detail, self._skip_severity))]
 
     # --- one change ----------------------------------------------------------------------------
 
@@ -252,9 +244,7 @@ class HubDryRun:
         self, hub: HubClient, number: int, request: ChangeRequest, hub_objects: Sequence[HubObject]
     ) -> Iterator[Finding]:
         prior_objects, replaced_objects = (
-            {hub_object.identity: hub_object for hub_object in build_hub_objects(request.key.type, values)}
-            if values
-            else {}
+            {item.identity: item for item in build_hub_objects(request.key.type, values)} if values else {}
             for values in (request.prior, request.replaced_attributes)
         )
         if not hub_objects:
@@ -262,8 +252,11 @@ class HubDryRun:
             yield number, Problem((), "unsupported-by-provider", detail)
         for hub_object in hub_objects:
             try:
-                if hub_object.identity in replaced_objects:
-                    yield from ((number, problem) for problem in self._check_replacement(hub, hub_object))
+                if hub_object.identity in replaced_objects:  # a dry run would validate an update
+                    for problem in self._check_tool_manager(hub_object, self._read_body(hub, hub_object)):
+                        yield number, problem
+                    detail = f"{hub_object.title} (the existing object is deleted first)"
+                    yield number, Problem((), _DEFERRED, detail)
                     continue
                 for problem in self._validate_object(hub, hub_object, request, prior_objects.get(hub_object.identity)):
                     yield number, problem
@@ -300,28 +293,30 @@ class HubDryRun:
         if body is not None and is_switching_to_external(hub_object.body, body):
             hub.merge(path, EXTERNAL_PATCH, self._options.manager, dry_run=True)
             # The merge was a dry run, so the rest is validated with the existing strategy.
-            hub_objects = {
-                **hub_objects,
-                "spec": {name: part for name, part in hub_objects["spec"].items() if name != "strategy"},
-            }
-        yield from self._run_dry_run(
-            hub,
-            path,
-            HubObject(hub_objects, hub_object.path),
-            ownership_source=get_ownership_source(self._options, request),
-        )
+            spec = {name: part for name, part in hub_objects["spec"].items() if name != "strategy"}
+            hub_objects = {**hub_objects, "spec": spec}
+        try:
+            hub.apply(path, hub_objects, self._options.manager, dry_run=True)
+        except ApiError as api_error:
+            ownership_source = get_ownership_source(self._options, request)
+            if api_error.kind is not ApiErrorKind.OTHER_MANAGER or not ownership_source:
+                raise
+            detail = f"{hub_object.title}: {describe_owners(api_error)}; {ownership_source} takes that over."
+            yield Problem((), FIELDS_TAKEN_OVER, detail, Severity.WARNING)
+            hub.apply(path, hub_objects, self._options.manager, force=True, dry_run=True)
 
-    def _check_replacement(self, hub: HubClient, hub_object: HubObject) -> Iterator[Problem]:
-        """Yield findings about an object to be deleted first: a dry run would validate an update instead."""
-        yield from self._check_tool_manager(hub_object, self._read_body(hub, hub_object))
-        yield Problem((), _DEFERRED, f"{hub_object.title} (the existing object is deleted first)")
+    def _report_unserved_kind(self, hub_object: HubObject) -> Problem:
+        version = str(hub_object.body.get("apiVersion"))
+        if version.partition("/")[0] in self._new_groups:
+            return Problem((), _DEFERRED, f"{hub_object.title} (its CustomResourceDefinition comes with this plan)")
+        detail = f"{hub_object.title}: the hub serves no {version} of that kind. Is its CustomResourceDefinition there?"
+        return Problem((), HUB_REJECTION, detail)
 
     def _check_tool_manager(self, hub_object: HubObject, body: Mapping[str, Any] | None) -> Iterator[Problem]:
         manager = find_tool_manager(body) if body is not None else ""
         if manager and not self._options.takes_ownership:
             detail = (
-                f"{hub_object.title} is applied by {manager}, which would change it back. `apply` writes it "
-                f"only with "
+                f"{hub_object.title} is applied by {manager}, which would change it back. `apply` writes it only with "
                 "-take-ownership; change it there, or leave it out here."
             )
             yield Problem((), MANAGED_BY_TOOL, detail, Severity.WARNING)
@@ -350,33 +345,10 @@ class HubDryRun:
         if removed_fields:
             detail = (
                 f"{hub_object.title}: {format_first_items(removed_fields, _MAX_NAMES)} was applied under the name "
-                f"{manager}, is not of "
-                "this configuration, and goes with this apply. Give each configuration that writes to one "
-                "hub a field_manager of its own."
+                f"{manager}, is not of this configuration, and goes with this apply. Give each configuration that "
+                "writes to one hub a field_manager of its own."
             )
             yield Problem((), FIELDS_REMOVED, detail, Severity.WARNING)
-
-    def _run_dry_run(
-        self, hub: HubClient, path: str, hub_object: HubObject, *, ownership_source: str
-    ) -> Iterator[Problem]:
-        """Send a dry run like the apply's; report fields taken from other managers (`ownership_source`).
-        Raises ApiError.
-        """
-        try:
-            hub.apply(path, hub_object.body, self._options.manager, dry_run=True)
-        except ApiError as api_error:
-            if api_error.kind is not ApiErrorKind.OTHER_MANAGER or not ownership_source:
-                raise
-            detail = f"{hub_object.title}: {_describe_owners(api_error)}; {ownership_source} takes that over."
-            yield Problem((), FIELDS_TAKEN_OVER, detail, Severity.WARNING)
-            hub.apply(path, hub_object.body, self._options.manager, force=True, dry_run=True)
-
-    def _report_unserved_kind(self, hub_object: HubObject) -> Problem:
-        version = str(hub_object.body.get("apiVersion"))
-        if version.partition("/")[0] in self._new_groups:
-            return Problem((), _DEFERRED, f"{hub_object.title} (its CustomResourceDefinition comes with this plan)")
-        detail = f"{hub_object.title}: the hub serves no {version} of that kind. Is its CustomResourceDefinition there?"
-        return Problem((), HUB_REJECTION, detail)
 
     def _build_rejection_problem(
         self, hub: HubClient, api_error: ApiError, hub_object: HubObject, request: ChangeRequest
@@ -389,55 +361,36 @@ class HubDryRun:
             is_sensitive = request.is_sensitive or hub_object.body.get("kind") == "Secret"
             body = None if is_sensitive else self._read_body(hub, hub_object)
             return _build_conflict_problem(api_error, hub_object, request, body)
-        return _PROBLEM_BUILDERS.get(api_error.kind, _build_schema_problem)(api_error, hub_object)
-
-
-def _select_changed_objects(hub_objects: Sequence[HubObject], request: ChangeRequest) -> list[HubObject]:
-    """Return the objects with a changed body."""
-    prior_objects = build_hub_objects(request.key.type, request.prior) if request.prior else []
-    bodies = {hub_object.identity: hub_object.body for hub_object in prior_objects}
-    return [hub_object for hub_object in hub_objects if bodies.get(hub_object.identity) != hub_object.body]
-
-
-def _build_deferred_finding(number: int, address: str) -> Finding:
-    return number, Problem((), _DEFERRED, f"{address} (some of its values are known only then)")
+        if api_error.kind is ApiErrorKind.PERMISSION:
+            reason = api_error.missing_permission or api_error.server_message
+            return Problem((), DRY_RUN_SKIPPED, reason, Severity.WARNING)
+        if api_error.kind is ApiErrorKind.UNAUTHENTICATED:
+            reason = f"the hub rejected the credentials ({api_error.status})"
+            return Problem((), DRY_RUN_SKIPPED, reason, Severity.WARNING)
+        if api_error.kind is ApiErrorKind.WEBHOOK_TIMEOUT:
+            detail = (
+                f"{hub_object.title}: the hub cannot take it ({api_error.status}), {api_error.server_message}. While "
+                "its failurePolicy is Fail, nothing of the kind can be written; its operator must repair the webhook."
+            )
+            return Problem((), HUB_REJECTION, detail)
+        rejection = f"{hub_object.title}: the hub refuses it ({api_error.status})"
+        if api_error.kind is ApiErrorKind.WEBHOOK:
+            advice = suggest_azure_command(hub_object)
+            return Problem((), HUB_REJECTION, f"{rejection}, {api_error.server_message}{advice and '.'}{advice}")
+        causes = [f"{cause.field}: {cause.message}".removeprefix(": ") for cause in api_error.causes if cause.message]
+        message = "; ".join(dict.fromkeys(causes)) or api_error.server_message
+        return Problem((), HUB_REJECTION, f"{rejection}: {message}")
 
 
 def _report_invalid_changes(invalid: Sequence[tuple[int, ChangeRequest]]) -> Iterator[Finding]:
     """Yield one warning for all invalid changes."""
     if invalid:
         change_count = format_count(len(invalid), "change")
-        reasons = format_first_items(
-            [f"{request.address} ({request.skip_reason})" for _, request in invalid], _MAX_NAMES
-        )
-        detail = f"Server-side dry run skipped for {change_count}: {reasons}."
+        causes = [f"{request.address} ({request.skip_reason})" for _, request in invalid]
+        detail = f"Server-side dry run skipped for {change_count}: {format_first_items(causes, _MAX_NAMES)}."
         names = format_first_items([request.address for _, request in invalid], _MAX_NAMES)
         summary = f"{change_count} with errors, or dependent on one: {names}"
         yield invalid[0][0], Problem((), DRY_RUN_SKIPPED, detail, Severity.WARNING, brief=summary)
-
-
-def _build_schema_problem(api_error: ApiError, hub_object: HubObject) -> Problem:
-    causes = [f"{cause.field}: {cause.message}".removeprefix(": ") for cause in api_error.causes if cause.message]
-    message = "; ".join(dict.fromkeys(causes)) or api_error.server_message
-    return Problem((), HUB_REJECTION, f"{hub_object.title}: the hub refuses it ({api_error.status}): {message}")
-
-
-def _build_webhook_problem(api_error: ApiError, hub_object: HubObject) -> Problem:
-    advice = suggest_azure_command(hub_object)
-    detail = (
-        f"{hub_object.title}: the hub refuses it ({api_error.status}), "
-        f"{api_error.server_message}{advice and '.'}{advice}"
-    )
-    return Problem((), HUB_REJECTION, detail)
-
-
-def _build_timeout_problem(api_error: ApiError, hub_object: HubObject) -> Problem:
-    detail = (
-        f"{hub_object.title}: the hub cannot take it ({api_error.status}), {api_error.server_message}. While "
-        f"its failurePolicy "
-        "is Fail, nothing of the kind can be written; its operator must repair the webhook."
-    )
-    return Problem((), HUB_REJECTION, detail)
 
 
 def _build_conflict_problem(
@@ -450,7 +403,7 @@ def _build_conflict_problem(
             f'{{ to = {request.address}, id = "{request.key.id}" }}), or take the field over'
         )
     detail = (
-        f"{hub_object.title}: {_describe_owners(api_error)}{_describe_values(api_error, hub_object, body)}. An apply "
+        f"{hub_object.title}: {describe_owners(api_error)}{_describe_values(api_error, hub_object, body)}. An apply "
         f"would be refused. {advice}: once by nexusform apply -take-ownership, for good by force_conflicts = true. "
         "To see that plan: nexusform plan -take-ownership"
     )
@@ -468,38 +421,14 @@ def _describe_values(api_error: ApiError, hub_object: HubObject, body: Mapping[s
     return f" ({format_first_items(values, _MAX_NAMES, separator='; ')})" if values else ""
 
 
-def _describe_owners(api_error: ApiError) -> str:
-    """Return the conflicting fields with their owners."""
-    parts = [f"{cause.field} belongs to {cause.manager}" for cause in api_error.causes if cause.manager]
-    return "; ".join(parts)
-
-
-def _build_permission_problem(api_error: ApiError, _hub_object: HubObject) -> Problem:
-    return Problem((), DRY_RUN_SKIPPED, api_error.missing_permission or api_error.server_message, Severity.WARNING)
-
-
-def _build_authentication_problem(api_error: ApiError, _hub_object: HubObject) -> Problem:
-    detail = f"the hub rejected the credentials ({api_error.status})"
-    return Problem((), DRY_RUN_SKIPPED, detail, Severity.WARNING)
-
-
-_PROBLEM_BUILDERS: Final[dict[ApiErrorKind, Callable[[ApiError, HubObject], Problem]]] = {
-    ApiErrorKind.WEBHOOK: _build_webhook_problem,
-    ApiErrorKind.WEBHOOK_TIMEOUT: _build_timeout_problem,
-    ApiErrorKind.PERMISSION: _build_permission_problem,
-    ApiErrorKind.UNAUTHENTICATED: _build_authentication_problem,
-}
-
-
-def _combine_skipped_findings(findings: Sequence[Finding], *, is_required: bool) -> Iterator[Finding]:
-    """Yield the findings; skipped validations are combined in one warning, or an error if required."""
+def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -> Iterator[Finding]:
+    """Yield the findings; skipped validations are combined in one of this severity."""
     skipped = [(number, problem) for number, problem in findings if problem.id == DRY_RUN_SKIPPED]
     yield from ((number, problem) for number, problem in findings if problem.id not in (DRY_RUN_SKIPPED, _DEFERRED))
     if not skipped:
         return
     change_count = format_count(len({number for number, _ in skipped}), "change")
     reasons = format_first_items(list(dict.fromkeys(problem.detail.rstrip(".") for _, problem in skipped)), _MAX_NAMES)
-    severity = Severity.ERROR if is_required else Severity.WARNING
     detail = f"Server-side dry run failed for {change_count}: {reasons}."
     yield skipped[0][0], Problem((), DRY_RUN_SKIPPED, detail, severity, brief=f"{change_count}: {reasons}")
 
@@ -511,9 +440,8 @@ def _format_dry_run_summary(server: str, requested_count: int, findings: Sequenc
         number for number, problem in findings if problem.id != _DEFERRED and (problem.severity is Severity.ERROR)
     }
     validated_count = requested_count - len(skipped)
-    deferred_text = format_first_items(
-        [problem.detail for _, problem in findings if problem.id == _DEFERRED], _MAX_NAMES
-    )
+    deferred = [problem.detail for _, problem in findings if problem.id == _DEFERRED]
+    deferred_text = format_first_items(deferred, _MAX_NAMES)
     deferred_sentence = f" Validated only during apply: {deferred_text}." if deferred_text else ""
     if not validated_count:
         return deferred_sentence.strip()
@@ -526,3 +454,94 @@ def _format_dry_run_summary(server: str, requested_count: int, findings: Sequenc
 
 def _has_unknown_value(value: Any) -> bool:
     return any(scalar is UNKNOWN for _, scalar in list_scalars(value))
+
+
+# --- placements outside of the plan ----------------------------------------------------------------
+
+OTHER_PLACEMENTS: Final = "selected-by-other-placements"
+Body = Mapping[str, Any]
+ObjectKey = tuple[str, str, str]  # kind, namespace and name
+# by selected object; a namespace with its content has no name
+SelectionIndex = Mapping[ObjectKey, Sequence[Body]]
+
+
+def find_affected_placements(
+    hub: HubClient, requests: Sequence[ChangeRequest], hub_objects: Mapping[int, Sequence[HubObject]]
+) -> Iterator[tuple[int, Problem]]:
+    """Yield a warning for each manifest with objects selected by placements outside the plan. `hub_objects` are the
+    objects to send by number of their change. Raises HubProblem.
+    """
+    changed_objects = {
+        number: _select_changed_objects(objects, requests[number])
+        for number, objects in hub_objects.items()
+        if requests[number].key.type == MANIFEST_TYPE
+    }
+    if not any(changed_objects.values()):
+        return
+    planned_placements = {
+        get_identity(request.key.type, values)
+        for request in requests
+        if request.key.type in PLACEMENT_TYPES and (values := request.planned or request.prior)
+    }
+    placements = (item for item in _list_rolling_placements(hub) if _get_key(item) not in planned_placements)
+    index: dict[ObjectKey, list[Body]] = {}
+    for placement in placements:
+        includes_content = any(
+            selector.get("kind") == "Namespace" and selector.get("selectionScope") != "NamespaceOnly"
+            for selector in list_mappings(placement, "spec", "resourceSelectors")
+        )
+        for selector in list_mappings(placement, "status", "selectedResources"):
+            kind, namespace, name = (str(selector.get(part) or "") for part in ("kind", "namespace", "name"))
+            index.setdefault((kind, namespace, name), []).append(placement)
+            if includes_content and kind == "Namespace":
+                index.setdefault(("", name, ""), []).append(placement)
+    for number, objects in changed_objects.items():
+        descriptions = [text for hub_object in objects for text in _describe_selections(hub_object, index)]
+        if descriptions:
+            detail = (
+                f"{format_first_items(descriptions, _MAX_NAMES, separator='; ')}. The hub applies the changes "
+                "to these clusters; this plan does not predict how."
+            )
+            yield number, Problem((), OTHER_PLACEMENTS, detail, Severity.WARNING)
+
+
+def _select_changed_objects(hub_objects: Sequence[HubObject], request: ChangeRequest) -> list[HubObject]:
+    """Return the objects with a changed body."""
+    prior_objects = build_hub_objects(request.key.type, request.prior) if request.prior else []
+    bodies = {hub_object.identity: hub_object.body for hub_object in prior_objects}
+    return [hub_object for hub_object in hub_objects if bodies.get(hub_object.identity) != hub_object.body]
+
+
+def _list_rolling_placements(hub: HubClient) -> Iterator[Body]:
+    """Yield the listable placements rolled out by the hub automatically."""
+    for kind in ("ClusterResourcePlacement", "ResourcePlacement"):
+        try:
+            placements = hub.list_objects(KINDS[kind].collection)
+        except ApiError:
+            continue
+        yield from (
+            {"kind": kind, **placement}
+            for placement in placements
+            if not has_external_rollout(placement) and _list_clusters(placement)
+        )
+
+
+def _list_clusters(placement: Body) -> list[str]:
+    statuses = list_mappings(placement, "status", "placementStatuses")
+    return sorted(str(status["clusterName"]) for status in statuses if status.get("clusterName"))
+
+
+def _get_key(placement: Body) -> ObjectKey:
+    return str(placement.get("kind")), *get_namespaced_name(placement)
+
+
+def _describe_selections(hub_object: HubObject, index: SelectionIndex) -> Iterator[str]:
+    """Yield the placements that select an object or its whole namespace, once each, with their clusters."""
+    _, kind, namespace, name = hub_object.identity
+    placements = [*index.get((kind, namespace, name), ())]
+    if namespace:
+        placements += index.get(("", namespace, ""), ())
+    for key, placement in {_get_key(placement): placement for placement in placements}.items():
+        clusters = format_first_items(_list_clusters(placement), _MAX_NAMES)
+        title = f"{key[0]} {'/'.join(filter(None, key[1:]))}"
+        yield f"{hub_object.title} is selected by {title} ({clusters})"

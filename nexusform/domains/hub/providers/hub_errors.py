@@ -1,17 +1,40 @@
-"""Messages about rejected requests and protected objects."""
+"""Options for the use of a hub, and messages about rejected requests and protected objects."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+
+from msgspec import Struct
 
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_client import HubProblem
 from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE, HubObject
-from nexusform.domains.hub.providers.hub_options import HubOptions
 from nexusform.domains.hub.providers.object_access import find_tool_manager
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem, StepPending
+
+
+class HubOptions(Struct, frozen=True):
+    """Options of the provider block and the operator. `allows_dry_run` returns for the hub's URL whether a
+    confined run may do more than read. `keeps_missing`: missing objects count as unchanged.
+    """
+
+    manager: str
+    validate_changes: str
+    is_read_only: bool
+    timeout: float
+    is_confined: bool = False
+    allows_dry_run: Callable[[str], bool] = lambda _server: True
+    takes_ownership: bool = False
+    keeps_missing: bool = False
+
+
+def get_ownership_source(options: HubOptions, request: ChangeRequest) -> str:
+    """Return the flag or argument that permits taking over fields; "" for none."""
+    if options.takes_ownership:
+        return "-take-ownership"
+    return "force_conflicts" if (request.planned or {}).get("force_conflicts") is True else ""
 
 
 def reject_tool_managed_object(options: HubOptions, body: Mapping[str, Any], command: str) -> None:
@@ -41,26 +64,21 @@ def describe_existing_object(hub_object: HubObject, key: ObjectKey, address: str
         )
     return (
         f"{hub_object.title} already exists on the hub and is not in state. Import it: "
-        f"import "
-        f"{{ to = "
-        f'{address}, id = "{key.id}" }} with each argument on a line of its own.'
+        f'import {{ to = {address}, id = "{key.id}" }} with each argument on a line of its own.'
     )
 
 
 def describe_missing_member(hub_object: HubObject) -> str:
     """Return why a missing member's labels and taints are not written."""
     return (
-        f"The hub has no member {hub_object.body['metadata']['name']}. A plan makes none: it joins by "
-        f"KubeFleet's "
+        f"The hub has no member {hub_object.body['metadata']['name']}. A plan makes none: it joins by KubeFleet's "
         "join script (hack/membership/joinMC.sh), or by `az fleet member create`. "
         "If it left for good, take its block out of the configuration."
     )
 
 
 def suggest_azure_command(hub_object: HubObject) -> str:
-    """Return the Azure command to change a member's labels after a denial by an Azure hub; "" for other
-    objects.
-    """
+    """Return the Azure command to change a member's labels after a denial by an Azure hub; "" for other objects."""
     metadata = hub_object.body.get("metadata") or {}
     labels = metadata.get("labels") or {}
     if hub_object.body.get("kind") != "MemberCluster" or not labels:
@@ -82,17 +100,17 @@ def hide_sensitive_values(api_error: ApiError, hub_object: HubObject, request: C
     return api_error.hide_values() if is_sensitive else api_error
 
 
+def describe_owners(api_error: ApiError) -> str:
+    """Return the conflicting fields with their owners."""
+    return "; ".join(f"{cause.field} belongs to {cause.manager}" for cause in api_error.causes if cause.manager)
+
+
 def format_request_rejection(api_error: ApiError, hub_object: HubObject) -> str:
     """Format the rejection of a step's request."""
     title = hub_object.title
     if api_error.kind is ApiErrorKind.OTHER_MANAGER:
-        parts = [
-            f"{hub_object.field} belongs to {hub_object.manager}"
-            for hub_object in api_error.causes
-            if hub_object.manager
-        ]
         return (
-            f"{title}: {'; '.join(parts)}. Leave the field out of the configuration, or take it over: once "
+            f"{title}: {describe_owners(api_error)}. Leave the field out of the configuration, or take it over: once "
             "by nexusform apply -resume -take-ownership, for good by force_conflicts = true."
         )
     if api_error.missing_permission:
@@ -146,6 +164,5 @@ def convert_hub_errors(*, requires_hub: bool = True) -> Iterator[None]:
         if api_error.kind is ApiErrorKind.UNAUTHENTICATED:
             detail = "The hub rejected the credentials (401). Sign in again."
             raise ProviderProblem(detail, is_unreachable=not requires_hub) from None
-        raise ProviderProblem(
-            f"The hub refuses ({api_error.status}): {api_error.missing_permission or api_error.server_message}"
-        ) from None
+        detail = f"The hub refuses ({api_error.status}): {api_error.missing_permission or api_error.server_message}"
+        raise ProviderProblem(detail) from None

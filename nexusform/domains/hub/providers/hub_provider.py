@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from itertools import islice
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_cache import HubCache
-from nexusform.domains.hub.api.hub_client import HubConnection
-from nexusform.domains.hub.providers.foreign_fields import build_foreign_field_warning
-from nexusform.domains.hub.providers.hub_approvals import ApplyCoordination
+from nexusform.domains.hub.api.hub_client import HubClient, HubConnection
 from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE
 from nexusform.domains.hub.providers.hub_dry_run import BEING_DELETED, OBJECT_EXISTS, HubDryRun
-from nexusform.domains.hub.providers.hub_errors import convert_hub_errors, convert_lost_connection
-from nexusform.domains.hub.providers.hub_identity import compare_identity, describe_identity, read_identity
-from nexusform.domains.hub.providers.hub_options import HubOptions
+from nexusform.domains.hub.providers.hub_errors import HubOptions, convert_hub_errors, convert_lost_connection
 from nexusform.domains.hub.providers.hub_reader import HubReadFindings, find_manifest, find_object, read_objects
+from nexusform.domains.hub.providers.hub_wait import ApplyCoordination, read_hub_version
+from nexusform.domains.hub.providers.object_access import get_uid
 from nexusform.domains.hub.providers.prediction_verification import Figures, read_plan_figures
 from nexusform.domains.hub.providers.step_writer import HubStepWriter
 from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey, ReadRequest, ReadResult, StepProgress
 from nexusform.providers.identified_provider import IdentityComparison
+
+_SYSTEM_NAMESPACE: Final = "kube-system"
+_TAG: Final = re.compile(r":v?(\d+\.\d+\.\d+[^:/@]*)(?:@.*)?$")
+_UID_DIGITS: Final = 4
+_FORBIDDEN: Final = 403
+Values = Mapping[str, Any]
 
 
 class FleetHubProvider:
@@ -54,54 +62,65 @@ class FleetHubProvider:
         """Return warnings about re-created objects, blocked rollouts, placements in progress without a
         waiting apply, and foreign fields.
         """
-        recreated = self._findings.recreated.items()
         warnings = [
             problem
-            for address, item in recreated
+            for address, item in self._findings.recreated.items()
             if address not in self._existing_addresses
             for problem in item.values()
         ]
         warnings += self._findings.blocked.values()
-        warnings += [
-            Problem(
-                (),
-                "incomplete-placement",
-                f"The hub is not done with {address}: {message}. Nothing to send changes that; look there.",
-                Severity.WARNING,
-                brief=f"{address}: {message}",
-                address=address,
-            )
-            for address, message in self._findings.pending.items()
-        ]
-        warnings += [
-            Problem(
-                (),
-                BEING_DELETED,
-                f"{address}: {message}. Nothing is predicted for it. Plan again once it is gone.",
-                Severity.WARNING,
-                brief=f"{address}: {message}",
-                address=address,
-            )
-            for address, message in self._findings.deleting.items()
-        ]
-        warnings += [build_foreign_field_warning(*item) for item in self._findings.foreign_fields.items()]
+        for address, message in self._findings.pending.items():
+            detail = f"The hub is not done with {address}: {message}. Nothing to send changes that; look there."
+            warnings.append(_build_warning("incomplete-placement", address, message, detail))
+        for address, message in self._findings.deleting.items():
+            detail = f"{address}: {message}. Nothing is predicted for it. Plan again once it is gone."
+            warnings.append(_build_warning(BEING_DELETED, address, message, detail))
+        for address, message in self._findings.foreign_fields.items():
+            detail = f"{address}: {message}. This configuration does not set it; its value on the hub is kept."
+            warnings.append(_build_warning("fields-owned-by-others", address, message, detail))
         return [*self._connection.list_warnings(), *warnings]
 
     has_fixed_identity = False
 
-    def read_identity(self, recorded: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Read the identity of the hub. Raises ProviderProblem."""
+    def read_identity(self, recorded: Values, objects: Sequence[Values]) -> Values:
+        """Return the identity of the hub: `uids` by namespace, `url` and `version`. A uid never changes, and no two
+        clusters share one. Raises ProviderProblem.
+        """
         with convert_hub_errors(requires_hub=self._options.validate_changes == "require"):
-            return read_identity(self._connection.connect(), recorded, objects)
+            hub = self._connection.connect()
+            names_in_objects = (name for attributes in objects for name in _list_namespaces(attributes))
+            namespaces = [_SYSTEM_NAMESPACE, *(recorded.get("uids") or {}), *islice(names_in_objects, 1)]
+            uids = {name: uid for name in dict.fromkeys(namespaces) if (uid := _read_namespace_uid(hub, name))}
+            tag = _TAG.search(read_hub_version(hub))
+            return {"uids": uids, "url": hub.server, "version": tag[1] if tag is not None else ""}
 
-    def compare_identity(self, recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> IdentityComparison:
-        """Compare a recorded identity with the observed one."""
-        return compare_identity(recorded, observed)
+    def compare_identity(self, recorded: Values, observed: Values) -> IdentityComparison:
+        """Compare a recorded identity with the observed one by kube-system, otherwise by another namespace."""
+        recorded_uids, observed_uids = recorded.get("uids") or {}, observed["uids"]
+        common = recorded_uids.keys() & observed_uids.keys()
+        name = next((name for name in (_SYSTEM_NAMESPACE, *recorded_uids) if name in common), None)
+        if name is None:
+            obstacle = f"the state records the uid of {', '.join(recorded_uids)}, which this hub does not show"
+            if not recorded_uids:
+                obstacle = "the state records no uid of its hub"
+            elif not observed_uids:
+                obstacle = "no uid of a namespace may be read on this hub"
+            return IdentityComparison(obstacle=obstacle)
+        if recorded_uids[name] == observed_uids[name]:
+            return IdentityComparison(is_known=True)
+        difference = (
+            f"namespace {name} has the uid {recorded_uids[name]} on {recorded.get('url')} in the state, and "
+            f"{observed_uids[name]} on {observed['url']}"
+        )
+        return IdentityComparison(is_known=True, difference=difference, accepted_by=(observed_uids[name],))
 
-    def describe_identity(self, identity: Mapping[str, Any]) -> str:
-        """Describe the hub for the head of a plan."""
+    def describe_identity(self, identity: Values) -> str:
+        """Describe the hub for the head of a plan: `hub prod-eu (uid 3f2c, read 15:02:11, KubeFleet 0.3.1)`."""
         hub = self._connection.connect()
-        return describe_identity(identity, hub.context or hub.server)
+        uid = next(iter((identity.get("uids") or {}).values()), "")
+        parts = [f"uid {uid[:_UID_DIGITS]}" if uid else "uid unknown", f"read {datetime.now(UTC):%H:%M:%S}"]
+        parts += [f"KubeFleet {identity['version']}"] if identity.get("version") else []
+        return f"hub {hub.context or hub.server} ({', '.join(parts)})"
 
     def keep_missing_objects(self) -> None:
         """Report missing objects as unchanged from now on."""
@@ -192,13 +211,31 @@ class FleetHubProvider:
         with ExitStack() as stack:
             stack.enter_context(convert_hub_errors())
             stack.enter_context(convert_lost_connection(request.address))
-            stack.enter_context(self._connection.connect().limit_retries(self._options.timeout, report))
-            yield self._make_writer(request)
+            hub, timing = self._connection.connect(), self._connection.timing
+            stack.enter_context(hub.limit_retries(self._options.timeout, report))
+            with self._cache_lock:
+                self._cache = self._cache or HubCache(hub, timing)
+            figures = self._plan_figures.get(hub.server)
+            yield HubStepWriter(hub, self._cache, self._options, request, timing, self._coordination, figures)
 
-    def _make_writer(self, request: ChangeRequest) -> HubStepWriter:
-        hub = self._connection.connect()
-        with self._cache_lock:
-            self._cache = self._cache or HubCache(hub, self._connection.timing)
-        figures = self._plan_figures.get(hub.server)
-        timing = self._connection.timing
-        return HubStepWriter(hub, self._cache, self._options, request, timing, self._coordination, figures)
+
+def _build_warning(problem_id: str, address: str, message: str, detail: str) -> Problem:
+    return Problem((), problem_id, detail, Severity.WARNING, brief=f"{address}: {message}", address=address)
+
+
+def _list_namespaces(attributes: Values) -> Iterator[str]:
+    for entry in attributes.get("objects") or ():
+        is_namespace = (entry.get("group"), entry.get("kind")) == ("", "Namespace")
+        yield from filter(None, [entry.get("name") if is_namespace else entry.get("namespace")])
+    if isinstance(attributes.get("namespace"), str) and attributes["namespace"]:
+        yield attributes["namespace"]
+
+
+def _read_namespace_uid(hub: HubClient, namespace: str) -> str:
+    """Return the uid of a namespace; "" if it is missing or may not be read."""
+    try:
+        return get_uid(hub.get(f"/api/v1/namespaces/{namespace}") or {})
+    except ApiError as api_error:
+        if api_error.status != _FORBIDDEN:
+            raise
+        return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct, field
@@ -10,38 +11,43 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.diagnostics.phrases import format_first_items
+from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.fleet.scheduling.rolling_update import BlockedRollout
 from nexusform.domains.fleet.types.fleet_hub_export import build_placement_attributes
-from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD
+from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD, get_namespaced_name
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS
-from nexusform.domains.hub.providers.field_ownership import is_identity_only
-from nexusform.domains.hub.providers.foreign_fields import (
+from nexusform.domains.hub.providers.field_ownership import (
     build_hub_record,
     build_recreation_warning,
     describe_foreign_fields,
+    is_identity_only,
     is_recreated,
 )
 from nexusform.domains.hub.providers.hub_bodies import (
     APPROVAL_TYPES,
+    EVICTION_TYPE,
     KINDS_BY_TYPE,
     MANIFEST_TYPE,
     MEMBER_TYPE,
     PLACEMENT_TYPES,
     RECORD_TYPES,
+    RUN_TYPES,
     HubObject,
     build_hub_objects,
     build_observed_attributes,
     find_differences,
     read_imported_arguments,
+    read_member_taints,
 )
-from nexusform.domains.hub.providers.hub_errors import reject_tool_managed_object
-from nexusform.domains.hub.providers.hub_options import HubOptions
+from nexusform.domains.hub.providers.hub_errors import HubOptions, reject_tool_managed_object
 from nexusform.domains.hub.providers.hub_wait import (
     has_been_scheduled,
+    has_external_rollout,
     list_created_kinds,
     list_objects_by_placement,
     list_remaining_objects,
+    read_eviction_result,
     read_placement_objects,
 )
 from nexusform.domains.hub.providers.object_access import (
@@ -49,25 +55,23 @@ from nexusform.domains.hub.providers.object_access import (
     find_object_path,
     get_identity,
     is_applied_by,
-    is_deleting,
     list_existing_object_bodies,
     list_in_namespaces,
 )
 from nexusform.domains.hub.providers.override_rollout import OVERRIDE_TYPES, OverrideRollout
-from nexusform.domains.hub.providers.pending_work import (
-    build_unfinished_note,
-    describe_pending_work,
-    find_pending_rollout,
-    is_deletion_in_progress,
-)
 from nexusform.domains.hub.providers.rollout_progress import (
     ObservedPlacementObjects,
+    build_manifests,
     build_observed_bindings,
     build_placement_manifests,
+    check_placement_progress,
+    check_run_progress,
+    find_blocked_rollout,
+    get_labels,
     is_approved,
 )
-from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest, format_canonical_json
-from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest, ReadResult
+from nexusform.domains.pods.importers.manifest_parser import format_canonical_json
+from nexusform.interfaces.plugins import UNFINISHED_KEY, ObjectKey, ProviderProblem, ReadRequest, ReadResult
 from nexusform.resource_types.registry import RESOURCE_TYPES
 
 Values = Mapping[str, Any]
@@ -94,16 +98,16 @@ class HubReadFindings(Struct, frozen=True):
     def merge_later_findings(self, later: HubReadFindings, addresses: Collection[str]) -> HubReadFindings:
         """Return the findings with those of a later read of these addresses."""
         return HubReadFindings(
-            _remove_findings_of_addresses(self.pending, addresses) | later.pending,
-            _remove_findings_of_addresses(self.foreign_fields, addresses) | later.foreign_fields,
-            _remove_findings_of_addresses(self.recreated, addresses) | later.recreated,
-            _remove_findings_of_addresses(self.blocked, addresses) | later.blocked,
-            _remove_findings_of_addresses(self.deleting, addresses) | later.deleting,
+            _remove_addresses(self.pending, addresses) | later.pending,
+            _remove_addresses(self.foreign_fields, addresses) | later.foreign_fields,
+            _remove_addresses(self.recreated, addresses) | later.recreated,
+            _remove_addresses(self.blocked, addresses) | later.blocked,
+            _remove_addresses(self.deleting, addresses) | later.deleting,
             (self.missing - set(addresses)) | later.missing,
         )
 
 
-def _remove_findings_of_addresses(findings: Mapping[str, T], addresses: Collection[str]) -> dict[str, T]:
+def _remove_addresses(findings: Mapping[str, T], addresses: Collection[str]) -> dict[str, T]:
     return {address: finding for address, finding in findings.items() if address not in addresses}
 
 
@@ -120,7 +124,9 @@ def _read_object(
 ) -> ReadResult:
     key, recorded = request.key, request.known_attributes
     if key.type in APPROVAL_TYPES:
-        return _read_approval(reader, request)
+        approval = reader.hub.get(build_hub_objects(key.type, recorded)[0].path)
+        is_granted = approval is not None and is_approved(approval)
+        return ReadResult(recorded if is_granted or request.planned is None else None, is_observed=True)
     hub_objects = build_hub_objects(key.type, recorded)
     if not hub_objects:  # it has no objects on a hub
         return ReadResult(recorded)
@@ -138,7 +144,7 @@ def _read_object(
     if key.type in PLACEMENT_TYPES:
         placement = reader.read_placement(*get_identity(key.type, recorded))
         if placement is not None:
-            evictions = () if recorded.get("namespace") else reader.list_evictions()
+            evictions = () if recorded.get("namespace") else reader.evictions
             attributes = {**attributes, **_build_observed_placement(placement, attributes, evictions)}
     pending = describe_pending_work(key.type, bodies[0]) if placement is None else find_pending_rollout(placement)
     if isinstance(pending, BlockedRollout):
@@ -195,15 +201,6 @@ def _select_managed_objects(
     return managed
 
 
-def _read_approval(reader: _HubObjectReader, request: ReadRequest) -> ReadResult:
-    path = build_hub_objects(request.key.type, request.known_attributes)[0].path
-    body = reader.hub.get(path)
-    is_granted = body is not None and is_approved(body)
-    if request.planned is not None and not is_granted:
-        return ReadResult(None, is_observed=True)
-    return ReadResult(request.known_attributes, is_observed=True)
-
-
 def _build_missing_object_result(hub: HubClient, options: HubOptions, request: ReadRequest) -> ReadResult:
     """Return the answer for a missing object: a record stays, and a deletion in progress is not done."""
     if options.keeps_missing and request.planned is None:
@@ -236,18 +233,19 @@ def find_object(
     if body is None:
         return None
     reject_tool_managed_object(options, body, "import")
-    is_member = resource_type == MEMBER_TYPE
-    arguments = _build_imported_member(body) if is_member else read_imported_arguments(resource_type, body)
-    attributes: dict[str, Any] = {"id": object_id, "name": name, **arguments}
+    attributes: dict[str, Any] = {"id": object_id, "name": name}
+    if resource_type == MEMBER_TYPE:
+        name_label = "kubernetes-fleet.io/member-name"
+        labels = {label: value for label, value in get_labels(body).items() if label != name_label}
+        attributes |= {"labels": labels or None, "taint": read_member_taints(body), "health": "Healthy"}
+    else:
+        attributes |= read_imported_arguments(resource_type, body)
     if namespace:
         attributes["namespace"] = namespace
-    if resource_type in PLACEMENT_TYPES:
-        placement_objects = read_placement_objects(hub, kind, namespace, name)
-        attributes |= (
-            _build_imported_placement(placement_objects, object_id, hub.list_objects(_EVICTION_COLLECTION))
-            if placement_objects is not None
-            else {}
-        )
+    placement = read_placement_objects(hub, kind, namespace, name) if resource_type in PLACEMENT_TYPES else None
+    if placement is not None:
+        attributes |= _build_placement_attributes(placement, object_id, hub.list_objects(_EVICTION_COLLECTION))
+        attributes["bindings"] = build_observed_bindings(placement)
     return ObjectKey(resource_type, object_id, 0), attributes
 
 
@@ -285,9 +283,7 @@ class _HubObjectReader:
     def __init__(self, hub: HubClient, requests: Sequence[ReadRequest]) -> None:
         self.hub = hub
         self._bodies: dict[str, dict[str, Any] | None] = {}
-        self._evictions: list[dict[str, Any]] | None = None
-        self._listed_kinds: set[str] = set()  # kinds read by a list
-        self._namespaces: dict[str, set[str]] = {}  # of the objects of these kinds
+        self._namespaces: dict[str, set[str]] = {}  # of the objects of kinds read by a list
         self._by_placement: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}
         requests_by_type: dict[str, list[ReadRequest]] = {}
         for request in requests:
@@ -299,43 +295,36 @@ class _HubObjectReader:
         for type_name, type_requests in requests_by_type.items():
             if len(type_requests) < CACHE_THRESHOLD:
                 continue
-            self._listed_kinds.add(KINDS_BY_TYPE[type_name])
             kind = KINDS[KINDS_BY_TYPE[type_name]]
             self._bodies.update(
                 {item.path: None for r in type_requests for item in build_hub_objects(type_name, r.known_attributes)}
             )
-            namespaces = {get_identity(type_name, r.known_attributes)[1] for r in type_requests}
-            self._namespaces[KINDS_BY_TYPE[type_name]] = namespaces - {""}
-            for body in list_in_namespaces(self.hub, kind, namespaces - {""}):
-                metadata = body.get("metadata") or {}
-                path = kind.build_path(str(metadata.get("name")), str(metadata.get("namespace") or ""))
-                self._bodies[path] = body
+            namespaces = {get_identity(type_name, r.known_attributes)[1] for r in type_requests} - {""}
+            self._namespaces[kind.kind] = namespaces
+            for body in list_in_namespaces(self.hub, kind, namespaces):
+                namespace, name = get_namespaced_name(body)
+                self._bodies[kind.build_path(name, namespace)] = body
 
-    def list_evictions(self) -> list[dict[str, Any]]:
-        """Return all evictions of placements."""
-        if self._evictions is None:
-            self._evictions = self.hub.list_objects(_EVICTION_COLLECTION)
-        return self._evictions
+    @cached_property
+    def evictions(self) -> list[dict[str, Any]]:
+        """All evictions of placements."""
+        return self.hub.list_objects(_EVICTION_COLLECTION)
 
     def read_placement(self, kind: str, namespace: str, name: str) -> ObservedPlacementObjects | None:
         """Return a placement with its hub-created objects, None if it does not exist."""
-        if kind not in self._listed_kinds:
+        if kind not in self._namespaces:
             return read_placement_objects(self.hub, kind, namespace, name)
         body = self._bodies.get(KINDS[kind].build_path(name, namespace))
         if body is None or not has_been_scheduled(body):
-            return ObservedPlacementObjects(body, (), (), ()) if body is not None else None
-        created = (
-            self._list_created(created_kind, self._namespaces[kind]).get((namespace, name), [])
-            for created_kind in list_created_kinds(kind)
-        )
+            return ObservedPlacementObjects(body, ()) if body is not None else None
+        created = []
+        for created_kind in list_created_kinds(kind):
+            if created_kind not in self._by_placement:
+                by_placement = list_objects_by_placement(self.hub, created_kind, self._namespaces[kind])
+                self._by_placement[created_kind] = by_placement
+            created.append(self._by_placement[created_kind].get((namespace, name), []))
         bindings, policies, snapshots = created
         return ObservedPlacementObjects(body, bindings, policies, snapshots)
-
-    def _list_created(self, kind: str, namespaces: set[str]) -> Mapping[tuple[str, str], list[dict[str, Any]]]:
-        """Return the hub-created objects of a kind by placement."""
-        if kind not in self._by_placement:
-            self._by_placement[kind] = list_objects_by_placement(self.hub, kind, namespaces)
-        return self._by_placement[kind]
 
     def read_body(self, hub_object: HubObject) -> dict[str, Any] | None:
         """Return an object, None if it does not exist."""
@@ -347,6 +336,48 @@ class _HubObjectReader:
         return self._bodies[path]
 
 
+# --- pending work ----------------------------------------------------------------------------------
+
+
+def find_pending_rollout(placement_objects: ObservedPlacementObjects) -> str | BlockedRollout:
+    """Return the pending work of a placement, "" if done; or its blocked rollout."""
+    is_run_managed = has_external_rollout(placement_objects.placement)
+    progress = check_placement_progress(placement_objects, {}, is_external=is_run_managed)
+    blocked = find_blocked_rollout(placement_objects) if progress.is_decided and not progress.is_done else None
+    return blocked or ("" if progress.is_done else progress.message)
+
+
+def describe_pending_work(type_name: str, body: Values) -> str:
+    """Return the pending work of a run or an eviction, "" if done."""
+    if type_name in RUN_TYPES:
+        progress = check_run_progress(body, ())
+        return "" if progress.has_ended else progress.message
+    if type_name == EVICTION_TYPE:
+        return "" if read_eviction_result(body)[0] else "the hub has not processed it yet"
+    return ""
+
+
+def is_deletion_in_progress(request: ReadRequest) -> bool:
+    """Return True if an earlier apply started the deletion of an object."""
+    return request.is_being_deleted or bool((request.unfinished_change or {}).get("deletes"))
+
+
+def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dict[str, Any]:
+    """Return the note about an object changed by an earlier apply: in progress, or done."""
+    if request.planned is None and not request.unfinished_change and not request.is_being_deleted:
+        return {}
+    if not message:
+        return {UNFINISHED_KEY: None}
+    is_deletion = is_deletion_in_progress(request)
+    action = "to delete it" if is_deletion else "to write it"
+    sentence = f"An earlier apply began {action}, and the hub is not done with {title} yet: {message}."
+    note = {"words": sentence, "brief": f"{title} waits: {message}", "in_progress": True}
+    return {UNFINISHED_KEY: {**note, "deletes": True} if is_deletion else note}
+
+
+# --- attributes ------------------------------------------------------------------------------------
+
+
 def _find_differences(hub_object: HubObject, observed: Values) -> Iterator[tuple[Any, ...]]:
     return (path for path in find_differences(hub_object.body, observed) if path[:1] != ("apiVersion",))
 
@@ -355,9 +386,7 @@ def _build_observed_placement(
     placement_objects: ObservedPlacementObjects, attributes: Values, evictions: Sequence[Values]
 ) -> dict[str, Any]:
     """Return the observed attributes of a placement except predicted ones."""
-    hub_attributes = build_placement_attributes(
-        [*build_placement_manifests(placement_objects), *_build_manifests(evictions)], str(attributes.get("id"))
-    )
+    hub_attributes = _build_placement_attributes(placement_objects, str(attributes.get("id")), evictions)
     observed = {name: value for name, value in hub_attributes.items() if name not in PREDICTED_ATTRIBUTES}
     statuses, recorded_statuses = (
         sorted(map(format_canonical_json, a.get(_STATUSES) or ())) for a in (observed, attributes)
@@ -376,26 +405,8 @@ def _build_observed_placement(
     return {**observed, "bindings": merged}
 
 
-def _build_manifests(bodies: Sequence[Values]) -> list[Manifest]:
-    return [manifest for manifest in map(build_manifest, map(dict, bodies)) if manifest is not None]
-
-
-def _build_imported_placement(
+def _build_placement_attributes(
     placement_objects: ObservedPlacementObjects, key: str, evictions: Sequence[Values]
 ) -> dict[str, Any]:
-    """Return the attributes of an imported placement."""
-    hub_attributes = build_placement_attributes(
-        [*build_placement_manifests(placement_objects), *_build_manifests(evictions)], key
-    )
-    return {**hub_attributes, "bindings": build_observed_bindings(placement_objects)}
-
-
-def _build_imported_member(body: Values) -> dict[str, Any]:
-    metadata, spec = body.get("metadata") or {}, body.get("spec") or {}
-    name_label = "kubernetes-fleet.io/member-name"
-    labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != name_label}
-    taints = [
-        {"key": t.get("key"), "value": t.get("value") or "", "effect": t.get("effect")}
-        for t in spec.get("taints") or ()
-    ]
-    return {"labels": labels or None, "taint": taints, "health": "Healthy"}
+    manifests = [*build_placement_manifests(placement_objects), *build_manifests(evictions)]
+    return build_placement_attributes(manifests, key)

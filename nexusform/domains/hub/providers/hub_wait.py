@@ -1,9 +1,11 @@
-"""Waiting for a hub to complete a request."""
+"""Waiting for a hub to complete a request, and approval of stages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -12,14 +14,15 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.field_validation import list_mappings
+from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.hub.api.api_errors import ApiError
-from nexusform.domains.hub.api.hub_cache import PARENT_LABEL, CollectionCache, HubCache
+from nexusform.domains.hub.api.hub_cache import PARENT_LABEL, HubCache, get_namespaced_name, get_parent_placement
 from nexusform.domains.hub.api.hub_client import ClientClock, HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS, WORK
+from nexusform.domains.hub.providers.hub_bodies import HubObject
 from nexusform.domains.hub.providers.object_access import (
     describe_deletion_blockers,
     get_uid,
-    is_deleting,
     list_in_namespaces,
     list_objects_if_permitted,
 )
@@ -35,6 +38,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
     get_name,
     get_observed_index,
     has_predicted_clusters,
+    is_approved,
     is_snapshot_outdated,
     list_predicted_failures,
 )
@@ -53,6 +57,7 @@ _RESCHEDULE_SECONDS: Final = 10.0  # seconds for a hub to re-schedule after an e
 _REPLACEMENT_TIMEOUT: Final = 120.0  # seconds after which an eviction stops waiting for a replacement
 _MAX_NAMES: Final = 4
 _RESUME_HINT: Final = "`nexusform apply -resume` continues it."
+_APPROVAL_MANAGER: Final = "nexusform"
 Values = Mapping[str, Any]
 ProgressCheck = Callable[[float], tuple[bool, str]]  # seconds since the start -> (done, pending work)
 
@@ -84,24 +89,16 @@ class HubWaiter(Struct, frozen=True):
                 reported = message
             if elapsed >= self.timeout:
                 raise StepPending(f"{subject} takes longer than its timeout: {message}. {_RESUME_HINT}")
-            stop_message = f"{subject}: {message}. {_RESUME_HINT}"
-            if change_count is None:
-                self._wait_interval(interval, stop_message, lambda: False)
-            else:
-                has_changed = partial(_has_new_changes, count_changes, change_count)
-                self._wait_interval(_MAX_INTERVAL, stop_message, has_changed)
+            deadline = self.timing.read_time() + (interval if change_count is None else _MAX_INTERVAL)
+            # Sleep in slices to react to Ctrl-C and changes on the hub.
+            while True:
+                if self.step.should_stop():
+                    raise StepPending(f"{subject}: {message}. {_RESUME_HINT}")
+                remaining = deadline - self.timing.read_time()
+                if remaining <= 0 or (change_count is not None and count_changes() != change_count):
+                    break
+                self.timing.sleep(min(remaining, _SLICE))
             interval = min(interval * 1.5, _MAX_INTERVAL)
-
-    def _wait_interval(self, seconds: float, stop_message: str, is_over: Callable[[], bool]) -> None:
-        """Sleep in slices to react to Ctrl-C and changes on the hub. Raises StepPending."""
-        deadline = self.timing.read_time() + seconds
-        while True:
-            if self.step.should_stop():
-                raise StepPending(stop_message)
-            remaining = deadline - self.timing.read_time()
-            if remaining <= 0 or is_over():
-                return
-            self.timing.sleep(min(remaining, _SLICE))
 
     # --- placements ----------------------------------------------------------------------------
 
@@ -129,8 +126,8 @@ class HubWaiter(Struct, frozen=True):
             if placement is None:
                 raise ProviderProblem(f"{kind} {name} was deleted while its rollout was waited for.")
             _reject_object_in_deletion(kind, placement)
-            placement_objects = self._get_cached_placement(placement, planned)
-            if placement_objects is None and self._is_placement_cached(placement, planned):
+            placement_objects, is_lagging = self._read_cached_placement(placement, planned)
+            if is_lagging:
                 lag_start = elapsed if lag_start is None else lag_start
                 if elapsed - lag_start < _CACHE_LAG:
                     return False, final.message
@@ -157,23 +154,19 @@ class HubWaiter(Struct, frozen=True):
             self.step.report_progress(StepProgress(message=final.message))
         return decision, final
 
-    def _get_cached_placement(self, placement: Values, planned: Values) -> ObservedPlacementObjects | None:
-        """Return a placement with its cached bindings; None unless the cache is as new as the placement."""
-        collection_cache = self._find_binding_cache(placement) if _is_status_sufficient(placement, planned) else None
+    def _read_cached_placement(
+        self, placement: Values, planned: Values
+    ) -> tuple[ObservedPlacementObjects | None, bool]:
+        """Return a placement with its cached bindings, and whether the cache is older than the placement."""
+        if not _is_status_sufficient(placement, planned):
+            return None, False
+        kind, name = list_created_kinds(str(placement.get("kind")))[0], get_namespaced_name(placement)
+        cache = self.cache.find_collection_cache(KINDS[kind].collection, name)
         version = str((placement.get("metadata") or {}).get("resourceVersion") or "")
-        bindings = (
-            collection_cache.list_placement_objects(_get_name(placement), version)
-            if collection_cache is not None
-            else None
-        )
-        return ObservedPlacementObjects(placement, bindings, is_partial=True) if bindings is not None else None
-
-    def _is_placement_cached(self, placement: Values, planned: Values) -> bool:
-        return _is_status_sufficient(placement, planned) and self._find_binding_cache(placement) is not None
-
-    def _find_binding_cache(self, placement: Values) -> CollectionCache | None:
-        kind = list_created_kinds(str(placement.get("kind")))[0]
-        return self.cache.find_collection_cache(KINDS[kind].collection, _get_name(placement))
+        bindings = cache.list_placement_objects(name, version) if cache is not None else None
+        if bindings is None:
+            return None, cache is not None
+        return ObservedPlacementObjects(placement, bindings, is_partial=True), False
 
     def _read_placement(self, path: str, sent: Values) -> Values | None:
         """Return a placement. The cache may lag behind the object just sent."""
@@ -188,9 +181,7 @@ class HubWaiter(Struct, frozen=True):
         return cached if get_generation(cached) >= get_generation(sent) else sent
 
     def wait_for_scheduling(self, kind: str, namespace: str, name: str) -> None:
-        """Wait until the placement of a run or an eviction exists and is scheduled: an early run fails
-        permanently.
-        """
+        """Wait until the placement of a run or an eviction exists and is scheduled: an early run fails permanently."""
 
         def check_scheduling(elapsed: float) -> tuple[bool, str]:
             placement_objects = read_placement_objects(self.hub, kind, namespace, name)
@@ -214,15 +205,13 @@ class HubWaiter(Struct, frozen=True):
             is_present = body is not None and get_uid(body) == (uid or None)
             if is_present:
                 return False, f"{kind} {name} still exists"
-            collection_cache = self.cache.find_collection_cache(
-                KINDS[list_created_kinds(kind)[0]].collection, (namespace, name)
-            )
-            bindings = (
-                collection_cache.list_placement_objects((namespace, name), "0") if collection_cache is not None else []
-            )
-            blockers = (
-                _describe_bindings(bindings) if bindings else list_remaining_objects(self.hub, kind, namespace, name)
-            )
+            collection = KINDS[list_created_kinds(kind)[0]].collection
+            cache = self.cache.find_collection_cache(collection, (namespace, name))
+            bindings = cache.list_placement_objects((namespace, name), "0") if cache is not None else []
+            if bindings:
+                blockers = _describe_bindings(bindings)
+            else:
+                blockers = list_remaining_objects(self.hub, kind, namespace, name)
             return not blockers, format_first_items(blockers, _MAX_NAMES)
 
         def count_changes() -> int | None:
@@ -238,8 +227,6 @@ class HubWaiter(Struct, frozen=True):
         """Wait until a run has ended; approvals in `granted` are given on request. Other steps grant those in
         `other_approvals` (paths), which may grow.
         """
-        from nexusform.domains.hub.providers.hub_approvals import approve_request
-
         progress = StagedRunProgress(has_ended=False)
         pending_approval = ""
         requests_kind = KINDS["ApprovalRequest" if namespace else "ClusterApprovalRequest"]
@@ -261,10 +248,8 @@ class HubWaiter(Struct, frozen=True):
                 if not is_repeated or requests_kind.build_path(progress.approval, namespace) in other_approvals:
                     return False, progress.message  # its step may not have started yet
                 raise StepPending(
-                    f"{kind} {name} waits for a person: {progress.approval} has to be approved. Grant it "
-                    f"there, "
-                    "and `nexusform apply -resume` continues; or write it in approvals of the block, and "
-                    "apply."
+                    f"{kind} {name} waits for a person: {progress.approval} has to be approved. Grant it there, and "
+                    "`nexusform apply -resume` continues; or write it in approvals of the block, and apply."
                 )
             return progress.has_ended, progress.message
 
@@ -282,9 +267,8 @@ class HubWaiter(Struct, frozen=True):
             if placement_objects is None or elapsed > _REPLACEMENT_TIMEOUT:
                 return True, ""
             _reject_object_in_deletion(kind, placement_objects.placement)
-            progress = check_placement_progress(
-                placement_objects, {}, is_external=has_external_rollout(placement_objects.placement)
-            )
+            is_run_managed = has_external_rollout(placement_objects.placement)
+            progress = check_placement_progress(placement_objects, {}, is_external=is_run_managed)
             is_picked = len(progress.bindings) >= former_count or elapsed > _RESCHEDULE_SECONDS
             message = progress.message or "the hub has not picked a cluster in its place yet"
             has_ended = progress.is_done or (
@@ -335,9 +319,7 @@ def _describe_unobserved_change(
     elapsed: float,
     describe_outdated: Callable[[PlacementProgress], str],
 ) -> str:
-    """Return the change possibly not observed yet by a seemingly finished hub; "" for none, or after the time
-    limit.
-    """
+    """Return the change possibly not observed yet by a seemingly finished hub; "" for none, or after the time limit."""
     planned = predicted.get("bindings") or {}
     if elapsed < _SNAPSHOT_TIMEOUT and not has_external_rollout(placement):
         if is_snapshot_outdated(planned, progress.latest_snapshot):
@@ -350,17 +332,11 @@ def _describe_unobserved_change(
 
 
 def _describe_empty_selection(placement: Values, predicted: Values) -> str:
-    """Return a message if a hub selects nothing although objects were predicted; "" otherwise, and with
-    staged runs.
-    """
+    """Return a message if a hub selects nothing although objects were predicted; "" otherwise, and with staged runs."""
     objects = predicted.get("selected_resources") or ()
     if not objects or has_external_rollout(placement) or list_mappings(placement, "status", "selectedResources"):
         return ""
     return f"the hub selects no objects; predicted: {len(objects)}"
-
-
-def _has_new_changes(count_changes: Callable[[], int | None], change_count: int) -> bool:
-    return count_changes() != change_count
 
 
 # --- observed objects ------------------------------------------------------------------------------
@@ -372,20 +348,19 @@ def read_placement_objects(hub: HubClient, kind: str, namespace: str, name: str)
     if placement is None:
         return None
     if not has_been_scheduled(placement):
-        return ObservedPlacementObjects(placement, (), (), ())  # no objects yet
+        return ObservedPlacementObjects(placement, ())  # no objects yet
     return _read_all_objects(hub, placement, kind, namespace, name)
 
 
 def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> ObservedPlacementObjects:
     """Return a placement with its bindings only, if that is enough: one request instead of three."""
     if not has_been_scheduled(placement):
-        return ObservedPlacementObjects(placement, (), (), ())
+        return ObservedPlacementObjects(placement, ())
     kind = str(placement.get("kind"))
     if _is_status_sufficient(placement, planned):
-        return ObservedPlacementObjects(
-            placement, list_created_objects(hub, list_created_kinds(kind)[0], *_get_name(placement)), is_partial=True
-        )
-    return _read_all_objects(hub, placement, kind, *_get_name(placement))
+        bindings = list_created_objects(hub, list_created_kinds(kind)[0], *get_namespaced_name(placement))
+        return ObservedPlacementObjects(placement, bindings, is_partial=True)
+    return _read_all_objects(hub, placement, kind, *get_namespaced_name(placement))
 
 
 def _is_status_sufficient(placement: Values, planned: Values) -> bool:
@@ -394,10 +369,6 @@ def _is_status_sufficient(placement: Values, planned: Values) -> bool:
         return False
     has_prediction = planned and all(isinstance(binding.get("resource_snapshot"), int) for binding in planned.values())
     return bool(has_prediction) and get_observed_index(placement) is not None
-
-
-def _get_name(placement: Values) -> tuple[str, str]:
-    return str((placement.get("metadata") or {}).get("namespace") or ""), get_name(placement)
 
 
 def _read_all_objects(
@@ -421,9 +392,7 @@ def has_been_scheduled(placement: Mapping[str, Any]) -> bool:
 
 
 def list_created_kinds(kind: str) -> tuple[str, str, str]:
-    """Return the kinds created by a hub for placements of a kind: bindings, policy snapshots and resource
-    snapshots.
-    """
+    """Return the kinds created by a hub for placements of a kind: bindings, policy snapshots and resource snapshots."""
     prefix = "" if kind == "ResourcePlacement" else "Cluster"
     return f"{prefix}ResourceBinding", f"{prefix}SchedulingPolicySnapshot", f"{prefix}ResourceSnapshot"
 
@@ -434,9 +403,7 @@ def list_objects_by_placement(
     """Return the hub-created objects of a kind by namespace and name of their placement."""
     created: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for body in list_in_namespaces(hub, KINDS[kind], namespaces, labelSelector=PARENT_LABEL):
-        metadata = body.get("metadata") or {}
-        parent = str((metadata.get("labels") or {}).get(PARENT_LABEL))
-        created.setdefault((str(metadata.get("namespace") or ""), parent), []).append(body)
+        created.setdefault(get_parent_placement(body), []).append(body)
     return created
 
 
@@ -454,11 +421,9 @@ def list_remaining_objects(hub: HubClient, kind: str, namespace: str, name: str)
     """Return the remaining bindings and Works of a placement with their blockers. Without permission for
     Works the bindings suffice: their finalizer waits for the Works.
     """
-    prefix = "" if kind == "ResourcePlacement" else "Cluster"
-    bindings = list_created_objects(hub, f"{prefix}ResourceBinding", namespace, name)
-    remaining = _describe_bindings(bindings)
+    bindings = list_created_objects(hub, list_created_kinds(kind)[0], namespace, name)
     works = list_works(hub, namespace, name)
-    return remaining + [
+    return _describe_bindings(bindings) + [
         f"{str((work.get('metadata') or {}).get('namespace')).removeprefix('fleet-member-')}: Work "
         f"{get_name(work)}{_describe_finalizers(work)}"
         for work in works or ()
@@ -498,3 +463,62 @@ def read_hub_version(hub: HubClient) -> str:
     template = (((agent or {}).get("spec") or {}).get("template") or {}).get("spec") or {}
     images = [str(container.get("image") or "") for container in template.get("containers") or ()]
     return images[0] if images else ""
+
+
+# --- approvals -----------------------------------------------------------------------------------
+
+
+class ApplyCoordination(Struct):
+    """Shared record of the steps of one apply: runs, and approvals they wait for. `granted_requests` are
+    paths of requests granted by a step, `ended_runs` paths of runs with a finished step, `applied_objects`
+    the objects sent so far by identity, `kept_titles` the kept objects of others.
+    """
+
+    granted_requests: set[str] = field(default_factory=set)
+    ended_runs: set[str] = field(default_factory=set)
+    applied_objects: dict[tuple[str, str, str, str], HubObject] = field(default_factory=dict)
+    kept_titles: set[str] = field(default_factory=set)
+
+    @contextmanager
+    def track_approval(self, request: str) -> Iterator[None]:
+        """Record a request while a step waits for it; a failed step grants nothing."""
+        self.granted_requests.add(request)
+        try:
+            yield
+        except BaseException:
+            self.granted_requests.discard(request)
+            raise
+
+    @contextmanager
+    def track_run(self, run: str) -> Iterator[None]:
+        """Record the end of a run's step."""
+        self.ended_runs.discard(run)
+        try:
+            yield
+        finally:
+            self.ended_runs.add(run)
+
+
+def approve_request(hub: HubClient, path: str, step: ChangeRequest) -> bool:
+    """Approve a request; return False if it does not exist. An already approved one is not sent. Raises ApiError."""
+    request = hub.get(path)
+    if request is None:
+        return False
+    if not is_approved(request):
+        step.report_progress(StepProgress(message=f"{get_name(request)} is approved"))
+        hub.merge(f"{path}/status", {"status": {"conditions": _build_conditions(request)}}, _APPROVAL_MANAGER)
+    return True
+
+
+def _build_conditions(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the conditions of a request with the approval."""
+    other_conditions = [c for c in (request.get("status") or {}).get("conditions") or () if c.get("type") != "Approved"]
+    approval = {
+        "type": "Approved",
+        "status": "True",
+        "reason": "ApprovedByNexusform",
+        "message": "approved by the configuration",
+        "observedGeneration": get_generation(request),
+        "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    return [*other_conditions, approval]

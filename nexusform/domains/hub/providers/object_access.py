@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from nexusform.domains.fleet.importers.fleet_export import find_external_manager, list_conditions
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
-from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD, HubCache
+from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import HubKind
 from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, HubObject
@@ -44,16 +44,9 @@ def require_object_path(hub: HubClient, hub_object: HubObject) -> str:
     """Return the path of an object. Raises ProviderProblem for an unserved kind."""
     path = find_object_path(hub, hub_object)
     if not path:
-        raise ProviderProblem(
-            f"{hub_object.title}: the hub serves no {hub_object.body.get('apiVersion')} of that kind."
-        )
+        detail = f"{hub_object.title}: the hub serves no {hub_object.body.get('apiVersion')} of that kind."
+        raise ProviderProblem(detail)
     return path
-
-
-def read_object(hub: HubClient, cache: HubCache, hub_object: HubObject) -> dict[str, Any] | None:
-    """Return an object, None if it does not exist. Raises ApiError."""
-    path = find_object_path(hub, hub_object)
-    return cache.get(path) if path else None
 
 
 def list_existing_object_bodies(hub: HubClient, hub_objects: Iterable[HubObject]) -> dict[str, dict[str, Any] | None]:
@@ -112,11 +105,6 @@ def list_objects_if_permitted(read: Callable[[], list[dict[str, Any]]]) -> list[
 def get_uid(body: Body) -> str:
     """Return the uid of an object."""
     return str((body.get("metadata") or {}).get("uid") or "")
-
-
-def is_deleting(body: Body) -> bool:
-    """Return True if an object is in deletion."""
-    return bool((body.get("metadata") or {}).get("deletionTimestamp"))
 
 
 def describe_deletion_blockers(body: Body) -> str:

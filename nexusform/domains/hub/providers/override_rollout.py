@@ -24,6 +24,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
     build_placement_manifests,
     explain_unready_cluster,
     find_blocked_rollout,
+    get_labels,
     get_name,
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest
@@ -63,13 +64,10 @@ class OverrideRollout:
         namespace, _, name = self._override.placement.rpartition("/")
         kind = "ResourcePlacement" if namespace else "ClusterResourcePlacement"
         placement_objects = read_placement_objects(self._hub, kind, namespace, name)
-        if (
-            placement_objects is None
-            or has_external_rollout(placement_objects.placement)
-            or is_deleting(placement_objects.placement)
-        ):
+        placement = placement_objects.placement if placement_objects is not None else {}
+        if placement_objects is None or has_external_rollout(placement) or is_deleting(placement):
             return True, ""
-        if not has_been_scheduled(placement_objects.placement):
+        if not has_been_scheduled(placement):
             return False, f"the hub has not picked clusters of {name} yet"
         if any(explain_unready_cluster(binding)[0] for binding in placement_objects.bindings if _is_bound(binding)):
             return True, ""  # the rollout is blocked there; reported for the placement
@@ -78,19 +76,17 @@ class OverrideRollout:
         if blocked is not None:
             self.blocked_message = blocked.message
             return True, ""
-        return not pending, format_first_items(
-            [f"{cluster}{message}" for cluster, message in pending.items()], _MAX_NAMES
-        )
+        messages = [f"{cluster}{message}" for cluster, message in pending.items()]
+        return not pending, format_first_items(messages, _MAX_NAMES)
 
     def _find_latest_snapshot(self) -> str:
         """Return the name of the snapshot of the current override, "" if it does not exist yet."""
         namespace, name = self._override.namespace, self._override.name
         body = self._hub.get(KINDS[self._kind].build_path(name, namespace))
-        table = KINDS[f"{self._kind}Snapshot"]
-        collection = table.build_collection(namespace)
+        collection = KINDS[f"{self._kind}Snapshot"].build_collection(namespace)
         snapshots = self._hub.list_objects(collection, labelSelector=f"{_PARENT_LABEL}={name}")
         for snapshot in snapshots if body is not None else ():
-            is_latest = ((snapshot.get("metadata") or {}).get("labels") or {}).get(LATEST_LABEL) == "true"
+            is_latest = get_labels(snapshot).get(LATEST_LABEL) == "true"
             if is_latest and (snapshot.get("spec") or {}).get("overrideSpec") == (body or {}).get("spec"):
                 return f"{namespace}/{get_name(snapshot)}" if namespace else get_name(snapshot)
         return ""
@@ -107,9 +103,7 @@ class OverrideRollout:
             index = placement.bindings[cluster].resource_snapshot if cluster in placement.bindings else None
             if index is None or index not in objects:
                 continue
-            bound_snapshots = {
-                item for item in list_override_names(body.get("spec") or {}) if own_pattern.fullmatch(item)
-            }
+            bound_snapshots = set(filter(own_pattern.fullmatch, list_override_names(body.get("spec") or {})))
             expected = {self._snapshot} if self._is_override_for_cluster(cluster, objects[index]) else set()
             if bound_snapshots != expected:
                 yield cluster, f" {'does not have it yet' if expected else 'still has it'}"
@@ -121,7 +115,7 @@ class OverrideRollout:
             return False
         if self._labels is None:
             members = self._hub.list_objects(MEMBER.collection)
-            self._labels = {get_name(member): (member.get("metadata") or {}).get("labels") or {} for member in members}
+            self._labels = {get_name(member): get_labels(member) for member in members}
         return bool(select_overrides((self._override,), objects, self._labels.get(cluster, {})))
 
 

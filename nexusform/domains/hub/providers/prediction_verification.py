@@ -17,7 +17,7 @@ from nexusform.diagnostics.phrases import format_first_items
 from nexusform.documents.field_validation import get_mapping
 from nexusform.documents.times import parse_time
 from nexusform.domains.fleet.importers.fleet_members import read_member_health
-from nexusform.domains.hub.providers.rollout_progress import find_condition, get_name, list_picked_clusters
+from nexusform.domains.hub.providers.rollout_progress import find_condition, get_labels, get_name, list_picked_clusters
 from nexusform.domains.hub.types.fleet_hub import is_heartbeat_age_unknown
 from nexusform.placements.prediction_scores import VerifiedPrediction
 
@@ -103,16 +103,10 @@ class VerificationResult(Struct, frozen=True):
 
     def build_note(self) -> dict[str, Any]:
         """Return the wrong predictions as recorded in a placement's note."""
+        names = ("about", "cluster", "predicted", "observed", "kind")
         records = [
-            {
-                "about": wrong_prediction.about,
-                "cluster": wrong_prediction.cluster,
-                "predicted": wrong_prediction.predicted,
-                "observed": wrong_prediction.observed,
-                "kind": wrong_prediction.kind,
-                "changed": list(wrong_prediction.changes[:_MAX_NAMES]),
-            }
-            for wrong_prediction in self.wrong_predictions[:_MAX_RECORDED]
+            {**{name: getattr(item, name) for name in names}, "changed": list(item.changes[:_MAX_NAMES])}
+            for item in self.wrong_predictions[:_MAX_RECORDED]
         ]
         return {WRONG_PREDICTIONS: records} if records else {}
 
@@ -122,25 +116,21 @@ class VerificationResult(Struct, frozen=True):
 
 def read_figures(members: Iterable[Mapping[str, Any]], observed_at: datetime | None) -> dict[str, dict[str, Any]]:
     """Return the figures of members that affect placement. `at` is the time of observation."""
-    return {get_name(member): _read_member_scheduling_inputs(member, observed_at) for member in members}
-
-
-def _read_member_scheduling_inputs(member: Mapping[str, Any], observed_at: datetime | None) -> dict[str, Any]:
-    status = member.get("status") or {}
-    figures: dict[str, Any] = {
-        f"label {name}": value for name, value in ((member.get("metadata") or {}).get("labels") or {}).items()
-    }
-    for taint in (member.get("spec") or {}).get("taints") or ():
-        figures[f"taint {taint.get('key')}"] = f"{taint.get('value') or ''}:{taint.get('effect')}"
-    for name, entry in (status.get("properties") or {}).items():
-        figures[f"property {name}"] = (entry or {}).get("value")
-    for kind, amounts in (status.get("resourceUsage") or {}).items():
-        for name, amount in get_mapping(amounts).items():
-            figures[f"{kind} {name}"] = amount
-    joined = find_condition(member, "Joined")
-    figures["joined"] = (joined or {}).get("status", "Unknown")
-    figures["health"] = str(read_member_health(member, observed_at))
-    return figures
+    figures_by_member: dict[str, dict[str, Any]] = {}
+    for member in members:
+        status = member.get("status") or {}
+        figures: dict[str, Any] = {f"label {name}": value for name, value in get_labels(member).items()}
+        for taint in (member.get("spec") or {}).get("taints") or ():
+            figures[f"taint {taint.get('key')}"] = f"{taint.get('value') or ''}:{taint.get('effect')}"
+        for name, entry in (status.get("properties") or {}).items():
+            figures[f"property {name}"] = (entry or {}).get("value")
+        for kind, amounts in (status.get("resourceUsage") or {}).items():
+            for name, amount in get_mapping(amounts).items():
+                figures[f"{kind} {name}"] = amount
+        figures["joined"] = (find_condition(member, "Joined") or {}).get("status", "Unknown")
+        figures["health"] = str(read_member_health(member, observed_at))
+        figures_by_member[get_name(member)] = figures
+    return figures_by_member
 
 
 def read_plan_figures(responses: Mapping[str, str]) -> dict[str, Figures]:
@@ -221,10 +211,8 @@ class PredictionVerifier(Struct, frozen=True):
                 wrong_predictions.append(self._build_wrong_prediction(about, cluster, states, changes))
         for cluster in sorted(predicted & observed):
             kinds = _SCORES if self.compares_spread else _SCORES[:1]
-            scores = [
-                tuple(bindings[cluster].get(kind) for kind in kinds)
-                for bindings in (predicted_bindings, observed_bindings)
-            ]
+            both_bindings = (predicted_bindings[cluster], observed_bindings[cluster])
+            scores = [tuple(map(binding.get, kinds)) for binding in both_bindings]
             if None in scores[0]:
                 continue
             is_correct = scores[0] == scores[1]
@@ -238,12 +226,12 @@ class PredictionVerifier(Struct, frozen=True):
     def _build_wrong_prediction(
         self, about: str, cluster: str, states: tuple[str, str], changes: list[tuple[str, str]]
     ) -> WrongClusterPrediction:
-        own_changes = [text for name, text in changes if name == cluster]
-        other_changes = [text for name, text in changes if name != cluster]
         if self.plan_figures is None:
             return WrongClusterPrediction(about, cluster, *states, UNKNOWN_CAUSE)
         if changes:
-            return WrongClusterPrediction(about, cluster, *states, CHANGED_FIGURES, (*own_changes, *other_changes))
+            own_first = sorted(changes, key=lambda change: change[0] != cluster)
+            texts = tuple(text for _, text in own_first)
+            return WrongClusterPrediction(about, cluster, *states, CHANGED_FIGURES, texts)
         if self.version:
             return WrongClusterPrediction(about, cluster, *states, DIFFERENT_VERSION, (self.version,))
         return WrongClusterPrediction(about, cluster, *states, DIFFERENT_RULE)

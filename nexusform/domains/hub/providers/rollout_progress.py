@@ -5,7 +5,7 @@ has to name the expected snapshot and have conditions of its own generation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -74,6 +74,11 @@ def get_name(body: Body) -> str:
     return str((body.get("metadata") or {}).get("name"))
 
 
+def get_labels(body: Body) -> Mapping[str, Any]:
+    """Return the labels of an object."""
+    return (body.get("metadata") or {}).get("labels") or {}
+
+
 def find_condition(body: Body, kind: str) -> Mapping[str, Any] | None:
     """Return a condition of an object's current generation."""
     for item in list_conditions(body):
@@ -82,15 +87,15 @@ def find_condition(body: Body, kind: str) -> Mapping[str, Any] | None:
     return None
 
 
+def build_manifests(bodies: Iterable[Body]) -> list[Manifest]:
+    """Return objects as manifests, without the malformed ones."""
+    return [manifest for manifest in map(build_manifest, bodies) if manifest is not None]
+
+
 def build_placement_manifests(placement_objects: ObservedPlacementObjects) -> list[Manifest]:
     """Return the objects of a placement as manifests, like an export."""
-    bodies = (
-        placement_objects.placement,
-        *placement_objects.bindings,
-        *placement_objects.policies,
-        *placement_objects.snapshots,
-    )
-    return [manifest for manifest in map(build_manifest, map(dict, bodies)) if manifest is not None]
+    created = (*placement_objects.bindings, *placement_objects.policies, *placement_objects.snapshots)
+    return build_manifests([placement_objects.placement, *created])
 
 
 def build_observed_bindings(placement_objects: ObservedPlacementObjects) -> dict[str, dict[str, Any]]:
@@ -122,9 +127,7 @@ def check_placement_progress(
     is_external: bool,
     failing: AbstractSet[tuple[str, str]] = frozenset(),
 ) -> PlacementProgress:
-    """Return the progress of a placement. `planned` are the predicted bindings, `failing` the predicted
-    failures.
-    """
+    """Return the progress of a placement. `planned` are the predicted bindings, `failing` the predicted failures."""
     body = placement_objects.placement
     kind = str(body.get("kind"))
     scheduled_condition = find_condition(body, f"{kind}Scheduled")
@@ -137,11 +140,7 @@ def check_placement_progress(
     if not (placement_objects.is_partial or _is_policy_observed(placement_objects)):
         message = "the hub has not observed the policy yet"
         return PlacementProgress(is_done=False, message=message, bindings=bindings)
-    latest_snapshot = (
-        get_observed_index(body)
-        if placement_objects.is_partial
-        else _read_index(_find_latest(placement_objects.snapshots))
-    )
+    latest_snapshot = _get_latest_index(placement_objects)
     if is_external:
         return PlacementProgress(is_done=True, bindings=bindings, is_decided=True, latest_snapshot=latest_snapshot)
     pending, expected_failures = _find_pending_clusters(placement_objects, planned, latest_snapshot, failing)
@@ -156,16 +155,11 @@ def check_placement_progress(
 def find_blocked_rollout(
     placement_objects: ObservedPlacementObjects, outdated: AbstractSet[str] = frozenset()
 ) -> BlockedRollout | None:
-    """Return a rolling update without progress and without budget to continue; None if it continues or has
-    ended. `outdated`: bound clusters to get changed content of their snapshot. The hub has processed the
-    current placement.
+    """Return a rolling update without progress and without budget to continue; None if it continues or has ended.
+    `outdated`: bound clusters to get changed content of their snapshot. The hub has processed the current placement.
     """
     placement = placement_objects.placement
-    latest = (
-        get_observed_index(placement)
-        if placement_objects.is_partial
-        else _read_index(_find_latest(placement_objects.snapshots))
-    )
+    latest = _get_latest_index(placement_objects)
     if latest is None or any(_is_binding_in_progress(placement, binding) for binding in placement_objects.bindings):
         return None
     type_name = next(name for name, kind in KINDS_BY_TYPE.items() if kind == placement.get("kind"))
@@ -214,22 +208,17 @@ def _find_pending_clusters(
     pending: list[str] = []
     expected_failures: list[str] = []
     for binding in placement_objects.bindings:
-        predicted = planned.get(_get_cluster(binding)) or {}
-        # The snapshot index and a message for a bound cluster with an older snapshot; None otherwise.
         spec, cluster = binding.get("spec") or {}, _get_cluster(binding)
-        name = spec.get("resourceSnapshotName")
+        predicted, name = planned.get(cluster) or {}, spec.get("resourceSnapshotName")
         parts = str(name or "").rsplit("-", 2)
-        outdated_number = int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else None
-        if is_deleting(binding) or spec.get("state") != "Bound" or latest is None or outdated_number == latest:
-            outdated = None
-        else:
-            outdated = outdated_number, f"{cluster} still has {name}" if name else f"{cluster} has no snapshot yet"
-        if outdated is not None:
-            number, message = outdated
-            is_predicted = number is not None and predicted.get("resource_snapshot") == number
+        index = int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else None
+        is_bound = spec.get("state") == "Bound" and not is_deleting(binding)
+        if is_bound and latest is not None and index != latest:
+            message = f"{cluster} still has {name}" if name else f"{cluster} has no snapshot yet"
+            is_predicted = index is not None and predicted.get("resource_snapshot") == index
         else:
             failure, message = _describe_pending_cluster(placement_objects.placement, binding, predicted)
-            is_predicted = (_get_cluster(binding), failure) in failing
+            is_predicted = (cluster, failure) in failing
         if message:
             (expected_failures if is_predicted else pending).append(message)
     return pending, expected_failures
@@ -271,14 +260,12 @@ def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> 
 
 def explain_unready_cluster(binding: Body) -> tuple[str, str]:
     """Return the failed condition ("" for none) and the reason a bound cluster is not ready ("" if ready)."""
-    for kind in ("Available", "DiffReported"):
-        found_condition = find_condition(binding, kind)
-        if found_condition is not None and found_condition.get("status") == "True":
-            return "", ""
+    if any((find_condition(binding, kind) or {}).get("status") == "True" for kind in ("Available", "DiffReported")):
+        return "", ""
     for kind in ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "DiffReported", "Available"):
-        found_condition = find_condition(binding, kind)
-        if found_condition is not None and found_condition.get("status") == "False":
-            return kind, _format_failure(found_condition)
+        condition = find_condition(binding, kind) or {}
+        if condition.get("status") == "False":
+            return kind, _format_failure(condition)
     return "", "not available yet"
 
 
@@ -305,15 +292,15 @@ def is_snapshot_outdated(planned: Mapping[str, Any], latest: int | None) -> bool
 
 def _find_latest(snapshots: Sequence[Body]) -> Body | None:
     """Return the snapshot labelled as latest."""
-    for snapshot in snapshots:
-        if ((snapshot.get("metadata") or {}).get("labels") or {}).get(LATEST_LABEL) == "true":
-            return snapshot
-    return None
+    return next((snapshot for snapshot in snapshots if get_labels(snapshot).get(LATEST_LABEL) == "true"), None)
 
 
-def _read_index(snapshot: Body | None) -> int | None:
-    label = ((snapshot or {}).get("metadata") or {}).get("labels") or {}
-    number = str(label.get("kubernetes-fleet.io/resource-index", ""))
+def _get_latest_index(placement_objects: ObservedPlacementObjects) -> int | None:
+    """Return the index of the latest resource snapshot, by its label or else by the status of the placement."""
+    if placement_objects.is_partial:
+        return get_observed_index(placement_objects.placement)
+    latest = _find_latest(placement_objects.snapshots)
+    number = str(get_labels(latest or {}).get("kubernetes-fleet.io/resource-index", ""))
     return int(number) if number.isdecimal() else None
 
 

@@ -10,21 +10,29 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.fleet.planning.selected_resources import OPEN_CLUSTERS
 from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_cache import HubCache
 from nexusform.domains.hub.api.hub_client import ClientClock, HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER
-from nexusform.domains.hub.providers.content_verification import NO_SNAPSHOTS, ContentVerifier
-from nexusform.domains.hub.providers.field_ownership import is_already_applied, is_identity_only, remove_ignored_fields
-from nexusform.domains.hub.providers.foreign_fields import (
+from nexusform.domains.hub.providers.content_verification import (
+    NO_SNAPSHOTS,
+    ContentVerifier,
+    find_wrong_run_resources,
+    verify_eviction,
+    verify_run,
+)
+from nexusform.domains.hub.providers.field_ownership import (
     ExistingObject,
     build_hub_record,
     get_recorded_uid,
+    is_already_applied,
+    is_identity_only,
     is_recreated,
+    remove_ignored_fields,
 )
-from nexusform.domains.hub.providers.hub_approvals import ApplyCoordination, approve_request
 from nexusform.domains.hub.providers.hub_bodies import (
     APPROVAL_TYPES,
     EVICTION_TYPE,
@@ -36,32 +44,34 @@ from nexusform.domains.hub.providers.hub_bodies import (
     build_hub_objects,
     build_released_member,
     build_sent_objects,
-    find_differences,
     get_approval_run,
+    is_different,
 )
 from nexusform.domains.hub.providers.hub_errors import (
+    HubOptions,
     convert_rejected_read,
     describe_existing_object,
     describe_missing_member,
     format_request_rejection,
+    get_ownership_source,
     hide_sensitive_values,
     reject_tool_managed_object,
 )
-from nexusform.domains.hub.providers.hub_options import HubOptions, get_ownership_source
 from nexusform.domains.hub.providers.hub_wait import (
+    ApplyCoordination,
     HubWaiter,
+    approve_request,
     has_external_rollout,
     read_hub_version,
     read_placement_objects,
 )
 from nexusform.domains.hub.providers.object_access import (
     describe_deletion_blockers,
+    find_object_path,
     get_identity,
     get_uid,
     is_applied_by,
-    is_deleting,
     list_objects_if_permitted,
-    read_object,
     require_object_path,
 )
 from nexusform.domains.hub.providers.override_rollout import OVERRIDE_TYPES, OverrideRollout
@@ -73,7 +83,6 @@ from nexusform.domains.hub.providers.prediction_verification import (
     read_figures,
 )
 from nexusform.domains.hub.providers.rollout_progress import PlacementProgress, build_observed_bindings, is_approved
-from nexusform.domains.hub.providers.run_verification import find_wrong_run_resources, verify_eviction, verify_run
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
@@ -111,21 +120,19 @@ class HubStepWriter(Struct, frozen=True):
         return HubWaiter(self.hub, self.cache, self.request, self.options.timeout, self.timing)
 
     def _read_existing(self, hub_object: HubObject) -> dict[str, Any] | None:
-        return read_object(self.hub, self.cache, hub_object)
+        path = find_object_path(self.hub, hub_object)
+        return self.cache.get(path) if path else None
 
     # --- deletion ------------------------------------------------------------------------------
 
     def delete(self) -> None:
-        """Delete the objects, and wait for the removal of their resources. Raises ProviderProblem and
-        ApiError.
-        """
+        """Delete the objects, and wait for the removal of their resources. Raises ProviderProblem and ApiError."""
         if self._type_name in APPROVAL_TYPES:
             return  # created by the hub, and approvals stay granted
         hub_objects = build_hub_objects(self._type_name, self.request.prior or {})
         if self.options.is_read_only:
-            self._raise_until_changed_externally(
-                [hub_object for hub_object in hub_objects if self._read_existing(hub_object) is not None], "delete"
-            )
+            existing = [hub_object for hub_object in hub_objects if self._read_existing(hub_object) is not None]
+            self._raise_until_changed_externally(existing, "delete")
             return
         if self._type_name == MEMBER_TYPE:
             if self._read_existing(hub_objects[0]) is not None:
@@ -135,9 +142,8 @@ class HubStepWriter(Struct, frozen=True):
             self._delete_object(hub_object)
         if self._type_name in PLACEMENT_TYPES:
             uid = get_recorded_uid(self._type_name, hub_objects[0], self.request.private_note)
-            self._waiter.wait_for_removal(
-                *get_identity(self._type_name, self.request.prior or {}), hub_objects[0].path, uid
-            )
+            identity = get_identity(self._type_name, self.request.prior or {})
+            self._waiter.wait_for_removal(*identity, hub_objects[0].path, uid)
         elif self._type_name in OVERRIDE_TYPES:
             self._wait_for_override(self.request.prior or {}, is_removed=True)
 
@@ -166,9 +172,8 @@ class HubStepWriter(Struct, frozen=True):
             is_removed = existing is None or get_uid(existing) != get_uid(body)
             return is_removed, f"{hub_object.title} still goes{describe_deletion_blockers(existing or {})}"
 
-        self._waiter.wait_until(
-            check_removal, f"The deletion of {hub_object.title}", partial(self.cache.count_changes, path)
-        )
+        subject = f"The deletion of {hub_object.title}"
+        self._waiter.wait_until(check_removal, subject, partial(self.cache.count_changes, path))
 
     def _raise_until_changed_externally(self, hub_objects: Sequence[HubObject], verb: str) -> None:
         """Raise ManualStepPending for objects to be changed by another process."""
@@ -191,12 +196,16 @@ class HubStepWriter(Struct, frozen=True):
     def _write_resource(self) -> ChangeResult:
         hub_objects = build_sent_objects(self.request)
         if self.options.is_read_only:
-            self._raise_until_changed_externally(
-                [hub_object for hub_object in hub_objects if self._has_sent_difference(hub_object)], "write"
-            )
+            bodies = [(hub_object, self._read_existing(hub_object)) for hub_object in hub_objects]
+            different = [item for item, body in bodies if body is None or is_different(item.body, body)]
+            self._raise_until_changed_externally(different, "write")
             return self._wait_for_result(())
         self._wait_for_placement(hub_objects[0])
-        former_count = self._count_placement_clusters(hub_objects[0]) if self._type_name == EVICTION_TYPE else 0
+        former_count, placement_name = 0, ""
+        if self._type_name == EVICTION_TYPE:
+            placement_name = _get_placement(hub_objects[0])
+            placement_objects = read_placement_objects(self.hub, "ClusterResourcePlacement", "", placement_name)
+            former_count = len(build_observed_bindings(placement_objects)) if placement_objects is not None else 0
         existing = self._write_objects(hub_objects)
         # Delete the objects removed from a manifest.
         if self.request.prior is not None and self._type_name == MANIFEST_TYPE:
@@ -207,17 +216,8 @@ class HubStepWriter(Struct, frozen=True):
         with convert_rejected_read(hub_objects[0]):
             result = self._wait_for_result(existing)
             if self._type_name == EVICTION_TYPE and self.request.prior is None:
-                self._waiter.wait_for_rescheduling(_get_placement(hub_objects[0]), former_count)
+                self._waiter.wait_for_rescheduling(placement_name, former_count)
         return result
-
-    def _count_placement_clusters(self, eviction: HubObject) -> int:
-        """Return the number of clusters of an eviction's placement."""
-        placement_objects = read_placement_objects(self.hub, "ClusterResourcePlacement", "", _get_placement(eviction))
-        return len(build_observed_bindings(placement_objects)) if placement_objects is not None else 0
-
-    def _has_sent_difference(self, hub_object: HubObject) -> bool:
-        body = self._read_existing(hub_object)
-        return body is None or next(find_differences(hub_object.body, body), None) is not None
 
     def _wait_for_placement(self, hub_object: HubObject) -> None:
         """Wait for the placement of a run or an eviction. Raises StepPending."""
@@ -235,9 +235,8 @@ class HubStepWriter(Struct, frozen=True):
         """Write the objects of a step in order; return each with its resulting body."""
         prior = self.request.prior
         results: list[ExistingObject] = []
-        prior_identities = (
-            {hub_object.identity for hub_object in build_hub_objects(self._type_name, prior)} if prior else set()
-        )
+        prior_objects = build_hub_objects(self._type_name, prior) if prior else []
+        prior_identities = {hub_object.identity for hub_object in prior_objects}
         new_namespaces: set[str] = set()  # new namespaces, without objects yet
         for hub_object in hub_objects:
             metadata = hub_object.body.get("metadata") or {}
@@ -261,11 +260,8 @@ class HubStepWriter(Struct, frozen=True):
                 raise ProviderProblem(describe_missing_member(hub_object))
             return
         reject_tool_managed_object(self.options, body, "apply")
-        if (
-            is_managed
-            and is_recreated(self._type_name, hub_object, body, self.request.private_note)
-            and not self.options.takes_ownership
-        ):
+        is_other_object = is_managed and is_recreated(self._type_name, hub_object, body, self.request.private_note)
+        if is_other_object and not self.options.takes_ownership:
             raise ProviderProblem(
                 f"{hub_object.title} was deleted and re-created by another manager since the plan. Plan again, and the "
                 "plan says what can be done."
@@ -295,11 +291,8 @@ class HubStepWriter(Struct, frozen=True):
             self.request.report_progress(StepProgress(operation="external", message=message))
             self.hub.merge(path, EXTERNAL_PATCH, manager)
         body_to_send = remove_ignored_fields(hub_object.body, body, self.request.ignored_paths, manager)
-        if (
-            self.request.resumed_operation is not None
-            and body is not None
-            and is_already_applied(body_to_send, body, manager)
-        ):
+        is_resumed = self.request.resumed_operation is not None
+        if is_resumed and body is not None and is_already_applied(body_to_send, body, manager):
             return dict(body)  # sent by an earlier run
         self.request.report_progress(StepProgress(operation=_format_operation(hub_object)))
         try:
@@ -311,10 +304,6 @@ class HubStepWriter(Struct, frozen=True):
 
     # --- waiting -------------------------------------------------------------------------------
 
-    def _make_content_verifier(self) -> ContentVerifier:
-        coordination = self.coordination
-        return ContentVerifier(self.hub, self.request, coordination.applied_objects, coordination.kept_titles)
-
     def _wait_for_result(self, existing: Sequence[ExistingObject]) -> ChangeResult:
         """Wait until the hub has completed the change; return the result. `existing` are the objects as sent,
         empty if nothing was.
@@ -324,8 +313,7 @@ class HubStepWriter(Struct, frozen=True):
         if self._type_name in PLACEMENT_TYPES:
             identity = get_identity(self._type_name, planned)
             sent_body = existing[0][1] if existing else {}
-            content = self._make_content_verifier()
-            waiter = self._waiter
+            content, waiter = ContentVerifier(self.hub, self.request, self.coordination), self._waiter
             decision, final = waiter.wait_for_placement(*identity, planned, sent_body, content.describe_outdated)
             verification = content.verify_placement(self._verify_predictions(decision, final), final)
             renumbered = content.report_renumbered_snapshots(final)
@@ -343,22 +331,16 @@ class HubStepWriter(Struct, frozen=True):
                 not_verified=verification.not_verified,
             )
         if self._type_name in RUN_TYPES:
-            verification = self._wait_for_run()
-            return ChangeResult(
-                planned,
-                note=note,
-                verified_predictions=verification.predictions,
-                not_verified=verification.not_verified,
-            )
+            run = self._wait_for_run()
+            return ChangeResult(planned, note=note, verified_predictions=run.predictions, not_verified=run.not_verified)
         if self._type_name in OVERRIDE_TYPES:
             self._wait_for_override(planned, is_removed=False)
         elif self._type_name == EVICTION_TYPE:
-            reason = self._waiter.wait_for_eviction(
-                build_hub_objects(self._type_name, planned)[0].path, str(planned["name"])
-            )
+            name = str(planned["name"])
+            reason = self._waiter.wait_for_eviction(build_hub_objects(self._type_name, planned)[0].path, name)
             if reason:
-                self.request.report_progress(StepProgress(message=f"{planned['name']} was not executed: {reason}"))
-            verified = verify_eviction(str(planned["name"]), self.request.planned_note, reason)
+                self.request.report_progress(StepProgress(message=f"{name} was not executed: {reason}"))
+            verified = verify_eviction(name, self.request.planned_note, reason)
             return ChangeResult(planned, note=note, verified_predictions=verified)
         return ChangeResult(planned, note=note)
 
@@ -406,17 +388,14 @@ class HubStepWriter(Struct, frozen=True):
     def _wait_for_run(self) -> VerificationResult:
         """Wait for a run; return its verified predictions. Raises ProviderProblem if it failed."""
         planned = self._planned
-        granted = frozenset(str(name) for name in planned.get("approvals") or ())
-        progress = self._waiter.wait_for_run(
-            *get_identity(self._type_name, planned), granted, self.coordination.granted_requests
-        )
+        granted, identity = frozenset(map(str, planned.get("approvals") or ())), get_identity(self._type_name, planned)
+        progress = self._waiter.wait_for_run(*identity, granted, self.coordination.granted_requests)
         if progress.failure:
-            raise ProviderProblem(
+            detail = (
                 f"The run {planned['name']} ended without success: {progress.failure}. It goes no further; "
-                "make another run.",
-                object_exists=True,
-                attributes=planned,
+                "make another run."
             )
+            raise ProviderProblem(detail, object_exists=True, attributes=planned)
         return self._verify_run() if planned.get("state") == "Run" else VerificationResult()
 
     def _verify_run(self) -> VerificationResult:
@@ -425,17 +404,14 @@ class HubStepWriter(Struct, frozen=True):
         run = self.hub.get(KINDS[kind].build_path(name, namespace)) or {}
         snapshot_kind = "ResourceSnapshot" if namespace else "ClusterResourceSnapshot"
         placement = str((run.get("spec") or {}).get("placementName"))
-        content = self._make_content_verifier()
+        content = ContentVerifier(self.hub, self.request, self.coordination)
         snapshots = content.list_snapshots(snapshot_kind, namespace, placement)
         difference = find_wrong_run_resources(
             run, self.request.planned_note, snapshots or (), self.coordination.applied_objects
         )
         if difference:
-            raise ProviderProblem(
-                f"The run {name} succeeded with other resources than planned: {difference}. Create another run.",
-                object_exists=True,
-                attributes=self._planned,
-            )
+            detail = f"The run {name} succeeded with other resources than planned: {difference}. Create another run."
+            raise ProviderProblem(detail, object_exists=True, attributes=self._planned)
         predictions = verify_run(name, self.request.planned_note, run)
         if snapshots is None:
             return VerificationResult(predictions, not_verified=NO_SNAPSHOTS)
@@ -487,10 +463,8 @@ def _get_placement(hub_object: HubObject) -> str:
 
 def is_switching_to_external(hub_objects: Values, existing: Values) -> bool:
     """Return True if a placement changes to staged runs while its rolling update settings still exist."""
-    strategy_type = ((hub_objects.get("spec") or {}).get("strategy") or {}).get("type")
-    return hub_objects.get("kind") in ("ClusterResourcePlacement", "ResourcePlacement") and (
-        strategy_type == "External" and not has_external_rollout(existing)
-    )
+    is_placement = hub_objects.get("kind") in ("ClusterResourcePlacement", "ResourcePlacement")
+    return is_placement and has_external_rollout(hub_objects) and not has_external_rollout(existing)
 
 
 def _add_bindings(planned: Values, progress: PlacementProgress, note: Values, *, is_run_managed: bool) -> ChangeResult:
@@ -498,13 +472,9 @@ def _add_bindings(planned: Values, progress: PlacementProgress, note: Values, *,
     predicted = planned.get("bindings") or {}
     bindings: dict[str, Any] = {}
     for cluster, observed in progress.bindings.items():
-        predicted_binding = predicted.get(cluster)
+        bindings[cluster] = dict(observed)
         # With staged runs, a run of the same apply may continue the rollout.
-        predicted_fields = (
-            {name: predicted_binding[name] for name in ("state", "resource_snapshot")}
-            if is_run_managed and predicted_binding
-            else {}
-        )
-        bindings[cluster] = {**observed, **predicted_fields}
+        if is_run_managed and predicted.get(cluster):
+            bindings[cluster] |= {name: predicted[cluster][name] for name in ("state", "resource_snapshot")}
     paths = tuple(("bindings", cluster) for cluster in bindings)
     return ChangeResult({**planned, "bindings": bindings}, paths, note=note)

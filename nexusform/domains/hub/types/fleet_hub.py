@@ -86,23 +86,43 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     if not answer.attributes:
         return answer
     answer = replace(answer, problems=(*answer.problems, *_build_warnings(dump)))
-    if "namespaces" in arguments and not answer.attributes["member_clusters"]:
-        attributes_read = {**answer.attributes, "member_clusters": None}
-        answer = replace(answer, attributes=attributes_read, problems=(*answer.problems, _UNKNOWN_MEMBERS))
-    source_attributes = {"id": dump["server"], "read_at": dump["read_at"]}
-    return replace(answer, attributes={**answer.attributes, **source_attributes})
+    attributes_read = {**answer.attributes, "id": dump["server"], "read_at": dump["read_at"]}
+    if "namespaces" in arguments and not attributes_read["member_clusters"]:
+        attributes_read["member_clusters"] = None
+        answer = replace(answer, problems=(*answer.problems, _UNKNOWN_MEMBERS))
+    return replace(answer, attributes=attributes_read)
 
 
 def _build_warnings(dump: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield warnings about the clock of the hub and about unread kinds."""
-    if abs(dump.get("clock_skew", 0)) > _MAX_SKEW:
-        yield _build_clock_skew_warning(dump)
+    skew, server = int(dump.get("clock_skew", 0)), dump["server"]
+    if abs(skew) > _MAX_SKEW:
+        detail = (
+            f"The clock of this machine is {abs(skew)} s {'ahead of' if skew > 0 else 'behind'} that of {server}. "
+            "Heartbeats are compared with the hub's clock. Synchronize the clocks (NTP)."
+        )
+        yield Problem((), "clock-skew", detail, Severity.WARNING)
     if is_heartbeat_age_unknown(dump):
-        yield _build_heartbeat_age_warning(dump)
+        seconds = int(dump["heartbeat_age"])
+        detail = (
+            f"{server} sends no Date header, and the newest heartbeat of its members ({dump['read_at']}) is "
+            f"{abs(seconds)} s {'old' if seconds > 0 else 'ahead'} by the clock of this machine. Whether members are "
+            "alive is unknown. This plan assumes that those with the newest heartbeats are; no cluster of it is "
+            "certain. Compare MEMBER-AGENT-LAST-SEEN in `kubectl get memberclusters`."
+        )
+        yield Problem((), "unknown-heartbeat-age", detail, Severity.WARNING)
     if dump.get("unlisted"):
-        yield _build_unlisted_kinds_warning(dump)
+        detail = (
+            f"{server} does not list {', '.join(dump['unlisted'])} in selected namespaces. Placements may select "
+            "more objects than this plan shows. Allow get and list of these kinds."
+        )
+        yield Problem((), "not-captured", detail, Severity.WARNING)
     if dump.get("skipped"):
-        yield _build_skipped_kinds_warning(dump)
+        detail = (
+            f"{server} does not list {', '.join(dump['skipped'])}. No configured object needs them, but conflicts "
+            "with other placements are unknown. Allow get and list of these kinds to see them."
+        )
+        yield Problem((), "not-captured", detail, Severity.WARNING)
 
 
 def is_heartbeat_age_unknown(dump: Mapping[str, Any]) -> bool:
@@ -157,43 +177,6 @@ _UNKNOWN_MEMBERS: Final = Problem(
     "Allow get and list of memberclusters.",
     Severity.WARNING,
 )
-
-
-def _build_unlisted_kinds_warning(dump: Mapping[str, Any]) -> Problem:
-    detail = (
-        f"{dump['server']} does not list {', '.join(dump['unlisted'])} in selected namespaces. Placements may select "
-        "more objects than this plan shows. Allow get and list of these kinds."
-    )
-    return Problem((), "not-captured", detail, Severity.WARNING)
-
-
-def _build_skipped_kinds_warning(dump: Mapping[str, Any]) -> Problem:
-    detail = (
-        f"{dump['server']} does not list {', '.join(dump['skipped'])}. No configured object needs them, but conflicts "
-        "with other placements are unknown. Allow get and list of these kinds to see them."
-    )
-    return Problem((), "not-captured", detail, Severity.WARNING)
-
-
-def _build_clock_skew_warning(dump: Mapping[str, Any]) -> Problem:
-    seconds = int(dump["clock_skew"])
-    direction = "ahead of" if seconds > 0 else "behind"
-    detail = (
-        f"The clock of this machine is {abs(seconds)} s {direction} that of {dump['server']}. Heartbeats are compared "
-        "with the hub's clock. Synchronize the clocks (NTP)."
-    )
-    return Problem((), "clock-skew", detail, Severity.WARNING)
-
-
-def _build_heartbeat_age_warning(dump: Mapping[str, Any]) -> Problem:
-    seconds = int(dump["heartbeat_age"])
-    detail = (
-        f"{dump['server']} sends no Date header, and the newest heartbeat of its members ({dump['read_at']}) is "
-        f"{abs(seconds)} s {'old' if seconds > 0 else 'ahead'} by the clock of this machine. Whether members are alive "
-        "is unknown. This plan assumes that those with the newest heartbeats are; no cluster of it is certain. "
-        "Compare MEMBER-AGENT-LAST-SEEN in `kubectl get memberclusters`."
-    )
-    return Problem((), "unknown-heartbeat-age", detail, Severity.WARNING)
 
 
 FLEET_HUB: Final = ResourceType(

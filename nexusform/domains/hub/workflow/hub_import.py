@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nexusform.applying.events import StepEvent
+from nexusform.applying.events import StepListener
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items
@@ -21,7 +21,7 @@ from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubPr
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.providers.fleet import NAME
 from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE
-from nexusform.domains.hub.providers.hub_options import HubOptions
+from nexusform.domains.hub.providers.hub_errors import HubOptions
 from nexusform.domains.hub.providers.hub_provider import FleetHubProvider
 from nexusform.domains.hub.providers.hub_reader import PREDICTED_ATTRIBUTES
 from nexusform.domains.hub.providers.object_access import find_tool_manager
@@ -201,8 +201,7 @@ def _report_objects_of_others(skipped: list[str]) -> Iterator[Diagnostic]:
     if skipped:
         objects = format_count(len(skipped), "object")
         detail = (
-            f"{objects} of the hub {'is' if len(skipped) == 1 else 'are'} applied by others and left to "
-            f"them: "
+            f"{objects} of the hub {'is' if len(skipped) == 1 else 'are'} applied by others and left to them: "
             f"{format_first_items(skipped, _MAX_NAMES)}. -take-ownership takes over what Flux or Argo CD applies."
         )
         yield build_warning("unmanaged-object", detail)
@@ -235,9 +234,7 @@ def _render_configuration(server: str, imported: ImportedObjects, configuration:
 
 
 def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
-    """Write the objects to the state by a plan without changes; rejected if configuration and objects
-    differ.
-    """
+    """Write the objects to the state by a plan without changes; rejected if configuration and objects differ."""
     types = run.project.registries.resource_types
     span = Span("", Position(1, 1, 0), Position(1, 1, 0))
     last_creation = run.stored.state.last_creation
@@ -264,7 +261,7 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
             "Correct the configuration, or import the other objects one by one."
         )
         return [*problems, build_error("import-with-changes", detail)]
-    return [*problems, *apply_plan(run, plan, _SilentListener(), PlanApplyOptions()).diagnostics]
+    return [*problems, *apply_plan(run, plan, StepListener(), PlanApplyOptions()).diagnostics]
 
 
 def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Address, ImportedObject]:
@@ -301,16 +298,3 @@ def _add_predicted_attributes(imported: ImportedObject, planned: Mapping[str, An
     if labels:
         values[_LABELS] = {name: value for name, value in labels.items() if name in planned_labels}
     return replace(imported, object=replace(current, attributes={**current.attributes, **values}))
-
-
-class _SilentListener:
-    """Event handler without output: an import has no steps."""
-
-    def report_start(self, event: StepEvent) -> None:
-        """Ignore the start of a step."""
-
-    def report_progress(self, event: StepEvent) -> None:
-        """Ignore ten more seconds of a step."""
-
-    def report_end(self, event: StepEvent) -> None:
-        """Ignore the end of a step."""

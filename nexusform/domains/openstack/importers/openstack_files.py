@@ -1,10 +1,12 @@
-"""Files of `openstack ... -f json`: compute hosts, flavors, servers and server groups."""
+"""Files of `openstack ... -f json`: compute hosts, flavors, servers and server groups. NUMA cells, PCI devices and
+supported instances are of the table compute_nodes of Nova, and of topologies of servers.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -19,7 +21,6 @@ from nexusform.domains.openstack.importers.capture_script import (
     TOPOLOGY,
     TRAITS,
 )
-from nexusform.domains.openstack.importers.nova_host_details import parse_host_details, parse_server_topology
 from nexusform.domains.openstack.scheduling.flavor_requests import FlavorRequest, parse_flavor, select_image_requests
 from nexusform.domains.openstack.scheduling.nova_hosts import DISK, MEMORY, PCPU, VCPU, Flavor
 
@@ -86,7 +87,10 @@ def _fill_missing_columns(reading: OpenstackFiles, tables: Mapping[str, Rows]) -
     reading.flavors = {str(row["name"]): _build_flavor(row) for row in tables["flavors"]}
     reading.images = dict(_iterate_images(tables))
     reading.server_groups = {
-        str(row["name"]): {"policy": _read_policy(row), "members": sorted(_split_names(row.get("members")))}
+        str(row["name"]): {
+            "policy": next(iter(_split_names(row.get("policy") or row.get("policies"))), ""),
+            "members": sorted(_split_names(row.get("members"))),
+        }
         for row in tables.get("server_groups", [])
     }
     providers = {str(row["name"]): str(row["uuid"]) for row in tables["resource_providers"]}
@@ -159,12 +163,9 @@ def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Mappin
 def _explain_disabled_service(service: Mapping[str, Any]) -> str:
     """Return why a compute service takes no VMs, or ""."""
     if str(service["status"]).lower() != "enabled":
-        return f"its compute service is disabled{_format_disabled_reason(service.get('disabled_reason'))}"
+        reason = service.get("disabled_reason")
+        return f"its compute service is disabled{f' ({reason})' if reason else ''}"
     return "" if str(service["state"]).lower() == "up" else "its compute service is down"
-
-
-def _format_disabled_reason(reason: Any) -> str:
-    return f" ({reason})" if reason else ""
 
 
 def _read_non_negative_figure(row: Mapping[str, Any], name: str) -> float:
@@ -186,12 +187,11 @@ def _build_flavor(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _iterate_images(tables: Mapping[str, Rows]) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the properties of each image by its id, and by its name."""
-    for name in sorted(tables):
-        row = tables[name][0] if name.startswith(f"{IMAGE}-") and tables[name] else None
-        if row is not None:
-            properties = _read_properties(row.get("properties"))
-            yield str(row["id"]), properties
-            yield str(row["name"]), properties
+    for name, rows in sorted(tables.items()):
+        if name.startswith(f"{IMAGE}-") and rows:
+            properties = _read_properties(rows[0].get("properties"))
+            yield str(rows[0]["id"]), properties
+            yield str(rows[0]["name"]), properties
 
 
 def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -259,11 +259,6 @@ def _add_usage_without_server(
 _CLASSES: Final = {"vcpus": VCPU, "dedicated_vcpus": PCPU, "memory_mib": MEMORY, "disk_gib": DISK}
 
 
-def _read_policy(row: Mapping[str, Any]) -> str:
-    policies = _split_names(row.get("policy") or row.get("policies"))
-    return policies[0] if policies else ""
-
-
 def _split_names(value: Any) -> Sequence[str]:
     """Return a list of names: a list, or a text with commas (older clients)."""
     if isinstance(value, list):
@@ -277,3 +272,101 @@ def _read_properties(value: Any) -> dict[str, str]:
         return {str(key): str(item) for key, item in sorted(value.items())}
     pairs = (part.partition("=") for part in _split_names(value))
     return {key.strip(): item.strip().strip("'\"") for key, _, item in pairs}
+
+
+_DATA: Final = "nova_object.data"
+
+
+def parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the details of a host from its row, with objects of Nova as JSON texts.
+
+    Raises KeyError, TypeError, ValueError.
+    """
+    topology = _unwrap_versioned_object(_parse(row["numa_topology"]))
+    stored_pools = _unwrap_versioned_object(_parse(row["pci_stats"])) or []
+    pools = stored_pools["objects"] if isinstance(stored_pools, Mapping) else stored_pools
+    return {
+        "has_details": True,
+        "numa_cells": [_parse_cell(_unwrap_versioned_object(cell)) for cell in topology["cells"]] if topology else [],
+        # Nova uses pools with few properties first.
+        "device_pools": sorted(map(_parse_device_pool, pools), key=lambda pool: len(pool["properties"])),
+        "supported_instances": [
+            [str(part).lower() for part in instance] for instance in _parse(row["supported_instances"]) or ()
+        ],
+    }
+
+
+def parse_server_topology(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the share of a server in the NUMA cells of its host. Raises KeyError, TypeError, ValueError."""
+    topology = _parse(row.get("topology")) or {}
+    page_size = topology.get("pagesize_kb")
+    return [
+        {
+            "id": int(node["host_node"]),
+            "vcpus": len(node["vcpu_set"]),
+            "memory_mib": int(node["memory_mb"]),
+            "page_size": None if page_size is None else int(page_size),
+            "pins": format_cpus(int(cpu) for cpu in (node.get("cpu_pinning") or {}).values()),
+        }
+        for node in topology.get("nodes") or ()
+        if node.get("host_node") is not None
+    ]
+
+
+def format_cpus(numbers: Iterable[int]) -> str:
+    """Return CPUs as text, such as "0-3,8"."""
+    return ",".join(_list_cpu_ranges(sorted(set(numbers))))
+
+
+def _list_cpu_ranges(numbers: list[int]) -> Iterator[str]:
+    start = 0
+    for end in range(1, len(numbers) + 1):
+        if end == len(numbers) or numbers[end] != numbers[end - 1] + 1:
+            first, last = numbers[start], numbers[end - 1]
+            yield f"{first}" if first == last else f"{first}-{last}"
+            start = end
+
+
+def _parse(value: Any) -> Any:
+    """Return the document of a text; other values are documents already."""
+    return json.loads(value) if isinstance(value, str) and value else value
+
+
+def _unwrap_versioned_object(value: Any) -> Any:
+    """Return the fields of a serialized object of Nova."""
+    return value[_DATA] if isinstance(value, Mapping) and _DATA in value else value
+
+
+def _parse_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
+    shared = cell["cpuset"]
+    return {
+        "id": int(cell["id"]),
+        "shared": format_cpus(shared),
+        # Nova before 20.0 has one set for both.
+        "dedicated": format_cpus(cell.get("pcpuset", shared)),
+        "pinned": format_cpus(cell.get("pinned_cpus") or ()),
+        "siblings": [format_cpus(core) for core in cell.get("siblings") or ()],
+        "memory_mib": int(cell["memory"]),
+        "used_memory_mib": int(cell.get("memory_usage") or 0),
+        "used_vcpus": int(cell.get("cpu_usage") or 0),
+        "pages": [_parse_memory_pages(_unwrap_versioned_object(pages)) for pages in cell.get("mempages") or ()],
+        "socket": cell.get("socket"),
+    }
+
+
+def _parse_memory_pages(pages: Mapping[str, Any]) -> dict[str, int]:
+    return {
+        "size_kib": int(pages["size_kb"]),
+        **{name: int(pages.get(name) or 0) for name in ("total", "used", "reserved")},
+    }
+
+
+def _parse_device_pool(pool: Any) -> dict[str, Any]:
+    fields = dict(_unwrap_versioned_object(pool))
+    properties = {**fields, **(fields.pop("tags", None) or {})}
+    node = properties.pop("numa_node", None)
+    return {
+        "count": int(properties.pop("count")),
+        "numa_node": None if node is None else int(node),
+        "properties": {str(key): str(value) for key, value in sorted(properties.items()) if key != "tags"},
+    }

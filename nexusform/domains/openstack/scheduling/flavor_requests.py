@@ -1,13 +1,14 @@
-"""Requests in the properties of a flavor and of an image: dedicated CPUs, NUMA cells, memory pages, PCI devices.
+"""Requests in the properties of a flavor and of an image: dedicated CPUs, NUMA cells, memory pages, PCI devices, hosts.
 
-Source: nova/virt/hardware.py (numa_get_constraints) and nova/scheduler/utils.py (ResourceRequest) of Nova 34.0.
+Source: nova/virt/hardware.py (numa_get_constraints), nova/scheduler/utils.py (ResourceRequest) and, for images,
+ImagePropertiesFilter of Nova 34.0.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from itertools import count
+from collections.abc import Mapping, Sequence
+from itertools import count, takewhile
 from typing import Final
 
 from msgspec import Struct
@@ -59,7 +60,6 @@ _UNPREDICTED: Final = (
     "accel:device_profile",
     "capabilities:",
 )
-_SECURE_BOOT: Final = "os:secure_boot"
 _KIB_BY_UNIT: Final = {"": 1 / 1024, "K": 1, "M": 1024, "G": 1024**2, "T": 1024**3}
 
 
@@ -106,9 +106,7 @@ def parse_flavor(
 def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping[str, str]) -> FlavorRequest:
     """Parse the properties. Raises ValueError."""
     properties = flavor.properties
-    unpredicted = next((key for key in properties if key.startswith(_UNPREDICTED)), "")
-    if properties.get(_SECURE_BOOT) == "required":
-        unpredicted = f"{_SECURE_BOOT}=required"
+    unpredicted = _find_unpredicted(properties, _UNPREDICTED, "os:secure_boot")
     if unpredicted:
         raise ValueError(f"the flavor has {unpredicted}, and its effect is not predicted")
     for values in (properties, image):
@@ -139,6 +137,13 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
     )
 
 
+def _find_unpredicted(properties: Mapping[str, str], prefixes: tuple[str, ...], secure_boot: str) -> str:
+    """Return a property with an unpredicted effect on placement, or ""."""
+    if properties.get(secure_boot) == "required":
+        return f"{secure_boot}=required"
+    return next((name for name in properties if name.startswith(prefixes)), "")
+
+
 def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest | None:
     """Return the requested cells; CPUs and pages of a policy need one cell. Raises ValueError."""
     policy, thread_policy = _parse_policy(flavor.properties, image), _parse_thread_policy(flavor.properties, image)
@@ -149,10 +154,8 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
     dedicated = _parse_dedicated_cpu_mask(flavor, policy)
     if flavor.properties.get(_NODES) and image.get(_NODES):
         raise ValueError(_format_property_conflict(_NODES))
-    nodes, page_size = (
-        (flavor.properties.get(_NODES) or image.get(_NODES) or ""),
-        _parse_page_size(flavor.properties, image),
-    )
+    nodes = flavor.properties.get(_NODES) or image.get(_NODES) or ""
+    page_size = _parse_page_size(flavor.properties, image)
     if nodes and (not nodes.isdigit() or int(nodes) < 1):
         raise ValueError(_format_invalid_property(_NODES, nodes))
     if not (nodes or page_size or is_pinned):
@@ -211,9 +214,8 @@ def _parse_numa_cells(
     if not len(cpus) == len(memory) == nodes:
         raise ValueError(f"{_CPUS}.N and {_MEMORY}.N are not set for each of {nodes} cells: Nova rejects its servers")
     if sorted(cpu for cell in cpus for cpu in cell) != list(range(flavor.vcpus)) or sum(memory) != flavor.memory_mib:
-        raise ValueError(
-            f"{_CPUS}.N and {_MEMORY}.N are not the vCPUs and memory of the flavor: Nova rejects its servers"
-        )
+        detail = f"{_CPUS}.N and {_MEMORY}.N are not the vCPUs and memory of the flavor: Nova rejects its servers"
+        raise ValueError(detail)
     return tuple(CellRequest(len(cell), len(cell & dedicated), size) for cell, size in zip(cpus, memory, strict=True))
 
 
@@ -222,13 +224,8 @@ def _select_numbered_properties(properties: Mapping[str, str], image: Mapping[st
     if f"{key}.0" in properties and f"{key}.0" in image:
         raise ValueError(_format_property_conflict(key))
     values = properties if f"{key}.0" in properties else image
-    texts = []
-    for number in count():
-        text = values.get(f"{key}.{number}")
-        if text is None:
-            break
-        texts.append(text)
-    return texts
+    names = takewhile(values.__contains__, (f"{key}.{number}" for number in count()))
+    return [values[name] for name in names]
 
 
 def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) -> int | None:
@@ -287,3 +284,47 @@ def _format_invalid_property(key: str, value: str) -> str:
 
 def _format_property_conflict(key: str) -> str:
     return f"{key} of the flavor conflicts with {key.replace(':', '_')} of the image: Nova rejects its servers"
+
+
+_ARCHITECTURE, _TYPE, _MODE = "hw_architecture", "img_hv_type", "hw_vm_mode"
+# Names in older images.
+_LEGACY_NAMES: Final = {"architecture": _ARCHITECTURE, "hypervisor_type": _TYPE, "vm_mode": _MODE}
+_CANONICAL_VALUES: Final[Mapping[str, Mapping[str, str]]] = {
+    _ARCHITECTURE: {**dict.fromkeys(("i386", "i486", "i586", "x86_32", "x86_32p"), "i686"), "amd64": "x86_64"},
+    _TYPE: {"xapi": "xen"},
+    _MODE: {"pv": "xen", "hv": "hvm", "baremetal": "hvm"},
+}
+# Properties with an effect on placement that is not predicted.
+_UNPREDICTED_IMAGE_PROPERTIES: Final = (
+    "hw_firmware_stateless",
+    "hw_maxphysaddr",
+    "hw_mem_encryption",
+    "hw_tpm_",
+    "img_hv_requested_version",
+    "hypervisor_version_requires",
+)
+
+
+def select_host_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties for the choice of hosts, with their current names and values."""
+    named = {_LEGACY_NAMES.get(name, name): str(value) for name, value in properties.items()}
+    selected = {}
+    for name, canonical in _CANONICAL_VALUES.items():
+        value = named.get(name, "").lower()
+        if value:
+            selected[name] = canonical.get(value, value)
+    return selected
+
+
+def find_unpredicted_property(properties: Mapping[str, str]) -> str:
+    """Return why no host can be predicted for an image, or ""."""
+    unpredicted = _find_unpredicted(properties, _UNPREDICTED_IMAGE_PROPERTIES, "os_secure_boot")
+    return unpredicted and f"the image has {unpredicted}, and its effect is not predicted"
+
+
+def find_image_rejection(properties: Mapping[str, str], supported: Sequence[Sequence[str]]) -> str:
+    """Return why a host with these supported instances rejects an image, or ""."""
+    selected = select_host_properties(properties)
+    if not selected or any(all(value in instance for value in selected.values()) for instance in supported):
+        return ""
+    return "the host does not support " + ", ".join(f"{name}={value}" for name, value in selected.items())

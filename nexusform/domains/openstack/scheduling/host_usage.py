@@ -70,12 +70,18 @@ class NovaHostUsage(Struct, frozen=True):
         return 0 < amount <= free_vcpus and not get_resource(self.host, VCPU).find_unit_problem(amount)
 
     def can_fit_numa(self, request: FlavorRequest, free_vcpus: int) -> bool:
-        """Return whether the NUMA cells of a VM fit."""
+        """Return whether the NUMA cells of a VM fit, if it has some."""
+        if request.numa is None:
+            return True
         has_threads = any(len(core) > 1 for cell in self.cells for core in cell.siblings)
-        if request.numa is not None and request.numa.needs_threads and not has_threads:
+        if request.numa.needs_threads and not has_threads:
             return False
         has_both = self.has_dedicated_vcpus(request) and self.has_fallback_vcpus(request, free_vcpus)
         return self.fit_numa(request, attempts=2 if has_both else 1) is not None
+
+    def can_fit_devices(self, request: FlavorRequest, _free_vcpus: int) -> bool:
+        """Return whether the PCI devices of a VM are free."""
+        return self.take_devices(request.devices) is not None
 
     def fit_numa(self, request: FlavorRequest, attempts: int = 1) -> list[GuestCell] | None:
         """Return the NUMA cells of a VM, None if they do not fit."""

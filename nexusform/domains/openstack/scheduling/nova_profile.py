@@ -13,15 +13,13 @@ import msgspec
 from nexusform.domains.openstack.scheduling.flavor_requests import (
     TRAIT,
     FlavorRequest,
+    find_image_rejection,
+    find_unpredicted_property,
     parse_flavor,
+    select_host_properties,
     select_image_requests,
 )
 from nexusform.domains.openstack.scheduling.host_usage import NovaHostUsage, UsageTable, get_resource, list_amounts
-from nexusform.domains.openstack.scheduling.image_properties import (
-    find_image_rejection,
-    find_unpredicted_property,
-    select_host_properties,
-)
 from nexusform.domains.openstack.scheduling.nova_hosts import (
     DISK,
     MEMORY,
@@ -130,15 +128,6 @@ def build_server_sku(server: NovaServer, record: str) -> VmSku:
 
 
 # --- filters -----------------------------------------------------------------------------------
-
-
-def _describe_missing_capacity(context: ShortageContext) -> str:
-    sku = context.demand.sku
-    shared = f"{sku.host_vcpus} {VCPU}" if not sku.dedicated_vcpus else f"{sku.dedicated_vcpus} {PCPU}"
-    return (
-        f"No host has {shared}, {sku.memory_mib:,} {MEMORY} and {sku.disk_gib} {DISK} free "
-        f"(Placement, {len(context.machines):,} hosts checked)."
-    )
 
 
 _COMPUTE: Final = MachineFilter(
@@ -261,10 +250,18 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
 
         return find_rejection
 
+    def describe_shortage(context: ShortageContext) -> str:
+        sku = context.demand.sku
+        vcpus = f"{sku.host_vcpus} {VCPU}" if not sku.dedicated_vcpus else f"{sku.dedicated_vcpus} {PCPU}"
+        return (
+            f"No host has {vcpus}, {sku.memory_mib:,} {MEMORY} and {sku.disk_gib} {DISK} free "
+            f"(Placement, {len(context.machines):,} hosts checked)."
+        )
+
     return CapacityFilter(
         name="placement",
         build_check=build_check,
-        describe_shortage=_describe_missing_capacity,
+        describe_shortage=describe_shortage,
         binding="capacity",
         line="  placement",
     )
@@ -343,13 +340,13 @@ def _count_group(demand: Demand, machine: str, *, is_affinity: bool) -> int:
     )
 
 
-def _compute_free_vcpus(usage: NovaHostUsage, load: MachineLoad) -> float:
+def _compute_free_vcpus(_demand: Demand, usage: NovaHostUsage, load: MachineLoad) -> float:
     resource = get_resource(usage.host, VCPU)
     return resource.total * resource.allocation_ratio - resource.reserved - (load.vcpus + usage.pinned_vcpus)
 
 
 _WEIGHERS: Final = (
-    _Weigher("cpu", lambda _demand, usage, load: _compute_free_vcpus(usage, load), 0),
+    _Weigher("cpu", _compute_free_vcpus, 0),
     _Weigher("disk", lambda _demand, usage, load: _compute_free(usage.host, DISK, load.disk_gib) * MIB_PER_GIB, 0),
     _Weigher("hypervisor_version", lambda _demand, usage, _load: usage.host.hypervisor_version),
     _Weigher("io_ops", lambda _demand, _usage, load: load.new_vms, 0),
@@ -365,8 +362,7 @@ _WEIGHERS: Final = (
 
 def _normalize_weights(figures: Sequence[float], minimum: float | None) -> list[float]:
     """Scale the figures to 0 to 1, as nova.weights.normalize; all 0 if they are equal."""
-    lowest = min(figures) if minimum is None else minimum
-    highest = max(figures)
+    lowest, highest = min(figures) if minimum is None else minimum, max(figures)
     if lowest == highest:
         return [0.0] * len(figures)
     return [(figure - lowest) / (highest - lowest) for figure in figures]
@@ -482,9 +478,9 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> SchedulerProfi
     filters: list[Filter] = [_COMPUTE] if COMPUTE in enabled else []
     filters += [_build_flavor_filter(rules), _build_capacity_filter(rules)]
     if NUMA in enabled:
-        filters.append(_build_usage_filter(rules, NUMA, _can_fit_numa, "NUMA cells"))
+        filters.append(_build_usage_filter(rules, NUMA, NovaHostUsage.can_fit_numa, "NUMA cells"))
     if PCI in enabled:
-        filters.append(_build_usage_filter(rules, PCI, _can_take_devices, "PCI devices"))
+        filters.append(_build_usage_filter(rules, PCI, NovaHostUsage.can_fit_devices, "PCI devices"))
     filters.append(zones.FILTER)
     if {AFFINITY, ANTI_AFFINITY} & enabled:
         filters.append(hints.FILTER)
@@ -497,11 +493,3 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> SchedulerProfi
         platform="Nova",
         find_unknown_fact=rules.find_unknown_fact,
     )
-
-
-def _can_fit_numa(usage: NovaHostUsage, request: FlavorRequest, free_vcpus: int) -> bool:
-    return request.numa is None or usage.can_fit_numa(request, free_vcpus)
-
-
-def _can_take_devices(usage: NovaHostUsage, request: FlavorRequest, _free_vcpus: int) -> bool:
-    return usage.take_devices(request.devices) is not None

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, suggest_name
-from nexusform.domains.openstack.scheduling.nova_hosts import NovaServer
 from nexusform.domains.openstack.scheduling.nova_profile import (
     DEFAULT_FILTERS,
     DEFAULT_MULTIPLIERS,
@@ -151,16 +150,12 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
         inventory.racks[key] = InventoryRack(f"{site_id}/{zone}", site_id, zone, zone, False, machines)
         inventory.addresses_by_name.update({("machine", site_id, machine.name): address for machine in machines})
     table = site.build_usage_table(settings.aliases)
-    occupied = (_build_occupied_capacity(server, table.build_record(key)) for key, server in site.servers.items())
-    inventory.unmanaged.setdefault(site_id, []).extend(occupied)
+    occupied = inventory.unmanaged.setdefault(site_id, [])
+    for key, server in site.servers.items():
+        sku = build_server_sku(server, table.build_record(key))
+        size = (sku.vcpus, sku.memory_gib, sku.disk_gib)
+        occupied.append(OccupiedCapacity(server.host, server.name, *size, cell_numbers=(0,), record=sku.record))
     return []
-
-
-def _build_occupied_capacity(server: NovaServer, record: str) -> OccupiedCapacity:
-    sku = build_server_sku(server, record)
-    return OccupiedCapacity(
-        server.host, server.name, sku.vcpus, sku.memory_gib, sku.disk_gib, cell_numbers=(0,), record=record
-    )
 
 
 OPENSTACK_SITE: Final = ResourceType(

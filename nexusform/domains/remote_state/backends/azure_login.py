@@ -1,6 +1,5 @@
-"""Azure Storage credentials: a key, a SAS token, or an identity of azure-identity. Names and precedence are
-those of OpenTofu's azurerm backend. Defaults are the ARM_* variables, and in a GitHub job its own OIDC
-endpoint.
+"""Azure Storage credentials: a key, a SAS token, or an identity of azure-identity. Names and precedence are those of
+OpenTofu's azurerm backend. Defaults are the ARM_* variables, and in a GitHub job its own OIDC endpoint.
 """
 
 from __future__ import annotations

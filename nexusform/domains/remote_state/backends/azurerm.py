@@ -1,7 +1,6 @@
-"""State in a blob of an Azure storage account, locked by a renewed lease. For a state blob K: its lease is
-the lock, its metadata name the holder; `K:journal:NUMBER` are append blobs with the operations since K was
-written; snapshots of K are its history; `Kenv:NAME` is the workspace NAME. The settings have OpenTofu's
-names.
+"""State in a blob of an Azure storage account, locked by a renewed lease. For a state blob K: its lease is the lock,
+its metadata name the holder; `K:journal:NUMBER` are append blobs with the operations since K was written; snapshots of
+K are its history; `Kenv:NAME` is the workspace NAME. The settings have OpenTofu's names.
 """
 
 from __future__ import annotations

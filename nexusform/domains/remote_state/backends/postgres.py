@@ -1,8 +1,7 @@
-"""State in a PostgreSQL database (14 or newer): a row per workspace, locked by an advisory lock. One session
-holds the lock; the server ends it after a minute without activity. A heartbeat keeps it active, and all
-writes of the holder use it. Each lock gets the next fencing number of the workspace; every write checks its
-number in its own transaction, so that a suspended holder cannot write. Earlier documents are rows of
-`versions`.
+"""State in a PostgreSQL database (14 or newer): a row per workspace, locked by an advisory lock. One session holds the
+lock; the server ends it after a minute without activity. A heartbeat keeps it active, and all writes of the holder use
+it. Each lock gets the next fencing number of the workspace; every write checks its number in its own transaction, so
+that a suspended holder cannot write. Earlier documents are rows of `versions`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""State in an object of an S3 bucket, or of any S3-compatible server with conditional writes. For a state
-object K: `K.lock` names the lock holder and is renewed while the lock is held; `K.journal/NUMBER` are the
-operations since K was written; the versions of K, if the bucket keeps them, are its history. The objects of
-workspace NAME are below `env:/NAME/`. Settings have OpenTofu's names. All decisions use conditional writes. A
-lock object is created with If-None-Match and renewed with If-Match; its age is the server's time minus the
-server's time of the last renewal, so client clocks do not matter. Journal objects are created with
-If-None-Match under the next number. A new lock holder writes the next number and changes the ETag of K, so
-that no write of the former holder is accepted.
+"""State in an object of an S3 bucket, or of any S3-compatible server with conditional writes. For a state object K:
+`K.lock` names the lock holder and is renewed while the lock is held; `K.journal/NUMBER` are the operations since K was
+written; the versions of K, if the bucket keeps them, are its history. The objects of workspace NAME are below
+`env:/NAME/`. Settings have OpenTofu's names. All decisions use conditional writes. A lock object is created with
+If-None-Match and renewed with If-Match; its age is the server's time minus the server's time of the last renewal, so
+client clocks do not matter. Journal objects are created with If-None-Match under the next number. A new lock holder
+writes the next number and changes the ETag of K, so that no write of the former holder is accepted.
 """
 
 from __future__ import annotations

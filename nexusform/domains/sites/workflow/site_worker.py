@@ -17,7 +17,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.applying.events import StepEvent
+from nexusform.applying.events import StepListener
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
 from nexusform.domains.azure.providers.azure_rate_limit import BUDGET_VARIABLE
 from nexusform.domains.sites.rendering.site_change_rows import build_site_rows, count_placements
@@ -284,19 +284,6 @@ def _make_paths_in_text_relative(text: str, source: str) -> str:
 # --- apply of a prepared site ---------------------------------------------------------------------
 
 
-class _SilentListener:
-    """Listener that ignores step events; the result contains everything."""
-
-    def report_start(self, event: StepEvent) -> None:
-        """Ignore the start of a step."""
-
-    def report_progress(self, event: StepEvent) -> None:
-        """Ignore the progress of a step."""
-
-    def report_end(self, event: StepEvent) -> None:
-        """Ignore the end of a step."""
-
-
 def _compare_with_approval(
     task: Task, site: SiteEntry, prepared: _LockedSite, problems: Sequence[Diagnostic]
 ) -> SiteResult:
@@ -340,7 +327,7 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
     """Apply a prepared site."""
     run, options = prepared.run, PlanApplyOptions(plan_digest=task.plan_digest)
     if prepared.remaining is not None:
-        outcome = apply_remaining_steps(run, prepared.remaining, _SilentListener(), options)
+        outcome = apply_remaining_steps(run, prepared.remaining, StepListener(), options)
         plan = prepared.remaining.plan
     else:
         assert prepared.plan is not None, "a site that was compared"
@@ -349,7 +336,7 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
             return SiteResult(
                 task.site, SiteStatus.UNCHANGED, digest=task.digest, state_location=describe_state_location(run, site)
             )
-        outcome = apply_plan(run, plan, _SilentListener(), options)
+        outcome = apply_plan(run, plan, StepListener(), options)
     # Build the result of an apply.
     applied = outcome.applied
     problems = [*run.diagnostics, *outcome.diagnostics]

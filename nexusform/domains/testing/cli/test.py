@@ -22,7 +22,14 @@ from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.domains.testing.rendering import test_results
 from nexusform.domains.testing.rendering.test_results import FileReport, RunBlockReport
-from nexusform.domains.testing.workflow.test_execution import FileResult, RunResult, TestFilter, find_tests, run_tests
+from nexusform.domains.testing.workflow.test_execution import (
+    FileResult,
+    ProgressListener,
+    RunResult,
+    TestFilter,
+    find_tests,
+    run_tests,
+)
 from nexusform.domains.testing.workflow.test_files import DEFAULT_DIRECTORY
 from nexusform.rendering.json.json_stream import Event, create_diagnostic_event, create_version_event
 from nexusform.rendering.notation.colours import Painter
@@ -115,7 +122,7 @@ def _write_junit(path: str, files: Iterable[FileReport]) -> list[Diagnostic]:
     return []
 
 
-class _TextReporter:
+class _TextReporter(ProgressListener):
     """Text output, file by file; progress events are ignored."""
 
     def __init__(self, screen: Screen) -> None:
@@ -128,21 +135,6 @@ class _TextReporter:
 
     def report_start(self, runs: Mapping[str, Iterable[str]]) -> None:
         """Print nothing before the first result."""
-
-    def report_file_start(self, file: str) -> None:
-        """Print nothing."""
-
-    def report_run_start(self, file: str, run: str) -> None:
-        """Print nothing."""
-
-    def report_run_end(self, file: FileResult, run: RunResult) -> None:
-        """Print nothing."""
-
-    def report_file_teardown(self, file: str) -> None:
-        """Print nothing."""
-
-    def report_run_teardown(self, file: str, run: str) -> None:
-        """Print nothing."""
 
     def report_file(self, file: FileReport) -> None:
         """Print a file with its runs and diagnostics."""
@@ -160,7 +152,7 @@ class _TextReporter:
         self._screen.print_text(f"\n{test_results.render_summary_line(list(files), self._paint)}")
 
 
-class _JsonReporter:
+class _JsonReporter(ProgressListener):
     """One JSON object per line."""
 
     def __init__(self) -> None:

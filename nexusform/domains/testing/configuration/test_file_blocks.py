@@ -124,8 +124,7 @@ class TestFile(Struct, frozen=True):
 def decode_test_file(name: str, body: AnyBody) -> tuple[TestFile, list[Diagnostic]]:
     """Decode a test file, and return it with its problems."""
     problems: list[Diagnostic] = []
-    parts, new_problems = decode_body(body, FILE_SCHEMA)
-    problems.extend(new_problems)
+    parts = _decode_content(body, FILE_SCHEMA, problems)
     providers: dict[str, ProviderBlock] = {}
     mocks: dict[str, Mock] = {}
     runs: dict[str, RunBlock] = {}
@@ -145,6 +144,12 @@ def decode_test_file(name: str, body: AnyBody) -> tuple[TestFile, list[Diagnosti
     return TestFile(
         name=name, variables=variables, providers=providers, mocks=mocks, overrides=overrides, runs=tuple(runs.values())
     ), problems
+
+
+def _decode_content(body: AnyBody, schema: BodySchema, problems: list[Diagnostic]) -> BodyContent:
+    content, new_problems = decode_body(body, schema)
+    problems.extend(new_problems)
+    return content
 
 
 def _add_run(block: Block, runs: dict[str, RunBlock], problems: list[Diagnostic]) -> None:
@@ -173,16 +178,12 @@ def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
     label = block.labels[0]
     if not check_name(label, "invalid-run-block-name", problems):
         return None
-    parts, new_problems = decode_body(block.body, RUN_SCHEMA)
-    problems.extend(new_problems)
+    parts = _decode_content(block.body, RUN_SCHEMA, problems)
     arguments = parts.attributes
     option_block = find_single_block(parts.blocks, "plan_options", problems)
-    if option_block is None:
-        options = {}
-    else:
-        inner_content, new_problems = decode_body(option_block.body, _OPTIONS_SCHEMA)
-        problems.extend(new_problems)
-        options = inner_content.attributes
+    options: Mapping[str, Attribute] = {}
+    if option_block is not None:
+        options = _decode_content(option_block.body, _OPTIONS_SCHEMA, problems).attributes
     source, source_span = _decode_module_source(parts, problems)
     return RunBlock(
         name=label.value,
@@ -212,22 +213,16 @@ def _decode_keyword(attribute: Attribute | None, allowed: tuple[str, ...], probl
         return word
     choices_text = " or ".join(allowed)
     detail = f'The "{attribute.name}" argument must be {choices_text}, without quotation marks.'
-    problems.append(
-        build_error(
-            "invalid-keyword", detail, attribute.expression.span, headline=f'Invalid "{attribute.name}" keyword'
-        )
-    )
+    headline = f'Invalid "{attribute.name}" keyword'
+    problems.append(build_error("invalid-keyword", detail, attribute.expression.span, headline=headline))
     return allowed[0]
 
 
 def _decode_addresses(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[str, ...]:
     if attribute is None:
         return ()
-    addresses = []
-    for expression in list_static_items(attribute, problems):
-        pattern = _decode_pattern(expression, problems)
-        addresses.extend([str(pattern)] if pattern is not None else [])
-    return tuple(addresses)
+    patterns = [_decode_pattern(expression, problems) for expression in list_static_items(attribute, problems)]
+    return tuple(str(pattern) for pattern in patterns if pattern is not None)
 
 
 def _decode_pattern(expression: Expression, problems: list[Diagnostic]) -> AddressPattern | None:
@@ -240,8 +235,7 @@ def _decode_module_source(parts: BodyContent, problems: list[Diagnostic]) -> tup
     block = find_single_block(parts.blocks, "module", problems)
     if block is None:
         return "", None
-    inner_content, new_problems = decode_body(block.body, _MODULE_SCHEMA)
-    problems.extend(new_problems)
+    inner_content = _decode_content(block.body, _MODULE_SCHEMA, problems)
     attribute = inner_content.attributes.get("source")
     text = evaluate_string(attribute, problems)
     if attribute is None or text is None:
@@ -278,15 +272,13 @@ def _decode_mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
     label = block.labels[0]
     if not check_name(label, "invalid-provider-configuration-name", problems):
         return None
-    parts, new_problems = decode_body(block.body, _MOCK_SCHEMA)
-    problems.extend(new_problems)
+    parts = _decode_content(block.body, _MOCK_SCHEMA, problems)
     alias = evaluate_string(parts.attributes.get("alias"), problems) or ""
     phase = _decode_keyword(parts.attributes.get("override_during"), _PHASES, problems)
     planned_types: set[str] = set()
     defaults: dict[str, dict[str, Expression]] = {"mock_resource": {}, "mock_data": {}}
     for inner in parts.blocks:
-        inner_content, new_problems = decode_body(inner.body, _DEFAULTS_SCHEMA)
-        problems.extend(new_problems)
+        inner_content = _decode_content(inner.body, _DEFAULTS_SCHEMA, problems)
         inner_phase = inner_content.attributes.get("override_during")
         is_planned = (_decode_keyword(inner_phase, _PHASES, problems) if inner_phase else phase) == "plan"
         if is_planned and inner.type == "mock_resource":
@@ -314,8 +306,7 @@ def _decode_overrides(parts: BodyContent, problems: list[Diagnostic]) -> Overrid
 
 def _decode_override(block: Block, problems: list[Diagnostic]) -> Override | None:
     """Decode one override; None if its target is invalid."""
-    parts, new_problems = decode_body(block.body, _OVERRIDE_SCHEMA)
-    problems.extend(new_problems)
+    parts = _decode_content(block.body, _OVERRIDE_SCHEMA, problems)
     arguments = parts.attributes
     target = _decode_pattern(arguments["target"].expression, problems) if "target" in arguments else None
     if target is None:

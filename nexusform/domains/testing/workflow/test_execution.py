@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
 
 from msgspec import Struct, field
 
@@ -97,8 +96,8 @@ def find_tests(location: CommandContext, options: TestFilter) -> Tests:
     return tests
 
 
-class ProgressListener(Protocol):
-    """Listener for the progress of tests."""
+class ProgressListener:
+    """Listener for the progress of tests; it does nothing by default."""
 
     def report_file_start(self, file: str) -> None:
         """Report the start of a file."""

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.advice.registry import RULE_IDS
-from nexusform.applying.events import StepEvent, StepOutcome
+from nexusform.applying.events import StepListener, StepOutcome
 from nexusform.backends.memory import MemoryBackend
 from nexusform.configuration.declarations.configuration import Condition, Configuration
 from nexusform.configuration.loader import check_constant_variables, read_root_variables
@@ -231,7 +231,7 @@ class RunBlockExecutor(Struct):
             return self._handle_failed_plan(block, session, plan, [*problems, *missing_failures])
         state = _build_planned_state(session, plan)
         if block.command == "apply":
-            outcome = apply_plan(session, plan, _SilentListener(), PlanApplyOptions())
+            outcome = apply_plan(session, plan, StepListener(), PlanApplyOptions())
             new_problems = _list_apply_failures(outcome)
             if new_problems:
                 raise RunBlockError([*problems, *new_problems], plan)
@@ -254,10 +254,8 @@ class RunBlockExecutor(Struct):
             raise RunBlockError(problems, plan)
         unknown = {name for name, output in plan.planned_outputs.items() if output.value is UNKNOWN}
         errors = {problem.address for problem in plan.diagnostics if problem.severity is Severity.ERROR}
-        state, failed_outputs = (
-            _build_planned_state(session, plan),
-            frozenset(unknown | {name for name in plan.planned_outputs if f"output.{name}" in errors}),
-        )
+        failed_outputs = frozenset(unknown | {name for name in plan.planned_outputs if f"output.{name}" in errors})
+        state = _build_planned_state(session, plan)
         has_failed = self._evaluate_assertions(block, session, state, problems, failed_outputs)
         return RunOutcome(problems, plan, None, has_failed)
 
@@ -296,9 +294,8 @@ class RunBlockExecutor(Struct):
                     plan = session.plan(PlanOptions(mode=Mode.DESTROY, refresh=False)).plan
                     problems += [d for d in plan.diagnostics if d.severity is Severity.ERROR]
                     if not plan.errored:
-                        problems += _list_apply_failures(
-                            apply_plan(session, plan, _SilentListener(), PlanApplyOptions())
-                        )
+                        outcome = apply_plan(session, plan, StepListener(), PlanApplyOptions())
+                        problems += _list_apply_failures(outcome)
             except RunBlockError as failed:
                 problems += failed.diagnostics
         return problems
@@ -312,9 +309,8 @@ def _evaluate_assertion(
     schemas = build_registries().schemas
     diagnostics: list[Diagnostic] = []
     for expression in (condition.condition, condition.error_message):
-        diagnostics += check_expression(
-            expression, root, schemas["managed"], schemas["data"], extra_names=("run", "output")
-        )
+        names = ("run", "output")
+        diagnostics += check_expression(expression, root, schemas["managed"], schemas["data"], extra_names=names)
     if has_errors(diagnostics):
         return "error", [replace(d, block=block.header) for d in diagnostics]
     previous_count = len(evaluation.diagnostics)
@@ -397,16 +393,3 @@ def _format_address(traversal: Traversal) -> str:
         else:
             parts.append(f'["{step.key}"]' if isinstance(step.key, str) else f"[{step.key}]")
     return "".join(parts)
-
-
-class _SilentListener:
-    """Listener that ignores the steps of a test."""
-
-    def report_start(self, event: StepEvent) -> None:
-        """Ignore the start of a step."""
-
-    def report_progress(self, event: StepEvent) -> None:
-        """Ignore the progress of a step."""
-
-    def report_end(self, event: StepEvent) -> None:
-        """Ignore the end of a step."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -23,6 +23,7 @@ from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey,
 from nexusform.json_data.plain_data import ConversionProblem, Path, convert_to_plain, replace_unknown
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.syntax.syntax_nodes import (
+    Body,
     Expression,
     Literal,
     ObjectCons,
@@ -34,10 +35,11 @@ from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.planning.name_resolution.instance_scope import InstanceScope
 from nexusform.planning.plan_request import ValueOverride
 from nexusform.providers.simulated import apply_answer
-from nexusform.resources.address import Address, AddressPattern
+from nexusform.resources.address import AddressPattern, parse_address
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, NULL, Value
 
 LookupResult = tuple[Value, int, list[Diagnostic]]
+Overrides = tuple[tuple[AddressPattern, Mapping[str, Any]], ...]
 
 
 class TestFileScope(Struct, frozen=True):
@@ -136,7 +138,7 @@ class ValueOverrides(Struct, frozen=True):
     for computed values in the plan.
     """
 
-    resources: tuple[tuple[AddressPattern, Mapping[str, Any]], ...] = ()
+    resources: Overrides = ()
     mock_defaults: tuple[tuple[str, Mapping[str, Mapping[str, Any]]], ...] = ()
     data: tuple[ValueOverride, ...] = ()
     planned: tuple[ValueOverride, ...] = ()
@@ -145,24 +147,11 @@ class ValueOverrides(Struct, frozen=True):
         """Return the providers with these overrides applied."""
         mocks = dict(self.mock_defaults)
         return {
-            name: OverridingProvider(provider, self._create_lookup(mocks.get(name)))
+            name: OverridingProvider(provider, self.resources, mocks.get(name))
             if self.resources or name in mocks
             else provider
             for name, provider in providers.items()
         }
-
-    def _create_lookup(self, defaults: Mapping[str, Mapping[str, Any]] | None) -> Any:
-        """Return a function from address to values: an override, a default of its type, or None."""
-        from nexusform.resources.address import parse_address
-
-        def find_values(text: str) -> Mapping[str, Any] | None:
-            address: Address = parse_address(text)
-            for pattern, values in self.resources:
-                if pattern.is_match(address):
-                    return values
-            return None if defaults is None else defaults.get(address.type, {})
-
-        return find_values
 
 
 def collect_value_overrides(
@@ -192,10 +181,7 @@ def collect_value_overrides(
         defaults = {kind: evaluate_values(expression) for kind, expression in mock.resources.items()}
         mock_defaults.append((name, defaults))
         planned += [ValueOverride(None, kind, defaults[kind]) for kind in defaults if kind in mock.planned_types]
-        data += [
-            ValueOverride(None, kind, evaluate_values(source_expression))
-            for kind, source_expression in mock.data.items()
-        ]
+        data += [ValueOverride(None, kind, evaluate_values(expression)) for kind, expression in mock.data.items()]
     return ValueOverrides(tuple(resources), tuple(mock_defaults), tuple(data), tuple(planned)), problems
 
 
@@ -227,14 +213,10 @@ def build_tested_configuration(
     providers = {**configuration.root.providers, **file.providers}
     for mock in file.mocks.values():
         # A provider without settings, so that it reads no site.
-        from nexusform.language.syntax.syntax_nodes import Body
-
         name, _, alias = mock.key.partition(".")
-        existing_block = providers.get(mock.key)
+        span = providers[mock.key].span if mock.key in providers else mock.span
         body = Body((), (), mock.span, mock.span)
-        providers[mock.key] = ProviderBlock(
-            key=mock.key, name=name, alias=alias, body=body, span=existing_block.span if existing_block else mock.span
-        )
+        providers[mock.key] = ProviderBlock(key=mock.key, name=name, alias=alias, body=body, span=span)
     for name, provider_key in run.providers.items():
         block = providers.get(provider_key)
         if block is not None:
@@ -256,11 +238,10 @@ def _replace_module(module: Module, path: tuple[str, ...], override: Override, p
         detail = f'There is no module call "{path[0]}" to override.{suggest_name(path[0], module.calls)}'
         problems.append(build_error("invalid-override-target", detail, override.span))
         return module
-    inner_module = (
-        _create_output_module(call, override, problems)
-        if len(path) == 1
-        else _replace_module(call.module, path[1:], override, problems)
-    )
+    if len(path) == 1:
+        inner_module = _create_output_module(call, override, problems)
+    else:
+        inner_module = _replace_module(call.module, path[1:], override, problems)
     return replace(module, calls={**module.calls, path[0]: replace(call, module=inner_module)})
 
 
@@ -271,15 +252,10 @@ def _create_output_module(call: ModuleCall, override: Override, problems: list[D
         if name not in call.module.outputs:
             detail = f'The module "{call.name}" has no output "{name}".{suggest_name(name, call.module.outputs)}'
             problems.append(build_error("invalid-override-outputs", detail, override.span))
-    outputs: dict[str, Output] = {
-        name: replace(
-            output,
-            expression=output_expressions.get(name, Literal(None, override.span)),
-            depends_on=(),
-            preconditions=(),
-        )
-        for name, output in call.module.outputs.items()
-    }
+    outputs: dict[str, Output] = {}
+    for name, output in call.module.outputs.items():
+        expression = output_expressions.get(name, Literal(None, override.span))
+        outputs[name] = replace(output, expression=expression, depends_on=(), preconditions=())
     variables = {name: replace(v, validations=()) for name, v in call.module.variables.items()}
     return Module(call.module.path, call.module.directory, variables=variables, outputs=outputs)
 
@@ -302,16 +278,13 @@ def _get_overridden_outputs(override: Override, problems: list[Diagnostic]) -> d
     return outputs
 
 
-# Override values of an object by address, None if its provider is used.
-OverrideLookup = Callable[[str], Mapping[str, Any] | None]
-
-
 class OverridingProvider:
-    """Provider that passes requests on, except for objects with override values."""
+    """Provider that passes requests on, except for objects with override values: those of their patterns, else the
+    defaults of their types.
+    """
 
-    def __init__(self, inner: Provider, find_values: OverrideLookup) -> None:
-        self._inner = inner
-        self._find_values = find_values
+    def __init__(self, inner: Provider, resources: Overrides, defaults: Mapping[str, Mapping[str, Any]] | None) -> None:
+        self._inner, self._resources, self._defaults = inner, resources, defaults
         self.name = inner.name
         self.sends_changes = inner.sends_changes
         self.observes_objects = inner.observes_objects
@@ -324,6 +297,14 @@ class OverridingProvider:
             next(answers) if self._find_values(r.address) is None else ReadResult(r.attributes or None)
             for r in requests
         ]
+
+    def _find_values(self, text: str) -> Mapping[str, Any] | None:
+        """Return the override values of an object, None if its provider is used."""
+        address = parse_address(text)
+        for pattern, values in self._resources:
+            if pattern.is_match(address):
+                return values
+        return None if self._defaults is None else self._defaults.get(address.type, {})
 
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Create the object. Raises ProviderProblem."""

@@ -48,8 +48,7 @@ def serve_sol003(arguments: ServeArguments) -> int:
     SIGTERM and Ctrl-C end the server.
     """
     from nexusform.domains.vnf.serving.grant_decisions import list_planned_grants
-    from nexusform.domains.vnf.serving.grant_server import GrantJournal, GrantServer
-    from nexusform.domains.vnf.serving.vnf_packages import list_packages
+    from nexusform.domains.vnf.serving.grant_server import GrantJournal, GrantServer, list_packages
     from nexusform.workflow.opening.system_io import ConfinedFileAccess
     from nexusform.workflow.plan_files.saved_plans import read_plan
 

@@ -93,9 +93,8 @@ def _parse_max_per_host(policy: str, properties: Node, template: Template) -> in
         return 1
     number = parse_whole_number(template.resolve_value(rule))
     if policy != ANTI_AFFINITY:
-        template.notes.add_warning(
-            rule, IGNORED, f"{_MAX_PER_HOST_RULE} is for the policy anti-affinity only; it is ignored."
-        )
+        detail = f"{_MAX_PER_HOST_RULE} is for the policy anti-affinity only; it is ignored."
+        template.notes.add_warning(rule, IGNORED, detail)
         return 1
     if number is None or not 1 <= number <= MAX_INSTANCES:
         template.notes.add_warning(rule, IGNORED, f"{_MAX_PER_HOST_RULE} must be a whole number above 0; 1 is used.")
@@ -118,12 +117,11 @@ def build_placement_rules(
         if not vdus:
             group.notes.add_warning(group.node, IGNORED, f'the server group "{group.name}" has no member.')
         elif group.is_repeated:
-            group.notes.add_warning(
-                group.node,
-                IGNORED,
+            detail = (
                 f'the server group "{group.name}" is created for every member of its scaling group, so it '
-                "has no effect across members.",
+                "has no effect across members."
             )
+            group.notes.add_warning(group.node, IGNORED, detail)
         elif group.policy:
             is_affinity, is_hard = _POLICIES[group.policy]
             rules.append(
@@ -149,9 +147,8 @@ def _find_group(
     if isinstance(value, dict):
         for hint in value:
             if hint != "group":
-                notes.add_warning(
-                    node, IGNORED, f'the scheduler hint "{hint}" of "{vdu}" is ignored; only "group" is supported.'
-                )
+                detail = f'the scheduler hint "{hint}" of "{vdu}" is ignored; only "group" is supported.'
+                notes.add_warning(node, IGNORED, detail)
         group_name = value.get("group")
     if group_name in (None, "", []):
         return None
@@ -167,9 +164,8 @@ def _find_group(
         if len(matches) == 1:
             return matches[0]
     description = group_name.description if isinstance(group_name, UnresolvedValue) else f'"{str(group_name)[:40]}"'
-    notes.add_warning(
-        node, IGNORED, f'"{vdu}" references the server group {description}, which these documents do not define.'
-    )
+    detail = f'"{vdu}" references the server group {description}, which these documents do not define.'
+    notes.add_warning(node, IGNORED, detail)
     return None
 
 
@@ -319,9 +315,8 @@ def _parse_instance_count(template: Template, node: Node) -> int | None:
     if number is not None and 0 <= number <= MAX_INSTANCES:
         return number
     if not isinstance(value, UnresolvedValue):
-        template.notes.add_warning(
-            node, IGNORED, f"this must be a whole number from 0 to {MAX_INSTANCES:,}; it is ignored."
-        )
+        detail = f"this must be a whole number from 0 to {MAX_INSTANCES:,}; it is ignored."
+        template.notes.add_warning(node, IGNORED, detail)
     return None
 
 
@@ -348,9 +343,8 @@ def add_server_vdu(
         if vdu_name in reading.vdus:
             notes.add_warning(properties, IGNORED, f'a second server is called "{vdu_name}"; it is ignored.')
             return
-        notes.add_warning(
-            properties, CORRECTED, f'a second server is called "{name}"; it is read as the VDU "{vdu_name}".'
-        )
+        detail = f'a second server is called "{name}"; it is read as the VDU "{vdu_name}".'
+        notes.add_warning(properties, CORRECTED, detail)
     if not vdu_name or "|" in vdu_name or "/" in vdu_name:
         notes.add_error(properties, INVALID_DOCUMENT, f'the server "{vdu_name}" needs a name without "|" and "/".')
         return
@@ -398,9 +392,8 @@ def _add_group_membership(
     notes, own_hints = template.notes, properties.get_node(HINTS)
     zone = properties.get_node("availability_zone")
     if not zone.is_absent and isinstance(template.resolve_value(zone), str):
-        notes.add_warning(
-            zone, IGNORED, f'the availability zone of "{vdu_name}" is ignored; only server groups place servers.'
-        )
+        detail = f'the availability zone of "{vdu_name}" is ignored; only server groups place servers.'
+        notes.add_warning(zone, IGNORED, detail)
     if not own_hints.is_absent:
         reading.members.append((vdu_name, template.resolve_value(own_hints), own_hints, notes))
     elif hints:

@@ -63,24 +63,27 @@ def parse_hot(
         if kind:
             notes.add_error(document, INVALID_DOCUMENT, f"this is {kind}.")
             break
-        if (
-            document.get_node("heat_template_version").is_absent
-            and document.get_node("HeatTemplateFormatVersion").is_absent
-        ):
+        if find_first_property(document, "heat_template_version", "HeatTemplateFormatVersion").is_absent:
             notes.add_warning(document, CORRECTED, "heat_template_version is missing; Heat rejects the template.")
-        _add_template(reading, Template(notes, document, parameters), ResourceRepetition(), (), 0)
+        _add_template(reading, _ResourceContext(Template(notes, document, parameters), ResourceRepetition()))
     rules = build_placement_rules(reading.groups, reading.members)
     separated_vdus = {name for rule in rules if rule.label == ANTI_AFFINITY for name in rule.vdus}
     vdus = tuple(replace(vdu, has_anti_affinity=vdu.name in separated_vdus) for vdu in reading.vdus.values())
     return HotVnf(Vnf(vdus, rules, build_scaling_aspects(reading)), tuple(reading.notes.values()))
 
 
-def _add_template(
-    reading: HotReading, template: Template, repeat: ResourceRepetition, hints: Hints, depth: int
-) -> None:
-    resources = template.root.get_node("resources")
-    if resources.is_absent:
-        resources = template.root.get_node("Resources")
+class _ResourceContext(Struct, frozen=True):
+    """Context of a resource: its template, the repetition and scheduler hints around it, and the nesting depth."""
+
+    template: Template
+    repetition: ResourceRepetition
+    hints: Hints = ()
+    depth: int = 0
+
+
+def _add_template(reading: HotReading, context: _ResourceContext) -> None:
+    template = context.template
+    resources = find_first_property(template.root, "resources", "Resources")
     if not isinstance(resources.data, dict):
         template.notes.add_warning(template.root, IGNORED, "the template has no resources.")
     for name, body in resources.list_fields():
@@ -89,24 +92,17 @@ def _add_template(
             detail = f"the nested templates expand to more than {_MAX_RESOURCES:,} resources."
             template.notes.add_error(body, INVALID_DOCUMENT, detail)
             return
-        _add_resource(reading, template, (name, body), repeat, hints, depth)
+        _add_resource(reading, context, name, body)
 
 
-def _add_resource(
-    reading: HotReading,
-    template: Template,
-    resource: tuple[str, Node],
-    repeat: ResourceRepetition,
-    hints: Hints,
-    depth: int,
-) -> None:
+def _add_resource(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:
     """Parse one resource by its type: servers, scaling groups, server groups, policies and nested templates."""
-    name, body = resource
+    template = context.template
     kind, properties = get_resource_type(body), get_resource_properties(body)
     if kind in _SERVERS:
-        add_server_vdu(reading, template, name, properties, repeat, hints)
+        add_server_vdu(reading, template, name, properties, context.repetition, context.hints)
     elif kind in _GROUPS or kind == "OS::Heat::ResourceGroup":
-        _add_scaling_group(reading, template, resource, repeat, hints, depth)
+        _add_scaling_group(reading, context, name, body)
     elif kind == "OS::Neutron::Port":
         check_sriov_port(name, properties, template)
     elif kind == "OS::Nova::ServerGroup":
@@ -118,50 +114,40 @@ def _add_resource(
         if isinstance(group, ResourceReference) and step is not None and step > 0:
             reading.policies[group.name] = (name.removesuffix("_scale_out"), step)
     elif _is_template_type(kind, reading.nested):
-        _add_nested_template(reading, template, resource, kind, repeat, hints, depth)
+        _add_nested_template(reading, context, name, body, kind)
 
 
 # --- scaling groups ----------------------------------------------------------------------------
 
 
-def _add_scaling_group(
-    reading: HotReading,
-    template: Template,
-    resource: tuple[str, Node],
-    outer: ResourceRepetition,
-    hints: Hints,
-    depth: int,
-) -> None:
-    """Parse the repeated resource of a group. `outer` is the repetition around the group."""
-    name, body = resource
+def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:
+    """Parse the repeated resource of a group."""
+    template, hints = context.template, context.hints
     notes, properties = template.notes, get_resource_properties(body)
-    repetition = compute_group_repetition(template, resource, outer)
+    repetition = compute_group_repetition(template, (name, body), context.repetition)
     misplaced_hints = properties.get_node(HINTS)
     if not misplaced_hints.is_absent:
-        notes.add_warning(
-            misplaced_hints,
-            CORRECTED,
+        detail = (
             f'scheduler_hints is set on the group "{name}", where Heat does not support it. Set it on '
-            "the OS::Nova::Server of the group. It is read as if set there.",
+            "the OS::Nova::Server of the group. It is read as if set there."
         )
+        notes.add_warning(misplaced_hints, CORRECTED, detail)
         hints = (*hints, InheritedSchedulerHints(template.resolve_value(misplaced_hints), misplaced_hints, notes))
-    inner = properties.get_node("resource")
-    if inner.is_absent:
-        inner = properties.get_node("resource_def")
+    inner = find_first_property(properties, "resource", "resource_def")
     kind = get_resource_type(inner)
     inner_template = replace(template, is_repeated=True)
+    inner_context = _ResourceContext(inner_template, repetition, hints, context.depth)
     if kind in _SERVERS:
         vdu_name = find_vdu_name(inner.data) or name
         add_server_vdu(reading, inner_template, vdu_name, get_resource_properties(inner), repetition, hints)
     elif kind and _is_template_type(kind, reading.nested):
-        _add_nested_template(reading, inner_template, (name, inner), kind, repetition, hints, depth)
+        _add_nested_template(reading, inner_context, name, inner, kind)
     elif kind in _GROUPS or kind == "OS::Heat::ResourceGroup":
-        if depth < _MAX_DEPTH:
-            _add_scaling_group(reading, inner_template, (name, inner), repetition, hints, depth + 1)
+        if context.depth < _MAX_DEPTH:
+            _add_scaling_group(reading, replace(inner_context, depth=context.depth + 1), name, inner)
     elif not kind:
-        notes.add_warning(
-            body, CORRECTED, f'the group "{name}" has no resource to repeat; each member counts as one server.'
-        )
+        detail = f'the group "{name}" has no resource to repeat; each member counts as one server.'
+        notes.add_warning(body, CORRECTED, detail)
         add_server_vdu(reading, inner_template, name, Node(None, body.position), repetition, hints)
     else:
         notes.add_warning(inner, IGNORED, f'the group "{name}" repeats "{kind}", which is not a server; it is ignored.')
@@ -174,17 +160,9 @@ def _is_template_type(kind: str, nested: Mapping[str, str]) -> bool:
     return kind in nested or kind.lower().endswith((".yaml", ".yml", ".template", ".hot"))
 
 
-def _add_nested_template(
-    reading: HotReading,
-    template: Template,
-    resource: tuple[str, Node],
-    kind: str,
-    repeat: ResourceRepetition,
-    hints: Hints,
-    depth: int,
-) -> None:
+def _add_nested_template(reading: HotReading, context: _ResourceContext, name: str, body: Node, kind: str) -> None:
     """Parse a nested template once per instance of the resource that names it."""
-    name, body = resource
+    template, repetition, hints = context.template, context.repetition, context.hints
     notes, properties = template.notes, get_resource_properties(body)
     passed_hints = properties.get_node(HINTS)
     if not passed_hints.is_absent:
@@ -192,18 +170,17 @@ def _add_nested_template(
     file = next((n for n in (kind, kind.rpartition("/")[2]) if n in reading.nested), "")
     file = file or next((n for n in reading.nested if n.rpartition("/")[2] == kind.rpartition("/")[2]), "")
     if not file:
-        notes.add_warning(
-            body,
-            NOT_GIVEN,
+        detail = (
             f'the nested template "{kind}" is neither in "nested" nor in the package. "{name}" counts '
-            "as one server each; its server groups, sizes and scaling are ignored.",
+            "as one server each; its server groups, sizes and scaling are ignored."
         )
-        add_server_vdu(reading, template, find_vdu_name(body.data) or name, Node(None, body.position), repeat, hints)
+        notes.add_warning(body, NOT_GIVEN, detail)
+        server_name = find_vdu_name(body.data) or name
+        add_server_vdu(reading, template, server_name, Node(None, body.position), repetition, hints)
         return
-    if file in template.chain or depth >= _MAX_DEPTH:
-        notes.add_error(
-            body, INVALID_DOCUMENT, f'the nested template "{file}" includes itself, or is nested too deeply.'
-        )
+    if file in template.chain or context.depth >= _MAX_DEPTH:
+        detail = f'the nested template "{file}" includes itself, or is nested too deeply.'
+        notes.add_error(body, INVALID_DOCUMENT, detail)
         return
     if file not in reading.open_templates:
         file_notes = reading.notes[file] = DocumentFindings(f'nested["{file}"]')
@@ -215,4 +192,4 @@ def _add_nested_template(
     inner = Template(
         reading.notes[file], root, values, f"{template.scope}/{name}", template.is_repeated, (*template.chain, file)
     )
-    _add_template(reading, inner, repeat, hints, depth + 1)
+    _add_template(reading, _ResourceContext(inner, repetition, hints, context.depth + 1))

@@ -188,11 +188,8 @@ def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFind
     compute = computes.get(_get_name(compute_reference))
     if compute is None:
         hint = suggest_name(_get_name(compute_reference), computes)
-        notes.add_warning(
-            compute_reference if not compute_reference.is_absent else body,
-            IGNORED,
-            f'the VDU "{name}" has no defined virtual-compute-desc; its size is unknown.{hint}',
-        )
+        detail = f'the VDU "{name}" has no defined virtual-compute-desc; its size is unknown.{hint}'
+        notes.add_warning(compute_reference if not compute_reference.is_absent else body, IGNORED, detail)
         compute = Node(None, body.position)
     cpus = _parse_positive_number(compute.get_node("virtual-cpu", "num-virtual-cpu"), notes)
     memory = _parse_positive_number(compute.get_node("virtual-memory", "size"), notes)
@@ -256,9 +253,8 @@ def _select_default_level(flavour: Node, levels: Sequence[InstantiationLevel], n
         return _get_name(default_node)
     if not default_node.is_absent:
         hint = suggest_name(_get_name(default_node), names)
-        notes.add_error(
-            default_node, INVALID_DOCUMENT, f'the instantiation-level "{_get_name(default_node)}" does not exist.{hint}'
-        )
+        detail = f'the instantiation-level "{_get_name(default_node)}" does not exist.{hint}'
+        notes.add_error(default_node, INVALID_DOCUMENT, detail)
     elif len(names) > 1:
         detail = "no default-instantiation-level is set, and several instantiation-levels exist."
         notes.add_error(flavour.get_node("instantiation-level"), INVALID_DOCUMENT, detail)

@@ -99,12 +99,11 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
     misplaced_parts = [name for name in _PARTS if name in (document.data if isinstance(document.data, dict) else ())]
     if misplaced_parts:
         verb, pronoun = ("is", "it") if len(misplaced_parts) == 1 else ("are", "them")
-        notes.add_warning(
-            document.get_node(misplaced_parts[0]),
-            CORRECTED,
+        detail = (
             f"{', '.join(misplaced_parts)} {verb} at the top level of the document. TOSCA requires "
-            f"{pronoun} under topology_template; read as if so.",
+            f"{pronoun} under topology_template; read as if so."
         )
+        notes.add_warning(document.get_node(misplaced_parts[0]), CORRECTED, detail)
         return document
     return Node(None, document.position)
 
@@ -116,11 +115,8 @@ def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes:
         return list(documents)
     if all(flavour.text != flavour_id for flavour in flavour_by_document.values()):
         names = ", ".join(f'"{flavour.text}"' for flavour in flavour_by_document.values())
-        notes.add_error(
-            next(iter(flavour_by_document.values())),
-            INVALID_DOCUMENT,
-            f'the document describes the deployment flavour {names}, but flavour_id is "{flavour_id}".',
-        )
+        detail = f'the document describes the deployment flavour {names}, but flavour_id is "{flavour_id}".'
+        notes.add_error(next(iter(flavour_by_document.values())), INVALID_DOCUMENT, detail)
         return list(documents)
     return [d for d in documents if id(d) not in flavour_by_document or flavour_by_document[id(d)].text == flavour_id]
 
@@ -154,12 +150,11 @@ def _list_misindented_definitions(part: Node, noun: str, notes: DocumentFindings
         if name in stray_fields:
             continue
         if body.is_absent and "type" in stray_fields and not is_assigned:
-            notes.add_warning(
-                body,
-                CORRECTED,
+            detail = (
                 f'the body of the {noun} "{name}" is not indented under its name (line '
-                f"{stray_fields['type'].line}); it is read as its body.",
+                f"{stray_fields['type'].line}); it is read as its body."
             )
+            notes.add_warning(body, CORRECTED, detail)
             position = type(body.position)(
                 body.position.line, body.position.column, {key: child.position for key, child in stray_fields.items()}
             )

@@ -112,9 +112,8 @@ class _PackageZip:
             with self._archive.open(name) as member:
                 return _decode_text(name, member.read(_MAX_DOCUMENT_BYTES + 1))
         except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, OSError, zlib.error):
-            raise _build_error(
-                f'"{name}" in it cannot be read: damaged, encrypted or packed in an unknown way.'
-            ) from None
+            detail = f'"{name}" in it cannot be read: damaged, encrypted or packed in an unknown way.'
+            raise _build_error(detail) from None
 
 
 def _check_package_path(*names: str) -> None:

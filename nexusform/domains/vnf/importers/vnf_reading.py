@@ -1,6 +1,5 @@
-"""Reading of one VNF from a VNFD, a HOT file, or both, with their contradictions. Numbers and sizes of the
-VNFD take precedence, the HOT file fills gaps. Rules of both apply; of duplicate rules the stricter form is
-used.
+"""Reading of one VNF from a VNFD, a HOT file, or both, with their contradictions. Numbers and sizes of the VNFD take
+precedence, the HOT file fills gaps. Rules of both apply; of duplicate rules the stricter form is used.
 """
 
 from __future__ import annotations
@@ -66,9 +65,8 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
         any(problem.severity == "error" for problem in document_notes.findings) for document_notes in all_notes
     ):
         name = VNFD if sources.vnfd is not None else BASE_HOT
-        by_file[name].add_error(
-            TextPosition(1, 1), INVALID_DOCUMENT, "no VDU found: no Vdu.Compute node and no OS::Nova::Server."
-        )
+        detail = "no VDU found: no Vdu.Compute node and no OS::Nova::Server."
+        by_file[name].add_error(TextPosition(1, 1), INVALID_DOCUMENT, detail)
     return ParsedVnf(vnf, tuple(chain.from_iterable(document_notes.findings for document_notes in all_notes)))
 
 
@@ -82,12 +80,10 @@ def _merge_vnfd_and_hot_file(descriptor: Vnf, template: HotVnf, notes: dict[str,
     vdus = [_add_hot_details(vdu, hot.find_vdu(vdu.name), sizes[vdu.name], notes) for vdu in descriptor.vdus]
     for hot_vdu in hot.vdus:
         if descriptor.find_vdu(hot_vdu.name) is None:
-            notes[hot_vdu.origin.file].add_warning(
-                TextPosition(hot_vdu.origin.line, 1),
-                CONTRADICTORY,
-                f'the VNFD has no VDU for the servers of "{hot_vdu.name}"; they are placed as the VDU '
-                f'"{hot_vdu.name}".',
+            detail = (
+                f'the VNFD has no VDU for the servers of "{hot_vdu.name}"; they are placed as the VDU "{hot_vdu.name}".'
             )
+            notes[hot_vdu.origin.file].add_warning(TextPosition(hot_vdu.origin.line, 1), CONTRADICTORY, detail)
             vdus.append(hot_vdu)
     rules = _merge_rules(descriptor, hot, notes)
     return replace(descriptor, vdus=tuple(vdus), rules=rules, aspects=descriptor.aspects or hot.aspects)
@@ -96,11 +92,8 @@ def _merge_vnfd_and_hot_file(descriptor: Vnf, template: HotVnf, notes: dict[str,
 def _add_hot_details(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: dict[str, DocumentFindings]) -> Vdu:
     """Return a VDU of the VNFD with the additions of the HOT file. `current_size` is its number by the VNFD alone."""
     if hot_vdu is None:
-        notes[VNFD].add_warning(
-            TextPosition(vdu.origin.line, 1),
-            CONTRADICTORY,
-            f'base_hot does not create the VDU "{vdu.name}": no server or group there has this name.',
-        )
+        detail = f'base_hot does not create the VDU "{vdu.name}": no server or group there has this name.'
+        notes[VNFD].add_warning(TextPosition(vdu.origin.line, 1), CONTRADICTORY, detail)
         return vdu
     size = VduSize(
         vdu.size.vcpus or hot_vdu.size.vcpus,
@@ -120,9 +113,8 @@ def _add_hot_details(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: di
     if vdu.has_count and current_size != hot_vdu.initial:
         _warn_vdu_difference(hot_vdu, vdu, f"has {hot_vdu.initial} servers here and {current_size}", notes)
     if vdu.has_bounds and (vdu.minimum, vdu.maximum) != (hot_vdu.minimum, hot_vdu.maximum):
-        _warn_vdu_difference(
-            hot_vdu, vdu, f"may have {_format_vdu_bounds(hot_vdu)} servers here and {_format_vdu_bounds(vdu)}", notes
-        )
+        detail = f"may have {_format_vdu_bounds(hot_vdu)} servers here and {_format_vdu_bounds(vdu)}"
+        _warn_vdu_difference(hot_vdu, vdu, detail, notes)
     if vdu.has_count:
         return merged_vdu
     if not vdu.has_bounds:
@@ -132,11 +124,8 @@ def _add_hot_details(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: di
 
 
 def _warn_vdu_difference(hot_vdu: Vdu, vdu: Vdu, difference: str, notes: dict[str, DocumentFindings]) -> None:
-    notes[hot_vdu.origin.file].add_warning(
-        TextPosition(hot_vdu.origin.line, 1),
-        CONTRADICTORY,
-        f'"{vdu.name}" {difference} in the VNFD ({vdu.origin}). The numbers of the VNFD are used.',
-    )
+    detail = f'"{vdu.name}" {difference} in the VNFD ({vdu.origin}). The numbers of the VNFD are used.'
+    notes[hot_vdu.origin.file].add_warning(TextPosition(hot_vdu.origin.line, 1), CONTRADICTORY, detail)
 
 
 def _format_vdu_bounds(vdu: Vdu) -> str:
@@ -175,12 +164,11 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
         for duplicate in duplicate_rules:
             hot_rules.remove(duplicate)
         if rule.scope == MACHINE and not overlapping_rules and hot.vdus:
-            notes[VNFD].add_warning(
-                TextPosition(rule.origin.line, 1),
-                CONTRADICTORY,
+            detail = (
                 f'the rule "{rule.name}" has no counterpart in base_hot: none of its VDUs is in a server '
-                "group there. nexusform applies it; Heat alone does not.",
+                "group there. nexusform applies it; Heat alone does not."
             )
+            notes[VNFD].add_warning(TextPosition(rule.origin.line, 1), CONTRADICTORY, detail)
         rules.append(rule)
     return (*rules, *hot_rules)
 
@@ -206,12 +194,11 @@ def _warn_contradiction(rule: PlacementRule, other: PlacementRule, notes: dict[s
         text = f"Both can be met for at most {maximum} of these VMs. Larger sizes are rejected."
     else:
         text = "Both are kept. Hard rules have priority over soft ones."
-    notes[other.origin.file].add_warning(
-        TextPosition(other.origin.line, 1),
-        CONTRADICTORY,
+    detail = (
         f'the server group "{other.name}" requires {second_kind}, but {rule.origin}, rule '
-        f'"{rule.name}", requires {first_kind}. Both apply to {names}. {text}',
+        f'"{rule.name}", requires {first_kind}. Both apply to {names}. {text}'
     )
+    notes[other.origin.file].add_warning(TextPosition(other.origin.line, 1), CONTRADICTORY, detail)
 
 
 def describe_vdu_placement_rule(rule: PlacementRule) -> str:

@@ -1,6 +1,4 @@
-"""Model of a VNF for placement, independent of its documents: VM numbers per VDU and size, and unmet
-rules.
-"""
+"""Model of a VNF for placement, independent of its documents: VM numbers per VDU and size, and unmet rules."""
 
 from __future__ import annotations
 
@@ -70,9 +68,8 @@ class Vdu(Struct, frozen=True):
 
 
 class PlacementRule(Struct, frozen=True):
-    """Rule for all VMs of `vdus`: together (`is_affinity`) or apart, in one `scope` ("machine", "rack",
-    "site"). Under anti-affinity at most `max_per_location` of them share a location. `label` is the
-    configured scope.
+    """Rule for all VMs of `vdus`: together (`is_affinity`) or apart, in one `scope` ("machine", "rack", "site"). Under
+    anti-affinity at most `max_per_location` of them share a location. `label` is the configured scope.
     """
 
     name: str

@@ -158,15 +158,12 @@ class TackerClient:
             return self._send(method, path, body, query, is_repeated=True)
         if answer.is_success or (method in ("GET", "DELETE") and answer.status == _NOT_FOUND):
             return answer
-        detail = self._read_failure_reason(answer)
-        message = f"Tacker rejected {method} {_BASE}{path} (status {answer.status}): {detail}"
-        is_unreachable = answer.status > _SERVER_ERROR
-        raise TackerProblem(message, status=answer.status, is_unreachable=is_unreachable)
-
-    def _read_failure_reason(self, answer: ApiResponse) -> str:
         try:
             document = parse_json(answer.content)
         except ValueError:
-            return "it gave no reason."
-        detail = document.get("detail") if isinstance(document, Mapping) else None
-        return str(detail or "it gave no reason.").strip()
+            document = None
+        reason = document.get("detail") if isinstance(document, Mapping) else None
+        detail = str(reason or "it gave no reason.").strip()
+        message = f"Tacker rejected {method} {_BASE}{path} (status {answer.status}): {detail}"
+        is_unreachable = answer.status > _SERVER_ERROR
+        raise TackerProblem(message, status=answer.status, is_unreachable=is_unreachable)

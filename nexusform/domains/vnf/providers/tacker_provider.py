@@ -11,8 +11,16 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.vnf.importers.vnf_records import Vnf
 from nexusform.domains.vnf.providers.tacker_client import TackerClient
-from nexusform.domains.vnf.providers.tacker_operations import COMPLETED, OperationFailed, OperationRunner, is_running
-from nexusform.domains.vnf.providers.vnf_instance import OWNER_KEY, VnfInstance, match_vnfcs, parse_instance
+from nexusform.domains.vnf.providers.tacker_operations import (
+    COMPLETED,
+    OWNER_KEY,
+    OperationFailed,
+    OperationRunner,
+    VnfInstance,
+    is_running,
+    match_vnfcs,
+    parse_instance,
+)
 from nexusform.domains.vnf.types.tacker_vnf import HEALED
 from nexusform.domains.vnf.types.vnf_documents import (
     REQUEST,

@@ -1,13 +1,15 @@
-"""HTTP server of the NFVO interfaces: grants, packages, and the token endpoint of Tacker's client."""
+"""HTTP server of the NFVO interfaces: grants, VNF packages, and the token endpoint of Tacker's client."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import hmac
+import io
 import json
 import os
 import ssl
+import zipfile
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,24 +17,33 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
+from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
+from msgspec import Struct
 
+from nexusform.diagnostics.diagnostic import DiagnosticsError
+from nexusform.domains.vnf.importers.vnf_package import read_vnf_package
+from nexusform.domains.vnf.importers.vnf_reading import read_vnf
+from nexusform.domains.vnf.importers.vnf_records import VnfSourceDocuments
 from nexusform.domains.vnf.serving.grant_decisions import (
     GrantRecord,
     PlannedGrants,
     build_problem_details_response,
     decide_grant,
 )
-from nexusform.domains.vnf.serving.vnf_packages import VnfPackageFile
 from nexusform.files.regular_files import open_regular_file, read_regular, write_all_bytes
 from nexusform.files.run_log import log_event
+from nexusform.interfaces.plugins import FileProblem, Files
 
 _MAX_REQUEST_BYTES: Final = 4 << 20
 _TIMEOUT_SECONDS: Final = 30
 _GRANTS: Final = ("/grant/v1/grants", "/grant/v2/grants")
 _PACKAGES: Final = ("/vnfpkgm/v1/onboarded_vnf_packages", "/vnfpkgm/v2/onboarded_vnf_packages")
 _JSON: Final = "application/json"
+_SUFFIXES: Final = (".csar", ".zip")
+_MAX_PACKAGE_BYTES: Final = 512 << 20
+_DEFINITIONS: Final = ("TOSCA-Metadata/", "Definitions/")
 
 
 class GrantServer(ThreadingHTTPServer):
@@ -218,3 +229,69 @@ class GrantJournal:
 class _JournalEntry(msgspec.Struct, frozen=True):
     plan: str
     record: GrantRecord
+
+
+# --- VNF packages --------------------------------------------------------------------------------
+
+
+class VnfPackageFile(Struct, frozen=True):
+    """Package file with the descriptor_id of its VNFD."""
+
+    path: Path
+    descriptor_id: str
+
+    def read_content(self) -> bytes:
+        """Return the whole package."""
+        return read_regular(self.path, _MAX_PACKAGE_BYTES)
+
+    def read_definitions(self) -> bytes:
+        """Return the definitions of the package as a zip archive."""
+        target = io.BytesIO()
+        with zipfile.ZipFile(io.BytesIO(self.read_content())) as source, zipfile.ZipFile(target, "w") as archive:
+            for name in source.namelist():
+                if name.startswith(_DEFINITIONS) and not name.endswith("/"):
+                    archive.writestr(name, source.read(name))
+        return target.getvalue()
+
+    def build_info(self) -> dict[str, Any]:
+        """Build the VnfPkgInfo."""
+        base = f"/vnfpkgm/v2/onboarded_vnf_packages/{self.descriptor_id}"
+        return {
+            "id": str(uuid5(NAMESPACE_URL, self.descriptor_id)),
+            "vnfdId": self.descriptor_id,
+            "vnfProvider": "",
+            "vnfProductName": self.path.stem,
+            "vnfSoftwareVersion": "",
+            "vnfdVersion": "",
+            "onboardingState": "ONBOARDED",
+            "operationalState": "ENABLED",
+            "usageState": "IN_USE",
+            "_links": {
+                "self": {"href": base},
+                "vnfd": {"href": f"{base}/vnfd"},
+                "packageContent": {"href": f"{base}/package_content"},
+            },
+        }
+
+
+def list_packages(directory: str, files: Files) -> tuple[Mapping[str, VnfPackageFile], list[str]]:
+    """Return the packages of a directory by descriptor_id, and the problems of others."""
+    packages: dict[str, VnfPackageFile] = {}
+    problems: list[str] = []
+    for path in sorted(Path(directory).iterdir()):
+        if path.suffix.lower() not in _SUFFIXES:
+            continue
+        try:
+            vnfd = read_vnf_package(str(path), "", files).vnfd
+        except (FileProblem, DiagnosticsError) as problem:
+            reason = problem.diagnostics[0].detail if isinstance(problem, DiagnosticsError) else str(problem)
+            problems.append(f"{path}: {reason}")
+            continue
+        descriptor_id = read_vnf(VnfSourceDocuments(vnfd=vnfd)).vnf.descriptor_id if vnfd is not None else ""
+        if not descriptor_id:
+            problems.append(f"{path}: its VNFD has no descriptor_id.")
+        elif descriptor_id in packages:
+            problems.append(f"{path}: {packages[descriptor_id].path} has the same descriptor_id {descriptor_id}.")
+        else:
+            packages[descriptor_id] = VnfPackageFile(path, descriptor_id)
+    return packages, problems

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from msgspec import Struct
-
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.documents.field_validation import list_mappings
@@ -176,29 +174,20 @@ def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
     blocks = blocks if isinstance(blocks, dict) else {}
     problems = list(list_block_problems(blocks))
     if all(attributes.get(name) is None for name in ("vnfd", "base_hot", "csar")):
-        problems.append(
-            Problem(
-                (),
-                "missing-required-argument",
-                'A tacker_vnf needs "vnfd", "base_hot", or both, for example vnfd = file("vnfd.yaml"), or '
-                '"csar", the path of a package.',
-            )
+        detail = (
+            'A tacker_vnf needs "vnfd", "base_hot", or both, for example vnfd = file("vnfd.yaml"), or '
+            '"csar", the path of a package.'
         )
+        problems.append(Problem((), "missing-required-argument", detail))
     problems += check_kubelet(attributes.get("kubelet"), ("kubelet",))
     problems += _list_taint_problems(attributes.get("taints"))
     if attributes.get("grant_zone") is not None and attributes.get("label_source") in (None, SPECIFICATION):
-        problems.append(
-            Problem(
-                ("grant_zone",),
-                "conflicting-arguments",
-                f'grant_zone requires label_source = "{MGMT_DRIVER}". Set it, or remove grant_zone.',
-            )
-        )
+        detail = f'grant_zone requires label_source = "{MGMT_DRIVER}". Set it, or remove grant_zone.'
+        problems.append(Problem(("grant_zone",), "conflicting-arguments", detail))
     parameters = attributes.get("parameters")
     if is_set_and_known(parameters) and not isinstance(parameters, dict):
-        problems.append(
-            Problem(("parameters",), "incorrect-attribute-value-type", "parameters must be a map of values by name.")
-        )
+        detail = "parameters must be a map of values by name."
+        problems.append(Problem(("parameters",), "incorrect-attribute-value-type", detail))
     if not has_known_documents(attributes):
         return problems
     reading = read_documents(attributes)
@@ -231,9 +220,8 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
     known_levels = {name: value for name, value in (scale or {}).items() if is_set_and_known(value)}
     for name, value in known_levels.items():
         if not isinstance(value, int):
-            yield Problem(
-                ("scale_levels", name), "invalid-number", f'The level of "{name}" must be a whole number, not {value}.'
-            )
+            detail = f'The level of "{name}" must be a whole number, not {value}.'
+            yield Problem(("scale_levels", name), "invalid-number", detail)
     integer_levels = {name: value for name, value in known_levels.items() if isinstance(value, int)}
     problems = list_size_problems(vnf, level or "", integer_levels)
     yield from problems
@@ -243,13 +231,11 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
         vdu = vnf.find_vdu(clamped.vdu)
         assert vdu is not None
         bound = "least" if clamped.applied > clamped.requested else "most"
-        yield Problem(
-            get_document_path(vdu.origin.file),
-            "vdu-size-bounds",
+        detail = (
             f'{vdu.origin}: the requested size gives "{clamped.vdu}" {clamped.requested} VMs, but its '
-            f"profile allows {bound} {clamped.applied}. The plan places {clamped.applied}.",
-            Severity.WARNING,
+            f"profile allows {bound} {clamped.applied}. The plan places {clamped.applied}."
         )
+        yield Problem(get_document_path(vdu.origin.file), "vdu-size-bounds", detail, Severity.WARNING)
 
 
 def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity, machines: int) -> Problem:
@@ -422,31 +408,19 @@ def _get_vnfc_operation(vm: PlacedVm) -> str:
     return _OPERATION_BY_TRIGGER.get(vm.trigger, HEALED)
 
 
-class _LabelledWorker(Struct, frozen=True):
-    """Worker as seen by its labeller."""
-
-    vdu: str
-    operation: str
-    machine: str
-    zone: str
-
-
-def _compute_node_labels(attributes: Mapping[str, Any], worker: _LabelledWorker) -> dict[str, str]:
+def _compute_node_labels(
+    attributes: Mapping[str, Any], vdu_name: str, operation: str, machine: str, zone: str
+) -> dict[str, str]:
     """Return the labels of a worker's node: the user's, its machine and zone."""
     configured_labels = attributes.get("labels") or {}
     if attributes.get("label_source") != MGMT_DRIVER:
-        return {
-            **configured_labels,
-            CIS_NODE_LABEL: worker.machine,
-            MACHINE_LABEL: worker.machine,
-            ZONE_LABEL: worker.zone,
-        }
-    vdu = read_documents(attributes).vnf.find_vdu(worker.vdu)
-    if vdu is None or not (vdu.has_anti_affinity if worker.operation == INSTANTIATED else vdu.has_scheduler_hints):
+        return {**configured_labels, CIS_NODE_LABEL: machine, MACHINE_LABEL: machine, ZONE_LABEL: zone}
+    vdu = read_documents(attributes).vnf.find_vdu(vdu_name)
+    if vdu is None or not (vdu.has_anti_affinity if operation == INSTANTIATED else vdu.has_scheduler_hints):
         return dict(configured_labels)
     grant_zone = attributes.get("grant_zone")
-    zone = {MACHINE_LABEL: str(grant_zone)} if grant_zone else {}
-    return {**configured_labels, CIS_NODE_LABEL: worker.machine, **zone}
+    granted_labels = {MACHINE_LABEL: str(grant_zone)} if grant_zone else {}
+    return {**configured_labels, CIS_NODE_LABEL: machine, **granted_labels}
 
 
 def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
@@ -458,8 +432,8 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
     for vnfc, values in value.items():
         is_worker = _get_vdu_role(attributes, values["vdu"]) == WORKER
         operation = values.get("came") or INSTANTIATED
-        worker = _LabelledWorker(values["vdu"], operation, values["machine"], values["availability_zone"])
-        labels = _compute_node_labels(attributes, worker) if is_worker else {}
+        placement = (values["machine"], values["availability_zone"])
+        labels = _compute_node_labels(attributes, values["vdu"], operation, *placement) if is_worker else {}
         displayed[vnfc] = {**values, "came": operation, "labels": labels}
     return displayed
 
@@ -471,8 +445,8 @@ def build_node_properties(attributes: Mapping[str, Any], vm: PlacedVm, _cluster:
     kubelet = build_kubelet(Platform.KUBEADM, *blocks)
     if _get_vdu_role(attributes, vm.pool) != WORKER:
         return NodeProperties({}, (CONTROL_PLANE_TAINT,), kubelet)
-    worker = _LabelledWorker(vm.pool, _get_vnfc_operation(vm), vm.placement.machine, vm.placement.availability_zone)
-    labels = _compute_node_labels(attributes, worker)
+    placement = (vm.placement.machine, vm.placement.availability_zone)
+    labels = _compute_node_labels(attributes, vm.pool, _get_vnfc_operation(vm), *placement)
     # Invalid taints are reported by the checks.
     taints = [
         Taint(str(taint["key"]), str(taint.get("value") or ""), str(taint["effect"]))

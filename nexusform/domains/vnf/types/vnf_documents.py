@@ -315,12 +315,11 @@ def build_missing_size_problem(vdu: Vdu, vcpus: int | None, memory: float | None
     """Return the problem of a VDU without size."""
     missing_text = "memory" if vcpus is not None else "vCPUs and no memory" if memory is None else "vCPUs"
     flavor = f', or a resource nexus_vm_sku called "{vdu.flavor}", as its flavor' if vdu.flavor else ""
-    return Problem(
-        ("vdu", vdu.name),
-        "vdu-without-size",
+    detail = (
         f'The documents define no {missing_text} for the VDU "{vdu.name}" ({vdu.origin}). Add a '
-        f'block vdu "{vdu.name}" with vm_sku_name, or with vcpus and memory_gib{flavor}.',
+        f'block vdu "{vdu.name}" with vm_sku_name, or with vcpus and memory_gib{flavor}.'
     )
+    return Problem(("vdu", vdu.name), "vdu-without-size", detail)
 
 
 def list_block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
@@ -332,11 +331,10 @@ def list_block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
         yield from check_kubelet(block.get("kubelet"), (*path, "kubelet"))
         size_names = [size for size in _SIZES if block.get(size) is not None]
         if block.get("vm_sku_name") is not None and size_names:
-            yield Problem(
-                (*path, "vm_sku_name"),
-                "conflicting-arguments",
-                f'The block vdu "{name}" has vm_sku_name and {", ".join(size_names)}. Set a SKU or figures, not both.',
+            detail = (
+                f'The block vdu "{name}" has vm_sku_name and {", ".join(size_names)}. Set a SKU or figures, not both.'
             )
+            yield Problem((*path, "vm_sku_name"), "conflicting-arguments", detail)
 
 
 def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:

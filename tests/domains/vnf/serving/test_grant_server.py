@@ -23,8 +23,7 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.vnf.serving.grant_decisions import PlannedGrants, list_planned_grants
-from nexusform.domains.vnf.serving.grant_server import GrantJournal, GrantServer
-from nexusform.domains.vnf.serving.vnf_packages import VnfPackageFile, list_packages
+from nexusform.domains.vnf.serving.grant_server import GrantJournal, GrantServer, VnfPackageFile, list_packages
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
 from tests.planning.harness import plan, require_success
 

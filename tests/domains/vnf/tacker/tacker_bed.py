@@ -20,8 +20,7 @@ from typing import Any, TypeVar
 from nexusform.cli.main import run_command_line
 from nexusform.cli.shared_flags import create_context
 from nexusform.domains.vnf.serving.grant_decisions import list_planned_grants
-from nexusform.domains.vnf.serving.grant_server import GrantJournal, GrantServer
-from nexusform.domains.vnf.serving.vnf_packages import list_packages
+from nexusform.domains.vnf.serving.grant_server import GrantJournal, GrantServer, list_packages
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
 from nexusform.workflow.plan_files.saved_plans import read_plan
 from tests.domains.vnf.tacker.heat_stand_in import OpenStackStandIn

@@ -6,7 +6,7 @@ pytest.importorskip("lsprotocol", reason="pygls is not installed")
 
 from lsprotocol.types import Position
 
-from nexusform.domains.editor.protocol_positions import convert_to_byte, convert_to_position
+from nexusform.domains.editor.server import convert_to_byte, convert_to_position
 
 TEXT = "a\n\U0001f600é=\n\nb"
 
