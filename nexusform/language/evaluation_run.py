@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from nexusform.language.functions.function import Function
 
 
+from msgspec import Struct
+
 from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.type_conversion import convert_value
@@ -479,3 +481,23 @@ def _get_map_entry(value: Value, key: Value) -> Value | Problem:
     return Problem(
         (), "invalid-index", f"{_NO_ELEMENT}: there is no {displayed_key} in this {describe_type(value_type)}.{hint}"
     )
+
+
+class TracedExpression(Struct, frozen=True):
+    """One part of an expression.
+
+    `text` is its source and `span` its position (None: in the evaluated expression itself); `reasons` explain
+    why its value is sensitive, unknown or an error (`has_failed`: it has no value). `parts` are its own
+    parts, `omitted` counts omitted iterations of a loop. `is_hidden`: its value would reveal a sensitive one.
+    `is_repeated`: its parts are already listed above.
+    """
+
+    text: str
+    value: Value
+    span: Span | None = None
+    reasons: tuple[str, ...] = ()
+    parts: tuple[TracedExpression, ...] = ()
+    omitted: int = 0
+    is_hidden: bool = False
+    is_repeated: bool = False
+    has_failed: bool = False

@@ -8,7 +8,7 @@ PUBLIC = {
     "state_edits": "select_instances move_instances plan_moves find_instance remove_instances remove_taint",
     "journal": (
         "ApplyStart InstanceOutcome encode_journal_record ApplyEnd Intent InstanceMoves NO_STEP OpenStepIntent "
-        "PlanPart Progress parse_journal Record RunningOperation"
+        "PlanPart ApplyProgress parse_journal Record RunningOperation"
     ),
     "json_codec": "decode_text_for_display render_json JsonProblem parse_json convert_mapping",
     "objects": "EMPTY InstanceState ObjectState OutputState State",

@@ -157,7 +157,7 @@ def _build_json_problem(data: bytes, message: str, offset: int) -> JsonProblem:
 def _parse_exact_numbers(data: bytes) -> Any:
     import json
 
-    from nexusform.json_data.json_errors import unify_json_error
+    from nexusform.json_data.plain_data import unify_json_error
 
     try:
         text = data.decode("utf-8")

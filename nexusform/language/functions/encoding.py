@@ -7,7 +7,6 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from nexusform.language.functions.base64_codec import decode_base64, encode_base64
 from nexusform.language.functions.function import (
     Example,
     FixedProblem,
@@ -17,6 +16,7 @@ from nexusform.language.functions.function import (
     build_any_parameter,
     build_plain_function,
 )
+from nexusform.language.functions.hashing import decode_base64, encode_base64
 from nexusform.language.functions.json_encoding import (
     determine_json_type,
     get_json_prefix,

@@ -8,10 +8,9 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from nexusform.language.evaluation_run import FileProblem, Files, MissingDirectory
-from nexusform.language.functions.base64_codec import encode_base64
 from nexusform.language.functions.encoding import decode_utf8
 from nexusform.language.functions.function import Function, FunctionProblem, Parameter, build_plain_function
-from nexusform.language.functions.hashing import HASHES
+from nexusform.language.functions.hashing import HASHES, encode_base64
 from nexusform.schemas.value_types import BOOL, STRING, SetType
 from nexusform.values.typed_value import Value, build_set
 

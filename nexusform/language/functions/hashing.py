@@ -6,10 +6,28 @@ import hashlib
 from collections.abc import Callable
 from typing import Final
 
-from nexusform.language.functions.base64_codec import encode_base64
 from nexusform.language.functions.function import Function, FunctionProblem, build_plain_function
 from nexusform.schemas.value_types import STRING
 from nexusform.values.typed_value import UNKNOWN, Value
+
+
+def encode_base64(data: bytes) -> str:
+    """Encode bytes in base64."""
+    import binascii
+
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
+
+
+def decode_base64(text: str) -> bytes:
+    """Decode base64 to bytes, ignoring line ends. Raises FunctionProblem."""
+    import binascii
+
+    try:
+        return binascii.a2b_base64(text.replace("\r", "").replace("\n", ""), strict_mode=True)
+    except (binascii.Error, ValueError):
+        excerpt = text if len(text) <= 40 else text[:40] + "..."
+        raise FunctionProblem(f'failed to decode base64 data "{excerpt}"', 0) from None
+
 
 _Hash = Callable[[bytes], str]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from nexusform.language.functions.base64_codec import decode_base64
 from nexusform.language.functions.function import FixedProblem, FunctionProblem
+from nexusform.language.functions.hashing import decode_base64
 from nexusform.language.functions.json_encoding import MAX_DEPTH, normalize_stored_text, parse_number
 from nexusform.language.value_descriptions import quote_text
 from nexusform.schemas.value_types import STRING
