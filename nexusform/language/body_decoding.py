@@ -150,13 +150,9 @@ def _check_label_count(block: syntax.Block, labels: tuple[str, ...]) -> Diagnost
             verb = select_word_form(len(labels), "is", "are")
             names = ", ".join(labels)
             detail = f"Only {format_count(len(labels), 'label')} ({names}) {verb} expected for {block_type} blocks."
-            return build_error("extraneous-block-label", detail, span, headline=f"Extraneous label for {block_type}")
-        return build_error(
-            "extraneous-block-label",
-            f"No labels are expected for {block_type} blocks.",
-            span,
-            headline=f"Extraneous label for {block_type}",
-        )
+        else:
+            detail = f"No labels are expected for {block_type} blocks."
+        return build_error("extraneous-block-label", detail, span, headline=f"Extraneous label for {block_type}")
     if count < len(labels):
         return _report_missing_label(block.type, labels, count, _get_first_character_span(block.body.span))
     return None

@@ -173,10 +173,7 @@ class CollectionParser:
         """Parse from the word `for` up to the closing bracket."""
         stream = self.stream
         stream.read_token()
-        key_name, value_name = (
-            None,
-            self._parse_for_name("For expression requires variable name after 'for'.", opening),
-        )
+        key_name, value_name = None, self._parse_for_name("For expression requires variable name after 'for'.", opening)
         if stream.peek() == ",":
             stream.read_token()
             key_name = value_name

@@ -95,18 +95,13 @@ class ExpressionRun:
 
     def evaluate_separately(self, expression: Expression) -> tuple[Value, list[Diagnostic]]:
         """Evaluate an expression, with separate diagnostics."""
-        outer_diagnostics, self.diagnostics = self.diagnostics, []
-        try:
-            value = self.evaluate(expression)
-            return value, self.diagnostics
-        finally:
-            self.diagnostics = outer_diagnostics
+        return self.run_separately(self.evaluate, expression)
 
-    def run_separately(self, work: Callable[[], Value]) -> tuple[Value, list[Diagnostic]]:
-        """Run a piece of work as `evaluate_separately`."""
+    def run_separately(self, work: Callable[..., Value], *arguments: Any) -> tuple[Value, list[Diagnostic]]:
+        """Run a piece of work with separate diagnostics."""
         outer_diagnostics, self.diagnostics = self.diagnostics, []
         try:
-            value = work()
+            value = work(*arguments)
             return value, self.diagnostics
         finally:
             self.diagnostics = outer_diagnostics

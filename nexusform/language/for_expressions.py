@@ -40,25 +40,23 @@ from nexusform.values.typed_value import (
 _Pairs = Iterator[tuple[Value, Value]]
 
 
-def _evaluate_iterated_collection(node: ForTuple | ForObject | TemplateFor, run: ExpressionRun) -> Value | None:
-    # Returns the collection with its own marks; None after a diagnostic.
+def _evaluate_iterated_collection(node: ForTuple | ForObject | TemplateFor, run: ExpressionRun) -> Value:
+    # Returns the collection with its own marks; an unknown value after a diagnostic.
     collection = run.evaluate(node.collection)
     if collection.raw is None:
-        run.report_problem(
+        return run.report_problem(
             "iteration-over-null-value",
             "A null value cannot be used as the collection in a 'for' expression.",
             node.collection,
             node,
         )
-        return None
     if collection.type is not DYNAMIC and collection.type.__class__ not in _ITERABLE:
-        run.report_problem(
+        return run.report_problem(
             "iteration-over-non-iterable-value",
             f"A value of type {describe_type(collection.type)} cannot be used as the collection in a 'for' expression.",
             node.collection,
             node,
         )
-        return None
     return collection
 
 
@@ -113,8 +111,7 @@ class _ForCondition:
         assert self.clause is not None
         self.marks |= outcome.marks
         if outcome.raw is None:
-            detail = "The value of the 'if' clause must not be null."
-            return self._reject("condition-is-null", detail)
+            return self._reject("condition-is-null", "The value of the 'if' clause must not be null.")
         try:
             decision = convert_value(outcome, BOOL).raw
         except ConversionProblem as problem:
@@ -154,8 +151,6 @@ def _visit_included_elements(conditions: _ForCondition, collection: Value, add: 
 def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
     """Evaluate `[for k, v in c : value if condition]` to a tuple."""
     collection = _evaluate_iterated_collection(node, run)
-    if collection is None:
-        return DYNAMIC_UNKNOWN
     if collection.raw is UNKNOWN:
         return DYNAMIC_UNKNOWN.add_marks(collection.marks)
     conditions = _ForCondition(node, run)
@@ -171,8 +166,6 @@ def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
 def evaluate_for_object(node: ForObject, run: ExpressionRun) -> Value:
     """Evaluate `{for k, v in c : key => value}` to an object; with `...` to a tuple for every key."""
     collection = _evaluate_iterated_collection(node, run)
-    if collection is None:
-        return DYNAMIC_UNKNOWN
     if collection.raw is UNKNOWN:
         return DYNAMIC_UNKNOWN.add_marks(collection.marks)
     conditions = _ForCondition(node, run)
@@ -245,8 +238,6 @@ class _ObjectBuilder:
 def evaluate_template_for(node: TemplateFor, run: ExpressionRun) -> Value:
     """Evaluate `%{ for }` to its bodies, one after the other."""
     collection = _evaluate_iterated_collection(node, run)
-    if collection is None:
-        return UNKNOWN_STRING
     if collection.raw is UNKNOWN:
         return UNKNOWN_STRING.add_marks(collection.marks)
     pieces: list[Value] = []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.evaluation_run import UNKNOWN_STRING, ExpressionRun
 from nexusform.language.syntax.syntax_nodes import Conditional, Expression, StringLiteral, Template, TemplateIf
@@ -90,7 +88,7 @@ def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
     if condition is None:
         return UNKNOWN_STRING
     # Marks are those of both branches, so that they are independent of the condition.
-    branches = [run.run_separately(partial(join_parts, branch, run, node)) for branch in (node.then, node.otherwise)]
+    branches = [run.run_separately(join_parts, branch, run, node) for branch in (node.then, node.otherwise)]
     marks = condition.marks.union(*[text.marks for text, _ in branches])
     if condition.raw is UNKNOWN:
         return UNKNOWN_STRING.add_marks(marks)

@@ -64,7 +64,6 @@ def _build_hash_function(name: str, description: str, digest: _Hash) -> Function
         name,
         f"The {description} of the text's UTF-8 bytes.",
         [("str", STRING, "the text")],
-        returns=STRING,
         compute=lambda text: digest(text.encode()),
         examples=[(f'{name}("hello")', f'"{sample}"')] if sample else [],
     )
@@ -95,7 +94,6 @@ FUNCTIONS: Final = (
         "uuidv5",
         "The UUID of a name in a namespace.",
         [("namespace", STRING, 'a UUID, or "dns", "url", "oid", "x500"'), ("name", STRING, "the name")],
-        returns=STRING,
         compute=_compute_uuid5,
         examples=[('uuidv5("dns", "www.terraform.io")', '"a5008fae-b28c-5ba5-96cd-82b4c53552d6"')],
     ),
