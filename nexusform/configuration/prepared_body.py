@@ -348,12 +348,8 @@ def check_block_count(
     maximum = 1 if is_single else nested.max_items
     if len(blocks) < nested.min_items:
         if is_single:
-            yield build_error(
-                "missing-block",
-                f'A block of type "{name}" is required here.',
-                location,
-                headline=f"Missing {name} block",
-            )
+            detail = f'A block of type "{name}" is required here.'
+            yield build_error("missing-block", detail, location, headline=f"Missing {name} block")
         else:
             detail = f'At least {nested.min_items} "{name}" blocks are required.'
             yield build_error("insufficient-blocks", detail, location, headline=f"Insufficient {name} blocks")
@@ -367,12 +363,10 @@ def _report_duplicate_labels(name: str, blocks: Sequence[tuple[str, Span]]) -> I
     first_spans: dict[str, Span] = {}
     for label, span in blocks:
         if label in first_spans:
-            yield build_error(
-                "duplicate-block",
-                f'Duplicate block {name} "{label}": the first is at {place_of(first_spans[label])}. Use another label.',
-                span,
-                headline=f"Duplicate {name} block",
+            detail = (
+                f'Duplicate block {name} "{label}": the first is at {place_of(first_spans[label])}. Use another label.'
             )
+            yield build_error("duplicate-block", detail, span, headline=f"Duplicate {name} block")
         first_spans.setdefault(label, span)
 
 
@@ -380,12 +374,8 @@ def _report_surplus_blocks(name: str, maximum: int, spans: Sequence[Span]) -> Di
     if maximum == 1:
         detail = f"Only one {name} block is allowed. Another was given at {place_of(spans[0])}."
         return build_error("duplicate-block", detail, spans[1], headline=f"Duplicate {name} block")
-    return build_error(
-        "too-many-blocks",
-        f'No more than {maximum} "{name}" blocks are allowed.',
-        spans[maximum],
-        headline=f"Too many {name} blocks",
-    )
+    detail = f'No more than {maximum} "{name}" blocks are allowed.'
+    return build_error("too-many-blocks", detail, spans[maximum], headline=f"Too many {name} blocks")
 
 
 def copy_deep_plain_data(plain: Any) -> Any:

@@ -268,12 +268,10 @@ class _ReferenceChecker:
     def check_data(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `data.t.n`."""
         if not traversal.steps or not isinstance(traversal.steps[0], TraverseAttribute):
-            yield build_error(
-                "invalid-reference",
-                'The "data" object must be followed by two attribute names: the data source type and the '
-                "resource name.",
-                traversal.span,
+            detail = (
+                'The "data" object must be followed by two attribute names: the data source type and the resource name.'
             )
+            yield build_error("invalid-reference", detail, traversal.span)
             return
         yield from self._check_resource(traversal, scope, "data", traversal.steps[1:])
 

@@ -179,14 +179,11 @@ def read_repetition(
     """Return `count` and `for_each`, of which at most one may be set."""
     count, for_each = attributes.get("count"), attributes.get("for_each")
     if count is not None and for_each is not None:
-        problems.append(
-            build_error(
-                "invalid-combination-of-count-and-for-each",
-                'The "count" and "for_each" meta-arguments are mutually-exclusive, only one should be used '
-                f"to be explicit about the number of {noun}s to be created.",
-                for_each.name_span,
-            )
+        detail = (
+            'The "count" and "for_each" meta-arguments are mutually-exclusive, only one should be used '
+            f"to be explicit about the number of {noun}s to be created."
         )
+        problems.append(build_error("invalid-combination-of-count-and-for-each", detail, for_each.name_span))
         for_each = None
     return count.expression if count else None, for_each.expression if for_each else None
 
@@ -207,14 +204,11 @@ def read_provider_key(attribute: syntax.Attribute | None, problems: list[Diagnos
             return traversal.root.name
         case (syntax.TraverseAttribute(alias),):
             return f"{traversal.root.name}.{alias}"
-    problems.append(
-        build_error(
-            "invalid-provider-configuration-reference",
-            "The provider argument requires a provider name, optionally followed by a period and then a "
-            "configuration alias.",
-            attribute.expression.span,
-        )
+    detail = (
+        "The provider argument requires a provider name, optionally followed by a period and then a "
+        "configuration alias."
     )
+    problems.append(build_error("invalid-provider-configuration-reference", detail, attribute.expression.span))
     return ""
 
 

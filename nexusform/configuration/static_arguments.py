@@ -83,13 +83,8 @@ def list_static_items(attribute: syntax.Attribute, problems: list[Diagnostic]) -
     """Return the items of a static list expression."""
     if isinstance(attribute.expression, syntax.TupleCons):
         return attribute.expression.items
-    problems.append(
-        build_error(
-            "invalid-expression",
-            "A static list expression is required: write the elements in brackets, [a, b].",
-            attribute.expression.span,
-        )
-    )
+    detail = "A static list expression is required: write the elements in brackets, [a, b]."
+    problems.append(build_error("invalid-expression", detail, attribute.expression.span))
     return ()
 
 

@@ -47,13 +47,8 @@ def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable 
     if not check_name(label, "invalid-variable-name", problems):
         return None
     if label.value in _RESERVED:
-        problems.append(
-            build_error(
-                "invalid-variable-name",
-                f'The variable name "{label.value}" is reserved due to its special meaning inside module blocks.',
-                label.span,
-            )
-        )
+        detail = f'The variable name "{label.value}" is reserved due to its special meaning inside module blocks.'
+        problems.append(build_error("invalid-variable-name", detail, label.span))
         return None
     parts, new_problems = decode_body(block.body, VARIABLE_SCHEMA)
     problems.extend(new_problems)

@@ -207,14 +207,11 @@ def _add_json_property_as_attribute(
     """Add a JSON property as an argument, unless its name is already set."""
     earlier = attributes.get(json_property.name)
     if earlier is not None:
-        diagnostics.append(
-            build_error(
-                "duplicate-argument",
-                f'The argument "{json_property.name}" was already set at '
-                f"{describe_span(earlier.name_span)}. Each argument may be set only once.",
-                json_property.name_span,
-            )
+        detail = (
+            f'The argument "{json_property.name}" was already set at '
+            f"{describe_span(earlier.name_span)}. Each argument may be set only once."
         )
+        diagnostics.append(build_error("duplicate-argument", detail, json_property.name_span))
         return
     from nexusform.language.json_syntax import build_expression
 
@@ -233,11 +230,8 @@ def _report_extraneous_json_property(json_property: syntax.JsonProperty, schema:
             json_property.name, [*schema.settable, *schema.blocks, *schema.extra_names[0], *schema.extra_names[1]]
         )
     )
-    return build_error(
-        "extraneous-json-object-property",
-        f'No argument or block type is named "{json_property.name}".{hint}',
-        json_property.name_span,
-    )
+    detail = f'No argument or block type is named "{json_property.name}".{hint}'
+    return build_error("extraneous-json-object-property", detail, json_property.name_span)
 
 
 class _BlockDecoder:
@@ -330,12 +324,8 @@ def _report_missing_arguments(schema: BodySchema, names: Iterable[str], span: Sp
 def _report_missing_label(block_type: str, labels: tuple[str, ...], count: int, span: Span) -> Diagnostic:
     """Report a block with too few labels."""
     missing = labels[count]
-    return build_error(
-        "missing-block-label",
-        f"All {block_type} blocks must have {format_count(len(labels), 'label')} ({', '.join(labels)}).",
-        span,
-        headline=f"Missing {missing} for {block_type}",
-    )
+    detail = f"All {block_type} blocks must have {format_count(len(labels), 'label')} ({', '.join(labels)})."
+    return build_error("missing-block-label", detail, span, headline=f"Missing {missing} for {block_type}")
 
 
 # Name of another tool -> ours, the likeliest first; the first allowed one is suggested.

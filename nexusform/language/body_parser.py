@@ -103,11 +103,8 @@ class BodyParser:
         first = stream.index
         if kind in {scanner.STRING, scanner.OPEN_QUOTE}:
             begin = stream.tokens.starts[first]
-            stream.add_problem(
-                "invalid-argument-name",
-                "Argument names must not be quoted.",
-                stream.positions.build_span(begin, begin + 1),
-            )
+            detail = "Argument names must not be quoted."
+            stream.add_problem("invalid-argument-name", detail, stream.positions.build_span(begin, begin + 1))
         else:
             stream.report_error(_REQUIRED, "An argument or block definition is required here.")
         self._skip_malformed_item(first, first)
@@ -155,11 +152,8 @@ class BodyParser:
         elif kind != scanner.END:
             expression = attribute.expression
             if isinstance(expression, Traversal) and expression.root.name == "if" and not expression.steps:
-                raise stream.report_error(
-                    "invalid-expression",
-                    'There is no "if" expression. Write a condition as in: condition ? value : other_value.',
-                    since=first,
-                )
+                detail = 'There is no "if" expression. Write a condition as in: condition ? value : other_value.'
+                raise stream.report_error("invalid-expression", detail, since=first)
             raise stream.report_error(
                 "missing-newline-after-argument", "An argument definition must end with a newline.", since=first
             )
@@ -253,19 +247,13 @@ class BodyParser:
             return Label(getattr(template, "value", ""), stream.build_span(first, index))
         if kinds[index] in {scanner.INTERPOLATION, scanner.DIRECTIVE}:
             mark = stream.tokens.text[stream.tokens.starts[index]]
-            raise stream.report_error(
-                "invalid-string-literal",
+            detail = (
                 f'Template sequences are not allowed in this string. To include a literal "{mark}", double '
-                f'it (as "{mark}{mark}") to escape it.',
-                index,
-                first,
+                f'it (as "{mark}{mark}") to escape it.'
             )
-        raise stream.report_error(
-            "unterminated-string-literal",
-            "Unable to find the closing quote mark before the end of the file.",
-            index,
-            first,
-        )
+            raise stream.report_error("invalid-string-literal", detail, index, first)
+        detail = "Unable to find the closing quote mark before the end of the file."
+        raise stream.report_error("unterminated-string-literal", detail, index, first)
 
     def _parse_block_body(self, first: int, opening: int) -> tuple[Body, int]:
         """Parse the body after an opening brace. Return it, and the index of its closing brace."""

@@ -127,11 +127,8 @@ class CollectionParser:
             elif kind == END:
                 raise self._report_unterminated("object", "brace", opening)
             elif kind != "}":
-                raise stream.report_error(
-                    "missing-attribute-separator",
-                    "Expected a newline or comma to mark the beginning of the next attribute.",
-                    since=opening,
-                )
+                detail = "Expected a newline or comma to mark the beginning of the next attribute."
+                raise stream.report_error("missing-attribute-separator", detail, since=opening)
 
     def _parse_key(self, opening: int) -> syntax.ObjectKey:
         """Parse a key and the `=` or `:` after it."""
@@ -154,11 +151,8 @@ class CollectionParser:
         if kind == END:
             return self._report_unterminated("object", "brace", opening)
         if kind in {NEWLINE, ","}:
-            return stream.report_error(
-                "missing-attribute-value",
-                'Expected an attribute value, introduced by an equals sign ("=").',
-                since=opening,
-            )
+            detail = 'Expected an attribute value, introduced by an equals sign ("=").'
+            return stream.report_error("missing-attribute-value", detail, since=opening)
         detail = 'Expected an equals sign ("=") to mark the beginning of the attribute value.'
         if kind == IDENT:
             detail += (
@@ -218,10 +212,6 @@ class CollectionParser:
         if parts.key is not None:
             stream.add_problem(_INVALID_FOR, "Key expression is not valid when building a tuple.", parts.key.span, span)
         if parts.ellipsis is not None:
-            stream.add_problem(
-                _INVALID_FOR,
-                "Grouping ellipsis (...) cannot be used when building a tuple.",
-                stream.build_span(parts.ellipsis, parts.ellipsis),
-                span,
-            )
+            detail = "Grouping ellipsis (...) cannot be used when building a tuple."
+            stream.add_problem(_INVALID_FOR, detail, stream.build_span(parts.ellipsis, parts.ellipsis), span)
         return syntax.ForTuple(parts.key_name, parts.value_name, parts.collection, parts.value, parts.condition, span)

@@ -339,11 +339,8 @@ def get_attribute(value: Value, name: str) -> Value | Problem:
             return member.add_marks(value.marks) if value.marks else member
     value_type = value.type
     if raw is None:
-        return Problem(
-            (),
-            "attempt-to-get-attribute-from-null-value",
-            f'This value is null, so it does not have any attributes; "{name}" cannot be read from it.',
-        )
+        detail = f'This value is null, so it does not have any attributes; "{name}" cannot be read from it.'
+        return Problem((), "attempt-to-get-attribute-from-null-value", detail)
     if value_type is DYNAMIC:
         return DYNAMIC_UNKNOWN.add_marks(value.marks)
     if isinstance(value_type, ObjectType):

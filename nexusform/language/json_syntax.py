@@ -294,14 +294,11 @@ def _convert_value(value: syntax.JsonValue, diagnostics: list[Diagnostic]) -> sy
         for json_property in value.properties:
             earlier = known_names.setdefault(json_property.name, json_property.name_span)
             if earlier is not json_property.name_span:
-                diagnostics.append(
-                    build_error(
-                        "duplicate-object-attribute",
-                        f'An attribute named "{json_property.name}" was already defined at '
-                        f"{describe_span(earlier)}. Remove one of the two.",
-                        json_property.name_span,
-                    )
+                detail = (
+                    f'An attribute named "{json_property.name}" was already defined at '
+                    f"{describe_span(earlier)}. Remove one of the two."
                 )
+                diagnostics.append(build_error("duplicate-object-attribute", detail, json_property.name_span))
                 continue
             key = _convert_json_string_to_expression(json_property.name, json_property.name_span, diagnostics)
             items.append(

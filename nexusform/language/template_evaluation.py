@@ -62,22 +62,14 @@ def _convert_to_text(value: Value, part: Expression, run: ExpressionRun, enclosi
     if kind is int:
         return format_number(raw)
     if raw is None:
-        run.report_problem(
-            "invalid-template-interpolation-value",
-            "The expression result is null. Cannot include a null value in a string template.",
-            part,
-            enclosing,
-        )
+        detail = "The expression result is null. Cannot include a null value in a string template."
+        run.report_problem("invalid-template-interpolation-value", detail, part, enclosing)
         return None
     try:
         text = convert_value(value, STRING).raw
     except ConversionProblem as problem:
-        run.report_problem(
-            "invalid-template-interpolation-value",
-            f"Cannot include the given value in a string template: {describe_problem(problem)}.",
-            part,
-            enclosing,
-        )
+        detail = f"Cannot include the given value in a string template: {describe_problem(problem)}."
+        run.report_problem("invalid-template-interpolation-value", detail, part, enclosing)
         return None
     return None if text is UNKNOWN else text
 
@@ -184,20 +176,12 @@ def evaluate_condition(expression: Expression, run: ExpressionRun, enclosing: Ex
     if len(run.diagnostics) > previous_count and condition == DYNAMIC_UNKNOWN:
         return None
     if condition.raw is None:
-        run.report_problem(
-            "null-condition",
-            "The condition value is null. Conditions must either be true or false.",
-            expression,
-            enclosing,
-        )
+        detail = "The condition value is null. Conditions must either be true or false."
+        run.report_problem("null-condition", detail, expression, enclosing)
         return None
     try:
         return convert_value(condition, BOOL)
     except ConversionProblem as problem:
-        run.report_problem(
-            "incorrect-condition-type",
-            f"The condition expression must be of type bool: {problem.message}.",
-            expression,
-            enclosing,
-        )
+        detail = f"The condition expression must be of type bool: {problem.message}."
+        run.report_problem("incorrect-condition-type", detail, expression, enclosing)
         return None

@@ -178,11 +178,9 @@ class TemplateParser:
         if kind == scanner.SEQUENCE_END:
             return stream.read_token()
         if keyword:
+            detail = "Expected a closing brace to end the sequence, but found extra characters."
             raise stream.report_error(
-                "extra-characters-in-marker",
-                "Expected a closing brace to end the sequence, but found extra characters.",
-                since=first,
-                headline=f"Extra characters in {keyword} marker",
+                "extra-characters-in-marker", detail, since=first, headline=f"Extra characters in {keyword} marker"
             )
         raise self._report_unclosed_sequence(kind, first)
 
@@ -214,20 +212,13 @@ class TemplateParser:
     def _parse_directive(self, first: int) -> _Directive:
         stream = self.stream
         if stream.peek() != scanner.IDENT:
-            raise stream.report_error(
-                "invalid-template-directive",
-                'A template directive keyword ("if", "for", etc) is expected at the beginning of a %{ sequence.',
-                since=first,
-            )
+            detail = 'A template directive keyword ("if", "for", etc) is expected at the beginning of a %{ sequence.'
+            raise stream.report_error("invalid-template-directive", detail, since=first)
         index = stream.read_token()
         keyword = stream.tokens.get_text(index)
         if keyword not in _KEYWORDS:
-            raise stream.report_error(
-                "invalid-template-control-keyword",
-                f'"{keyword}" is not a valid template control keyword.{suggest_name(keyword, _KEYWORDS)}',
-                index,
-                first,
-            )
+            detail = f'"{keyword}" is not a valid template control keyword.{suggest_name(keyword, _KEYWORDS)}'
+            raise stream.report_error("invalid-template-control-keyword", detail, index, first)
         directive = _Directive(keyword, stream.build_span(first, index))
         if keyword == "if":
             directive.expression = self.parse_expression()
@@ -276,13 +267,11 @@ class TemplateParser:
         if len(stack) > 1:
             start = stack[-1].directive
             assert start is not None
-            self.stream.add_problem(
-                "unexpected-end-of-template",
+            detail = (
                 f"The {start.keyword} directive at {describe_span(start.span)} is missing its corresponding "
-                f"{_ENDS[start.keyword]} directive.",
-                end,
-                span,
+                f"{_ENDS[start.keyword]} directive."
             )
+            self.stream.add_problem("unexpected-end-of-template", detail, end, span)
             raise MalformedSyntaxError
         return Template(tuple(stack[0].parts), span)
 

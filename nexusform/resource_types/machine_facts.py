@@ -332,36 +332,25 @@ def check_hardware(attributes: Mapping[str, Any], *, is_required: bool) -> list[
     """
     block, sku = attributes.get("machine"), attributes.get("machine_sku")
     if block is not None and sku is not None:
-        return [
-            Problem(
-                ("machine_sku",),
-                "conflicting-arguments",
-                'A "machine" block and "machine_sku" both describe the hardware. Keep one of them.',
-            )
-        ]
+        detail = 'A "machine" block and "machine_sku" both describe the hardware. Keep one of them.'
+        return [Problem(("machine_sku",), "conflicting-arguments", detail)]
     if is_required and block is None and sku is None:
-        return [
-            Problem(
-                (),
-                "missing-required-argument",
-                'Specify the hardware of this machine: either "machine_sku" '
-                f'({", ".join(list_machine_sku_names())}) or a "machine" block with its figures. For a '
-                "machine of data.nexus_inventory whose machine_sku is null, map its machineSkuId in "
-                '"machine_sku_by_id".',
-            )
-        ]
+        detail = (
+            'Specify the hardware of this machine: either "machine_sku" '
+            f'({", ".join(list_machine_sku_names())}) or a "machine" block with its figures. For a '
+            "machine of data.nexus_inventory whose machine_sku is null, map its machineSkuId in "
+            '"machine_sku_by_id".'
+        )
+        return [Problem((), "missing-required-argument", detail)]
     if isinstance(block, Mapping):
         return check_whole_numbers(block, block, ("machine",))
     if is_set_and_known(sku) and sku not in list_machine_sku_names():
         names = list_machine_sku_names()
-        return [
-            Problem(
-                ("machine_sku",),
-                "unknown-machine-sku",
-                f'The catalogue has no machine SKU "{sku}".{suggest_name(str(sku), names)} '
-                f'It lists {", ".join(names)}; describe other hardware with a "machine" block.',
-            )
-        ]
+        detail = (
+            f'The catalogue has no machine SKU "{sku}".{suggest_name(str(sku), names)} '
+            f'It lists {", ".join(names)}; describe other hardware with a "machine" block.'
+        )
+        return [Problem(("machine_sku",), "unknown-machine-sku", detail)]
     return []
 
 

@@ -82,22 +82,14 @@ def compute_demand(
     cluster_id, name = str(attributes["kubernetes_cluster_id"]), str(attributes["name"])
     cluster = context.find_cluster(cluster_id)
     if cluster is None:
-        return None, [
-            Problem(
-                ("kubernetes_cluster_id",),
-                "unknown-cluster",
-                f'No cluster has the id "{cluster_id}". Refer to the cluster, for example '
-                "nexus_kubernetes_cluster.NAME.id, or use the id of a declared one: <site>/<cluster>.",
-            )
-        ]
+        detail = (
+            f'No cluster has the id "{cluster_id}". Refer to the cluster, for example '
+            "nexus_kubernetes_cluster.NAME.id, or use the id of a declared one: <site>/<cluster>."
+        )
+        return None, [Problem(("kubernetes_cluster_id",), "unknown-cluster", detail)]
     if name in (cluster.get("agent_pool") or {}):
-        return None, [
-            Problem(
-                ("name",),
-                "duplicate-agent-pool",
-                f'The cluster "{cluster_id}" has an agent_pool block "{name}" already. Rename or remove one of them.',
-            )
-        ]
+        detail = f'The cluster "{cluster_id}" has an agent_pool block "{name}" already. Rename or remove one of them.'
+        return None, [Problem(("name",), "duplicate-agent-pool", detail)]
     pool, problems = build_pool_demand(
         str(cluster["name"]), name, int(attributes["node_count"]), attributes, (), context
     )

@@ -104,13 +104,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         problems += _check_occupied_block(attributes, index, block)
         name = block.get("name")
         if isinstance(name, str) and names.setdefault(name, index) != index:
-            problems.append(
-                Problem(
-                    ("occupied", index, "name"),
-                    "duplicate-occupied-block",
-                    f'This machine has another "occupied" block named "{name}". Remove one of the two.',
-                )
-            )
+            detail = f'This machine has another "occupied" block named "{name}". Remove one of the two.'
+            problems.append(Problem(("occupied", index, "name"), "duplicate-occupied-block", detail))
     if not problems:
         problems += _check_total_occupied(attributes)
     return problems
@@ -121,15 +116,11 @@ def _check_status(attributes: Mapping[str, Any]) -> list[Problem]:
     status = attributes.get("detailed_status")
     if not isinstance(status, str) or status in DETAILED_STATUSES:
         return []
-    return [
-        Problem(
-            ("detailed_status",),
-            "unknown-detailed-status",
-            f'"{status}" is not a known detailed status.{suggest_name(status, DETAILED_STATUSES)} The '
-            f"machine accepts no new VMs. Known: {', '.join(DETAILED_STATUSES)}.",
-            Severity.WARNING,
-        )
-    ]
+    detail = (
+        f'"{status}" is not a known detailed status.{suggest_name(status, DETAILED_STATUSES)} The '
+        f"machine accepts no new VMs. Known: {', '.join(DETAILED_STATUSES)}."
+    )
+    return [Problem(("detailed_status",), "unknown-detailed-status", detail, Severity.WARNING)]
 
 
 def _iterate_occupied_blocks(attributes: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -184,15 +175,11 @@ def _check_total_occupied(attributes: Mapping[str, Any]) -> list[Problem]:
         figures = [block.get(name) or 0 for block in blocks]
         used = sum(f for f in figures if isinstance(f, int))
         if used > total:
-            problems.append(
-                Problem(
-                    ("occupied", 0),
-                    "overcommitted-machine",
-                    f'The "occupied" blocks add up to {name} = {used:,}, and the machine has {total:,}. '
-                    "It counts as full. Compare machine_sku with the real hardware.",
-                    Severity.WARNING,
-                )
+            detail = (
+                f'The "occupied" blocks add up to {name} = {used:,}, and the machine has {total:,}. '
+                "It counts as full. Compare machine_sku with the real hardware."
             )
+            problems.append(Problem(("occupied", 0), "overcommitted-machine", detail, Severity.WARNING))
     return problems
 
 

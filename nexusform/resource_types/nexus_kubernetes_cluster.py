@@ -168,14 +168,11 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         problems += check_kubelet(pool.get("kubelet"), (*path, "kubelet"))
         problems += check_azure_block(pool, POOL_PROPERTIES, path)
         if name == CONTROL_PLANE or "|" in name or "/" in name or not name:
-            problems.append(
-                Problem(
-                    path,
-                    "invalid-agent-pool-name",
-                    f'"{name}" cannot be the name of an agent pool: it must not be empty or '
-                    f'"{CONTROL_PLANE}", nor hold "|" or "/".',
-                )
+            detail = (
+                f'"{name}" cannot be the name of an agent pool: it must not be empty or '
+                f'"{CONTROL_PLANE}", nor hold "|" or "/".'
             )
+            problems.append(Problem(path, "invalid-agent-pool-name", detail))
         else:
             problems += check_pool_name(name, path)
     counts = [pool.get("count") for pool in pools.values()] if isinstance(pools, dict) else []

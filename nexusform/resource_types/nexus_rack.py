@@ -134,14 +134,11 @@ def _check_zone(attributes: Mapping[str, Any]) -> list[Problem]:
     if zone not in {None, default} or re.fullmatch(ZONE_PATTERN, default):
         return []
     reason = f'"{default}" has {len(default)} characters' if default else "it has no letter or digit"
-    return [
-        Problem(
-            ("name",),
-            "invalid-availability-zone",
-            f'The availability zone cannot be taken from the name "{name}": {reason}, and a zone is '
-            '1 to 10 letters and digits. Add "availability_zone" to this rack.',
-        )
-    ]
+    detail = (
+        f'The availability zone cannot be taken from the name "{name}": {reason}, and a zone is '
+        '1 to 10 letters and digits. Add "availability_zone" to this rack.'
+    )
+    return [Problem(("name",), "invalid-availability-zone", detail)]
 
 
 def _check_machine_overrides(attributes: Mapping[str, Any]) -> list[Problem]:

@@ -88,13 +88,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     for index, group in enumerate(groups if isinstance(groups, list) else ()):
         parts = [group.get(name) for name in ("cluster_ids", "pool_ids", "workload_selector")]
         if not any(part is not None and part != [] for part in parts):
-            problems.append(
-                Problem(
-                    ("group", index),
-                    "empty-separation-group",
-                    "The group is empty. Set cluster_ids, pool_ids or a workload_selector.",
-                )
-            )
+            detail = "The group is empty. Set cluster_ids, pool_ids or a workload_selector."
+            problems.append(Problem(("group", index), "empty-separation-group", detail))
     return problems
 
 

@@ -140,14 +140,11 @@ def _build_hints(attributes: Mapping[str, Any], context: ResourceContext) -> tup
         target = str(hint["resource_id"])
         target_locations = context.find_hint_targets(target)
         if target_locations is None:
-            problems.append(
-                Problem(
-                    ("placement_hint", index, "resource_id"),
-                    "unknown-resource",
-                    f'Nothing has the id "{target}". A hint names a VM, cluster, machine or rack of this '
-                    "configuration by its id.",
-                )
+            detail = (
+                f'Nothing has the id "{target}". A hint names a VM, cluster, machine or rack of this '
+                "configuration by its id."
             )
+            problems.append(Problem(("placement_hint", index, "resource_id"), "unknown-resource", detail))
             continue
         machines, racks = target_locations
         affinity = hint["hint_type"] == "Affinity"

@@ -154,11 +154,8 @@ def check_upgrade_settings(values: Mapping[str, Any], path: Path) -> Iterable[Pr
         return
     amounts = [settings.get("max_surge"), settings.get("max_unavailable")]
     if all(isinstance(amount, str) and amount.rstrip("%").strip("0") == "" for amount in amounts):
-        yield Problem(
-            (*path, "upgrade_settings"),
-            "invalid-upgrade-settings",
-            "max_surge and max_unavailable are both zero, so no VM can be upgraded. Set one of them to at least 1.",
-        )
+        detail = "max_surge and max_unavailable are both zero, so no VM can be upgraded. Set one of them to at least 1."
+        yield Problem((*path, "upgrade_settings"), "invalid-upgrade-settings", detail)
 
 
 def check_pool_name(name: str, path: Path) -> list[Problem]:
@@ -183,13 +180,8 @@ def build_pool_demand(
     if sku is None:
         return None, [build_unknown_sku_problem(name, (*path, "vm_sku_name"), context.list_sku_names())]
     if pool == CONTROL_PLANE and sku.numa_cells > 1:
-        return None, [
-            Problem(
-                (*path, "vm_sku_name"),
-                "unsupported-control-plane-sku",
-                f"{name} spans {sku.numa_cells} NUMA cells; such SKUs are for agent pools only. Take a G or P SKU.",
-            )
-        ]
+        detail = f"{name} spans {sku.numa_cells} NUMA cells; such SKUs are for agent pools only. Take a G or P SKU."
+        return None, [Problem((*path, "vm_sku_name"), "unsupported-control-plane-sku", detail)]
     sku = add_vfs_to_sku(sku, values)
     settings = values.get("upgrade_settings") or {}
     numbers = tuple(range(count))
