@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -51,13 +50,6 @@ class EvaluationResult:
         self.problems: list[Diagnostic] = []
         self.sensitive: list[Path] = []
         self.refinements: list[tuple[Path, Refinement]] = []
-
-    def add(self, name: str, sensitive: Sequence[Path], refinements: Refinements) -> None:
-        """Add the notes of an argument's evaluation."""
-        if sensitive:
-            self.sensitive.extend((name, *path) for path in sensitive)
-        if refinements:
-            self.refinements.extend(((name, *path), refinement) for path, refinement in refinements)
 
 
 class PreparedBody:
@@ -148,7 +140,10 @@ class PreparedBody:
             if plain_value is None and argument.schema.required:
                 notes.problems.append(report_missing_argument(name, argument.span))
                 values[name] = UNKNOWN
-            notes.add(name, sensitive, refinements)
+            if sensitive:
+                notes.sensitive.extend((name, *path) for path in sensitive)
+            if refinements:
+                notes.refinements.extend(((name, *path), refinement) for path, refinement in refinements)
         return nulls
 
     def _check_list_length(self, values: Mapping[str, Any], count_name: str, list_name: str) -> Iterator[Diagnostic]:
@@ -356,18 +351,13 @@ def check_block_count(
     if maximum is not None and len(blocks) > maximum:
         yield _report_surplus_blocks(name, maximum, [span for _, span in blocks])
     if nested.nesting is Nesting.MAP and len(blocks) > 1:
-        yield from _report_duplicate_labels(name, blocks)
-
-
-def _report_duplicate_labels(name: str, blocks: Sequence[tuple[str, Span]]) -> Iterator[Diagnostic]:
-    first_spans: dict[str, Span] = {}
-    for label, span in blocks:
-        if label in first_spans:
-            detail = (
-                f'Duplicate block {name} "{label}": the first is at {place_of(first_spans[label])}. Use another label.'
-            )
-            yield build_error("duplicate-block", detail, span, headline=f"Duplicate {name} block")
-        first_spans.setdefault(label, span)
+        first_spans: dict[str, Span] = {}
+        for label, span in blocks:
+            if label in first_spans:
+                position = place_of(first_spans[label])
+                detail = f'Duplicate block {name} "{label}": the first is at {position}. Use another label.'
+                yield build_error("duplicate-block", detail, span, headline=f"Duplicate {name} block")
+            first_spans.setdefault(label, span)
 
 
 def _report_surplus_blocks(name: str, maximum: int, spans: Sequence[Span]) -> Diagnostic:
@@ -484,11 +474,6 @@ def _report_ephemeral_value(name: str, span: Span) -> Diagnostic:
     return build_error("invalid-use-of-ephemeral-value", detail, span)
 
 
-@lru_cache(maxsize=256)
-def _compile_regular_expression(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
 def check_value(
     schema: schemas.AttributeSchema, name: str, plain_value: Any, span: Span, *, hidden: bool
 ) -> list[Diagnostic]:
@@ -519,7 +504,7 @@ def _describe_schema_violation(schema: schemas.AttributeSchema, part: Any, *, hi
         (schema.minimum is None or part >= schema.minimum) and (schema.maximum is None or part <= schema.maximum)
     ):
         return f"must be {_describe_number_range(schema.minimum, schema.maximum)}{actual}."
-    if schema.pattern and isinstance(part, str) and not _compile_regular_expression(schema.pattern).fullmatch(part):
+    if schema.pattern and isinstance(part, str) and not re.fullmatch(schema.pattern, part):
         return f"must be {schema.pattern_hint or f'text that matches {schema.pattern}'}{actual}."
     return ""
 

@@ -163,7 +163,10 @@ class _ReferenceChecker:
         if special is not None:
             return special(self, reference.traversal, reference.scope)
         if name in _FOREIGN_ROOTS:
-            return _report_foreign_root_name(reference.traversal)
+            first_name = _get_first_name(reference.traversal)
+            suggestion = first_name if first_name in _FIXED_ATTRIBUTES["nexusform"] else "workspace"
+            detail = f'There is no "{name}" object in nexusform: write nexusform.{suggestion}.'
+            return [build_error("invalid-reference", detail, reference.traversal.span)]
         return self._check_resource(reference.traversal, reference.scope, "managed", reference.traversal.steps)
 
     # --- names of the module -------------------------------------------------------------------
@@ -224,10 +227,6 @@ class _ReferenceChecker:
 
     # --- names that nexusform gives ------------------------------------------------------------
 
-    def check_path_or_nexusform(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
-        """Check `path.*`, `nexusform.*`."""
-        yield from _check_builtin_attribute(traversal)
-
     def check_reference_to_count(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `count.index`."""
         if not scope.has_count:
@@ -236,8 +235,8 @@ class _ReferenceChecker:
                 'when the "count" argument is set.'
             )
             yield build_error("reference-to-count-in-non-counted-context", detail, traversal.span)
-            return
-        yield from _check_builtin_attribute(traversal)
+        else:
+            yield from _check_builtin_attribute(traversal)
 
     def check_reference_to_each(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `each.key`, `each.value`."""
@@ -247,8 +246,8 @@ class _ReferenceChecker:
                 'only when the "for_each" argument is set.'
             )
             yield build_error("reference-to-each-in-context-without-for-each", detail, traversal.span)
-            return
-        yield from _check_builtin_attribute(traversal)
+        else:
+            yield from _check_builtin_attribute(traversal)
 
     def check_reference_to_self(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `self`."""
@@ -362,8 +361,8 @@ _ROOT_CHECKS: Final[Mapping[str, Callable[[_ReferenceChecker, Traversal, Referen
     "local": _ReferenceChecker.check_reference_to_local,
     "module": _ReferenceChecker.check_call,
     "data": _ReferenceChecker.check_data,
-    "path": _ReferenceChecker.check_path_or_nexusform,
-    "nexusform": _ReferenceChecker.check_path_or_nexusform,
+    "path": lambda _checker, traversal, _scope: _check_builtin_attribute(traversal),
+    "nexusform": lambda _checker, traversal, _scope: _check_builtin_attribute(traversal),
     "count": _ReferenceChecker.check_reference_to_count,
     "each": _ReferenceChecker.check_reference_to_each,
     "self": _ReferenceChecker.check_reference_to_self,
@@ -410,13 +409,6 @@ def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
         context=traversal.span,
         headline=f'Invalid "{root}" attribute',
     )
-
-
-def _report_foreign_root_name(traversal: Traversal) -> Iterator[Diagnostic]:
-    name = _get_first_name(traversal)
-    suggestion = f"nexusform.{name}" if name in _FIXED_ATTRIBUTES["nexusform"] else "nexusform.workspace"
-    detail = f'There is no "{traversal.root.name}" object in nexusform: write {suggestion}.'
-    yield build_error("invalid-reference", detail, traversal.span)
 
 
 def _get_repetition_argument(count: object, for_each: object) -> str:
@@ -479,8 +471,6 @@ def _check_attributes(value_type: Type, steps: tuple[Step, ...], traversal: Trav
                 yield build_error("unsupported-attribute", detail, step.span, context=traversal.span)
                 return
             value_type = value_type.element
-        elif isinstance(value_type, (SetType, TupleType)):
-            return
         else:
             return
 

@@ -2,7 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "body_decoding": "BodySchema decode_body BodyContent decode_attributes",
+    "body_decoding": "BodySchema decode_body BodyContent decode_attributes get_first_character_span",
     "type_conversion": "convert_value describe_problem remove_optional_attributes",
     "evaluation_run": "Clock FileProblem Files MissingDirectory Scope TracedExpression",
     "evaluator": "evaluate_expression build_value_notes Scope EvaluationTrace trace_expression",

@@ -81,7 +81,7 @@ def decode_body(
     if body.span.start.line == 1 and body.span.start.column == 1:
         missing_span = body.end_span
     else:
-        missing_span = _get_first_character_span(body.span)
+        missing_span = get_first_character_span(body.span)
     diagnostics += _report_missing_arguments(schema, attributes, missing_span)
     return BodyContent(attributes, tuple(blocks), body.end_span), diagnostics
 
@@ -154,11 +154,12 @@ def _check_label_count(block: syntax.Block, labels: tuple[str, ...]) -> Diagnost
             detail = f"No labels are expected for {block_type} blocks."
         return build_error("extraneous-block-label", detail, span, headline=f"Extraneous label for {block_type}")
     if count < len(labels):
-        return _report_missing_label(block.type, labels, count, _get_first_character_span(block.body.span))
+        return _report_missing_label(block.type, labels, count, get_first_character_span(block.body.span))
     return None
 
 
-def _get_first_character_span(span: Span) -> Span:
+def get_first_character_span(span: Span) -> Span:
+    """Return the span of the first character of a span."""
     start = span.start
     return Span(span.filename, start, Position(start.line, start.column + 1, start.byte + 1))
 

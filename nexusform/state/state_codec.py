@@ -10,7 +10,7 @@ and add the step from the previous version to UPGRADES.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_development_file_error, build_error
@@ -191,7 +191,14 @@ def decode_state(
         state, problems = _decode_any_version(document, name, schemas or {}, lambda: data)
         is_ours = state is not None or problems[0].id == INVALID
         duplicate_keys = json_codec.find_duplicate_keys(data, document) if schemas and is_ours else []
-    return (None, [_report_duplicate_keys(duplicate_keys, name), *problems]) if duplicate_keys else (state, problems)
+    if not duplicate_keys:
+        return state, problems
+    key_list = ", ".join(f'"{key}"' for key in duplicate_keys)
+    detail = (
+        f"{name} contains duplicate keys in one object: {key_list}. Remove one of each, or restore an "
+        "earlier state (`nexusform state history`)."
+    )
+    return None, [build_error("inconsistent-state", detail), *problems]
 
 
 def decode_plain_document(document: Any, name: str) -> tuple[State | None, list[Diagnostic]]:
@@ -210,15 +217,6 @@ def _decode_any_version(
     reader = _StateReader(schemas)
     state = reader.read_state(document)
     return state, _build_diagnostics_with_positions(reader.problems, get_text(), name) if reader.problems else []
-
-
-def _report_duplicate_keys(keys: Sequence[str], name: str) -> Diagnostic:
-    key_list = ", ".join(f'"{key}"' for key in keys)
-    detail = (
-        f"{name} contains duplicate keys in one object: {key_list}. Remove one of each, or restore an "
-        "earlier state (`nexusform state history`)."
-    )
-    return build_error("inconsistent-state", detail)
 
 
 def _check_document_format(document: Any, name: str) -> Diagnostic | None:
