@@ -69,8 +69,7 @@ def _add_block(settings: Settings, block: Block, problems: list[Diagnostic], *, 
     arguments = parts.attributes
     settings = replace(settings, span=settings.span or block.header_span)
     if "required_version" in arguments:
-        version = _decode_required_version(arguments["required_version"], problems)
-        settings = replace(settings, required_version=version)
+        _check_required_version(arguments["required_version"], problems)
     catalogue = evaluate_string(arguments.get("sku_catalogue"), problems)
     if catalogue is not None:
         span = arguments["sku_catalogue"].expression.span
@@ -120,11 +119,11 @@ def _decode_limits(block: Block, problems: list[Diagnostic]) -> dict[str, int]:
     return limits
 
 
-def _decode_required_version(attribute: Attribute, problems: list[Diagnostic]) -> str:
-    """Decode the version constraint, and report a violation."""
+def _check_required_version(attribute: Attribute, problems: list[Diagnostic]) -> None:
+    """Check that this version satisfies the version constraint."""
     constraint = evaluate_string(attribute, problems)
     if constraint is None:
-        return ""
+        return
     is_satisfied = is_version_allowed(__version__, constraint)
     if is_satisfied is None:
         detail = (
@@ -138,7 +137,6 @@ def _decode_required_version(attribute: Attribute, problems: list[Diagnostic]) -
             "another version of nexusform, or change the constraint."
         )
         problems.append(build_error("unsupported-nexusform-version", detail, attribute.expression.span))
-    return constraint
 
 
 # --- version constraints: `>= 0.1, < 2`, `~> 1.2`, `!= 1.3.0` --------------------------------

@@ -27,39 +27,7 @@ from nexusform.state.objects import State
 if TYPE_CHECKING:
     from nexusform.placements.vm_demands import NodeProperties
 
-__all__ = [
-    "ChangeRequest",
-    "ChangeResult",
-    "ChangeValidatingProvider",
-    "Clock",
-    "DataResult",
-    "DryRunProvider",
-    "ExternalQueryProblem",
-    "FileProblem",
-    "Files",
-    "ManualStepPending",
-    "ObjectKey",
-    "PermissionedProvider",
-    "PlanAwareProvider",
-    "PlanningKind",
-    "PluginRegistries",
-    "Provider",
-    "ProviderProblem",
-    "ReadContext",
-    "ReadRequest",
-    "ReadResult",
-    "RemoteStateQuery",
-    "ResourceContext",
-    "ResourceType",
-    "ServerQuery",
-    "ServerReader",
-    "StateReader",
-    "StateUser",
-    "StepPending",
-    "StepProgress",
-    "UnplacedVms",
-    "VmHandlers",
-]
+__all__ = ["Clock", "FileProblem", "Files"]
 
 # --- resource types ----------------------------------------------------------------------------
 
@@ -140,10 +108,6 @@ class RemoteStateQuery(Struct, frozen=True):
 StateReader: TypeAlias = Callable[[RemoteStateQuery], tuple[State | None, list[Problem]]]
 
 
-def _reject_query_of_state(_query: RemoteStateQuery) -> tuple[State | None, list[Problem]]:
-    return None, [Problem((), "unreadable-state", "Other states cannot be read here.")]
-
-
 class ServerQuery(Struct, frozen=True):
     """Query of a data source to a server: `reader` is the function to run it (`package.module:function`),
     `arguments` are those of the block.
@@ -183,7 +147,10 @@ class ReadContext(Struct, frozen=True):
     now: str  # RFC 3339, UTC
     managed_names: frozenset[str] = frozenset()
     types: Mapping[str, ResourceType] = field(default_factory=dict)
-    read_state: StateReader = _reject_query_of_state
+    read_state: StateReader = lambda _query: (
+        None,
+        [Problem((), "unreadable-state", "Other states cannot be read here.")],
+    )
     query_server: ServerReader = _reject_server_query
     list_configured: Callable[[str], Sequence[Mapping[str, Any]]] = lambda _type: ()
 
@@ -344,10 +311,6 @@ class StepProgress(Struct, frozen=True):
     is_waiting: bool = False
 
 
-def _ignore_progress_report(_progress: StepProgress) -> None:
-    return
-
-
 class ChangeRequest(Struct, frozen=True):
     """Request to create, update or delete one object.
 
@@ -371,7 +334,7 @@ class ChangeRequest(Struct, frozen=True):
     is_release: bool = False
     final_attributes: Mapping[str, Any] | None = None
     resumed_operation: str | None = None
-    report_progress: Callable[[StepProgress], None] = _ignore_progress_report
+    report_progress: Callable[[StepProgress], None] = lambda _progress: None
     has_operator: bool = False
     should_stop: Callable[[], bool] = lambda: False
     unfinished_change: Mapping[str, Any] | None = None

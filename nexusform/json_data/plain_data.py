@@ -150,7 +150,7 @@ def convert_to_value(
     for path, refinement in refinements:
         value = _change_value_at_path(value, path, partial(_add_refinement_to_value, refinement=refinement))
     for path in sensitive:
-        value = _change_value_at_path(value, path, _mark_sensitive)
+        value = _change_value_at_path(value, path, lambda part: part.add_marks(SENSITIVE))
     return value
 
 
@@ -233,10 +233,6 @@ def _build_value_of_inferred_type(plain: Any) -> Value:
     if kind is dict:
         return build_object({k: _build_value(p, DYNAMIC) for k, p in plain.items()})
     raise ConversionProblem((), f"not plain data: {kind.__name__}")
-
-
-def _mark_sensitive(value: Value) -> Value:
-    return value.add_marks(SENSITIVE)
 
 
 def _add_refinement_to_value(value: Value, refinement: Refinement) -> Value:

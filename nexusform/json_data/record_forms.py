@@ -96,12 +96,8 @@ def _list_record_field_names(record_class: type) -> tuple[str, ...]:
 def _build_getter(path: str) -> Callable[[Any], Any]:
     """Build the function that reads the value at a path; None if a step is None."""
     if path == ".":
-        return _return_record_unchanged
+        return lambda record: record
     return attrgetter(path) if "." not in path else partial(_read_value_at_path, tuple(path.split(".")))
-
-
-def _return_record_unchanged(record: Any) -> Any:
-    return record
 
 
 def _read_value_at_path(steps: tuple[str, ...], value: Any) -> Any:

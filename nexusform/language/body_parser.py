@@ -25,6 +25,8 @@ _CLOSERS = frozenset(_CLOSERS_OF.values())
 _MAX_PROBLEMS = 100
 _FOREIGN_QUOTES = frozenset({scanner.INVALID, "'", "`"})
 _REQUIRED = "argument-or-block-definition-required"
+_REQUIRED_DETAIL = "An argument or block definition is required here."
+_EQUALS_SIGN_DETAIL = f'{_REQUIRED_DETAIL} To set an argument, use the equals sign "=" to introduce the argument value.'
 _UNCLOSED = (
     "There is no closing brace for this block before the end of the file. This may be caused by incorrect "
     "brace nesting elsewhere in this file."
@@ -76,7 +78,7 @@ class BodyParser:
             self._parse_items(items)
             if stream.peek() == scanner.END:
                 break
-            stream.report_error(_REQUIRED, "An argument or block definition is required here.")
+            stream.report_error(_REQUIRED, _REQUIRED_DETAIL)
             stream.read_token()  # a closing brace too many
         size = len(stream.tokens.text)
         end = stream.positions.build_span(size, size)
@@ -106,7 +108,7 @@ class BodyParser:
             detail = "Argument names must not be quoted."
             stream.add_problem("invalid-argument-name", detail, stream.positions.build_span(begin, begin + 1))
         else:
-            stream.report_error(_REQUIRED, "An argument or block definition is required here.")
+            stream.report_error(_REQUIRED, _REQUIRED_DETAIL)
         self._skip_malformed_item(first, first)
 
     def _parse_item(self, items: _BodyItems) -> None:
@@ -123,12 +125,8 @@ class BodyParser:
             elif following in {"{", scanner.STRING, scanner.IDENT, scanner.OPEN_QUOTE}:
                 self._parse_block(first, items)
             else:
-                raise stream.report_error(
-                    _REQUIRED,
-                    "An argument or block definition is required here. To set an argument, use the equals "
-                    'sign "=" to introduce the argument value.',
-                    first + 1 if following in _FOREIGN_QUOTES else first,
-                )
+                index = first + 1 if following in _FOREIGN_QUOTES else first
+                raise stream.report_error(_REQUIRED, _EQUALS_SIGN_DETAIL, index)
         except MalformedSyntaxError:
             stream.skip_newlines = False
             stream.depth, stream.block = depth, block
@@ -284,7 +282,7 @@ class BodyParser:
         kind = stream.peek()
         following = stream.tokens.kinds[min(first + 1, len(stream.tokens.kinds) - 1)]
         if kind != scanner.IDENT:
-            raise stream.report_error(_REQUIRED, "An argument or block definition is required here.")
+            raise stream.report_error(_REQUIRED, _REQUIRED_DETAIL)
         if following != "=":
             raise self._report_invalid_argument(first, following)
         self._add_attribute(self._parse_assignment(first), items)
@@ -309,12 +307,7 @@ class BodyParser:
     def _report_invalid_argument(self, first: int, following: str) -> MalformedSyntaxError:
         stream = self.stream
         if following not in {scanner.STRING, scanner.OPEN_QUOTE, "{", scanner.IDENT}:
-            return stream.report_error(
-                _REQUIRED,
-                "An argument or block definition is required here. To set an argument, use the equals sign "
-                '"=" to introduce the argument value.',
-                first,
-            )
+            return stream.report_error(_REQUIRED, _EQUALS_SIGN_DETAIL, first)
         stream.add_problem(
             "argument-definition-required",
             "A single-line block definition can contain only a single argument. If you meant to define "

@@ -12,24 +12,26 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, Span, ValueNote, build_error, has_errors
-from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute
-from nexusform.schemas.value_types import NUMBER, STRING
-from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Value, convert_decimal
-
-if TYPE_CHECKING:
-    from nexusform.language.functions.function import Function
-
-
-from msgspec import Struct
-
-from nexusform.diagnostics.diagnostic import suggest_name
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Problem,
+    Severity,
+    Span,
+    ValueNote,
+    build_error,
+    has_errors,
+    suggest_name,
+)
 from nexusform.json_data.plain_data import ConversionProblem
+from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute
 from nexusform.language.type_conversion import convert_value
 from nexusform.schemas.value_types import (
     DYNAMIC,
+    NUMBER,
+    STRING,
     ListType,
     MapType,
     ObjectType,
@@ -39,6 +41,10 @@ from nexusform.schemas.value_types import (
     Type,
     describe_type,
 )
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Value, convert_decimal
+
+if TYPE_CHECKING:
+    from nexusform.language.functions.function import Function
 
 # Limits on what one expression may produce: elements of collections and pieces of text. They are far above
 # real use, and low enough that nested `for` expressions end with an error message.

@@ -116,22 +116,15 @@ class ExpressionParser:
         if kind == "(":
             return self._parse_traversal_steps(self._parse_parentheses(), stream.index)
         if kind in {"-", "!"}:
-            stream = self.stream
             index = stream.read_token()
             stream.enter_level()
             operand = self._parse_operand_with_steps()
             stream.depth -= 1
             return syntax.Unary(kind, operand, stream.build_span(index, index).extend_to(operand.span))
-        raise self._report_missing_term(kind)
-
-    def _report_missing_term(self, kind: str) -> Exception:
+        diagnostic_id, token = "invalid-expression", "an invalid expression token"
         if kind == END:
-            return self.stream.report_error(
-                "missing-expression", "Expected the start of an expression, but found the end of the file."
-            )
-        return self.stream.report_error(
-            "invalid-expression", "Expected the start of an expression, but found an invalid expression token."
-        )
+            diagnostic_id, token = "missing-expression", "the end of the file"
+        raise stream.report_error(diagnostic_id, f"Expected the start of an expression, but found {token}.")
 
     def _parse_parentheses(self) -> syntax.Expression:
         stream = self.stream

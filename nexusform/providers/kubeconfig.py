@@ -20,6 +20,13 @@ from nexusform.files.access_record import read_variable
 from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path, list_command_files
 from nexusform.files.regular_files import UNCONFINED, Confinement
 
+if TYPE_CHECKING:
+    from nexusform.network.api_client import ApiClient
+
+# --- authentication by a program that prints a token, such as kubelogin --------------------------
+#
+# All versions of the API are called alike. Source: kubernetes.io, "Authenticating", client-go credential plugins.
+
 _EXEC_INFO_VARIABLE: Final = "KUBERNETES_EXEC_INFO"
 _MAX_MESSAGE: Final = 200  # characters of a program's error output, of its last line: earlier ones may have secrets
 _SECONDS: Final = 60  # time limit: an interactive sign-in prompt would not be visible
@@ -38,7 +45,7 @@ class ExecPlugin(Struct, frozen=True):
     cluster: Mapping[str, Any] | None = None
 
     def fetch_token(self) -> str:
-        """Run the program and return its token. Raises PluginProblem."""
+        """Run the program and return its token. Raises ExecPluginProblem."""
         name = Path(self.command[0]).name
         spec: dict[str, Any] = {"interactive": False}
         if self.cluster is not None:
@@ -81,8 +88,7 @@ def _parse_token(output: bytes) -> str:
     return token if isinstance(token, str) else ""
 
 
-if TYPE_CHECKING:
-    from nexusform.network.api_client import ApiClient
+# --- kubeconfigs ---------------------------------------------------------------------------------
 
 _SECTIONS: Final = ("clusters", "contexts", "users")
 _PATHS: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
@@ -269,7 +275,7 @@ def read_pod_account() -> KubernetesAccount:
 
 
 def build_api_client(account: KubernetesAccount) -> ApiClient:
-    """Return an authenticated client of the server. Its requests raise PluginProblem if a plug-in returns no
+    """Return an authenticated client of the server. Its requests raise ExecPluginProblem if a plug-in returns no
     token. Raises KubeconfigProblem.
     """
     from lightkube.config.client_adapter import user_auth, verify_cluster

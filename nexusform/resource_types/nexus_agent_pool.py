@@ -29,6 +29,7 @@ from nexusform.resource_types.shared_arguments import (
     build_id_attribute,
     build_name_attribute,
     build_parent_attribute,
+    build_required_argument,
     check_azure_block,
     check_skus,
     check_whole_numbers,
@@ -36,7 +37,7 @@ from nexusform.resource_types.shared_arguments import (
 )
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import NUMBER
 
 _SCHEMA: Final = BlockSchema(
@@ -44,9 +45,7 @@ _SCHEMA: Final = BlockSchema(
         "id": build_id_attribute("<cluster id>/<pool>"),
         "kubernetes_cluster_id": build_parent_attribute("nexus_kubernetes_cluster", " that the pool belongs to"),
         "name": build_name_attribute("pool"),
-        "node_count": AttributeSchema(
-            NUMBER, "Number of nodes.", required=True, minimum=0, maximum=MAXIMUM_NODES, decides_placement=True
-        ),
+        "node_count": build_required_argument(NUMBER, "Number of nodes.", minimum=0, maximum=MAXIMUM_NODES),
         **POOL_ARGUMENTS,
         "nodes": NODES,
     },
@@ -112,9 +111,8 @@ def compute_demand(
 def build_computed_attributes(
     attributes: Mapping[str, Any], _surroundings: ResourceContext, vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
-    """Return `nodes` and `node_rules`."""
-    nodes = build_nodes(vms, unplaced, {str(attributes["name"]): attributes["vm_sku_name"]})
-    return {"nodes": nodes}
+    """Return `nodes`."""
+    return {"nodes": build_nodes(vms, unplaced, {str(attributes["name"]): attributes["vm_sku_name"]})}
 
 
 def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]) -> list[Problem]:

@@ -24,9 +24,11 @@ from nexusform.resource_types.shared_arguments import (
     build_duplicate_object_problem,
     build_id_attribute,
     build_name_attribute,
+    build_optional_argument,
     build_parent_attribute,
     build_placement_number,
     build_reference_problem,
+    build_required_argument,
     check_whole_numbers,
     is_set_and_known,
     join_id_parts,
@@ -39,22 +41,19 @@ from nexusform.scheduling.site_inventory import (
     OccupiedCapacity,
     PlanInventory,
 )
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
+from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import NUMBER, STRING, ListType
 
 _OCCUPIED: Final = NestedBlock(
     BlockSchema(
         {
-            "name": AttributeSchema(STRING, "Name of the VM.", required=True, decides_placement=True),
+            "name": build_required_argument(STRING, "Name of the VM."),
             "cpu_cores": build_placement_number("vCPUs on the machine.", 0),
             "memory_gib": build_placement_number("Memory in GiB.", 0),
             "disk_gib": build_placement_number("Disk in GiB.", 0, 0),
             "numa_cells": build_placement_number("NUMA cells.", 1, 1),
-            "cells": AttributeSchema(
-                ListType(NUMBER),
-                "Cell numbers from 0. Default: unknown; capacity is then a range.",
-                optional=True,
-                decides_placement=True,
+            "cells": build_optional_argument(
+                ListType(NUMBER), "Cell numbers from 0. Default: unknown; capacity is then a range."
             ),
         },
         lengths={"numa_cells": "cells"},
@@ -68,13 +67,11 @@ _SCHEMA: Final = BlockSchema(
         "id": build_id_attribute("<site>/<rack>/<machine>"),
         "rack_id": build_parent_attribute("nexus_rack"),
         "name": build_name_attribute("machine"),
-        "slot": AttributeSchema(
+        "slot": build_required_argument(
             NUMBER,
             "Slot in the rack. A slot of machine_count describes that machine; another slot adds one.",
-            required=True,
             minimum=1,
             maximum=256,
-            decides_placement=True,
         ),
         "machine_sku": MACHINE_SKU,
         **build_fact_attributes(),

@@ -35,7 +35,9 @@ from nexusform.resource_types.shared_arguments import (
     AZURE_BLOCK,
     build_id_attribute,
     build_name_attribute,
+    build_optional_argument,
     build_parent_attribute,
+    build_required_argument,
     check_azure_block,
     check_even_control_plane,
     check_skus,
@@ -63,11 +65,8 @@ _SCHEMA: Final = BlockSchema(
         "id": build_id_attribute("<site>/<cluster>"),
         "site_id": build_parent_attribute("nexus_site"),
         "name": build_name_attribute("cluster"),
-        "kubernetes_version": AttributeSchema(
-            STRING,
-            "Kubernetes version. A change re-places all VMs in a rolling upgrade.",
-            optional=True,
-            decides_placement=True,
+        "kubernetes_version": build_optional_argument(
+            STRING, "Kubernetes version. A change re-places all VMs in a rolling upgrade."
         ),
         "hardware_label_keys": AttributeSchema(
             ListType(STRING), "Extra label keys with the machine's name on every worker.", optional=True, default=[]
@@ -80,14 +79,7 @@ _SCHEMA: Final = BlockSchema(
         "control_plane": NestedBlock(
             BlockSchema(
                 {
-                    "count": AttributeSchema(
-                        NUMBER,
-                        "Number of nodes.",
-                        required=True,
-                        minimum=1,
-                        maximum=MAXIMUM_NODES,
-                        decides_placement=True,
-                    ),
+                    "count": build_required_argument(NUMBER, "Number of nodes.", minimum=1, maximum=MAXIMUM_NODES),
                     "vm_sku_name": replace(SKU, on_change=OnChange.REPLACE),
                     "availability_zones": replace(ZONES, on_change=OnChange.REPLACE),
                 }
@@ -100,14 +92,7 @@ _SCHEMA: Final = BlockSchema(
         "agent_pool": NestedBlock(
             BlockSchema(
                 {
-                    "count": AttributeSchema(
-                        NUMBER,
-                        "Number of nodes.",
-                        required=True,
-                        minimum=0,
-                        maximum=MAXIMUM_NODES,
-                        decides_placement=True,
-                    ),
+                    "count": build_required_argument(NUMBER, "Number of nodes.", minimum=0, maximum=MAXIMUM_NODES),
                     **POOL_ARGUMENTS,
                 },
                 POOL_BLOCKS,
@@ -139,21 +124,16 @@ def build_vm_owner(attributes: Mapping[str, Any]) -> str:
     return f"nks:{build_id(attributes)}"
 
 
-def _check_version(version: str) -> list[Problem]:
-    from nexusform.kubernetes.releases.kubernetes_versions import parse_version
-
-    if parse_version(version) is not None:
-        return []
-    detail = f'"{version}" is not a Kubernetes version. Write one such as "1.30.3", or remove the line.'
-    return [Problem(("kubernetes_version",), "invalid-kubernetes-version", detail)]
-
-
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Check the rules for a cluster beyond its schema."""
     problems: list[Problem] = []
     version = attributes.get("kubernetes_version")
     if is_set_and_known(version):
-        problems += _check_version(str(version))
+        from nexusform.kubernetes.releases.kubernetes_versions import parse_version
+
+        if parse_version(str(version)) is None:
+            detail = f'"{version}" is not a Kubernetes version. Write one such as "1.30.3", or remove the line.'
+            problems.append(Problem(("kubernetes_version",), "invalid-kubernetes-version", detail))
     plane = attributes.get("control_plane")
     if isinstance(plane, dict):
         problems += check_whole_numbers(plane, ("count",), ("control_plane",))
@@ -263,11 +243,9 @@ def keep_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> tup
     from nexusform.kubernetes.releases.kubernetes_versions import VersionStep, determine_upgrade_kind, parse_version
 
     start, end = parse_version(current), parse_version(target) if isinstance(target, str) else None
-    if start is None or end is None:
+    if start is None or end is None or determine_upgrade_kind(start, end) is not VersionStep.NONE:
         return {}, []
-    if determine_upgrade_kind(start, end) is VersionStep.NONE:
-        return {"kubernetes_version": current}, []
-    return {}, []
+    return {"kubernetes_version": current}, []
 
 
 NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(

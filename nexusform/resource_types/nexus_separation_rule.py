@@ -7,22 +7,23 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.resource_types.shared_arguments import build_id_attribute, build_name_attribute, join_id_parts
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
+from nexusform.resource_types.shared_arguments import (
+    build_id_attribute,
+    build_name_attribute,
+    build_optional_argument,
+    build_required_argument,
+    join_id_parts,
+)
+from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import STRING, MapType, SetType
 
 _SELECTOR: Final = NestedBlock(
     BlockSchema(
         {
-            "match_labels": AttributeSchema(
-                MapType(STRING),
-                "Required pod labels. Default: every pod of the namespaces.",
-                optional=True,
-                decides_placement=True,
+            "match_labels": build_optional_argument(
+                MapType(STRING), "Required pod labels. Default: every pod of the namespaces."
             ),
-            "namespaces": AttributeSchema(
-                SetType(STRING), "Namespaces of the pods. Default or empty: all.", optional=True, decides_placement=True
-            ),
+            "namespaces": build_optional_argument(SetType(STRING), "Namespaces of the pods. Default or empty: all."),
         }
     ),
     Nesting.SINGLE,
@@ -33,14 +34,9 @@ _SELECTOR: Final = NestedBlock(
 _GROUP: Final = NestedBlock(
     BlockSchema(
         {
-            "cluster_ids": AttributeSchema(
-                SetType(STRING), "Ids of clusters, VNFs and VMs in the group.", optional=True, decides_placement=True
-            ),
-            "pool_ids": AttributeSchema(
-                SetType(STRING),
-                "Pools in the group: `<cluster id>/<pool>`. The control plane is `control-plane`.",
-                optional=True,
-                decides_placement=True,
+            "cluster_ids": build_optional_argument(SetType(STRING), "Ids of clusters, VNFs and VMs in the group."),
+            "pool_ids": build_optional_argument(
+                SetType(STRING), "Pools in the group: `<cluster id>/<pool>`. The control plane is `control-plane`."
             ),
         },
         {"workload_selector": _SELECTOR},
@@ -54,20 +50,11 @@ _SCHEMA: Final = BlockSchema(
     {
         "id": build_id_attribute("<name>"),
         "name": build_name_attribute("rule"),
-        "scope": AttributeSchema(
-            STRING,
-            "What different groups must not share.",
-            required=True,
-            choices=("machine", "rack", "site"),
-            decides_placement=True,
+        "scope": build_required_argument(
+            STRING, "What different groups must not share.", choices=("machine", "rack", "site")
         ),
-        "enforcement": AttributeSchema(
-            STRING,
-            "Error or warning if the rule may be violated.",
-            optional=True,
-            default="deny",
-            choices=("deny", "warn"),
-            decides_placement=True,
+        "enforcement": build_optional_argument(
+            STRING, "Error or warning if the rule may be violated.", default="deny", choices=("deny", "warn")
         ),
     },
     {"group": _GROUP},

@@ -11,6 +11,7 @@ from nexusform.resource_types.shared_arguments import (
     build_duplicate_object_problem,
     build_id_attribute,
     build_name_attribute,
+    build_optional_argument,
     check_whole_numbers,
     join_id_parts,
 )
@@ -23,21 +24,15 @@ _ALL: Final = 100  # per cent
 _SCHEDULER: Final = NestedBlock(
     BlockSchema(
         {
-            "rack_spread": AttributeSchema(
+            "rack_spread": build_optional_argument(
                 STRING,
                 "First key of the rack ranking: VMs of the pool, or of the whole cluster. Applies to new "
                 "VMs; moves none.",
-                optional=True,
                 default=RackSpread.POOL.value,
                 choices=tuple(spread.value for spread in RackSpread),
-                decides_placement=True,
             ),
-            "tie_break_seed": AttributeSchema(
-                NUMBER,
-                "Seed of the tie-break. Applies to new VMs; moves none.",
-                optional=True,
-                default=DEFAULT_SEED,
-                decides_placement=True,
+            "tie_break_seed": build_optional_argument(
+                NUMBER, "Seed of the tie-break. Applies to new VMs; moves none.", default=DEFAULT_SEED
             ),
         }
     ),

@@ -14,8 +14,10 @@ from nexusform.resource_types.shared_arguments import (
     AZURE_BLOCK,
     build_id_attribute,
     build_name_attribute,
+    build_optional_argument,
     build_parent_attribute,
     build_placement_number,
+    build_required_argument,
     check_azure_block,
     check_whole_numbers,
     join_id_parts,
@@ -30,9 +32,7 @@ _POOL: Final = "vm"  # the only pool of a plain VM
 
 
 def _build_choice(description: str, *choices: str) -> AttributeSchema:
-    return AttributeSchema(
-        STRING, description, required=True, choices=choices, on_change=_FIXED, decides_placement=True
-    )
+    return build_required_argument(STRING, description, choices=choices, on_change=_FIXED)
 
 
 _RACK: Final = AttributeSchema(STRING, "Rack of the VM.", computed=True, predicted=True)
@@ -46,14 +46,12 @@ _SCHEMA: Final = BlockSchema(
         "memory_gib": build_placement_number("Memory in GiB.", 1, on_change=_FIXED),
         "disk_gib": build_placement_number("Disk in GiB.", 0, on_change=_FIXED),
         "numa_cells": build_placement_number("NUMA cells.", 1, 1, on_change=_FIXED),
-        "machine": AttributeSchema(
+        "machine": build_optional_argument(
             STRING,
             "Machine name. If set, the VM is pinned there; otherwise it is placed.",
-            optional=True,
             computed=True,
             predicted=True,
             on_change=_FIXED,
-            decides_placement=True,
         ),
         "rack": _RACK,
         "availability_zone": replace(_RACK, description="Availability zone of the rack."),
@@ -65,12 +63,8 @@ _SCHEMA: Final = BlockSchema(
             BlockSchema(
                 {
                     "hint_type": _build_choice("Near the resource, or away from it.", "Affinity", "AntiAffinity"),
-                    "resource_id": AttributeSchema(
-                        STRING,
-                        "Id of a VM, cluster, machine or rack.",
-                        required=True,
-                        on_change=_FIXED,
-                        decides_placement=True,
+                    "resource_id": build_required_argument(
+                        STRING, "Id of a VM, cluster, machine or rack.", on_change=_FIXED
                     ),
                     "scheduling_execution": _build_choice("Hard is required; Soft is preferred.", "Hard", "Soft"),
                     "scope": _build_choice("Compare machines or racks.", "Machine", "Rack"),

@@ -12,6 +12,7 @@ from nexusform.resource_types.shared_arguments import (
     build_duplicate_object_problem,
     build_id_attribute,
     build_name_attribute,
+    build_optional_argument,
     build_placement_number,
     check_memory,
     check_whole_numbers,
@@ -20,7 +21,7 @@ from nexusform.resource_types.shared_arguments import (
 from nexusform.scheduling.racks.vms import VmSku, round_up_to_mib
 from nexusform.scheduling.site_inventory import PlanInventory
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import BOOL
 
 _SCHEMA: Final = BlockSchema(
@@ -34,12 +35,8 @@ _SCHEMA: Final = BlockSchema(
         ),
         "disk_gib": build_placement_number("Root disk in GiB.", 0, 300),
         "numa_cells": build_placement_number("NUMA cells per VM.", 1, 1),
-        "extra_large": AttributeSchema(
-            BOOL,
-            "Prefer machines with extra-large VMs of other clusters.",
-            optional=True,
-            default=False,
-            decides_placement=True,
+        "extra_large": build_optional_argument(
+            BOOL, "Prefer machines with extra-large VMs of other clusters.", default=False
         ),
         "extended_resources": EXTENDED,
     },

@@ -8,8 +8,9 @@ fractions of limited precision.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from msgspec import Struct
 
@@ -30,14 +31,6 @@ from nexusform.schemas.value_types import (
 if TYPE_CHECKING:
     from decimal import Decimal
     from fractions import Fraction
-
-import re
-from typing import TYPE_CHECKING, TypeAlias
-
-if TYPE_CHECKING:
-    from decimal import Decimal
-    from fractions import Fraction
-
 
 # Numbers are integers or binary fractions (Fraction) of at most PRECISION significant bits, as in HCL. A
 # number with more than MAX_DIGITS decimal digits is rejected, because its text and cost would be unbounded.
