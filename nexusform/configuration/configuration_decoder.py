@@ -27,7 +27,7 @@ from nexusform.configuration.declarations.configuration import (
     Settings,
     Variable,
 )
-from nexusform.configuration.resource_blocks import BlockLocation, KnownTypes, decode_resource_block
+from nexusform.configuration.resource_blocks import ROOT_WORDS, BlockLocation, KnownTypes, decode_resource_block
 from nexusform.configuration.static_arguments import (
     EMPTY_SCOPE,
     check_name,
@@ -37,7 +37,6 @@ from nexusform.configuration.static_arguments import (
     sort_by_position,
     unpack_result,
 )
-from nexusform.configuration.unsupported_words import ROOT_WORDS
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error, suggest_name
 from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.evaluation_run import Scope

@@ -7,7 +7,12 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import ProviderBlock
-from nexusform.configuration.resource_blocks import read_repetition, remove_decoded_parts, report_enabled_repetition
+from nexusform.configuration.resource_blocks import (
+    PROVIDER_WORDS,
+    read_repetition,
+    remove_decoded_parts,
+    report_enabled_repetition,
+)
 from nexusform.configuration.static_arguments import (
     EMPTY_SCOPE,
     check_name,
@@ -18,7 +23,6 @@ from nexusform.configuration.static_arguments import (
     parse_references,
     unpack_result,
 )
-from nexusform.configuration.unsupported_words import PROVIDER_WORDS
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.language.body_decoding import BodySchema, decode_attributes, decode_body
 from nexusform.language.evaluation_run import Scope

@@ -22,13 +22,33 @@ from nexusform.configuration.static_arguments import (
     unpack_result,
     unwrap_quoted_expression,
 )
-from nexusform.configuration.unsupported_words import LIFECYCLE_WORDS
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, suggest_name
 from nexusform.json_data.plain_data import PathStep
 from nexusform.language.body_decoding import BodyContent, BodySchema, decode_body
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.resources.address import ConfigAddress, Mode
 from nexusform.schemas.block_schema import BlockSchema
+
+_STACK: Final = "Stacks (Terraform 1.13) are not supported. Plan many sites with `nexusform sites`."
+
+# Advice on unsupported words of Terraform 1.15 and OpenTofu 1.12: of a module, a provider block and a lifecycle.
+ROOT_WORDS: Final[Mapping[str, str]] = {
+    "terraform": 'Write settings in a block of type "nexusform".',
+    "ephemeral": (
+        "Ephemeral resources (Terraform 1.10, OpenTofu 1.11) are not supported: nexusform keeps every resource in its "
+        "state. Pass secrets in ephemeral variables."
+    ),
+    "action": "Actions (Terraform 1.14) are not supported. Run the command after `nexusform apply`.",
+    "list": "Queries (Terraform 1.14) are not supported. Import existing objects with `nexusform import -from=DIR`.",
+    "component": _STACK,
+    "deployment": _STACK,
+    "stack": _STACK,
+}
+PROVIDER_WORDS: Final[Mapping[str, str]] = {
+    "for_each": "Several providers in one block (OpenTofu 1.9) are not supported. Write one block with an alias each."
+}
+LIFECYCLE_WORDS: Final[Mapping[str, str]] = {"action_trigger": ROOT_WORDS["action"]}
+
 
 _PROVIDER_KEY = re.compile(r"[^\W\d][\w-]*(?:\.[^\W\d][\w-]*)?")
 META_ARGUMENTS = ("count", "for_each", "depends_on", "provider")

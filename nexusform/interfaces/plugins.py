@@ -25,7 +25,7 @@ from nexusform.schemas.value_types import Type
 from nexusform.state.objects import State
 
 if TYPE_CHECKING:
-    from nexusform.placements.vm_demands import NodeProperties
+    from nexusform.placements.node_properties import NodeProperties
 
 __all__ = ["Clock", "FileProblem", "Files"]
 
@@ -64,7 +64,7 @@ UnplacedVms: TypeAlias = Mapping[tuple[str, "int | str"], Mapping[str, Any]]
 
 def _describe_plain_node(_attributes: Mapping[str, Any], _vm: PlacedVm, _cluster: Mapping[str, Any]) -> NodeProperties:
     """Return the properties of a node without labels and taints."""
-    from nexusform.placements.vm_demands import NodeProperties
+    from nexusform.placements.node_properties import NodeProperties
 
     return NodeProperties()
 

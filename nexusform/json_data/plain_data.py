@@ -321,36 +321,6 @@ def format_path(path: Path) -> str:
     return text
 
 
-# Result of a change that omits the key from its mapping.
-OMITTED: Final = object()
-
-
-def list_scalars(data: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """List every scalar with its path, in the order of the data."""
-    if isinstance(data, Mapping):
-        for name, part in data.items():
-            yield from list_scalars(part, (*path, name))
-    elif isinstance(data, list):
-        for number, part in enumerate(data):
-            yield from list_scalars(part, (*path, number))
-    else:
-        yield path, data
-
-
-def replace_scalars(data: Any, change: Callable[[Path, Any], Any], path: Path = ()) -> Any:
-    """Replace every scalar by the result of `change` for its path.
-
-    A mapping key with the result OMITTED is omitted; in a list the item becomes null.
-    """
-    if isinstance(data, Mapping):
-        parts = ((name, replace_scalars(item, change, (*path, name))) for name, item in data.items())
-        return {name: part for name, part in parts if part is not OMITTED}
-    if isinstance(data, list):
-        list_parts = (replace_scalars(item, change, (*path, number)) for number, item in enumerate(data))
-        return [None if part is OMITTED else part for part in list_parts]
-    return change(path, data)
-
-
 _BLANKS: Final = " \t\n\r"
 # Before Python 3.13 a comma before the end has these errors, at the end instead of the comma.
 _TRAILING_COMMAS: Final = {

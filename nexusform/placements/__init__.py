@@ -7,8 +7,6 @@ PUBLIC = {
         "MACHINE_PREDICTION NOT_VERIFIED_KEY parse_record PredictionRecord RACK_PREDICTION RECORD_KEY "
         "PredictionRecordScore VerifiedPrediction TIE_PREDICTION VM_PREDICTIONS"
     ),
-    "vm_demands": (
-        "ClaimDemand compute_number_sort_key CONTROL_PLANE_TAINT NodeProperties PlacementGroupRule OBSERVED PlacedVm "
-        "PoolDemand VmDemand"
-    ),
+    "node_properties": "CONTROL_PLANE_TAINT NodeProperties",
+    "vm_demands": "ClaimDemand compute_number_sort_key PlacementGroupRule OBSERVED PlacedVm PoolDemand VmDemand",
 }

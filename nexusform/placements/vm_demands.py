@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from nexusform.json_data.plain_data import Path
-from nexusform.kubernetes.matching import Taint
-from nexusform.scheduling.kubelet import Kubelet
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, NO_CONSTRAINTS, Hint, Placement, PlacementConstraints, VmSku
-
-# Taint that repels ordinary pods from control plane nodes.
-CONTROL_PLANE_TAINT: Final = Taint("node-role.kubernetes.io/control-plane")
-
-
-class NodeProperties(Struct, frozen=True):
-    """Properties of a VM as a node of its cluster: labels of its resource type, taints, and its kubelet."""
-
-    labels: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[Taint, ...] = ()
-    kubelet: Kubelet = Kubelet()
 
 
 class PlacementGroupRule(Struct, frozen=True):

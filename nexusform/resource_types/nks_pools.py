@@ -10,7 +10,8 @@ from nexusform.interfaces.plugins import ResourceContext, UnplacedVms
 from nexusform.json_data.plain_data import Path
 from nexusform.kubernetes.matching import Taint, validate_dns_subdomain
 from nexusform.kubernetes.quantity import QuantityFormat, build_cpu_quantity, build_quantity
-from nexusform.placements.vm_demands import CONTROL_PLANE_TAINT, NodeProperties, PlacedVm, PoolDemand
+from nexusform.placements.node_properties import CONTROL_PLANE_TAINT, NodeProperties
+from nexusform.placements.vm_demands import PlacedVm, PoolDemand
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, build_kubelet
 from nexusform.resource_types.machine_facts import VFS, add_vfs_to_sku
 from nexusform.resource_types.shared_arguments import (

@@ -9,13 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nexusform.json_data.plain_data import (
-    OMITTED,
     ConversionProblem,
     convert_to_plain,
     convert_to_value,
     list_refinements,
-    list_scalars,
-    replace_scalars,
     unify_json_error,
 )
 from nexusform.schemas.value_types import (
@@ -142,21 +139,6 @@ def test_refinements_of_unknown_parts_survive_conversion() -> None:
 )
 def test_value_is_compared_with_its_earlier_refinement(plain: Any, refinement: Refinement, expected: bool) -> None:
     assert is_refinement_met(plain, refinement) is expected
-
-
-DATA = {"a": [1, {"b": None, "c": True}], "d": {}, "e": "x"}
-
-
-def test_scalars_have_paths_in_the_order_of_the_data() -> None:
-    assert list(list_scalars(DATA)) == [(("a", 0), 1), (("a", 1, "b"), None), (("a", 1, "c"), True), (("e",), "x")]
-    assert list(list_scalars(7)) == [((), 7)]
-
-
-def test_omitted_list_item_leaves_null() -> None:
-    paths = {("a", 0), ("a", 1, "c")}
-    rest = replace_scalars(DATA, lambda path, leaf: OMITTED if path in paths else leaf)
-    assert rest == {"a": [None, {"b": None}], "d": {}, "e": "x"}
-    assert DATA["a"] == [1, {"b": None, "c": True}]
 
 
 @pytest.mark.parametrize(

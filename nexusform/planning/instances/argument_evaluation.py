@@ -108,7 +108,7 @@ def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -
         declared = evaluation.settings.configuration.root.variables.get(name)
         if declared is None or not declared.ephemeral:
             continue
-        from nexusform.json_data.plain_data import list_scalars
+        from nexusform.documents.scalars import list_scalars
 
         secrets = (str(scalar) for _, scalar in list_scalars(convert_to_plain(value)[0]))
         if any(len(secret) >= _MINIMUM_SECRET_LENGTH and secret in text for secret in secrets):

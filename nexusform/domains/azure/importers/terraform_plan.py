@@ -18,10 +18,11 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.documents.field_validation import get_mapping, get_text, get_value_at_path, list_mappings, list_texts
+from nexusform.documents.scalars import list_scalars
 from nexusform.domains.azure.importers.arm_resources import SHAPE, describe_type, normalize_id
 from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, TYPE_OF_KIND, AzAction, ToolChange
 from nexusform.domains.azure.importers.az_documents import parse_json
-from nexusform.json_data.plain_data import Path, list_scalars
+from nexusform.json_data.plain_data import Path
 from nexusform.resources.graph import find_cycles, find_reachable, sort_topologically
 
 _UPDATE_TYPE: Final = "azapi_update_resource"  # its creations and deletions update an existing resource

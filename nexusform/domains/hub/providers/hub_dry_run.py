@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.documents.scalars import list_scalars
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubProblem
 from nexusform.domains.hub.providers.field_ownership import find_released_fields, remove_ignored_fields
@@ -43,7 +44,7 @@ from nexusform.domains.hub.providers.step_writer import EXTERNAL_PATCH, is_switc
 from nexusform.domains.hub.providers.unchanged_placements import find_affected_placements
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import ChangeRequest
-from nexusform.json_data.plain_data import get_part, list_scalars
+from nexusform.json_data.plain_data import get_part
 from nexusform.values.typed_value import UNKNOWN
 
 HUB_REJECTION: Final = "hub-rejection"

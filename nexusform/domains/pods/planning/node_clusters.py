@@ -11,7 +11,8 @@ from nexusform.domains.pods.scheduling.cluster_records import Node
 from nexusform.domains.pods.scheduling.kubelet_admission import compute_cells
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
-from nexusform.placements.vm_demands import CONTROL_PLANE_TAINT, NodeProperties, PlacedVm, PoolDemand, VmDemand
+from nexusform.placements.node_properties import CONTROL_PLANE_TAINT, NodeProperties
+from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.vm_planning.site_plans import SiteObject, build_site_layout
 from nexusform.planning.vm_planning.vm_object import VmKey, VmObject
 from nexusform.scheduling.kubelet import (

@@ -40,14 +40,8 @@ from nexusform.domains.vnf.types.vnf_documents import (
 )
 from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
 from nexusform.kubernetes.matching import Taint
-from nexusform.placements.vm_demands import (
-    CONTROL_PLANE_TAINT,
-    NodeProperties,
-    PlacedVm,
-    PlacementGroupRule,
-    PoolDemand,
-    VmDemand,
-)
+from nexusform.placements.node_properties import CONTROL_PLANE_TAINT, NodeProperties
+from nexusform.placements.vm_demands import PlacedVm, PlacementGroupRule, PoolDemand, VmDemand
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, build_kubelet, check_kubelet
 from nexusform.resource_types.machine_facts import add_vfs_to_sku
 from nexusform.resource_types.shared_arguments import (

@@ -1,0 +1,37 @@
+"""Traversal of plain data down to the scalars: values that are neither mapping nor list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from nexusform.json_data.plain_data import Path
+
+# Result of a change that omits the key from its mapping.
+OMITTED: Final = object()
+
+
+def list_scalars(data: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """List every scalar with its path, in the order of the data."""
+    if isinstance(data, Mapping):
+        for name, part in data.items():
+            yield from list_scalars(part, (*path, name))
+    elif isinstance(data, list):
+        for number, part in enumerate(data):
+            yield from list_scalars(part, (*path, number))
+    else:
+        yield path, data
+
+
+def replace_scalars(data: Any, change: Callable[[Path, Any], Any], path: Path = ()) -> Any:
+    """Replace every scalar by the result of `change` for its path.
+
+    A mapping key with the result OMITTED is omitted; in a list the item becomes null.
+    """
+    if isinstance(data, Mapping):
+        parts = ((name, replace_scalars(item, change, (*path, name))) for name, item in data.items())
+        return {name: part for name, part in parts if part is not OMITTED}
+    if isinstance(data, list):
+        list_parts = (replace_scalars(item, change, (*path, number)) for number, item in enumerate(data))
+        return [None if part is OMITTED else part for part in list_parts]
+    return change(path, data)

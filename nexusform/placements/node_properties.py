@@ -1,0 +1,22 @@
+"""Properties of VMs as nodes of their cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct, field
+
+from nexusform.kubernetes.matching import Taint
+from nexusform.scheduling.kubelet import Kubelet
+
+# Taint that repels ordinary pods from control plane nodes.
+CONTROL_PLANE_TAINT: Final = Taint("node-role.kubernetes.io/control-plane")
+
+
+class NodeProperties(Struct, frozen=True):
+    """Properties of a VM as a node of its cluster: labels of its resource type, taints, and its kubelet."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    kubelet: Kubelet = Kubelet()
