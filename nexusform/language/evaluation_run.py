@@ -62,13 +62,11 @@ class Scope(Protocol):
     @property
     def functions(self) -> Mapping[str, Function]:
         """Functions that may be called, by name."""
-        ...
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         """Return the value of the root name, followed by as many further steps as the scope understands.
         Returns the value, the number of steps after the root, and the problems.
         """
-        ...
 
 
 def check_value_size(value: Value) -> Value:
@@ -299,26 +297,21 @@ class Files(Protocol):
 
     def read(self, path: str) -> bytes:
         """Read the whole content; rejected above the size limit."""
-        ...
 
     def is_file(self, path: str) -> bool:
         """Check whether a regular file exists at the path."""
-        ...
 
     def find_files(self, base: str, pattern: str) -> list[str]:
         """Find regular files below `base` that match the pattern (`*`, `**`, `?`, `[]`, `{}`).
 
         Returns sorted slash-separated paths relative to `base`. Raises MissingDirectory.
         """
-        ...
 
     def resolve_path(self, path: str) -> str:
         """Return the absolute, cleaned form of a path."""
-        ...
 
     def expand_home(self, path: str) -> str:
         """Replace `~` at the start by the home directory."""
-        ...
 
 
 class Clock(Protocol):
@@ -326,11 +319,9 @@ class Clock(Protocol):
 
     def read_time(self) -> datetime:
         """Return the current time, UTC."""
-        ...
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
-        ...
 
 
 _NO_ELEMENT: Final = "The given key does not identify an element in this collection value"

@@ -52,7 +52,6 @@ class ResponseBody(Protocol):
 
     def read(self, size: int, /) -> bytes:
         """Return at most this number of bytes; fewer at the end."""
-        ...
 
 
 class PageLimits:

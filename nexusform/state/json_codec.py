@@ -56,10 +56,7 @@ def decode_text_for_display(data: bytes) -> str:
 
 
 def parse_json(data: bytes) -> Any:
-    """Parse a JSON document to plain data. Raises JsonProblem.
-
-    The last value of a duplicate key counts.
-    """
+    """Parse a JSON document to plain data. Raises JsonProblem. The last value of a duplicate key counts."""
     import orjson
 
     data = data.removeprefix(_BYTE_ORDER_MARK)

@@ -91,18 +91,12 @@ _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9
 
 
 def parse_number(text: str) -> Number | None:
-    """Parse a number in decimal notation; None if it is not one.
-
-    Raises OverflowError for too many digits.
-    """
+    """Parse a number in decimal notation; None if it is not one. Raises OverflowError for too many digits."""
     return convert_decimal(text) if _DECIMAL.match(text) else None
 
 
 def normalize_number(number: Number) -> Number:
-    """Round a result of exact arithmetic to the precision of a number.
-
-    Raises OverflowError for too many digits.
-    """
+    """Round a result of exact arithmetic to the precision of a number. Raises OverflowError for too many digits."""
     if number.__class__ is int and number.bit_length() <= PRECISION:
         return number
     return round_number(number.numerator, number.denominator)

@@ -131,10 +131,7 @@ def convert_argument(function: Function, position: int, argument: Value) -> Valu
 
 
 def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
-    """Call a function with arguments of their parameters' types.
-
-    Raises FunctionProblem.
-    """
+    """Call a function with arguments of their parameters' types. Raises FunctionProblem."""
     marks = NO_MARKS
     values: list[Value] = []
     has_dynamic = has_unknown = False

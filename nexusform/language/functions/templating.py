@@ -47,10 +47,7 @@ class TemplateRenderer:
         self._depth = 0
 
     def render(self, name: str, text: str, variables: Value) -> Value:
-        """Render a template to its value: text, or of any type if it is one interpolation.
-
-        Raises FunctionProblem.
-        """
+        """Render a template to its value: text, or of any type if it is one interpolation. Raises FunctionProblem."""
         from nexusform.language.evaluator import evaluate_expression
         from nexusform.language.parser import parse_template
 
