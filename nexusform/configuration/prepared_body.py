@@ -114,8 +114,15 @@ class PreparedBody:
             values[name] = copy_deep_plain_data(values[name])
         nulls = self._evaluate_varying_arguments(values, scope, notes)
         for count_name, list_name in self._lengths.items():
-            if count_name not in nulls:
-                notes.problems.extend(self._check_list_length(values, count_name, list_name))
+            if count_name in nulls:
+                continue
+            count, elements = values[count_name], values[list_name]
+            if isinstance(elements, list) and isinstance(count, int) and count != len(elements):
+                detail = (
+                    f'"{list_name}" has {len(elements)} elements, but "{count_name}" is {count}. Make them '
+                    f'equal, or remove "{count_name}".'
+                )
+                notes.problems.append(build_error("conflicting-arguments", detail, self._arguments[list_name].span))
         for name in self._sensitive_names:
             if values.get(name) is not None and (name,) not in notes.sensitive:
                 notes.sensitive.append((name,))
@@ -145,16 +152,6 @@ class PreparedBody:
             if refinements:
                 notes.refinements.extend(((name, *path), refinement) for path, refinement in refinements)
         return nulls
-
-    def _check_list_length(self, values: Mapping[str, Any], count_name: str, list_name: str) -> Iterator[Diagnostic]:
-        """Report a list with a length other than the count argument."""
-        count, elements = values[count_name], values[list_name]
-        if isinstance(elements, list) and isinstance(count, int) and count != len(elements):
-            detail = (
-                f'"{list_name}" has {len(elements)} elements, but "{count_name}" is {count}. Make them '
-                f'equal, or remove "{count_name}".'
-            )
-            yield build_error("conflicting-arguments", detail, self._arguments[list_name].span)
 
     def locate(self, path: Path) -> Span:
         """Return the span of a value: as near to the end of the path as possible."""
@@ -458,20 +455,17 @@ class PreparedArgument:
                 return UNKNOWN, _NO_PATHS, (), [*problems, type_problems]
         plain_value, sensitive = convert_to_plain(value)
         if sensitive and not (allows_ephemeral or self.schema.write_only) and value.has_ephemeral:
-            return UNKNOWN, _NO_PATHS, (), [*problems, _report_ephemeral_value(self.attribute.name, self.span)]
+            detail = (
+                f'Ephemeral values are not valid for "{self.attribute.name}", because it is saved in the state. Use a '
+                "write-only argument, or wrap the value in ephemeralasnull()."
+            )
+            ephemeral_problem = build_error("invalid-use-of-ephemeral-value", detail, self.span)
+            return UNKNOWN, _NO_PATHS, (), [*problems, ephemeral_problem]
         if self._has_constraints and plain_value is not None and plain_value is not UNKNOWN:
             new_problems = check_value(self.schema, self.attribute.name, plain_value, self.span, hidden=bool(sensitive))
             if new_problems:
                 return UNKNOWN, sensitive, (), [*problems, *new_problems]
         return plain_value, sensitive, list_refinements(value), problems
-
-
-def _report_ephemeral_value(name: str, span: Span) -> Diagnostic:
-    detail = (
-        f'Ephemeral values are not valid for "{name}", because it is saved in the state. Use a write-only argument, '
-        "or wrap the value in ephemeralasnull()."
-    )
-    return build_error("invalid-use-of-ephemeral-value", detail, span)
 
 
 def check_value(

@@ -134,17 +134,13 @@ def _parse_document_stream(file: str, text: str) -> YamlStream:
     except _InvalidDocument as problem:
         findings.append(build_problem(file, problem.position, INVALID, problem.detail))
     except yaml.YAMLError as problem:
-        findings.append(_report_syntax_error(file, problem))
+        mark = getattr(problem, "problem_mark", None)
+        message = getattr(problem, "problem", None) or str(problem)
+        error_position = None if mark is None else TextPosition(mark.line + 1, mark.column + 1)
+        findings.append(build_problem(file, error_position, INVALID, f"{message}. Nothing after this line was read."))
     except RecursionError:
         findings.append(build_problem(file, None, INVALID, "the document is nested too deeply to be read here."))
     return YamlStream(tuple(documents), tuple(findings))
-
-
-def _report_syntax_error(file: str, problem: Exception) -> Problem:
-    mark = getattr(problem, "problem_mark", None)
-    message = getattr(problem, "problem", None) or str(problem)
-    position = None if mark is None else TextPosition(mark.line + 1, mark.column + 1)
-    return build_problem(file, position, INVALID, f"{message}. Nothing after this line was read.")
 
 
 class _InvalidDocument(Exception):

@@ -59,7 +59,7 @@ class RecordForm(Generic[Record]):
     ) -> None:
         self.record_class = record_class
         members = []
-        for word in member_spec.split() or _list_record_field_names(record_class):
+        for word in member_spec.split() or getattr(record_class, "__struct_fields__", []):
             is_omitted, is_spread, is_null = word.startswith("["), word.startswith("*"), word.endswith("?")
             key, _, path = word.strip("[*?]").partition("=")
             part = {**parts, **further_parts}.get(key)
@@ -86,11 +86,6 @@ class RecordForm(Generic[Record]):
             else:
                 document[member.key] = converted
         return document
-
-
-def _list_record_field_names(record_class: type) -> tuple[str, ...]:
-    names: tuple[str, ...] = getattr(record_class, "__struct_fields__", ())
-    return names
 
 
 def _build_getter(path: str) -> Callable[[Any], Any]:

@@ -44,7 +44,16 @@ class CollectionParser:
             if stream.is_next_word("for"):
                 parts = self._parse_for_expression(opening)
                 closing = self._parse_for_end(opening, "]")
-                return self._build_for_tuple(parts, opening, closing)
+                span = stream.build_span(opening, closing)
+                if parts.key is not None:
+                    detail = "Key expression is not valid when building a tuple."
+                    stream.add_problem(_INVALID_FOR, detail, parts.key.span, span)
+                if parts.ellipsis is not None:
+                    detail = "Grouping ellipsis (...) cannot be used when building a tuple."
+                    stream.add_problem(_INVALID_FOR, detail, stream.build_span(parts.ellipsis, parts.ellipsis), span)
+                return syntax.ForTuple(
+                    parts.key_name, parts.value_name, parts.collection, parts.value, parts.condition, span
+                )
             items, closing = self._parse_items(opening)
         finally:
             stream.skip_newlines = outer
@@ -205,13 +214,3 @@ class CollectionParser:
                 _INVALID_FOR, "Extra characters after the end of the 'for' expression.", since=opening
             )
         return self.stream.read_token()
-
-    def _build_for_tuple(self, parts: _ForParts, opening: int, closing: int) -> syntax.Expression:
-        stream = self.stream
-        span = stream.build_span(opening, closing)
-        if parts.key is not None:
-            stream.add_problem(_INVALID_FOR, "Key expression is not valid when building a tuple.", parts.key.span, span)
-        if parts.ellipsis is not None:
-            detail = "Grouping ellipsis (...) cannot be used when building a tuple."
-            stream.add_problem(_INVALID_FOR, detail, stream.build_span(parts.ellipsis, parts.ellipsis), span)
-        return syntax.ForTuple(parts.key_name, parts.value_name, parts.collection, parts.value, parts.condition, span)

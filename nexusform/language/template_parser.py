@@ -128,8 +128,9 @@ class TemplateParser:
                 pieces.append(_LiteralText(text.lstrip(_SPACE) if trim else text, begin, end))
                 trim = False
             elif kind in {scanner.INTERPOLATION, scanner.DIRECTIVE}:
-                if tokens.get_text(index).endswith("~"):
-                    _trim_white_space_before(pieces)
+                last = pieces[-1] if pieces else None
+                if tokens.get_text(index).endswith("~") and isinstance(last, _LiteralText):
+                    last.value = last.value.rstrip(_SPACE)
                 piece, trim = self._parse_sequence(kind)
                 pieces.append(piece)
             else:
@@ -314,12 +315,6 @@ def _build_directive_expression(open_directive: _OpenDirective, start: _Directiv
     if open_directive.then is None:
         return TemplateIf(start.expression, tuple(open_directive.parts), (), span)
     return TemplateIf(start.expression, tuple(open_directive.then), tuple(open_directive.parts), span)
-
-
-def _trim_white_space_before(pieces: list[_Piece]) -> None:
-    """Trim the white space at the end of the literal piece before `${~` and `%{~`."""
-    if pieces and isinstance(pieces[-1], _LiteralText):
-        pieces[-1].value = pieces[-1].value.rstrip(_SPACE)
 
 
 def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:

@@ -27,13 +27,13 @@ from nexusform.resource_types.nks_pools import (
 )
 from nexusform.resource_types.shared_arguments import (
     build_id_attribute,
+    build_id_builder,
     build_name_attribute,
     build_parent_attribute,
     build_required_argument,
     check_azure_block,
     check_skus,
     check_whole_numbers,
-    join_id_parts,
 )
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
@@ -52,11 +52,7 @@ _SCHEMA: Final = BlockSchema(
     POOL_BLOCKS,
     "A pool of worker nodes of an NKS cluster, as a separate resource.",
 )
-
-
-def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the id: `<cluster id>/<pool>`."""
-    return join_id_parts(attributes.get("kubernetes_cluster_id"), attributes.get("name"))
+build_id: Final = build_id_builder("kubernetes_cluster_id", "name")
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:

@@ -23,6 +23,7 @@ from nexusform.resource_types.machine_facts import (
 from nexusform.resource_types.shared_arguments import (
     build_duplicate_object_problem,
     build_id_attribute,
+    build_id_builder,
     build_name_attribute,
     build_optional_argument,
     build_parent_attribute,
@@ -31,7 +32,6 @@ from nexusform.resource_types.shared_arguments import (
     build_required_argument,
     check_whole_numbers,
     is_set_and_known,
-    join_id_parts,
 )
 from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.site_inventory import (
@@ -79,11 +79,7 @@ _SCHEMA: Final = BlockSchema(
     {"machine": MACHINE_BLOCK, "occupied": _OCCUPIED},
     "One bare-metal machine of a rack.",
 )
-
-
-def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the id: `<site>/<rack>/<machine>`."""
-    return join_id_parts(attributes.get("rack_id"), attributes.get("name"))
+build_id: Final = build_id_builder("rack_id", "name")
 
 
 def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:

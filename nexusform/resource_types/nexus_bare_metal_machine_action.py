@@ -10,9 +10,9 @@ from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.resource_types.shared_arguments import (
     POOL_AZURE_BLOCK,
     build_id_attribute,
+    build_id_builder,
     build_optional_argument,
     build_required_argument,
-    join_id_parts,
 )
 from nexusform.scheduling.machine_actions import ACTION_KINDS, MACHINE_ACTION_TYPE, is_action_pending
 from nexusform.scheduling.site_inventory import PlanInventory
@@ -47,11 +47,7 @@ _SCHEMA: Final = BlockSchema(
     {"azure": POOL_AZURE_BLOCK},
     "One run of a lifecycle action on a bare-metal machine. Removing the block sends nothing.",
 )
-
-
-def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the id: `<machine id>/<action>`."""
-    return join_id_parts(attributes.get("machine_id"), attributes.get("action"))
+build_id: Final = build_id_builder("machine_id", "action")
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:

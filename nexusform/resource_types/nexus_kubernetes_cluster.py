@@ -34,6 +34,7 @@ from nexusform.resource_types.nks_pools import (
 from nexusform.resource_types.shared_arguments import (
     AZURE_BLOCK,
     build_id_attribute,
+    build_id_builder,
     build_name_attribute,
     build_optional_argument,
     build_parent_attribute,
@@ -43,7 +44,6 @@ from nexusform.resource_types.shared_arguments import (
     check_skus,
     check_whole_numbers,
     is_set_and_known,
-    join_id_parts,
 )
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
@@ -106,17 +106,13 @@ _SCHEMA: Final = BlockSchema(
     },
     "An NKS cluster with VMs of the site as nodes.",
 )
+build_id: Final = build_id_builder("site_id", "name")
 
 
 # Properties of a cluster's body set by its arguments.
 _ARGUMENT_PROPERTIES: Final = frozenset(
     {"kubernetesVersion", "controlPlaneNodeConfiguration", "initialAgentPoolConfigurations"}
 )
-
-
-def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the id: `<site>/<cluster>`."""
-    return join_id_parts(attributes.get("site_id"), attributes.get("name"))
 
 
 def build_vm_owner(attributes: Mapping[str, Any]) -> str:

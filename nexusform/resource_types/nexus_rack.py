@@ -22,6 +22,7 @@ from nexusform.resource_types.machine_facts import (
 from nexusform.resource_types.shared_arguments import (
     build_duplicate_object_problem,
     build_id_attribute,
+    build_id_builder,
     build_name_attribute,
     build_optional_argument,
     build_parent_attribute,
@@ -29,7 +30,6 @@ from nexusform.resource_types.shared_arguments import (
     build_required_argument,
     check_whole_numbers,
     is_set_and_known,
-    join_id_parts,
 )
 from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.site_inventory import OBSERVED_KEY, InventoryRack, PlanInventory
@@ -81,11 +81,7 @@ _SCHEMA: Final = BlockSchema(
     {"machine": MACHINE_BLOCK, "machine_override": _OVERRIDE},
     "A rack of identical machines, named <rack>-bm<slot>.",
 )
-
-
-def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the id: `<site>/<rack>`."""
-    return join_id_parts(attributes.get("site_id"), attributes.get("name"))
+build_id: Final = build_id_builder("site_id", "name")
 
 
 def build_default_zone(name: str) -> str:

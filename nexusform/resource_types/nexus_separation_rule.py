@@ -9,10 +9,10 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.resource_types.shared_arguments import (
     build_id_attribute,
+    build_id_builder,
     build_name_attribute,
     build_optional_argument,
     build_required_argument,
-    join_id_parts,
 )
 from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import STRING, MapType, SetType
@@ -61,11 +61,7 @@ _SCHEMA: Final = BlockSchema(
     "Clusters, pools or workloads that must not share a machine, rack or site. It moves nothing: plans "
     "check it in every sample.",
 )
-
-
-def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the id: the rule's name."""
-    return join_id_parts(attributes.get("name"))
+build_id: Final = build_id_builder("name")
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:

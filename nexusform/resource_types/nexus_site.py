@@ -10,10 +10,10 @@ from nexusform.interfaces.plugins import ResourceType
 from nexusform.resource_types.shared_arguments import (
     build_duplicate_object_problem,
     build_id_attribute,
+    build_id_builder,
     build_name_attribute,
     build_optional_argument,
     check_whole_numbers,
-    join_id_parts,
 )
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, RackSpread
 from nexusform.scheduling.site_inventory import MachineUpgradeStrategy, PlanInventory, SiteSettings
@@ -78,11 +78,7 @@ _SCHEMA: Final = BlockSchema(
     {"scheduler": _SCHEDULER, "update_strategy": _UPDATE_STRATEGY},
     "An Operator Nexus instance: one or more racks of bare-metal machines.",
 )
-
-
-def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the id: the site's name."""
-    return join_id_parts(attributes.get("name"))
+build_id: Final = build_id_builder("name")
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:

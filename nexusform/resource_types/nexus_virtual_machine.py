@@ -13,6 +13,7 @@ from nexusform.placements.vm_demands import OBSERVED, PlacedVm, PoolDemand, VmDe
 from nexusform.resource_types.shared_arguments import (
     AZURE_BLOCK,
     build_id_attribute,
+    build_id_builder,
     build_name_attribute,
     build_optional_argument,
     build_parent_attribute,
@@ -20,7 +21,6 @@ from nexusform.resource_types.shared_arguments import (
     build_required_argument,
     check_azure_block,
     check_whole_numbers,
-    join_id_parts,
 )
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Hint, HintScope, Placement, PlacementConstraints, VmSku
@@ -78,15 +78,11 @@ _SCHEMA: Final = BlockSchema(
     },
     "A virtual machine outside of NKS.",
 )
+build_id: Final = build_id_builder("site_id", "name")
 
 
 # Properties of a VM's body set by its arguments.
 _ARGUMENT_PROPERTIES: Final = frozenset({"cpuCores", "memorySizeGB", "placementHints"})
-
-
-def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the id: `<site>/<name>`."""
-    return join_id_parts(attributes.get("site_id"), attributes.get("name"))
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:

@@ -11,12 +11,12 @@ from nexusform.resource_types.kubelet_block import EXTENDED, check_extended_reso
 from nexusform.resource_types.shared_arguments import (
     build_duplicate_object_problem,
     build_id_attribute,
+    build_id_builder,
     build_name_attribute,
     build_optional_argument,
     build_placement_number,
     check_memory,
     check_whole_numbers,
-    join_id_parts,
 )
 from nexusform.scheduling.racks.vms import VmSku, round_up_to_mib
 from nexusform.scheduling.site_inventory import PlanInventory
@@ -42,12 +42,8 @@ _SCHEMA: Final = BlockSchema(
     },
     description="A custom VM SKU. It fits any hardware with enough capacity.",
 )
+build_id: Final = build_id_builder("name")
 _FIGURES: Final = ("vcpus", "emulator_vcpus", "disk_gib", "numa_cells")
-
-
-def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the id: the SKU's name."""
-    return join_id_parts(attributes.get("name"))
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:

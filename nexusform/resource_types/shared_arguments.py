@@ -4,7 +4,7 @@ or duplicate ids; at the end the `azure` block with the additional data for Azur
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import partial
 from typing import Any, Final
@@ -69,6 +69,11 @@ def join_id_parts(*parts: Any) -> str:
     if any(not isinstance(part, str) for part in parts):
         return ""
     return "/".join(parts)
+
+
+def build_id_builder(*names: str) -> Callable[[Mapping[str, Any]], str]:
+    """Build the function that joins these attributes of an object to its id; "" while any of them is unknown."""
+    return lambda attributes: join_id_parts(*map(attributes.get, names))
 
 
 def is_set_and_known(value: Any) -> bool:
