@@ -41,10 +41,10 @@ def check(facts: LintInput) -> list[Diagnostic]:
             continue
         machine_text = format_count(len(shared), "machine runs", "machines run")
         quorum = _format_quorum_loss(pools)
-        summary = f"{pools[0].cluster}: {machine_text} two or more of its VMs{_format_quorum_loss_clause(quorum)}"
-        findings.append(
-            build_finding(ID, _format_detail(pools, shared, site) + quorum, _find_first_new(pools), summary=summary)
-        )
+        quorum_clause = "; losing one breaks control-plane quorum" if quorum else ""
+        summary = f"{pools[0].cluster}: {machine_text} two or more of its VMs{quorum_clause}"
+        first_new = next(pool for pool in pools if pool.new_numbers)
+        findings.append(build_finding(ID, _format_detail(pools, shared, site) + quorum, first_new, summary=summary))
     return findings
 
 
@@ -58,14 +58,6 @@ def _format_quorum_loss(pools: Sequence[LintPool]) -> str:
             share = f"{vms} of the {count} control-plane VMs"
             return f" {machine} runs {share}: losing it breaks the quorum of the control plane."
     return ""
-
-
-def _format_quorum_loss_clause(quorum_loss: str) -> str:
-    return "; losing one breaks control-plane quorum" if quorum_loss else ""
-
-
-def _find_first_new(pools: Sequence[LintPool]) -> LintPool:
-    return next(pool for pool in pools if pool.new_numbers)
 
 
 def _format_detail(pools: Sequence[LintPool], shared: dict[str, list[str]], site: LintSite) -> str:

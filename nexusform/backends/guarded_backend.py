@@ -38,7 +38,6 @@ class LeaseLockBackend(Protocol):
 
     def check_lease(self) -> None:
         """Raise a BackendProblem if the lock was held and is lost."""
-        ...
 
 
 def guard_backend(inner: StateBackend, *, is_remote: bool) -> StateBackend:

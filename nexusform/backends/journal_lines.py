@@ -95,7 +95,6 @@ class JournalLineStore(Protocol):
 
     def list_lines(self) -> list[bytes]:
         """Return every line, in order."""
-        ...
 
 
 class LineJournalBackend(ABC):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from threading import RLock
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct, field
 
 from nexusform.backends import locks
-from nexusform.backends.registry import DEFAULT_WORKSPACE, BackendDefinition, Directories, check_deletable, check_name
-from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend, StateLocked, StoredStateVersion
+from nexusform.backends.registry import DEFAULT_WORKSPACE, BackendDefinition, check_deletable, check_name
+from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredStateVersion
 from nexusform.schemas.block_schema import BlockSchema
 
 
@@ -119,8 +119,4 @@ class MemoryBackend:
 _SCHEMA: Final = BlockSchema({}, description="State in memory, lost when the command ends.")
 
 
-def _open_backend(_settings: Mapping[str, Any], _directories: Directories) -> StateBackend:
-    return MemoryBackend()
-
-
-MEMORY: Final = BackendDefinition(_SCHEMA, _open_backend, is_remote=False)
+MEMORY: Final = BackendDefinition(_SCHEMA, lambda _settings, _directories: MemoryBackend(), is_remote=False)

@@ -19,9 +19,9 @@ from nexusform.configuration.prepared_body import (
     report_missing_argument,
 )
 from nexusform.configuration.resource_blocks import META_NAMES
-from nexusform.configuration.static_arguments import EMPTY_SCOPE, is_constant_value
-from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_error
-from nexusform.language.body_decoding import BodySchema, decode_body
+from nexusform.configuration.static_arguments import EMPTY_SCOPE, is_constant_value, unpack_result
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
+from nexusform.language.body_decoding import BodySchema, decode_body, get_first_character_span
 from nexusform.language.syntax.syntax_nodes import Attribute, Block
 from nexusform.schemas.block_schema import BlockSchema, Nesting
 from nexusform.values.typed_value import UNKNOWN
@@ -37,7 +37,9 @@ def build_prepared_body(
     `header` is the position of missing-argument errors; without it, the start of the body.
     """
     problems: list[Diagnostic] = []
-    prepared = _prepare_new_body(body, schema, header or _get_start_span(body), problems, build_body_schema(schema))
+    prepared = _prepare_new_body(
+        body, schema, header or get_first_character_span(body.span), problems, build_body_schema(schema)
+    )
     return prepared, problems
 
 
@@ -49,17 +51,11 @@ def build_prepared_resource(block: ResourceBlock, schema: BlockSchema) -> tuple[
     return prepared, [problem if problem.block else replace(problem, block=block.header) for problem in problems]
 
 
-def _get_start_span(body: AnyBody) -> Span:
-    start = body.span.start
-    return Span(body.span.filename, start, Position(start.line, start.column + 1, start.byte + 1))
-
-
 def _prepare_new_body(
     body: AnyBody, schema: BlockSchema, location: Span, problems: list[Diagnostic], body_schema: BodySchema
 ) -> PreparedBody:
     """Prepare a body: validate it against its schema once, for evaluation per instance."""
-    parts, new_problems = decode_body(body, body_schema)
-    problems.extend(new_problems)
+    parts = unpack_result(decode_body(body, body_schema), problems)
     # Values of every instance; computed attributes only if they are configured.
     template: dict[str, Any] = {
         n: a.default for n, a in schema.attributes.items() if not a.computed or a.default is not None

@@ -27,7 +27,7 @@ from nexusform.configuration.declarations.configuration import (
     Settings,
     Variable,
 )
-from nexusform.configuration.resource_blocks import BlockLocation, KnownTypes, decode_resource_block
+from nexusform.configuration.resource_blocks import ROOT_WORDS, BlockLocation, KnownTypes, decode_resource_block
 from nexusform.configuration.static_arguments import (
     EMPTY_SCOPE,
     check_name,
@@ -35,6 +35,7 @@ from nexusform.configuration.static_arguments import (
     find_single_block,
     format_block_header,
     sort_by_position,
+    unpack_result,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error, suggest_name
 from nexusform.language.body_decoding import BodySchema, decode_body
@@ -46,12 +47,6 @@ from nexusform.values.typed_value import Value
 
 if TYPE_CHECKING:
     from nexusform.configuration.module_blocks import CallHeader
-
-
-def _find_unsupported_block_hint(name: str) -> str:
-    from nexusform.configuration.unsupported_words import ROOT_WORDS
-
-    return ROOT_WORDS.get(name, "")
 
 
 ROOT_SCHEMA = BodySchema(
@@ -69,7 +64,7 @@ ROOT_SCHEMA = BodySchema(
         "import": (),
         "check": ("name",),
     },
-    advise=_find_unsupported_block_hint,
+    advise=lambda name: ROOT_WORDS.get(name, ""),
 )
 _CHECK_SCHEMA = BodySchema(blocks={"data": ("type", "name"), "assert": ()})
 MAX_MODULE_DEPTH = 100  # levels of modules: far above regular use, and low enough for recursion
@@ -225,7 +220,21 @@ class _Decoder:
         if calls or any(variable.const for variable in self.variables.values()):
             self.constants = self._evaluate_constants_for_module_sources()
         self._decode_blocks_of_module(calls)
-        return self._build_module(), settings
+        module = Module(
+            path=self.path,
+            directory=self.source.directory,
+            variables=self.variables,
+            locals=self.locals,
+            outputs=self.outputs,
+            resources=self.resources,
+            calls=self.calls,
+            providers=self.providers,
+            moved_blocks=tuple(self.moved_blocks),
+            removed_blocks=tuple(self.removed_blocks),
+            imports=tuple(self.imports),
+            checks=tuple(self.checks.values()),
+        )
+        return module, settings
 
     def _decode_blocks_of_module(self, blocks: Iterable[tuple[Block, BlockLocation]]) -> None:
         """Read blocks, and add their headers to their problems."""
@@ -240,33 +249,16 @@ class _Decoder:
 
     def _evaluate_constants_for_module_sources(self) -> Scope:
         """Return the names for module sources: constant variables, and locals."""
-        from nexusform.configuration.constant_variables import ConstantVariableScope, evaluate_constant_variables
+        from nexusform.configuration.variable_values import ConstantVariableScope, evaluate_constant_variables
 
         variables = {name: variable for name, variable in self.variables.items() if variable.const}
         values: Mapping[str, Value] = {}
         if self.call is not None:
             values = evaluate_constant_variables(*self.call, variables, self.problems)
         elif variables:
-            values, new_problems = self.shared.read_constants(variables)
-            self.problems += new_problems
+            values = unpack_result(self.shared.read_constants(variables), self.problems)
             self.shared.constants = values
         return ConstantVariableScope(self.variables, self.locals, values)
-
-    def _build_module(self) -> Module:
-        return Module(
-            path=self.path,
-            directory=self.source.directory,
-            variables=self.variables,
-            locals=self.locals,
-            outputs=self.outputs,
-            resources=self.resources,
-            calls=self.calls,
-            providers=self.providers,
-            moved_blocks=tuple(self.moved_blocks),
-            removed_blocks=tuple(self.removed_blocks),
-            imports=tuple(self.imports),
-            checks=tuple(self.checks.values()),
-        )
 
     def _collect_primary_and_override_blocks(self) -> tuple[list[tuple[Block, BlockLocation]], list[Block]]:
         """Collect all blocks of the ordinary files with their locations, and those of override files."""
@@ -276,8 +268,7 @@ class _Decoder:
             self.shared.files[file.source.name] = file.source
             if file.has_syntax_errors:
                 self.shared.files_with_errors.add(file.source.name)
-            parts, new_problems = decode_body(file.body, ROOT_SCHEMA)
-            self.problems.extend(new_problems)
+            parts = unpack_result(decode_body(file.body, ROOT_SCHEMA), self.problems)
             if file.is_override:
                 override_blocks.extend(parts.blocks)
             else:
@@ -289,9 +280,6 @@ class _Decoder:
         self.problems.append(build_error(diagnostic_id, detail, span, headline=headline))
 
     # --- one reader per block type -------------------------------------------------------------
-
-    def skip_settings(self, block: Block, location: BlockLocation) -> None:
-        """Skip the block: settings are decoded first."""
 
     def add_variable(self, block: Block, _location: BlockLocation) -> None:
         """Read a `variable` block."""
@@ -419,25 +407,21 @@ class _Decoder:
         label = block.labels[0]
         if not check_name(label, "invalid-check-block-name", self.problems):
             return
-        parts, new_problems = decode_body(block.body, _CHECK_SCHEMA)
-        self.problems.extend(new_problems)
+        parts = unpack_result(decode_body(block.body, _CHECK_SCHEMA), self.problems)
         asserts = decode_condition_blocks(parts.blocks, "assert", self.problems)
         if not any(b.type == "assert" for b in parts.blocks):
             detail = "Check blocks must have at least one assert block."
             self._add_error("zero-assert-blocks", detail, block.header_span)
-        data = self._decode_data_block_of_check(find_single_block(parts.blocks, "data", self.problems), location)
-        check = Check(label.value, data, asserts, block.header_span)
-        self._add_unique_declaration(self.checks, check, _CHECK, f'Duplicate check "{label.value}" configuration')
-
-    def _decode_data_block_of_check(self, block: Block | None, location: BlockLocation) -> ResourceBlock | None:
-        """Read the data block of a check; only the asserts of the check can refer to it."""
-        if block is None:
-            return None
-        data = decode_resource_block(block, "data", location, self.shared.known_types, self.problems)
+        data_block = find_single_block(parts.blocks, "data", self.problems)
+        data: ResourceBlock | None = None
+        if data_block is not None:
+            # Only the asserts of the check can refer to it.
+            data = decode_resource_block(data_block, "data", location, self.shared.known_types, self.problems)
         if data is not None:
             self._report_duplicate_resource(data)
             self.check_data_blocks.setdefault(data.address, data)
-        return data
+        check = Check(label.value, data, asserts, block.header_span)
+        self._add_unique_declaration(self.checks, check, _CHECK, f'Duplicate check "{label.value}" configuration')
 
     def add_module_call(self, block: Block, location: BlockLocation) -> None:
         """Read a `module` block, and the whole called module."""
@@ -516,7 +500,7 @@ class _Decoder:
 
 
 _READERS: Mapping[str, Callable[[_Decoder, Block, BlockLocation], None]] = {
-    "nexusform": _Decoder.skip_settings,
+    "nexusform": lambda _decoder, _block, _location: None,  # settings are decoded first
     "variable": _Decoder.add_variable,
     "locals": _Decoder.add_locals,
     "output": _Decoder.add_output,

@@ -85,33 +85,18 @@ def read_dynamic_block(block: Block, label_names: Mapping[str, str], problems: l
     """
     kind = block.labels[0].value
     if kind not in label_names:
-        problems.append(
-            build_error(
-                "unsupported-block-type",
-                f'Blocks of type "{kind}" are not expected here.{suggest_name(kind, label_names)}',
-                block.labels[0].span,
-            )
-        )
+        detail = f'Blocks of type "{kind}" are not expected here.{suggest_name(kind, label_names)}'
+        problems.append(build_error("unsupported-block-type", detail, block.labels[0].span))
         return None
     parts, new_problems = decode_body(block.body, _PARTS)
     problems.extend(new_problems)
     bodies = [b for b in parts.blocks if b.type == "content"]
     if len(bodies) > 1:
-        problems.append(
-            build_error(
-                "extraneous-dynamic-content-block",
-                "Only one nested content block is allowed for each dynamic block.",
-                bodies[1].header_span,
-            )
-        )
+        detail = "Only one nested content block is allowed for each dynamic block."
+        problems.append(build_error("extraneous-dynamic-content-block", detail, bodies[1].header_span))
     if not bodies:
-        problems.append(
-            build_error(
-                "missing-dynamic-content-block",
-                'A dynamic block needs a nested block of type "content" that describes each generated block.',
-                block.header_span,
-            )
-        )
+        detail = 'A dynamic block needs a nested block of type "content" that describes each generated block.'
+        problems.append(build_error("missing-dynamic-content-block", detail, block.header_span))
     for_each = parts.attributes.get("for_each")
     label_attribute = parts.attributes.get("labels")
     is_misspelled = any(problem.id == "unsupported-argument" for problem in new_problems)
@@ -142,13 +127,8 @@ def _decode_iterator_name(attribute: Attribute | None, kind: str, problems: list
             return root.name
         case StringLiteral(value) if value.isidentifier():
             return value  # JSON has no other way to write a name
-    problems.append(
-        build_error(
-            "invalid-dynamic-iterator-name",
-            "Dynamic iterator must be a single variable name.",
-            attribute.expression.span,
-        )
-    )
+    detail = "Dynamic iterator must be a single variable name."
+    problems.append(build_error("invalid-dynamic-iterator-name", detail, attribute.expression.span))
     return None
 
 

@@ -12,18 +12,18 @@ import hmac
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.configuration_decoder import ModuleFiles, ParsedFile, ReadConstants, decode_configuration
 from nexusform.configuration.declarations.configuration import AnyBody, Configuration, Variable
 from nexusform.configuration.resource_blocks import KnownTypes
+from nexusform.configuration.static_arguments import unpack_result
 from nexusform.configuration.variable_values import (
     Assignment,
     VariableValueSource,
@@ -41,6 +41,7 @@ from nexusform.diagnostics.diagnostic import (
     build_warning,
     has_errors,
 )
+from nexusform.diagnostics.phrases import format_first_items, select_word_form
 from nexusform.files.access_record import record_file_access
 from nexusform.files.regular_files import (
     PRIVATE,
@@ -172,9 +173,7 @@ def read_given_variables(
     read_files = [Path(text).name for kind, text in options if kind == "var-file"]
 
     def explain_missing_value(name: str) -> str:
-        from nexusform.configuration.unread_files import describe_intended_value_source
-
-        return describe_intended_value_source(name, environment, list_directory(directory), read_files)
+        return _describe_intended_value_source(name, environment, list_directory(directory), read_files)
 
     values, new_problems = resolve_variable_values(variables, assignments, explain_missing_value)
     if has_errors(problems):
@@ -182,9 +181,7 @@ def read_given_variables(
         new_problems = [problem for problem in new_problems if problem.id != "no-value-for-required-variable"]
     defaulted = [name for name, (_, origin) in values.items() if origin.is_default]
     if defaulted:
-        from nexusform.configuration.unread_files import list_unread_values
-
-        unread = list_unread_values(defaulted, environment, list_directory(directory))
+        unread = _list_unread_values(defaulted, environment, list_directory(directory))
         new_problems += [build_warning("values-not-read", sentence) for sentence in unread]
     return values, [*problems, *new_problems]
 
@@ -193,13 +190,11 @@ def _list_option_assignments(
     options: Iterable[tuple[str, str]], confinement: Confinement, problems: list[Diagnostic]
 ) -> Iterator[Assignment]:
     """Yield the assignments of variable files and -var, in their order."""
-    reader = _VariableFiles(confinement, problems)
     for kind, text in options:
         if kind == "var-file":
-            yield from reader.read(text)
+            yield from _read_variable_file(text, confinement, problems)
             continue
-        assignment, new_problems = parse_variable_option(text)
-        problems.extend(new_problems)
+        assignment = unpack_result(parse_variable_option(text), problems)
         if assignment is not None:
             yield assignment
 
@@ -237,11 +232,9 @@ class _FileReader:
             return None
         files = [self._read_and_parse_file(directory, name) for name in names if _is_configuration_file_name(name)]
         if not files:
-            from nexusform.configuration.unread_files import describe_foreign_configuration
-
             detail = (
                 f'The directory "{directory}" contains no nexusform configuration files (*{NATIVE} or '
-                f"*{JSON}).{describe_foreign_configuration(names) or ('' if call else _INIT_HINT)}"
+                f"*{JSON}).{_describe_foreign_configuration(names) or ('' if call else _INIT_HINT)}"
             )
             self._add_error("no-configuration-files", detail, call)
         module = ModuleFiles(directory, identity, tuple(files))
@@ -346,25 +339,17 @@ def list_automatic_variable_files(directory: str) -> list[str]:
     return [os.path.normpath(os.path.join(directory, n)) for n in variable_files]  # noqa: PTH118 - a shown path
 
 
-class _VariableFiles(Struct):
-    """Reader of variable files: those of the work tree, and those of options."""
-
-    confinement: Confinement
-    problems: list[Diagnostic]
-
-    def read(self, path: str) -> list[Assignment]:
-        """Read the assignments of a file; none after a diagnostic."""
-        if not os.path.lexists(path):
-            detail = f'Assignment variables file "{path}" does not exist.'
-            self.problems.append(build_error("failed-to-read-variables-file", detail))
-            return []
-        source = _read_source_file(path, self.confinement.resolve_path_of_operator, self.problems)
-        if source is None:
-            return []
-        record_file_access(path, source.text)
-        assignments, new_problems = parse_variable_file(source)
-        self.problems.extend(new_problems)
-        return assignments
+def _read_variable_file(path: str, confinement: Confinement, problems: list[Diagnostic]) -> list[Assignment]:
+    """Read the assignments of a file; none after a diagnostic."""
+    if not os.path.lexists(path):
+        detail = f'Assignment variables file "{path}" does not exist.'
+        problems.append(build_error("failed-to-read-variables-file", detail))
+        return []
+    source = _read_source_file(path, confinement.resolve_path_of_operator, problems)
+    if source is None:
+        return []
+    record_file_access(path, source.text)
+    return unpack_result(parse_variable_file(source), problems)
 
 
 # --- the cache of parsed trees -----------------------------------------------------------------
@@ -492,3 +477,104 @@ def find_hidden_characters(source: SourceFile) -> list[Diagnostic]:
         "write them as \\uNNNN."
     )
     return [build_warning("hidden-characters", detail, first)]
+
+
+# --- files that are not read, because their names belong to another tool -------------------------
+
+_MAX_LISTED_FILES: Final = 3
+# Endings of configuration of other tools -> ours.
+_CONFIGURATION_ENDINGS: Final = {
+    ".tf.json": ".nf.json",
+    ".tofu.json": ".nf.json",
+    ".tf": ".nf.hcl",
+    ".tofu": ".nf.hcl",
+    ".nf": ".nf.hcl",
+    ".hcl": ".nf.hcl",
+}
+_OTHER_KINDS: Final = (".nf.hcl", ".nfvars.hcl", ".nftest.hcl", ".sites.hcl")
+_SITES_FILE: Final = "nexusform.sites.hcl"
+# The same for files of variables.
+_VARIABLE_ENDINGS: Final = {
+    "terraform.tfvars.json": "nexusform.nfvars.json",
+    "terraform.tfvars": "nexusform.nfvars.hcl",
+    ".auto.tfvars": ".auto.nfvars.hcl",
+    ".tfvars": ".nfvars.hcl",
+    "nexusform.nfvars": "nexusform.nfvars.hcl",
+    ".nfvars": ".nfvars.hcl",
+}
+# Endings of files that are read automatically.
+_AUTOMATIC_ENDINGS: Final = {
+    ending: new for ending, new in _VARIABLE_ENDINGS.items() if ending not in (".tfvars", ".nfvars")
+}
+_FOREIGN_ENDINGS: Final = (".tf", ".tf.json", ".tofu", ".tofu.json")
+_VARIABLE_FILE_ENDINGS: Final = (".nfvars.hcl", ".nfvars.json")
+
+
+def _describe_foreign_configuration(names: Collection[str]) -> str:
+    """Return advice for a directory without configuration: sentences with a leading blank, or ""."""
+    renames = [
+        f'"{name}" to "{new_name}"'
+        for name in names
+        if not name.endswith(_OTHER_KINDS) and (new_name := _suggest_nexusform_file_name(name, _CONFIGURATION_ENDINGS))
+    ]
+    if _SITES_FILE in names:
+        return f" {_SITES_FILE} lists several sites. Run `nexusform sites plan` to plan them."
+    if not renames:
+        return ""
+    text = format_first_items(renames, _MAX_LISTED_FILES)
+    return (
+        f" {select_word_form(len(renames), 'A file here has a name', 'Files here have names')} for another "
+        f"tool. The language is the same, but the resource types differ. To use the content, rename {text}."
+    )
+
+
+def _describe_intended_value_source(
+    name: str, environment: Mapping[str, str], names: Iterable[str], read_files: Iterable[str]
+) -> str:
+    """Return hints on the intended source of a value of the variable `name`: sentences with a leading blank,
+    or "".
+
+    `names` are the files of the directory, `read` those of them that were read.
+    """
+    if f"TF_VAR_{name}" in environment:
+        return f" TF_VAR_{name} is set in the environment, but nexusform reads NF_VAR_{name}."
+    read_set = set(read_files)
+    for file in names:
+        new_name = _suggest_nexusform_file_name(file, _VARIABLE_ENDINGS)
+        if new_name:
+            return f' "{file}" is not read: its name would have to be "{new_name}".'
+        if file.endswith(_VARIABLE_FILE_ENDINGS) and file not in read_set:
+            return f' "{file}" is read only with -var-file={file}.'
+    return ""
+
+
+def _list_unread_values(defaulted: Iterable[str], environment: Mapping[str, str], names: Iterable[str]) -> list[str]:
+    """List the sources of another tool for these variables, which have their defaults: a sentence each.
+
+    `names` are the files of the directory. Next to configuration of the other tool, its files of variables
+    are not listed.
+    """
+    variables = list(defaulted)
+    sentences = [
+        f"TF_VAR_{name} is set in the environment, but nexusform reads NF_VAR_{name}: {name} has its default."
+        for name in variables
+        if f"TF_VAR_{name}" in environment
+    ]
+    files = list(names)
+    if not variables or any(file.endswith(_FOREIGN_ENDINGS) for file in files):
+        return sentences
+    for file in files:
+        new_name = _suggest_nexusform_file_name(file, _AUTOMATIC_ENDINGS)
+        if new_name:
+            sentences.append(f'"{file}" is not read: its name would have to be "{new_name}".')
+    return sentences
+
+
+def _suggest_nexusform_file_name(name: str, endings: Mapping[str, str]) -> str:
+    """Return the name with our ending in place of another tool's; "" without such an ending."""
+    if name.startswith("."):
+        return ""
+    for ending, new_ending in endings.items():
+        if name.endswith(ending):
+            return name.removesuffix(ending) + new_ending
+    return ""

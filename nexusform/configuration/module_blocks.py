@@ -7,7 +7,12 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import ProviderBlock
-from nexusform.configuration.resource_blocks import read_repetition, remove_decoded_parts, report_enabled_repetition
+from nexusform.configuration.resource_blocks import (
+    PROVIDER_WORDS,
+    read_repetition,
+    remove_decoded_parts,
+    report_enabled_repetition,
+)
 from nexusform.configuration.static_arguments import (
     EMPTY_SCOPE,
     check_name,
@@ -16,8 +21,8 @@ from nexusform.configuration.static_arguments import (
     find_single_block,
     is_valid_name,
     parse_references,
+    unpack_result,
 )
-from nexusform.configuration.unsupported_words import PROVIDER_WORDS
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.language.body_decoding import BodySchema, decode_attributes, decode_body
 from nexusform.language.evaluation_run import Scope
@@ -58,10 +63,8 @@ def decode_module_call(block: Block, problems: list[Diagnostic], scope: Scope = 
     """Decode a `module` block; None if its name is invalid. `scope` has the names for its source."""
     label = block.labels[0]
     has_valid_name = check_name(label, "invalid-module-instance-name", problems)
-    parts, new_problems = decode_body(block.body, MODULE_SCHEMA, partial=True)
-    problems.extend(new_problems)
-    inputs, new_problems = decode_attributes(remove_decoded_parts(block.body, MODULE_SCHEMA))
-    problems.extend(new_problems)
+    parts = unpack_result(decode_body(block.body, MODULE_SCHEMA, partial=True), problems)
+    inputs = unpack_result(decode_attributes(remove_decoded_parts(block.body, MODULE_SCHEMA)), problems)
     arguments = parts.attributes
     if "version" in arguments:
         detail = "Modules are local directories and have no versions. Remove the argument."
@@ -98,8 +101,7 @@ def _decode_module_enabled(blocks: Sequence[Block], problems: list[Diagnostic]) 
     block = find_single_block(blocks, "lifecycle", problems)
     if block is None:
         return None
-    attributes, new_problems = decode_attributes(block.body)
-    problems.extend(new_problems)
+    attributes = unpack_result(decode_attributes(block.body), problems)
     for name, attribute in attributes.items():
         if name != "enabled":
             detail = f'The lifecycle of a module has "enabled" alone. Write "{name}" in the resources of the module.'
@@ -126,8 +128,7 @@ def decode_provider_block(block: Block, problems: list[Diagnostic]) -> ProviderB
     """Decode a `provider` block; None if its name or alias is invalid."""
     label = block.labels[0]
     has_valid_name = check_name(label, "invalid-provider-configuration-name", problems)
-    parts, new_problems = decode_body(block.body, PROVIDER_SCHEMA, partial=True)
-    problems.extend(new_problems)
+    parts = unpack_result(decode_body(block.body, PROVIDER_SCHEMA, partial=True), problems)
     for name in _RESERVED_FOR_PROVIDERS:
         if name in parts.attributes:
             advice = PROVIDER_WORDS.get(name, "Remove it.")

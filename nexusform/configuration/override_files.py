@@ -9,7 +9,13 @@ from msgspec.structs import replace
 from nexusform.configuration.body_preparation import build_body_schema
 from nexusform.configuration.declarations.configuration import AnyBody
 from nexusform.configuration.module_blocks import MODULE_SCHEMA, PROVIDER_SCHEMA
-from nexusform.configuration.resource_blocks import META_SCHEMA, BlockLocation, KnownTypes, remove_decoded_parts
+from nexusform.configuration.resource_blocks import (
+    LIFECYCLE_SCHEMAS,
+    META_SCHEMA,
+    BlockLocation,
+    KnownTypes,
+    remove_decoded_parts,
+)
 from nexusform.configuration.static_arguments import evaluate_string
 from nexusform.configuration.value_blocks import OUTPUT_SCHEMA, VARIABLE_SCHEMA
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
@@ -22,13 +28,6 @@ _Key = tuple[str, ...]
 _DEPENDS_ON = BodySchema(attributes={"depends_on": False})
 # Nested block with arguments that are merged one by one instead.
 _MERGED_BLOCK = "lifecycle"
-_LIFECYCLE_SCHEMA = BodySchema(
-    attributes=dict.fromkeys(
-        ("create_before_destroy", "destroy", "enabled", "prevent_destroy", "ignore_changes", "replace_triggered_by"),
-        False,
-    ),
-    blocks={"precondition": (), "postcondition": ()},
-)
 _MISSING = {
     "variable": ("missing-base-variable-declaration-to-override", "variable", "declared"),
     "output": ("missing-base-output-definition-to-override", "output", "defined"),
@@ -162,7 +161,7 @@ def _merge_native_bodies(base: Body, override: Body, problems: list[Diagnostic])
     blocks: list[Block] = []
     for block in base.blocks:
         if block.type == _MERGED_BLOCK and lifecycle_overrides:
-            body = _merge_bodies(block.body, lifecycle_overrides[0].body, _LIFECYCLE_SCHEMA, problems)
+            body = _merge_bodies(block.body, lifecycle_overrides[0].body, LIFECYCLE_SCHEMAS["managed"], problems)
             blocks.append(replace(block, body=body))
             lifecycle_overrides = []
         elif _get_generated_type(block) not in replaced_types:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -51,13 +50,6 @@ class EvaluationResult:
         self.problems: list[Diagnostic] = []
         self.sensitive: list[Path] = []
         self.refinements: list[tuple[Path, Refinement]] = []
-
-    def add(self, name: str, sensitive: Sequence[Path], refinements: Refinements) -> None:
-        """Add the notes of an argument's evaluation."""
-        if sensitive:
-            self.sensitive.extend((name, *path) for path in sensitive)
-        if refinements:
-            self.refinements.extend(((name, *path), refinement) for path, refinement in refinements)
 
 
 class PreparedBody:
@@ -122,8 +114,15 @@ class PreparedBody:
             values[name] = copy_deep_plain_data(values[name])
         nulls = self._evaluate_varying_arguments(values, scope, notes)
         for count_name, list_name in self._lengths.items():
-            if count_name not in nulls:
-                notes.problems.extend(self._check_list_length(values, count_name, list_name))
+            if count_name in nulls:
+                continue
+            count, elements = values[count_name], values[list_name]
+            if isinstance(elements, list) and isinstance(count, int) and count != len(elements):
+                detail = (
+                    f'"{list_name}" has {len(elements)} elements, but "{count_name}" is {count}. Make them '
+                    f'equal, or remove "{count_name}".'
+                )
+                notes.problems.append(build_error("conflicting-arguments", detail, self._arguments[list_name].span))
         for name in self._sensitive_names:
             if values.get(name) is not None and (name,) not in notes.sensitive:
                 notes.sensitive.append((name,))
@@ -148,18 +147,11 @@ class PreparedBody:
             if plain_value is None and argument.schema.required:
                 notes.problems.append(report_missing_argument(name, argument.span))
                 values[name] = UNKNOWN
-            notes.add(name, sensitive, refinements)
+            if sensitive:
+                notes.sensitive.extend((name, *path) for path in sensitive)
+            if refinements:
+                notes.refinements.extend(((name, *path), refinement) for path, refinement in refinements)
         return nulls
-
-    def _check_list_length(self, values: Mapping[str, Any], count_name: str, list_name: str) -> Iterator[Diagnostic]:
-        """Report a list with a length other than the count argument."""
-        count, elements = values[count_name], values[list_name]
-        if isinstance(elements, list) and isinstance(count, int) and count != len(elements):
-            detail = (
-                f'"{list_name}" has {len(elements)} elements, but "{count_name}" is {count}. Make them '
-                f'equal, or remove "{count_name}".'
-            )
-            yield build_error("conflicting-arguments", detail, self._arguments[list_name].span)
 
     def locate(self, path: Path) -> Span:
         """Return the span of a value: as near to the end of the path as possible."""
@@ -348,44 +340,29 @@ def check_block_count(
     maximum = 1 if is_single else nested.max_items
     if len(blocks) < nested.min_items:
         if is_single:
-            yield build_error(
-                "missing-block",
-                f'A block of type "{name}" is required here.',
-                location,
-                headline=f"Missing {name} block",
-            )
+            detail = f'A block of type "{name}" is required here.'
+            yield build_error("missing-block", detail, location, headline=f"Missing {name} block")
         else:
             detail = f'At least {nested.min_items} "{name}" blocks are required.'
             yield build_error("insufficient-blocks", detail, location, headline=f"Insufficient {name} blocks")
     if maximum is not None and len(blocks) > maximum:
         yield _report_surplus_blocks(name, maximum, [span for _, span in blocks])
     if nested.nesting is Nesting.MAP and len(blocks) > 1:
-        yield from _report_duplicate_labels(name, blocks)
-
-
-def _report_duplicate_labels(name: str, blocks: Sequence[tuple[str, Span]]) -> Iterator[Diagnostic]:
-    first_spans: dict[str, Span] = {}
-    for label, span in blocks:
-        if label in first_spans:
-            yield build_error(
-                "duplicate-block",
-                f'Duplicate block {name} "{label}": the first is at {place_of(first_spans[label])}. Use another label.',
-                span,
-                headline=f"Duplicate {name} block",
-            )
-        first_spans.setdefault(label, span)
+        first_spans: dict[str, Span] = {}
+        for label, span in blocks:
+            if label in first_spans:
+                position = place_of(first_spans[label])
+                detail = f'Duplicate block {name} "{label}": the first is at {position}. Use another label.'
+                yield build_error("duplicate-block", detail, span, headline=f"Duplicate {name} block")
+            first_spans.setdefault(label, span)
 
 
 def _report_surplus_blocks(name: str, maximum: int, spans: Sequence[Span]) -> Diagnostic:
     if maximum == 1:
         detail = f"Only one {name} block is allowed. Another was given at {place_of(spans[0])}."
         return build_error("duplicate-block", detail, spans[1], headline=f"Duplicate {name} block")
-    return build_error(
-        "too-many-blocks",
-        f'No more than {maximum} "{name}" blocks are allowed.',
-        spans[maximum],
-        headline=f"Too many {name} blocks",
-    )
+    detail = f'No more than {maximum} "{name}" blocks are allowed.'
+    return build_error("too-many-blocks", detail, spans[maximum], headline=f"Too many {name} blocks")
 
 
 def copy_deep_plain_data(plain: Any) -> Any:
@@ -478,25 +455,17 @@ class PreparedArgument:
                 return UNKNOWN, _NO_PATHS, (), [*problems, type_problems]
         plain_value, sensitive = convert_to_plain(value)
         if sensitive and not (allows_ephemeral or self.schema.write_only) and value.has_ephemeral:
-            return UNKNOWN, _NO_PATHS, (), [*problems, _report_ephemeral_value(self.attribute.name, self.span)]
+            detail = (
+                f'Ephemeral values are not valid for "{self.attribute.name}", because it is saved in the state. Use a '
+                "write-only argument, or wrap the value in ephemeralasnull()."
+            )
+            ephemeral_problem = build_error("invalid-use-of-ephemeral-value", detail, self.span)
+            return UNKNOWN, _NO_PATHS, (), [*problems, ephemeral_problem]
         if self._has_constraints and plain_value is not None and plain_value is not UNKNOWN:
             new_problems = check_value(self.schema, self.attribute.name, plain_value, self.span, hidden=bool(sensitive))
             if new_problems:
                 return UNKNOWN, sensitive, (), [*problems, *new_problems]
         return plain_value, sensitive, list_refinements(value), problems
-
-
-def _report_ephemeral_value(name: str, span: Span) -> Diagnostic:
-    detail = (
-        f'Ephemeral values are not valid for "{name}", because it is saved in the state. Use a write-only argument, '
-        "or wrap the value in ephemeralasnull()."
-    )
-    return build_error("invalid-use-of-ephemeral-value", detail, span)
-
-
-@lru_cache(maxsize=256)
-def _compile_regular_expression(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
 
 
 def check_value(
@@ -529,7 +498,7 @@ def _describe_schema_violation(schema: schemas.AttributeSchema, part: Any, *, hi
         (schema.minimum is None or part >= schema.minimum) and (schema.maximum is None or part <= schema.maximum)
     ):
         return f"must be {_describe_number_range(schema.minimum, schema.maximum)}{actual}."
-    if schema.pattern and isinstance(part, str) and not _compile_regular_expression(schema.pattern).fullmatch(part):
+    if schema.pattern and isinstance(part, str) and not re.fullmatch(schema.pattern, part):
         return f"must be {schema.pattern_hint or f'text that matches {schema.pattern}'}{actual}."
     return ""
 

@@ -8,6 +8,7 @@ from nexusform.configuration.static_arguments import (
     evaluate_bool,
     find_single_block,
     parse_reference,
+    unpack_result,
     unwrap_quoted_expression,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
@@ -34,8 +35,7 @@ _LIFECYCLE_SCHEMA = BodySchema(attributes={"destroy": True})
 
 def decode_moved_block(block: Block, problems: list[Diagnostic]) -> MovedBlock | None:
     """Decode a `moved` block; None if one of its ends is not an address."""
-    parts, new_problems = decode_body(block.body, MOVED_SCHEMA)
-    problems.extend(new_problems)
+    parts = unpack_result(decode_body(block.body, MOVED_SCHEMA), problems)
     source = _parse_address_argument(parts.attributes.get("from"), problems)
     target = _parse_address_argument(parts.attributes.get("to"), problems)
     if source is None or target is None:
@@ -53,15 +53,13 @@ def decode_moved_block(block: Block, problems: list[Diagnostic]) -> MovedBlock |
 
 def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlock | None:
     """Decode a `removed` block; None if its address cannot be removed."""
-    parts, new_problems = decode_body(block.body, REMOVED_SCHEMA)
-    problems.extend(new_problems)
+    parts = unpack_result(decode_body(block.body, REMOVED_SCHEMA), problems)
     attribute = parts.attributes.get("from")
     source = _parse_address_argument(attribute, problems)
     destroy = True
     lifecycle = find_single_block(parts.blocks, "lifecycle", problems)
     if lifecycle is not None:
-        inner, new_problems = decode_body(lifecycle.body, _LIFECYCLE_SCHEMA)
-        problems.extend(new_problems)
+        inner = unpack_result(decode_body(lifecycle.body, _LIFECYCLE_SCHEMA), problems)
         destroy = evaluate_bool(inner.attributes.get("destroy"), problems, default=True)
     if source is None or attribute is None:
         return None
@@ -76,8 +74,7 @@ def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlo
 
 def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock | None:
     """Decode an `import` block; None if it lacks its parts or `to` is not a resource."""
-    parts, new_problems = decode_body(block.body, IMPORT_SCHEMA)
-    problems.extend(new_problems)
+    parts = unpack_result(decode_body(block.body, IMPORT_SCHEMA), problems)
     arguments = parts.attributes
     target, object_id, for_each = arguments.get("to"), arguments.get("id"), arguments.get("for_each")
     if target is None or object_id is None:

@@ -26,11 +26,12 @@ from nexusform.diagnostics.diagnostic import (
     find_nearest_names,
     suggest_name,
 )
+from nexusform.json_data.plain_data import Path, format_path
 from nexusform.language.references import list_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.resources.address import Mode
-from nexusform.schemas.block_schema import BlockSchema, compute_implied_type
-from nexusform.schemas.value_types import ListType, MapType, ObjectType, SetType, TupleType, Type
+from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, compute_implied_type
+from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
 
 __all__ = ["Declaration", "build_dependencies", "check_references", "collect_references", "list_modules"]
 
@@ -124,11 +125,9 @@ def _check_ignored_changes(module: Module, managed: Mapping[str, BlockSchema]) -
         schema = managed.get(block.type) if block.mode == "managed" else None
         if schema is None or not block.lifecycle.ignore_changes:
             continue
-        from nexusform.configuration.ignore_changes_checks import find_invalid_path_reason
-
         lifecycle = block.lifecycle
         for path, span in zip(lifecycle.ignore_changes, lifecycle.ignore_changes_spans, strict=True):
-            detail = find_invalid_path_reason(block.type, schema, path)
+            detail = _check_path_in_block(block.type, schema, (), path)
             if detail:
                 yield build_error("unsupported-attribute", detail, span, block=block.header)
 
@@ -164,7 +163,10 @@ class _ReferenceChecker:
         if special is not None:
             return special(self, reference.traversal, reference.scope)
         if name in _FOREIGN_ROOTS:
-            return _report_foreign_root_name(reference.traversal)
+            first_name = _get_first_name(reference.traversal)
+            suggestion = first_name if first_name in _FIXED_ATTRIBUTES["nexusform"] else "workspace"
+            detail = f'There is no "{name}" object in nexusform: write nexusform.{suggestion}.'
+            return [build_error("invalid-reference", detail, reference.traversal.span)]
         return self._check_resource(reference.traversal, reference.scope, "managed", reference.traversal.steps)
 
     # --- names of the module -------------------------------------------------------------------
@@ -225,10 +227,6 @@ class _ReferenceChecker:
 
     # --- names that nexusform gives ------------------------------------------------------------
 
-    def check_path_or_nexusform(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
-        """Check `path.*`, `nexusform.*`."""
-        yield from _check_builtin_attribute(traversal)
-
     def check_reference_to_count(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `count.index`."""
         if not scope.has_count:
@@ -237,8 +235,8 @@ class _ReferenceChecker:
                 'when the "count" argument is set.'
             )
             yield build_error("reference-to-count-in-non-counted-context", detail, traversal.span)
-            return
-        yield from _check_builtin_attribute(traversal)
+        else:
+            yield from _check_builtin_attribute(traversal)
 
     def check_reference_to_each(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `each.key`, `each.value`."""
@@ -248,8 +246,8 @@ class _ReferenceChecker:
                 'only when the "for_each" argument is set.'
             )
             yield build_error("reference-to-each-in-context-without-for-each", detail, traversal.span)
-            return
-        yield from _check_builtin_attribute(traversal)
+        else:
+            yield from _check_builtin_attribute(traversal)
 
     def check_reference_to_self(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `self`."""
@@ -269,12 +267,10 @@ class _ReferenceChecker:
     def check_data(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `data.t.n`."""
         if not traversal.steps or not isinstance(traversal.steps[0], TraverseAttribute):
-            yield build_error(
-                "invalid-reference",
-                'The "data" object must be followed by two attribute names: the data source type and the '
-                "resource name.",
-                traversal.span,
+            detail = (
+                'The "data" object must be followed by two attribute names: the data source type and the resource name.'
             )
+            yield build_error("invalid-reference", detail, traversal.span)
             return
         yield from self._check_resource(traversal, scope, "data", traversal.steps[1:])
 
@@ -365,8 +361,8 @@ _ROOT_CHECKS: Final[Mapping[str, Callable[[_ReferenceChecker, Traversal, Referen
     "local": _ReferenceChecker.check_reference_to_local,
     "module": _ReferenceChecker.check_call,
     "data": _ReferenceChecker.check_data,
-    "path": _ReferenceChecker.check_path_or_nexusform,
-    "nexusform": _ReferenceChecker.check_path_or_nexusform,
+    "path": lambda _checker, traversal, _scope: _check_builtin_attribute(traversal),
+    "nexusform": lambda _checker, traversal, _scope: _check_builtin_attribute(traversal),
     "count": _ReferenceChecker.check_reference_to_count,
     "each": _ReferenceChecker.check_reference_to_each,
     "self": _ReferenceChecker.check_reference_to_self,
@@ -413,13 +409,6 @@ def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
         context=traversal.span,
         headline=f'Invalid "{root}" attribute',
     )
-
-
-def _report_foreign_root_name(traversal: Traversal) -> Iterator[Diagnostic]:
-    name = _get_first_name(traversal)
-    suggestion = f"nexusform.{name}" if name in _FIXED_ATTRIBUTES["nexusform"] else "nexusform.workspace"
-    detail = f'There is no "{traversal.root.name}" object in nexusform: write {suggestion}.'
-    yield build_error("invalid-reference", detail, traversal.span)
 
 
 def _get_repetition_argument(count: object, for_each: object) -> str:
@@ -482,7 +471,77 @@ def _check_attributes(value_type: Type, steps: tuple[Step, ...], traversal: Trav
                 yield build_error("unsupported-attribute", detail, step.span, context=traversal.span)
                 return
             value_type = value_type.element
-        elif isinstance(value_type, (SetType, TupleType)):
-            return
         else:
             return
+
+
+# --- paths of ignore_changes ---------------------------------------------------------------------
+
+
+def _check_path_in_block(subject: str, schema: BlockSchema, prefix: Path, path: Path) -> str:
+    """Return why a path cannot exist in a block, so that it would ignore nothing; "" if it may exist.
+
+    `prefix` are the completed steps, `path` the remaining ones; `subject` is the name of the block.
+    """
+    if not path:
+        return ""
+    name, remaining_path = path[0], path[1:]
+    attributes = dict(compute_implied_type(schema).attributes)
+    if not isinstance(name, str) or name not in attributes:
+        hint = suggest_name(str(name), attributes)
+        return f'{subject} has no argument or block "{name}" for ignore_changes.{hint}'
+    current_path = (*prefix, name)
+    nested = schema.blocks.get(name)
+    return (
+        _check_path_in_value(attributes[name], current_path, remaining_path)
+        if nested is None
+        else _check_path_in_nested_block(nested, current_path, remaining_path)
+    )
+
+
+def _check_path_in_nested_block(nested: NestedBlock, current_path: Path, remaining_path: Path) -> str:
+    """Check the step into blocks of a type, and the remaining steps."""
+    step = remaining_path[0] if remaining_path else None
+    text = format_path(current_path)
+    match nested.nesting:
+        case Nesting.SINGLE if isinstance(step, int):
+            return f"{text} is a single block, not a list: write {format_path((*current_path, *remaining_path[1:]))}."
+        case Nesting.LIST if isinstance(step, str):
+            return f"{text} is a list of blocks: write {format_path((*current_path, 0, *remaining_path))}."
+        case Nesting.MAP if isinstance(step, int):
+            corrected_path = format_path((*current_path, nested.label.upper() or "LABEL", *remaining_path[1:]))
+            return f"Blocks {text} are selected by label, not by index: write {corrected_path}."
+        case Nesting.SINGLE:
+            return _check_path_in_block(text, nested.schema, current_path, remaining_path)
+    return _check_path_in_block(
+        format_path((*current_path, *remaining_path[:1])),
+        nested.schema,
+        (*current_path, *remaining_path[:1]),
+        remaining_path[1:],
+    )
+
+
+def _check_path_in_value(value_type: Type, current_path: Path, remaining_path: Path) -> str:
+    """Check the steps into a value of a type."""
+    if not remaining_path or value_type is DYNAMIC:
+        return ""
+    step, text = remaining_path[0], format_path(current_path)
+    next_step = (*current_path, step), remaining_path[1:]
+    match value_type:
+        case ObjectType() if step in dict(value_type.attributes):
+            return _check_path_in_value(dict(value_type.attributes)[str(step)], *next_step)
+        case ObjectType():
+            return f'{text} has no attribute "{step}".{suggest_name(str(step), dict(value_type.attributes))}'
+        case MapType() if isinstance(step, str):
+            return _check_path_in_value(value_type.element, *next_step)
+        case MapType():
+            return f"{text} is a map: write {format_path((*current_path, str(step), *remaining_path[1:]))}."
+        case ListType() if isinstance(step, int):
+            return _check_path_in_value(value_type.element, *next_step)
+        case ListType():
+            return f"{text} is a list: write {format_path((*current_path, 0, *remaining_path))}."
+        case TupleType():
+            return ""
+        case SetType():
+            return f"Elements of a set have no index: write {text} to ignore changes of the whole set."
+    return f"{text} has no parts: write {text}."

@@ -19,6 +19,7 @@ from nexusform.configuration.static_arguments import (
     parse_reference,
     parse_references,
     parse_relative_path,
+    unpack_result,
     unwrap_quoted_expression,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, suggest_name
@@ -27,6 +28,27 @@ from nexusform.language.body_decoding import BodyContent, BodySchema, decode_bod
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.resources.address import ConfigAddress, Mode
 from nexusform.schemas.block_schema import BlockSchema
+
+_STACK: Final = "Stacks (Terraform 1.13) are not supported. Plan many sites with `nexusform sites`."
+
+# Advice on unsupported words of Terraform 1.15 and OpenTofu 1.12: of a module, a provider block and a lifecycle.
+ROOT_WORDS: Final[Mapping[str, str]] = {
+    "terraform": 'Write settings in a block of type "nexusform".',
+    "ephemeral": (
+        "Ephemeral resources (Terraform 1.10, OpenTofu 1.11) are not supported: nexusform keeps every resource in its "
+        "state. Pass secrets in ephemeral variables."
+    ),
+    "action": "Actions (Terraform 1.14) are not supported. Run the command after `nexusform apply`.",
+    "list": "Queries (Terraform 1.14) are not supported. Import existing objects with `nexusform import -from=DIR`.",
+    "component": _STACK,
+    "deployment": _STACK,
+    "stack": _STACK,
+}
+PROVIDER_WORDS: Final[Mapping[str, str]] = {
+    "for_each": "Several providers in one block (OpenTofu 1.9) are not supported. Write one block with an alias each."
+}
+LIFECYCLE_WORDS: Final[Mapping[str, str]] = {"action_trigger": ROOT_WORDS["action"]}
+
 
 _PROVIDER_KEY = re.compile(r"[^\W\d][\w-]*(?:\.[^\W\d][\w-]*)?")
 META_ARGUMENTS = ("count", "for_each", "depends_on", "provider")
@@ -38,13 +60,7 @@ META_NAMES = (META_ARGUMENTS, ("lifecycle",))  # names besides the arguments of 
 _CONDITIONS = {"precondition": (), "postcondition": ()}
 
 
-def _find_unsupported_lifecycle_hint(name: str) -> str:
-    from nexusform.configuration.unsupported_words import LIFECYCLE_WORDS
-
-    return LIFECYCLE_WORDS.get(name, "")
-
-
-_LIFECYCLES: Mapping[Mode, BodySchema] = {
+LIFECYCLE_SCHEMAS: Mapping[Mode, BodySchema] = {
     "managed": BodySchema(
         attributes=dict.fromkeys(
             (
@@ -58,9 +74,11 @@ _LIFECYCLES: Mapping[Mode, BodySchema] = {
             False,
         ),
         blocks=_CONDITIONS,
-        advise=_find_unsupported_lifecycle_hint,
+        advise=lambda name: LIFECYCLE_WORDS.get(name, ""),
     ),
-    "data": BodySchema(attributes={"enabled": False}, blocks=_CONDITIONS, advise=_find_unsupported_lifecycle_hint),
+    "data": BodySchema(
+        attributes={"enabled": False}, blocks=_CONDITIONS, advise=lambda name: LIFECYCLE_WORDS.get(name, "")
+    ),
 }
 
 
@@ -93,12 +111,20 @@ def decode_resource_block(
 ) -> ResourceBlock | None:
     """Decode one `resource` or `data` block; None if its type or name is invalid."""
     kind, name = block.labels
-    if not _check_block_labels(block, mode, problems):
+    type_error, name_error = (
+        ("invalid-resource-type-name", "invalid-resource-name")
+        if mode == "managed"
+        else ("invalid-data-source-name", "invalid-data-resource-name")
+    )
+    is_type_valid = check_name(kind, type_error, problems)
+    if not check_name(name, name_error, problems) or not is_type_valid:
         return None
     _check_type(block, mode, known_types, problems)
-    parts, new_problems = decode_body(block.body, META_SCHEMA, partial=True)
-    problems.extend(new_problems)
-    problems.extend(_build_provisioner_error(nested) for nested in parts.blocks if nested.type != "lifecycle")
+    parts = unpack_result(decode_body(block.body, META_SCHEMA, partial=True), problems)
+    for nested in parts.blocks:
+        if nested.type != "lifecycle":
+            detail = f'Blocks of type "{nested.type}" are not expected here: nexusform has no provisioners.'
+            problems.append(build_error("unsupported-block-type", detail, nested.type_span))
     count, for_each = read_repetition(parts.attributes, "resource", problems)
     lifecycle = _decode_lifecycle(parts, mode, problems)
     problems.extend(report_enabled_repetition(lifecycle.enabled, count, for_each))
@@ -119,17 +145,6 @@ def decode_resource_block(
         position=(*location.prefix, (location.file, start.byte)),
         ignored_rules=location.ignored_rules.get(start.line, frozenset()),
     )
-
-
-def _check_block_labels(block: syntax.Block, mode: Mode, problems: list[Diagnostic]) -> bool:
-    kind, name = block.labels
-    type_error, name_error = (
-        ("invalid-resource-type-name", "invalid-resource-name")
-        if mode == "managed"
-        else ("invalid-data-source-name", "invalid-data-resource-name")
-    )
-    is_type_valid = check_name(kind, type_error, problems)
-    return check_name(name, name_error, problems) and is_type_valid
 
 
 def _check_type(block: syntax.Block, mode: Mode, known_types: KnownTypes, problems: list[Diagnostic]) -> None:
@@ -168,25 +183,17 @@ def _find_unknown_type_hint(name: str) -> str:
     return f' Did you mean "{_OTHER_TYPES[name]}"?' if name in _OTHER_TYPES else ""
 
 
-def _build_provisioner_error(block: syntax.Block) -> Diagnostic:
-    detail = f'Blocks of type "{block.type}" are not expected here: nexusform has no provisioners.'
-    return build_error("unsupported-block-type", detail, block.type_span)
-
-
 def read_repetition(
     attributes: Mapping[str, syntax.Attribute], noun: str, problems: list[Diagnostic]
 ) -> tuple[syntax.Expression | None, syntax.Expression | None]:
     """Return `count` and `for_each`, of which at most one may be set."""
     count, for_each = attributes.get("count"), attributes.get("for_each")
     if count is not None and for_each is not None:
-        problems.append(
-            build_error(
-                "invalid-combination-of-count-and-for-each",
-                'The "count" and "for_each" meta-arguments are mutually-exclusive, only one should be used '
-                f"to be explicit about the number of {noun}s to be created.",
-                for_each.name_span,
-            )
+        detail = (
+            'The "count" and "for_each" meta-arguments are mutually-exclusive, only one should be used '
+            f"to be explicit about the number of {noun}s to be created."
         )
+        problems.append(build_error("invalid-combination-of-count-and-for-each", detail, for_each.name_span))
         for_each = None
     return count.expression if count else None, for_each.expression if for_each else None
 
@@ -207,14 +214,11 @@ def read_provider_key(attribute: syntax.Attribute | None, problems: list[Diagnos
             return traversal.root.name
         case (syntax.TraverseAttribute(alias),):
             return f"{traversal.root.name}.{alias}"
-    problems.append(
-        build_error(
-            "invalid-provider-configuration-reference",
-            "The provider argument requires a provider name, optionally followed by a period and then a "
-            "configuration alias.",
-            attribute.expression.span,
-        )
+    detail = (
+        "The provider argument requires a provider name, optionally followed by a period and then a "
+        "configuration alias."
     )
+    problems.append(build_error("invalid-provider-configuration-reference", detail, attribute.expression.span))
     return ""
 
 
@@ -225,8 +229,7 @@ def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]
     block = find_single_block(parts.blocks, "lifecycle", problems)
     if block is None:
         return Lifecycle()
-    inner, new_problems = decode_body(block.body, _LIFECYCLES[mode])
-    problems.extend(new_problems)
+    inner = unpack_result(decode_body(block.body, LIFECYCLE_SCHEMAS[mode]), problems)
     arguments = inner.attributes
     ignore_all, ignored_paths, ignored_spans = _decode_ignore_changes(arguments.get("ignore_changes"), problems)
     prevention = arguments.get("prevent_destroy")
@@ -287,16 +290,14 @@ def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnost
         if expression is None:
             continue
         instance = expression.source if isinstance(expression, syntax.RelativeTraversal) else expression
-        if not isinstance(instance, syntax.Index) or not isinstance(instance.collection, syntax.Traversal):
-            has_instance_key = False
-        else:
-            has_instance_key = len(instance.collection.steps) == 1
-        if has_instance_key:
-            triggers.append(expression)
-            continue
-        traversal = parse_reference(expression, problems)
-        if traversal is not None:
-            triggers.append(traversal)
+        has_instance_key = (
+            isinstance(instance, syntax.Index)
+            and isinstance(instance.collection, syntax.Traversal)
+            and len(instance.collection.steps) == 1
+        )
+        trigger = expression if has_instance_key else parse_reference(expression, problems)
+        if trigger is not None:
+            triggers.append(trigger)
     return tuple(triggers)
 
 

@@ -24,8 +24,9 @@ from nexusform.configuration.static_arguments import (
     evaluate_string_list,
     find_single_block,
     parse_reference,
+    unpack_result,
 )
-from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, build_warning
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.body_decoding import decode_attributes as arguments_of
 from nexusform.language.syntax.scanner import describe_span
@@ -64,25 +65,21 @@ def decode_settings(
 
 
 def _add_block(settings: Settings, block: Block, problems: list[Diagnostic], *, is_override: bool) -> Settings:
-    parts, new_problems = decode_body(block.body, SETTINGS_SCHEMA)
-    problems.extend(new_problems)
+    parts = unpack_result(decode_body(block.body, SETTINGS_SCHEMA), problems)
     arguments = parts.attributes
     settings = replace(settings, span=settings.span or block.header_span)
     if "required_version" in arguments:
-        version = _decode_required_version(arguments["required_version"], problems)
-        settings = replace(settings, required_version=version)
+        _check_required_version(arguments["required_version"], problems)
     catalogue = evaluate_string(arguments.get("sku_catalogue"), problems)
     if catalogue is not None:
         span = arguments["sku_catalogue"].expression.span
         if settings.sku_catalogue_span is not None and not is_override:
-            problems.append(
-                _report_duplicate_setting("sku_catalogue", settings.sku_catalogue_span, arguments["sku_catalogue"])
-            )
+            detail = f'The setting "sku_catalogue" was already given at {describe_span(settings.sku_catalogue_span)}.'
+            problems.append(build_error("duplicate-setting", detail, arguments["sku_catalogue"].name_span))
         settings = replace(settings, sku_catalogue=catalogue, sku_catalogue_span=span)
     lint = find_single_block(parts.blocks, "lint", problems)
     if lint is not None:
-        inner, new_problems = decode_body(lint.body, _LINT_SCHEMA)
-        problems.extend(new_problems)
+        inner = unpack_result(decode_body(lint.body, _LINT_SCHEMA), problems)
         ignored = frozenset(evaluate_string_list(inner.attributes.get("ignore"), problems))
         settings = replace(settings, ignored_rules=settings.ignored_rules | ignored)
     encryption = find_single_block(parts.blocks, "encryption", problems)
@@ -105,8 +102,7 @@ def _add_block(settings: Settings, block: Block, problems: list[Diagnostic], *, 
 
 
 def _decode_limits(block: Block, problems: list[Diagnostic]) -> dict[str, int]:
-    inner, new_problems = decode_body(block.body, _LIMITS_SCHEMA)
-    problems.extend(new_problems)
+    inner = unpack_result(decode_body(block.body, _LIMITS_SCHEMA), problems)
     limits: dict[str, int] = {}
     for name, attribute in inner.attributes.items():
         if name in FIXED_LIMITS:
@@ -123,16 +119,11 @@ def _decode_limits(block: Block, problems: list[Diagnostic]) -> dict[str, int]:
     return limits
 
 
-def _report_duplicate_setting(name: str, earlier: Span, attribute: Attribute) -> Diagnostic:
-    detail = f'The setting "{name}" was already given at {describe_span(earlier)}.'
-    return build_error("duplicate-setting", detail, attribute.name_span)
-
-
-def _decode_required_version(attribute: Attribute, problems: list[Diagnostic]) -> str:
-    """Decode the version constraint, and report a violation."""
+def _check_required_version(attribute: Attribute, problems: list[Diagnostic]) -> None:
+    """Check that this version satisfies the version constraint."""
     constraint = evaluate_string(attribute, problems)
     if constraint is None:
-        return ""
+        return
     is_satisfied = is_version_allowed(__version__, constraint)
     if is_satisfied is None:
         detail = (
@@ -146,7 +137,6 @@ def _decode_required_version(attribute: Attribute, problems: list[Diagnostic]) -
             "another version of nexusform, or change the constraint."
         )
         problems.append(build_error("unsupported-nexusform-version", detail, attribute.expression.span))
-    return constraint
 
 
 # --- version constraints: `>= 0.1, < 2`, `~> 1.2`, `!= 1.3.0` --------------------------------
@@ -219,16 +209,14 @@ _FALLBACK_SCHEMA: Final = BodySchema(attributes={"method": True}, blocks={"fallb
 
 def decode_encryption_block(body: Body | JsonBody, problems: list[Diagnostic]) -> Encryption:
     """Decode the body of an `encryption` block; errors are added to `problems`."""
-    parts, new_problems = decode_body(body, _ENCRYPTION_SCHEMA)
-    problems.extend(new_problems)
+    parts = unpack_result(decode_body(body, _ENCRYPTION_SCHEMA), problems)
     providers: dict[MethodName, KeyProviderBlock] = {}
     methods: dict[MethodName, MethodName | None] = {}
     targets: dict[str, EncryptionTarget] = {}
     readers: dict[str, EncryptionTarget] = {}
     for block in parts.blocks:
         if block.type == "key_provider":
-            attributes, new_problems = arguments_of(block.body)
-            problems.extend(new_problems)
+            attributes = unpack_result(arguments_of(block.body), problems)
             values = {name: evaluate_string(attribute, problems) for name, attribute in attributes.items()}
             settings = {name: value for name, value in values.items() if value is not None}
             providers[_get_method_name(block)] = KeyProviderBlock(*_get_method_name(block), settings, block.header_span)
@@ -241,7 +229,10 @@ def decode_encryption_block(body: Body | JsonBody, problems: list[Diagnostic]) -
                 targets[block.type] = target
         elif block.type == "remote_state_data_sources":
             readers |= _decode_state_reader_methods(block, methods, problems)
-    problems.extend(_check_key_providers(methods, providers, parts.end_span))
+    for (kind, name), keys in methods.items():
+        if keys is not None and keys not in providers:
+            detail = f"The method {kind}.{name} refers to key_provider.{keys[0]}.{keys[1]}, which is not declared."
+            problems.append(build_error("invalid-encryption-block", detail, parts.end_span))
     return Encryption(
         key_providers=providers, methods=methods, state=targets.get("state"), plan=targets.get("plan"), readers=readers
     )
@@ -254,8 +245,7 @@ def _get_method_name(block: Block) -> MethodName:
 def _decode_encryption_method(block: Block, problems: list[Diagnostic]) -> MethodName | None:
     """Return the key provider of a method; None if it needs none."""
     kind, _ = _get_method_name(block)
-    parts, new_problems = decode_body(block.body, _METHOD_SCHEMA)
-    problems.extend(new_problems)
+    parts = unpack_result(decode_body(block.body, _METHOD_SCHEMA), problems)
     if kind not in METHODS:
         detail = f'There is no method "{kind}". Known are: {", ".join(METHODS)}.'
         problems.append(build_error("invalid-encryption-block", detail, block.header_span))
@@ -274,15 +264,13 @@ def _decode_encryption_target(
     block: Block, methods: Mapping[MethodName, MethodName | None], problems: list[Diagnostic]
 ) -> EncryptionTarget | None:
     """Decode the method for state or plans, with its fallbacks."""
-    parts, new_problems = decode_body(block.body, _TARGET_SCHEMA)
-    problems.extend(new_problems)
+    parts = unpack_result(decode_body(block.body, _TARGET_SCHEMA), problems)
     method = _decode_method_reference(parts.attributes.get("method"), methods, problems)
     enforced = evaluate_bool(parts.attributes.get("enforced"), problems, default=False)
     fallbacks: list[MethodName] = []
     nested_blocks = parts.blocks
     while nested_blocks:
-        fallback, new_problems = decode_body(nested_blocks[0].body, _FALLBACK_SCHEMA)
-        problems.extend(new_problems)
+        fallback = unpack_result(decode_body(nested_blocks[0].body, _FALLBACK_SCHEMA), problems)
         name = _decode_method_reference(fallback.attributes.get("method"), methods, problems)
         if name is not None:
             fallbacks.append(name)
@@ -299,8 +287,7 @@ def _decode_state_reader_methods(
     block: Block, methods: Mapping[MethodName, MethodName | None], problems: list[Diagnostic]
 ) -> dict[str, EncryptionTarget]:
     """Decode the methods for states of other configurations, by data block name; "" is the default."""
-    parts, new_problems = decode_body(block.body, _READERS_SCHEMA)
-    problems.extend(new_problems)
+    parts = unpack_result(decode_body(block.body, _READERS_SCHEMA), problems)
     readers: dict[str, EncryptionTarget] = {}
     for nested in parts.blocks:
         target = _decode_encryption_target(nested, methods, problems)
@@ -335,18 +322,3 @@ def _decode_labels_of_reference(attribute: Attribute, root: str, problems: list[
     detail = f"A reference of the form {root}.TYPE.NAME is needed here."
     problems.append(build_error("invalid-encryption-block", detail, attribute.expression.span))
     return None
-
-
-def _check_key_providers(
-    methods: Mapping[MethodName, MethodName | None], providers: Mapping[MethodName, KeyProviderBlock], span: Span
-) -> list[Diagnostic]:
-    """Report methods with an undeclared key provider."""
-    return [
-        build_error(
-            "invalid-encryption-block",
-            f"The method {kind}.{name} refers to key_provider.{keys[0]}.{keys[1]}, which is not declared.",
-            span,
-        )
-        for (kind, name), keys in methods.items()
-        if keys is not None and keys not in providers
-    ]

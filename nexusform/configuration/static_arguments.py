@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, SourceFile, Span, build_error, has_errors
 from nexusform.json_data.plain_data import ConversionProblem, PathStep
@@ -23,7 +23,7 @@ from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value
 if TYPE_CHECKING:
     from fractions import Fraction
 
-
+_Result = TypeVar("_Result")
 _NAME = re.compile(r"[^\W\d][\w-]*")
 NAME_RULE = (
     "A name must start with a letter or underscore and may contain only letters, digits, underscores, and dashes."
@@ -57,15 +57,20 @@ def describe_duplicate(kind: str, name: str, earlier: Span, rule: str) -> str:
     return f'{kind} "{name}" was already declared at {describe_span(earlier)}. {rule}'
 
 
+def unpack_result(result: tuple[_Result, list[Diagnostic]], problems: list[Diagnostic]) -> _Result:
+    """Return the first part of a result, and add its diagnostics to `problems`."""
+    value, new_problems = result
+    problems.extend(new_problems)
+    return value
+
+
 def unwrap_quoted_expression(expression: syntax.Expression, problems: list[Diagnostic]) -> syntax.Expression | None:
     """Return the expression itself, or the expression in a string."""
     if not isinstance(expression, syntax.StringLiteral):
         return expression
     span = expression.span
     start = Position(span.start.line, span.start.column + 1, span.start.byte + 1)
-    parsed, new_problems = parse_expression(SourceFile(span.filename, expression.value), start)
-    problems.extend(new_problems)
-    return parsed
+    return unpack_result(parse_expression(SourceFile(span.filename, expression.value), start), problems)
 
 
 def parse_reference(expression: syntax.Expression, problems: list[Diagnostic]) -> syntax.Traversal | None:
@@ -83,13 +88,8 @@ def list_static_items(attribute: syntax.Attribute, problems: list[Diagnostic]) -
     """Return the items of a static list expression."""
     if isinstance(attribute.expression, syntax.TupleCons):
         return attribute.expression.items
-    problems.append(
-        build_error(
-            "invalid-expression",
-            "A static list expression is required: write the elements in brackets, [a, b].",
-            attribute.expression.span,
-        )
-    )
+    detail = "A static list expression is required: write the elements in brackets, [a, b]."
+    problems.append(build_error("invalid-expression", detail, attribute.expression.span))
     return ()
 
 

@@ -14,6 +14,7 @@ from nexusform.configuration.static_arguments import (
     evaluate_string,
     is_valid_name,
     parse_references,
+    unpack_result,
     unwrap_quoted_expression,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, build_warning, has_errors
@@ -47,16 +48,10 @@ def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable 
     if not check_name(label, "invalid-variable-name", problems):
         return None
     if label.value in _RESERVED:
-        problems.append(
-            build_error(
-                "invalid-variable-name",
-                f'The variable name "{label.value}" is reserved due to its special meaning inside module blocks.',
-                label.span,
-            )
-        )
+        detail = f'The variable name "{label.value}" is reserved due to its special meaning inside module blocks.'
+        problems.append(build_error("invalid-variable-name", detail, label.span))
         return None
-    parts, new_problems = decode_body(block.body, VARIABLE_SCHEMA)
-    problems.extend(new_problems)
+    parts = unpack_result(decode_body(block.body, VARIABLE_SCHEMA), problems)
     arguments = parts.attributes
     variable_type = _decode_type(arguments.get("type"), problems, is_json=isinstance(block.body, JsonBody))
     nullable = evaluate_bool(arguments.get("nullable"), problems, default=True)
@@ -106,8 +101,7 @@ def _decode_type(attribute: Attribute | None, problems: list[Diagnostic], *, is_
         return _SHORT_TYPES[expression.root.name]
     from nexusform.language.type_expressions import parse_type  # loaded on first use
 
-    type_, new_problems = parse_type(expression)
-    problems.extend(new_problems)
+    type_ = unpack_result(parse_type(expression), problems)
     return type_ if type_ is not None else DYNAMIC
 
 
@@ -138,8 +132,7 @@ def _decode_default(
 
 def decode_locals_block(block: Block, problems: list[Diagnostic]) -> list[LocalValue]:
     """Decode the names of a `locals` block."""
-    attributes, new_problems = decode_attributes(block.body)
-    problems.extend(new_problems)
+    attributes = unpack_result(decode_attributes(block.body), problems)
     names: list[LocalValue] = []
     for name, attribute in attributes.items():
         if is_valid_name(name):
@@ -153,8 +146,7 @@ def decode_output_block(block: Block, problems: list[Diagnostic]) -> Output | No
     """Decode an `output` block; None if its name is invalid or it has no value."""
     label = block.labels[0]
     has_valid_name = check_name(label, "invalid-output-name", problems)
-    parts, new_problems = decode_body(block.body, OUTPUT_SCHEMA)
-    problems.extend(new_problems)
+    parts = unpack_result(decode_body(block.body, OUTPUT_SCHEMA), problems)
     arguments = parts.attributes
     value = arguments.get("value")
     sensitive = evaluate_bool(arguments.get("sensitive"), problems, default=False)
@@ -192,8 +184,7 @@ def decode_condition_blocks(blocks: Iterable[Block], kind: str, problems: list[D
     for block in blocks:
         if block.type != kind:
             continue
-        parts, new_problems = decode_body(block.body, _CONDITION_SCHEMA)
-        problems.extend(new_problems)
+        parts = unpack_result(decode_body(block.body, _CONDITION_SCHEMA), problems)
         condition, message = parts.attributes.get("condition"), parts.attributes.get("error_message")
         if condition is not None and not list_traversals(condition.expression):
             detail = (

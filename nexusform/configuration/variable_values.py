@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import Variable
+from nexusform.configuration.declarations.configuration import LocalValue, Variable
 from nexusform.configuration.static_arguments import evaluate_constant
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
@@ -22,12 +22,16 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.body_decoding import decode_attributes
+from nexusform.language.evaluation_run import Scope
 from nexusform.language.parser import parse_expression, parse_file
 from nexusform.language.syntax.scanner import describe_span as place_of
-from nexusform.language.syntax.syntax_nodes import Expression
+from nexusform.language.syntax.syntax_nodes import Expression, Traversal, TraverseAttribute
 from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.schemas.value_types import STRING, PrimitiveType, describe_type
-from nexusform.values.typed_value import Value, build_string, build_unknown
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value, build_string, build_unknown
+
+if TYPE_CHECKING:
+    from nexusform.configuration.module_blocks import CallHeader
 
 ENVIRONMENT_PREFIX = "NF_VAR_"
 DEFAULT: Final = "default"
@@ -247,7 +251,14 @@ def _convert_assigned_value_to_type(variable: Variable, assignment: Assignment) 
         value, problems = _parse_text(variable, assignment.value)
     else:
         value, new_problems = evaluate_constant(assignment.value)
-        problems = [_add_quotes_hint(problem) for problem in new_problems]
+        # A bare word is usually meant as a text.
+        quotes_hint = 'Write text in quotation marks: name = "value".'
+        problems = [
+            replace(problem, detail=f"{problem.detail} {quotes_hint}")
+            if problem.id == "variables-not-allowed"
+            else problem
+            for problem in new_problems
+        ]
     if has_errors(problems):
         return build_unknown(variable.type), problems
     try:
@@ -263,17 +274,9 @@ def _convert_assigned_value_to_type(variable: Variable, assignment: Assignment) 
         return build_unknown(variable.type), [build_error("invalid-value-for-input-variable", detail, subject)]
 
 
-def _add_quotes_hint(problem: Diagnostic) -> Diagnostic:
-    """Add a hint to a bare word: usually a text is intended."""
-    if problem.id != "variables-not-allowed":
-        return problem
-    return replace(problem, detail=f'{problem.detail} Write text in quotation marks: name = "value".')
-
-
 def _parse_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]:
     """Parse text: literal for a primitive type or without a type (as in Terraform), else an expression."""
-    is_expression = variable.is_typed and variable.type not in _LITERAL_TYPES
-    if not is_expression:
+    if not variable.is_typed or variable.type in _LITERAL_TYPES:
         return build_string(text), []
     source = SourceFile(f"<value for var.{variable.name}>", text)
     expression, problems = parse_expression(source)
@@ -284,3 +287,66 @@ def _parse_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]
 
 
 _LITERAL_TYPES: Final = (STRING, PrimitiveType("number"), PrimitiveType("bool"))
+
+
+# --- constant variables (`const = true`), for the sources of modules -----------------------------
+
+
+class ConstantVariableScope:
+    """Scope of one module: its constant variables, and the locals that depend on them alone."""
+
+    functions: Mapping[str, Any] = {}
+
+    def __init__(
+        self, variables: Mapping[str, Variable], locals_: Mapping[str, LocalValue], values: Mapping[str, Value]
+    ) -> None:
+        self._variables = variables
+        self._locals = locals_
+        self._values = values
+        self._evaluated_locals: list[str] = []  # from the outside in
+
+    def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        """Return the value of `var.NAME` or `local.NAME`."""
+        step = traversal.steps[0] if traversal.steps else None
+        name = step.name if isinstance(step, TraverseAttribute) else ""
+        root = traversal.root.name
+        if root == "local" and name in self._evaluated_locals:
+            return DYNAMIC_UNKNOWN, len(traversal.steps), []  # the cycle is reported elsewhere
+        if root == "local" and name in self._locals:
+            self._evaluated_locals.append(name)
+            value, problems = evaluate_constant(self._locals[name].expression, self)
+            self._evaluated_locals.pop()
+            return value, 1, problems
+        if root == "var" and name in self._values:
+            variable = self._variables[name]
+            if not variable.marks:
+                return self._values[name], 1, []
+            reason = f"var.{name} is {'sensitive' if variable.sensitive else 'ephemeral'}: its value would be shown."
+        elif root == "var" and name in self._variables:
+            reason = f'var.{name} is not constant. Add "const = true" to its variable block.'
+        else:
+            reason = "Only constant variables, and locals of these, may be used here."
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [build_error("not-a-constant", reason, traversal.span)]
+
+
+def evaluate_constant_variables(
+    header: CallHeader, scope: Scope, variables: Mapping[str, Variable], problems: list[Diagnostic]
+) -> dict[str, Value]:
+    """Return the values of a called module's constant variables; adds to `problems`. `scope` has the caller's names."""
+    values: dict[str, Value] = {}
+    for name, variable in variables.items():
+        default = variable.default if variable.default is not None else DYNAMIC_UNKNOWN
+        values[name] = default
+        if name not in header.inputs:
+            continue
+        expression = header.inputs[name][0]
+        value, new_problems = evaluate_constant(expression, scope)
+        problems += new_problems
+        if has_errors(new_problems) or (value.is_null and not variable.nullable):
+            continue
+        try:
+            values[name] = convert_value(value, variable.type)
+        except ConversionProblem as problem:
+            detail = f'Inappropriate value for "{name}": {describe_problem(problem)}.'
+            problems.append(build_error("unsuitable-value-type", detail, expression.span))
+    return values

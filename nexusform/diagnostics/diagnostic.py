@@ -198,19 +198,16 @@ def locate_line_in_text(diagnostic: Diagnostic, files: Mapping[str, SourceFile])
 def _find_source_line(source_lines: Sequence[str], line: LiteralTextLine) -> int | None:
     """Find the source line of a heredoc for a line of its text; None if uncertain."""
     expected = line.text.strip()
-    if line.number < len(source_lines) and _is_heredoc_source_of_line(source_lines[line.number], expected):
-        return line.number
+    if line.number < len(source_lines):
+        source = source_lines[line.number].strip()
+        # Of a line with sequences, the plain parts are compared.
+        head, sequence, after_sequence = source.partition("${")
+        tail = after_sequence.rpartition("}")[2]
+        if source == expected or (sequence and expected.startswith(head) and expected.endswith(tail)):
+            return line.number
     # Earlier sequences may produce several lines or none.
     candidates = [index for index, source_line in enumerate(source_lines[1:], 1) if source_line.strip() == expected]
     return candidates[0] if len(candidates) == 1 and expected else None
-
-
-def _is_heredoc_source_of_line(source: str, expected: str) -> bool:
-    """Check whether a source line produces a line of text; with sequences, compare plain parts."""
-    source = source.strip()
-    head, sequence, after_sequence = source.partition("${")
-    tail = after_sequence.rpartition("}")[2]
-    return source == expected or (bool(sequence) and expected.startswith(head) and expected.endswith(tail))
 
 
 def convert_problem(problem: Problem) -> Diagnostic:

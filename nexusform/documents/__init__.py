@@ -2,14 +2,14 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "scalars": "list_scalars OMITTED replace_scalars",
     "field_validation": (
         "SchemaViolation validate_value FieldKind get_list get_mapping list_mappings RuleViolation "
         "list_objects Rule FieldShape validate_value_size get_text list_texts get_value_at_path"
     ),
-    "text_positions": "TextPosition",
+    "scalars": "list_scalars OMITTED replace_scalars",
     "times": "parse_duration parse_time format_time",
     "yaml_documents": (
-        "ELISION INVALID Node DocumentFindings build_problem parse_yaml parse_whole_number YamlDocument YamlStream"
+        "ELISION INVALID Node DocumentFindings build_problem parse_yaml parse_whole_number TextPosition YamlDocument "
+        "YamlStream"
     ),
 }

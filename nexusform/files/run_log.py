@@ -7,7 +7,7 @@ are never logged, only names, counts and times, so that a log can be shared.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
@@ -39,7 +39,7 @@ def start_log(environment: Mapping[str, str]) -> str:
     except OSError as problem:
         return f'NF_LOG_PATH: "{path}" cannot be written: {problem.strerror}.'
     logging.addLevelName(_TRACE, "TRACE")
-    handler.setFormatter(_build_json_formatter() if level == "json" else _build_text_formatter())
+    handler.setFormatter(_build_formatter(_format_as_json if level == "json" else _format_as_text))
     logger = logging.getLogger("nexusform")
     logger.setLevel(_LEVELS.get(level, _TRACE))
     logger.handlers = [handler]
@@ -67,46 +67,36 @@ def log_duration(level: str, message: str, **facts: object) -> Iterator[None]:
         log_event(level, message, **facts, seconds=round(perf_counter() - start_time, 4))
 
 
-def _build_text_formatter() -> logging.Formatter:
-    """Build the formatter of `2026-01-01T00:00:00.000Z [INFO]  plan made: changes=14 seconds=0.1`."""
+def _build_formatter(format_record: Callable[[logging.LogRecord, str, Mapping[str, object]], str]) -> logging.Formatter:
+    """Build a formatter from a function of a record, its time and its facts."""
     import logging
-
-    class Lines(logging.Formatter):
-        def format(self, record: logging.LogRecord) -> str:
-            facts = " ".join(f"{name}={value}" for name, value in _get_event_values(record).items())
-            level = f"[{record.levelname}]"
-            line = f"{_format_timestamp(record)} {level:<9}{record.getMessage()}"
-            return f"{line}: {facts}" if facts else line
-
-    return Lines()
-
-
-def _build_json_formatter() -> logging.Formatter:
-    """Build the formatter of one object per line, with the names of Terraform's JSON log."""
-    import logging
-
-    class Lines(logging.Formatter):
-        def format(self, record: logging.LogRecord) -> str:
-            import json
-
-            head = {
-                "@level": record.levelname.lower(),
-                "@message": record.getMessage(),
-                "@module": "nexusform",
-                "@timestamp": _format_timestamp(record),
-            }
-            return json.dumps({**head, **_get_event_values(record)}, default=str)
-
-    return Lines()
-
-
-def _get_event_values(record: logging.LogRecord) -> dict[str, object]:
-    facts = getattr(record, "facts", {})
-    return dict(facts)
-
-
-def _format_timestamp(record: logging.LogRecord) -> str:
     from datetime import UTC, datetime
 
-    moment = datetime.fromtimestamp(record.created, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    class Lines(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            moment = datetime.fromtimestamp(record.created, UTC)
+            time_text = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            return format_record(record, time_text, getattr(record, "facts", {}))
+
+    return Lines()
+
+
+def _format_as_text(record: logging.LogRecord, time_text: str, facts: Mapping[str, object]) -> str:
+    """Format `2026-01-01T00:00:00.000Z [INFO]  plan made: changes=14 seconds=0.1`."""
+    facts_text = " ".join(f"{name}={value}" for name, value in facts.items())
+    level = f"[{record.levelname}]"
+    line = f"{time_text} {level:<9}{record.getMessage()}"
+    return f"{line}: {facts_text}" if facts_text else line
+
+
+def _format_as_json(record: logging.LogRecord, time_text: str, facts: Mapping[str, object]) -> str:
+    """Format one object, with the names of Terraform's JSON log."""
+    import json
+
+    head = {
+        "@level": record.levelname.lower(),
+        "@message": record.getMessage(),
+        "@module": "nexusform",
+        "@timestamp": time_text,
+    }
+    return json.dumps({**head, **facts}, default=str)

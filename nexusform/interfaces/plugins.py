@@ -27,39 +27,7 @@ from nexusform.state.objects import State
 if TYPE_CHECKING:
     from nexusform.placements.node_properties import NodeProperties
 
-__all__ = [
-    "ChangeRequest",
-    "ChangeResult",
-    "ChangeValidatingProvider",
-    "Clock",
-    "DataResult",
-    "DryRunProvider",
-    "ExternalQueryProblem",
-    "FileProblem",
-    "Files",
-    "ManualStepPending",
-    "ObjectKey",
-    "PermissionedProvider",
-    "PlanAwareProvider",
-    "PlanningKind",
-    "PluginRegistries",
-    "Provider",
-    "ProviderProblem",
-    "ReadContext",
-    "ReadRequest",
-    "ReadResult",
-    "RemoteStateQuery",
-    "ResourceContext",
-    "ResourceType",
-    "ServerQuery",
-    "ServerReader",
-    "StateReader",
-    "StateUser",
-    "StepPending",
-    "StepProgress",
-    "UnplacedVms",
-    "VmHandlers",
-]
+__all__ = ["Clock", "FileProblem", "Files"]
 
 # --- resource types ----------------------------------------------------------------------------
 
@@ -69,25 +37,20 @@ class ResourceContext(Protocol):
 
     def find_sku(self, name: str) -> VmSku | None:
         """Find a VM SKU by name: the catalogue's, or a nexus_vm_sku's."""
-        ...
 
     def list_sku_names(self) -> Sequence[str]:
         """List all known SKU names, sorted."""
-        ...
 
     def find_cluster(self, cluster_id: str) -> Mapping[str, Any] | None:
         """Find the attributes of the nexus_kubernetes_cluster with this id, or None."""
-        ...
 
     def find_hint_targets(self, resource_id: str) -> tuple[frozenset[str], frozenset[str]] | None:
         """Find the current machines and racks (names) for a placement hint's resource_id: a VM's machine and
         rack, a machine, or a rack; None for an unknown id.
         """
-        ...
 
     def list_machines(self, site_id: str) -> Sequence[Machine] | None:
         """List the machines of a site; None if they are unknown (a prior state)."""
-        ...
 
 
 # VMs without machine, by pool and number, as recorded in the attributes of their object.
@@ -140,10 +103,6 @@ class RemoteStateQuery(Struct, frozen=True):
 StateReader: TypeAlias = Callable[[RemoteStateQuery], tuple[State | None, list[Problem]]]
 
 
-def _reject_query_of_state(_query: RemoteStateQuery) -> tuple[State | None, list[Problem]]:
-    return None, [Problem((), "unreadable-state", "Other states cannot be read here.")]
-
-
 class ServerQuery(Struct, frozen=True):
     """Query of a data source to a server: `reader` is the function to run it (`package.module:function`),
     `arguments` are those of the block.
@@ -183,7 +142,10 @@ class ReadContext(Struct, frozen=True):
     now: str  # RFC 3339, UTC
     managed_names: frozenset[str] = frozenset()
     types: Mapping[str, ResourceType] = field(default_factory=dict)
-    read_state: StateReader = _reject_query_of_state
+    read_state: StateReader = lambda _query: (
+        None,
+        [Problem((), "unreadable-state", "Other states cannot be read here.")],
+    )
     query_server: ServerReader = _reject_server_query
     list_configured: Callable[[str], Sequence[Mapping[str, Any]]] = lambda _type: ()
 
@@ -344,10 +306,6 @@ class StepProgress(Struct, frozen=True):
     is_waiting: bool = False
 
 
-def _ignore_progress_report(_progress: StepProgress) -> None:
-    return
-
-
 class ChangeRequest(Struct, frozen=True):
     """Request to create, update or delete one object.
 
@@ -371,7 +329,7 @@ class ChangeRequest(Struct, frozen=True):
     is_release: bool = False
     final_attributes: Mapping[str, Any] | None = None
     resumed_operation: str | None = None
-    report_progress: Callable[[StepProgress], None] = _ignore_progress_report
+    report_progress: Callable[[StepProgress], None] = lambda _progress: None
     has_operator: bool = False
     should_stop: Callable[[], bool] = lambda: False
     unfinished_change: Mapping[str, Any] | None = None
@@ -448,27 +406,21 @@ class Provider(Protocol):
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read many objects at once, results in order."""
-        ...
 
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Create the object. Raises ProviderProblem."""
-        ...
 
     def update(self, request: ChangeRequest) -> ChangeResult:
         """Update it in place. Raises ProviderProblem."""
-        ...
 
     def delete(self, request: ChangeRequest) -> None:
         """Delete it; a missing one is no error. Raises ProviderProblem."""
-        ...
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Find the only object of that type and id, for import."""
-        ...
 
     def list_warnings(self) -> list[Problem]:
         """List warnings about the objects read so far."""
-        ...
 
 
 @runtime_checkable
@@ -479,7 +431,6 @@ class ChangeValidatingProvider(Protocol):
         """Validate the changes of a plan. Return problems with the index of their change: errors for
         unsupported ones. Raises ProviderProblem if validation is impossible.
         """
-        ...
 
 
 @runtime_checkable
@@ -492,11 +443,9 @@ class DryRunProvider(Protocol):
 
     def describe_dry_run(self) -> str:
         """Describe the result of the last server-side dry run, in sentences; "" without one."""
-        ...
 
     def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[tuple[int, Problem]]:
         """Report changes without a dry run, each problem with the index of its change."""
-        ...
 
 
 @runtime_checkable
@@ -505,7 +454,6 @@ class PlanAwareProvider(Protocol):
 
     def set_plan_responses(self, responses: Mapping[str, str]) -> None:
         """Set the server responses to the data blocks of the plan to apply, by query."""
-        ...
 
 
 @runtime_checkable
@@ -516,7 +464,6 @@ class PermissionedProvider(Protocol):
         """Set the check of URLs that may receive the credentials of a configuration, and the permission to
         overwrite fields of other managers.
         """
-        ...
 
 
 @runtime_checkable
@@ -525,7 +472,6 @@ class CaptureProvider(Protocol):
 
     def list_captures(self) -> list[tuple[str, str]]:
         """List the captured sites, with the time of each capture (RFC 3339, "" if unknown)."""
-        ...
 
 
 @runtime_checkable
@@ -534,7 +480,6 @@ class StateUser(Protocol):
 
     def set_state_objects(self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]) -> None:
         """Set the attributes of this provider's objects in state, and type and id of all objects."""
-        ...
 
 
 class PluginRegistries(Struct, frozen=True):

@@ -40,23 +40,18 @@ class StateBackend(Protocol):
 
     def describe(self) -> str:
         """Describe the location for messages: a path or a URL."""
-        ...
 
     def read(self) -> bytes | None:
         """Read the state document, or return None."""
-        ...
 
     def write(self, document: bytes) -> None:
         """Write the document atomically; the previous one is kept as a backup if the backend supports it."""
-        ...
 
     def append(self, record: bytes) -> None:
         """Append one record (one line, no newline inside) to the journal, durable on return."""
-        ...
 
     def read_journal(self) -> list[bytes]:
         """Read all complete records since the last compaction, without a truncated last one."""
-        ...
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document, then clear the journal except for the records to `keep`.
@@ -64,35 +59,27 @@ class StateBackend(Protocol):
         Only called by the lock's holder. After a crash in between, the journal contains the records to keep
         at least once; all others are either still valid or in the document.
         """
-        ...
 
     def lock(self, info: LockInfo) -> list[str]:
         """Lock the state or raise StateLocked. Return warnings (a dead holder was replaced)."""
-        ...
 
     def unlock(self, lock_id: str) -> None:
         """Release the lock. Raises BackendProblem for another holder's id."""
-        ...
 
     def read_lock(self) -> LockInfo | None:
         """Return the current holder of the lock."""
-        ...
 
     def force_unlock(self, lock_id: str) -> None:
         """Remove the lock with this id. Raises BackendProblem if the id differs or there is no lock."""
-        ...
 
     def list_workspaces(self) -> list[str]:
         """List the names of existing workspaces, "default" first, then by name."""
-        ...
 
     def select_workspace(self, name: str) -> StateBackend:
         """Return the same storage for another workspace."""
-        ...
 
     def delete_workspace(self, name: str) -> None:
         """Delete a workspace's state."""
-        ...
 
 
 @runtime_checkable
@@ -101,7 +88,6 @@ class BatchJournalBackend(Protocol):
 
     def append_all(self, records: Sequence[bytes]) -> None:
         """Append records in order, all durable on return."""
-        ...
 
 
 class StoredStateVersion(Struct, frozen=True):
@@ -117,11 +103,9 @@ class VersionedBackend(Protocol):
 
     def list_versions(self) -> list[StoredStateVersion]:
         """List the earlier documents, newest first, without the current one."""
-        ...
 
     def read_version(self, version: str) -> bytes:
         """Read one of them by its id. Raises BackendProblem if it is missing."""
-        ...
 
 
 @runtime_checkable
@@ -130,14 +114,9 @@ class CheckpointBackend(Protocol):
 
     def needs_checkpoint(self) -> bool:
         """Check whether it is time for another checkpoint."""
-        ...
 
     def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
-        """Replace the document during an apply.
-
-        `records` must stay in the journal: the intents without an outcome.
-        """
-        ...
+        """Replace the document during an apply. `records` must stay in the journal: the intents without an outcome."""
 
 
 ENCRYPTED_PREFIX: Final = b'{"encryption":'
@@ -156,12 +135,9 @@ class EncryptingBackend(Protocol):
 
     def is_outdated(self) -> bool:
         """Check whether an existing document has another encryption method than the configured one."""
-        ...
 
     def check(self) -> None:
         """Check that a key is available for writing; raise BackendProblem otherwise."""
-        ...
 
     def encrypt_document(self, document: bytes) -> bytes:
         """Encrypt a state document as stored by this backend. Raises BackendProblem."""
-        ...

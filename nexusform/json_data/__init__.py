@@ -2,11 +2,10 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "json_errors": "unify_json_error",
     "plain_data": (
         "ConversionProblem convert_number convert_to_plain convert_to_value format_path get_part "
-        "has_unknown_part is_fraction list_refinements list_unknown_paths Path PathStep Refinements "
-        "replace_part_at_path replace_unknown"
+        "has_unknown_part is_fraction list_refinements list_unknown_paths Path PathStep "
+        "Refinements replace_part_at_path replace_unknown unify_json_error"
     ),
     "record_forms": "build_row_form RecordForm round_to_six_places",
 }

@@ -47,6 +47,7 @@ from nexusform.values.typed_value import (
 
 if TYPE_CHECKING:
     from fractions import Fraction
+    from json import JSONDecodeError
 
 Plain: TypeAlias = "bool | int | float | Fraction | str | Unknown | list[Any] | dict[str, Any] | None"
 PathStep: TypeAlias = str | int
@@ -149,7 +150,7 @@ def convert_to_value(
     for path, refinement in refinements:
         value = _change_value_at_path(value, path, partial(_add_refinement_to_value, refinement=refinement))
     for path in sensitive:
-        value = _change_value_at_path(value, path, _mark_sensitive)
+        value = _change_value_at_path(value, path, lambda part: part.add_marks(SENSITIVE))
     return value
 
 
@@ -232,10 +233,6 @@ def _build_value_of_inferred_type(plain: Any) -> Value:
     if kind is dict:
         return build_object({k: _build_value(p, DYNAMIC) for k, p in plain.items()})
     raise ConversionProblem((), f"not plain data: {kind.__name__}")
-
-
-def _mark_sensitive(value: Value) -> Value:
-    return value.add_marks(SENSITIVE)
 
 
 def _add_refinement_to_value(value: Value, refinement: Refinement) -> Value:
@@ -322,3 +319,21 @@ def format_path(path: Path) -> str:
         else:
             text += f'["{step}"]'
     return text
+
+
+_BLANKS: Final = " \t\n\r"
+# Before Python 3.13 a comma before the end has these errors, at the end instead of the comma.
+_TRAILING_COMMAS: Final = {
+    ("Expecting property name enclosed in double quotes", "}"): "object",
+    ("Expecting value", "]"): "array",
+}
+
+
+def unify_json_error(error: JSONDecodeError) -> JSONDecodeError:
+    """Return the error with the message and the position of Python 3.13."""
+    text, position = error.doc, error.pos
+    container = _TRAILING_COMMAS.get((error.msg, text[position : position + 1]))
+    before = text[:position].rstrip(_BLANKS)
+    if container is None or not before.endswith(","):
+        return error
+    return type(error)(f"Illegal trailing comma before end of {container}", text, len(before) - 1)

@@ -59,7 +59,7 @@ class RecordForm(Generic[Record]):
     ) -> None:
         self.record_class = record_class
         members = []
-        for word in member_spec.split() or _list_record_field_names(record_class):
+        for word in member_spec.split() or getattr(record_class, "__struct_fields__", []):
             is_omitted, is_spread, is_null = word.startswith("["), word.startswith("*"), word.endswith("?")
             key, _, path = word.strip("[*?]").partition("=")
             part = {**parts, **further_parts}.get(key)
@@ -88,20 +88,11 @@ class RecordForm(Generic[Record]):
         return document
 
 
-def _list_record_field_names(record_class: type) -> tuple[str, ...]:
-    names: tuple[str, ...] = getattr(record_class, "__struct_fields__", ())
-    return names
-
-
 def _build_getter(path: str) -> Callable[[Any], Any]:
     """Build the function that reads the value at a path; None if a step is None."""
     if path == ".":
-        return _return_record_unchanged
+        return lambda record: record
     return attrgetter(path) if "." not in path else partial(_read_value_at_path, tuple(path.split(".")))
-
-
-def _return_record_unchanged(record: Any) -> Any:
-    return record
 
 
 def _read_value_at_path(steps: tuple[str, ...], value: Any) -> Any:

@@ -81,7 +81,7 @@ def decode_body(
     if body.span.start.line == 1 and body.span.start.column == 1:
         missing_span = body.end_span
     else:
-        missing_span = _get_first_character_span(body.span)
+        missing_span = get_first_character_span(body.span)
     diagnostics += _report_missing_arguments(schema, attributes, missing_span)
     return BodyContent(attributes, tuple(blocks), body.end_span), diagnostics
 
@@ -150,19 +150,16 @@ def _check_label_count(block: syntax.Block, labels: tuple[str, ...]) -> Diagnost
             verb = select_word_form(len(labels), "is", "are")
             names = ", ".join(labels)
             detail = f"Only {format_count(len(labels), 'label')} ({names}) {verb} expected for {block_type} blocks."
-            return build_error("extraneous-block-label", detail, span, headline=f"Extraneous label for {block_type}")
-        return build_error(
-            "extraneous-block-label",
-            f"No labels are expected for {block_type} blocks.",
-            span,
-            headline=f"Extraneous label for {block_type}",
-        )
+        else:
+            detail = f"No labels are expected for {block_type} blocks."
+        return build_error("extraneous-block-label", detail, span, headline=f"Extraneous label for {block_type}")
     if count < len(labels):
-        return _report_missing_label(block.type, labels, count, _get_first_character_span(block.body.span))
+        return _report_missing_label(block.type, labels, count, get_first_character_span(block.body.span))
     return None
 
 
-def _get_first_character_span(span: Span) -> Span:
+def get_first_character_span(span: Span) -> Span:
+    """Return the span of the first character of a span."""
     start = span.start
     return Span(span.filename, start, Position(start.line, start.column + 1, start.byte + 1))
 
@@ -211,14 +208,11 @@ def _add_json_property_as_attribute(
     """Add a JSON property as an argument, unless its name is already set."""
     earlier = attributes.get(json_property.name)
     if earlier is not None:
-        diagnostics.append(
-            build_error(
-                "duplicate-argument",
-                f'The argument "{json_property.name}" was already set at '
-                f"{describe_span(earlier.name_span)}. Each argument may be set only once.",
-                json_property.name_span,
-            )
+        detail = (
+            f'The argument "{json_property.name}" was already set at '
+            f"{describe_span(earlier.name_span)}. Each argument may be set only once."
         )
+        diagnostics.append(build_error("duplicate-argument", detail, json_property.name_span))
         return
     from nexusform.language.json_syntax import build_expression
 
@@ -237,11 +231,8 @@ def _report_extraneous_json_property(json_property: syntax.JsonProperty, schema:
             json_property.name, [*schema.settable, *schema.blocks, *schema.extra_names[0], *schema.extra_names[1]]
         )
     )
-    return build_error(
-        "extraneous-json-object-property",
-        f'No argument or block type is named "{json_property.name}".{hint}',
-        json_property.name_span,
-    )
+    detail = f'No argument or block type is named "{json_property.name}".{hint}'
+    return build_error("extraneous-json-object-property", detail, json_property.name_span)
 
 
 class _BlockDecoder:
@@ -334,12 +325,8 @@ def _report_missing_arguments(schema: BodySchema, names: Iterable[str], span: Sp
 def _report_missing_label(block_type: str, labels: tuple[str, ...], count: int, span: Span) -> Diagnostic:
     """Report a block with too few labels."""
     missing = labels[count]
-    return build_error(
-        "missing-block-label",
-        f"All {block_type} blocks must have {format_count(len(labels), 'label')} ({', '.join(labels)}).",
-        span,
-        headline=f"Missing {missing} for {block_type}",
-    )
+    detail = f"All {block_type} blocks must have {format_count(len(labels), 'label')} ({', '.join(labels)})."
+    return build_error("missing-block-label", detail, span, headline=f"Missing {missing} for {block_type}")
 
 
 # Name of another tool -> ours, the likeliest first; the first allowed one is suggested.

@@ -25,6 +25,8 @@ _CLOSERS = frozenset(_CLOSERS_OF.values())
 _MAX_PROBLEMS = 100
 _FOREIGN_QUOTES = frozenset({scanner.INVALID, "'", "`"})
 _REQUIRED = "argument-or-block-definition-required"
+_REQUIRED_DETAIL = "An argument or block definition is required here."
+_EQUALS_SIGN_DETAIL = f'{_REQUIRED_DETAIL} To set an argument, use the equals sign "=" to introduce the argument value.'
 _UNCLOSED = (
     "There is no closing brace for this block before the end of the file. This may be caused by incorrect "
     "brace nesting elsewhere in this file."
@@ -76,7 +78,7 @@ class BodyParser:
             self._parse_items(items)
             if stream.peek() == scanner.END:
                 break
-            stream.report_error(_REQUIRED, "An argument or block definition is required here.")
+            stream.report_error(_REQUIRED, _REQUIRED_DETAIL)
             stream.read_token()  # a closing brace too many
         size = len(stream.tokens.text)
         end = stream.positions.build_span(size, size)
@@ -103,13 +105,10 @@ class BodyParser:
         first = stream.index
         if kind in {scanner.STRING, scanner.OPEN_QUOTE}:
             begin = stream.tokens.starts[first]
-            stream.add_problem(
-                "invalid-argument-name",
-                "Argument names must not be quoted.",
-                stream.positions.build_span(begin, begin + 1),
-            )
+            detail = "Argument names must not be quoted."
+            stream.add_problem("invalid-argument-name", detail, stream.positions.build_span(begin, begin + 1))
         else:
-            stream.report_error(_REQUIRED, "An argument or block definition is required here.")
+            stream.report_error(_REQUIRED, _REQUIRED_DETAIL)
         self._skip_malformed_item(first, first)
 
     def _parse_item(self, items: _BodyItems) -> None:
@@ -126,12 +125,8 @@ class BodyParser:
             elif following in {"{", scanner.STRING, scanner.IDENT, scanner.OPEN_QUOTE}:
                 self._parse_block(first, items)
             else:
-                raise stream.report_error(
-                    _REQUIRED,
-                    "An argument or block definition is required here. To set an argument, use the equals "
-                    'sign "=" to introduce the argument value.',
-                    first + 1 if following in _FOREIGN_QUOTES else first,
-                )
+                index = first + 1 if following in _FOREIGN_QUOTES else first
+                raise stream.report_error(_REQUIRED, _EQUALS_SIGN_DETAIL, index)
         except MalformedSyntaxError:
             stream.skip_newlines = False
             stream.depth, stream.block = depth, block
@@ -155,11 +150,8 @@ class BodyParser:
         elif kind != scanner.END:
             expression = attribute.expression
             if isinstance(expression, Traversal) and expression.root.name == "if" and not expression.steps:
-                raise stream.report_error(
-                    "invalid-expression",
-                    'There is no "if" expression. Write a condition as in: condition ? value : other_value.',
-                    since=first,
-                )
+                detail = 'There is no "if" expression. Write a condition as in: condition ? value : other_value.'
+                raise stream.report_error("invalid-expression", detail, since=first)
             raise stream.report_error(
                 "missing-newline-after-argument", "An argument definition must end with a newline.", since=first
             )
@@ -253,19 +245,13 @@ class BodyParser:
             return Label(getattr(template, "value", ""), stream.build_span(first, index))
         if kinds[index] in {scanner.INTERPOLATION, scanner.DIRECTIVE}:
             mark = stream.tokens.text[stream.tokens.starts[index]]
-            raise stream.report_error(
-                "invalid-string-literal",
+            detail = (
                 f'Template sequences are not allowed in this string. To include a literal "{mark}", double '
-                f'it (as "{mark}{mark}") to escape it.',
-                index,
-                first,
+                f'it (as "{mark}{mark}") to escape it.'
             )
-        raise stream.report_error(
-            "unterminated-string-literal",
-            "Unable to find the closing quote mark before the end of the file.",
-            index,
-            first,
-        )
+            raise stream.report_error("invalid-string-literal", detail, index, first)
+        detail = "Unable to find the closing quote mark before the end of the file."
+        raise stream.report_error("unterminated-string-literal", detail, index, first)
 
     def _parse_block_body(self, first: int, opening: int) -> tuple[Body, int]:
         """Parse the body after an opening brace. Return it, and the index of its closing brace."""
@@ -296,7 +282,7 @@ class BodyParser:
         kind = stream.peek()
         following = stream.tokens.kinds[min(first + 1, len(stream.tokens.kinds) - 1)]
         if kind != scanner.IDENT:
-            raise stream.report_error(_REQUIRED, "An argument or block definition is required here.")
+            raise stream.report_error(_REQUIRED, _REQUIRED_DETAIL)
         if following != "=":
             raise self._report_invalid_argument(first, following)
         self._add_attribute(self._parse_assignment(first), items)
@@ -321,12 +307,7 @@ class BodyParser:
     def _report_invalid_argument(self, first: int, following: str) -> MalformedSyntaxError:
         stream = self.stream
         if following not in {scanner.STRING, scanner.OPEN_QUOTE, "{", scanner.IDENT}:
-            return stream.report_error(
-                _REQUIRED,
-                "An argument or block definition is required here. To set an argument, use the equals sign "
-                '"=" to introduce the argument value.',
-                first,
-            )
+            return stream.report_error(_REQUIRED, _EQUALS_SIGN_DETAIL, first)
         stream.add_problem(
             "argument-definition-required",
             "A single-line block definition can contain only a single argument. If you meant to define "

@@ -44,7 +44,16 @@ class CollectionParser:
             if stream.is_next_word("for"):
                 parts = self._parse_for_expression(opening)
                 closing = self._parse_for_end(opening, "]")
-                return self._build_for_tuple(parts, opening, closing)
+                span = stream.build_span(opening, closing)
+                if parts.key is not None:
+                    detail = "Key expression is not valid when building a tuple."
+                    stream.add_problem(_INVALID_FOR, detail, parts.key.span, span)
+                if parts.ellipsis is not None:
+                    detail = "Grouping ellipsis (...) cannot be used when building a tuple."
+                    stream.add_problem(_INVALID_FOR, detail, stream.build_span(parts.ellipsis, parts.ellipsis), span)
+                return syntax.ForTuple(
+                    parts.key_name, parts.value_name, parts.collection, parts.value, parts.condition, span
+                )
             items, closing = self._parse_items(opening)
         finally:
             stream.skip_newlines = outer
@@ -127,11 +136,8 @@ class CollectionParser:
             elif kind == END:
                 raise self._report_unterminated("object", "brace", opening)
             elif kind != "}":
-                raise stream.report_error(
-                    "missing-attribute-separator",
-                    "Expected a newline or comma to mark the beginning of the next attribute.",
-                    since=opening,
-                )
+                detail = "Expected a newline or comma to mark the beginning of the next attribute."
+                raise stream.report_error("missing-attribute-separator", detail, since=opening)
 
     def _parse_key(self, opening: int) -> syntax.ObjectKey:
         """Parse a key and the `=` or `:` after it."""
@@ -154,11 +160,8 @@ class CollectionParser:
         if kind == END:
             return self._report_unterminated("object", "brace", opening)
         if kind in {NEWLINE, ","}:
-            return stream.report_error(
-                "missing-attribute-value",
-                'Expected an attribute value, introduced by an equals sign ("=").',
-                since=opening,
-            )
+            detail = 'Expected an attribute value, introduced by an equals sign ("=").'
+            return stream.report_error("missing-attribute-value", detail, since=opening)
         detail = 'Expected an equals sign ("=") to mark the beginning of the attribute value.'
         if kind == IDENT:
             detail += (
@@ -173,10 +176,7 @@ class CollectionParser:
         """Parse from the word `for` up to the closing bracket."""
         stream = self.stream
         stream.read_token()
-        key_name, value_name = (
-            None,
-            self._parse_for_name("For expression requires variable name after 'for'.", opening),
-        )
+        key_name, value_name = None, self._parse_for_name("For expression requires variable name after 'for'.", opening)
         if stream.peek() == ",":
             stream.read_token()
             key_name = value_name
@@ -214,17 +214,3 @@ class CollectionParser:
                 _INVALID_FOR, "Extra characters after the end of the 'for' expression.", since=opening
             )
         return self.stream.read_token()
-
-    def _build_for_tuple(self, parts: _ForParts, opening: int, closing: int) -> syntax.Expression:
-        stream = self.stream
-        span = stream.build_span(opening, closing)
-        if parts.key is not None:
-            stream.add_problem(_INVALID_FOR, "Key expression is not valid when building a tuple.", parts.key.span, span)
-        if parts.ellipsis is not None:
-            stream.add_problem(
-                _INVALID_FOR,
-                "Grouping ellipsis (...) cannot be used when building a tuple.",
-                stream.build_span(parts.ellipsis, parts.ellipsis),
-                span,
-            )
-        return syntax.ForTuple(parts.key_name, parts.value_name, parts.collection, parts.value, parts.condition, span)

@@ -12,22 +12,26 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, Span, ValueNote, build_error, has_errors
-from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute
-from nexusform.schemas.value_types import NUMBER, STRING
-from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Value, convert_decimal
-
-if TYPE_CHECKING:
-    from nexusform.language.functions.function import Function
-
-
-from nexusform.diagnostics.diagnostic import suggest_name
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Problem,
+    Severity,
+    Span,
+    ValueNote,
+    build_error,
+    has_errors,
+    suggest_name,
+)
 from nexusform.json_data.plain_data import ConversionProblem
+from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute
 from nexusform.language.type_conversion import convert_value
 from nexusform.schemas.value_types import (
     DYNAMIC,
+    NUMBER,
+    STRING,
     ListType,
     MapType,
     ObjectType,
@@ -37,6 +41,10 @@ from nexusform.schemas.value_types import (
     Type,
     describe_type,
 )
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Value, convert_decimal
+
+if TYPE_CHECKING:
+    from nexusform.language.functions.function import Function
 
 # Limits on what one expression may produce: elements of collections and pieces of text. They are far above
 # real use, and low enough that nested `for` expressions end with an error message.
@@ -54,13 +62,11 @@ class Scope(Protocol):
     @property
     def functions(self) -> Mapping[str, Function]:
         """Functions that may be called, by name."""
-        ...
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         """Return the value of the root name, followed by as many further steps as the scope understands.
         Returns the value, the number of steps after the root, and the problems.
         """
-        ...
 
 
 def check_value_size(value: Value) -> Value:
@@ -93,18 +99,13 @@ class ExpressionRun:
 
     def evaluate_separately(self, expression: Expression) -> tuple[Value, list[Diagnostic]]:
         """Evaluate an expression, with separate diagnostics."""
-        outer_diagnostics, self.diagnostics = self.diagnostics, []
-        try:
-            value = self.evaluate(expression)
-            return value, self.diagnostics
-        finally:
-            self.diagnostics = outer_diagnostics
+        return self.run_separately(self.evaluate, expression)
 
-    def run_separately(self, work: Callable[[], Value]) -> tuple[Value, list[Diagnostic]]:
-        """Run a piece of work as `evaluate_separately`."""
+    def run_separately(self, work: Callable[..., Value], *arguments: Any) -> tuple[Value, list[Diagnostic]]:
+        """Run a piece of work with separate diagnostics."""
         outer_diagnostics, self.diagnostics = self.diagnostics, []
         try:
-            value = work()
+            value = work(*arguments)
             return value, self.diagnostics
         finally:
             self.diagnostics = outer_diagnostics
@@ -296,26 +297,21 @@ class Files(Protocol):
 
     def read(self, path: str) -> bytes:
         """Read the whole content; rejected above the size limit."""
-        ...
 
     def is_file(self, path: str) -> bool:
         """Check whether a regular file exists at the path."""
-        ...
 
     def find_files(self, base: str, pattern: str) -> list[str]:
         """Find regular files below `base` that match the pattern (`*`, `**`, `?`, `[]`, `{}`).
 
         Returns sorted slash-separated paths relative to `base`. Raises MissingDirectory.
         """
-        ...
 
     def resolve_path(self, path: str) -> str:
         """Return the absolute, cleaned form of a path."""
-        ...
 
     def expand_home(self, path: str) -> str:
         """Replace `~` at the start by the home directory."""
-        ...
 
 
 class Clock(Protocol):
@@ -323,11 +319,9 @@ class Clock(Protocol):
 
     def read_time(self) -> datetime:
         """Return the current time, UTC."""
-        ...
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
-        ...
 
 
 _NO_ELEMENT: Final = "The given key does not identify an element in this collection value"
@@ -342,11 +336,8 @@ def get_attribute(value: Value, name: str) -> Value | Problem:
             return member.add_marks(value.marks) if value.marks else member
     value_type = value.type
     if raw is None:
-        return Problem(
-            (),
-            "attempt-to-get-attribute-from-null-value",
-            f'This value is null, so it does not have any attributes; "{name}" cannot be read from it.',
-        )
+        detail = f'This value is null, so it does not have any attributes; "{name}" cannot be read from it.'
+        return Problem((), "attempt-to-get-attribute-from-null-value", detail)
     if value_type is DYNAMIC:
         return DYNAMIC_UNKNOWN.add_marks(value.marks)
     if isinstance(value_type, ObjectType):
@@ -479,3 +470,23 @@ def _get_map_entry(value: Value, key: Value) -> Value | Problem:
     return Problem(
         (), "invalid-index", f"{_NO_ELEMENT}: there is no {displayed_key} in this {describe_type(value_type)}.{hint}"
     )
+
+
+class TracedExpression(Struct, frozen=True):
+    """One part of an expression.
+
+    `text` is its source and `span` its position (None: in the evaluated expression itself); `reasons` explain
+    why its value is sensitive, unknown or an error (`has_failed`: it has no value). `parts` are its own
+    parts, `omitted` counts omitted iterations of a loop. `is_hidden`: its value would reveal a sensitive one.
+    `is_repeated`: its parts are already listed above.
+    """
+
+    text: str
+    value: Value
+    span: Span | None = None
+    reasons: tuple[str, ...] = ()
+    parts: tuple[TracedExpression, ...] = ()
+    omitted: int = 0
+    is_hidden: bool = False
+    is_repeated: bool = False
+    has_failed: bool = False

@@ -95,27 +95,7 @@ def _build_number(number: Decimal | int) -> Value:
     return Value(NUMBER, convert_decimal(number) if isinstance(number, Decimal) else normalize_number(number))
 
 
-def _evaluate_string(node: syntax.StringLiteral, _run: ExpressionRun) -> Value:
-    return Value(STRING, node.value)
-
-
-def _evaluate_template_wrap(node: syntax.TemplateWrap, run: ExpressionRun) -> Value:
-    return run.evaluate(node.wrapped)
-
-
-def _evaluate_parentheses(node: syntax.Parentheses, run: ExpressionRun) -> Value:
-    return run.evaluate(node.inner)
-
-
 # --- references --------------------------------------------------------------------------------
-
-
-def _evaluate_traversal(node: syntax.Traversal, run: ExpressionRun) -> Value:
-    return run.traverse(node)
-
-
-def _evaluate_relative_traversal(node: syntax.RelativeTraversal, run: ExpressionRun) -> Value:
-    return run.apply_steps(run.evaluate(node.source), node.steps, node)
 
 
 def _evaluate_index(node: syntax.Index, run: ExpressionRun) -> Value:
@@ -212,13 +192,13 @@ _RARE_HANDLERS: Final[Mapping[type, tuple[str, str]]] = {
 _HANDLERS: Final = _Handlers(
     {
         syntax.Literal: _evaluate_literal,
-        syntax.StringLiteral: _evaluate_string,
-        syntax.TemplateWrap: _evaluate_template_wrap,
-        syntax.Traversal: _evaluate_traversal,
-        syntax.RelativeTraversal: _evaluate_relative_traversal,
+        syntax.StringLiteral: lambda node, _run: Value(STRING, node.value),
+        syntax.TemplateWrap: lambda node, run: run.evaluate(node.wrapped),
+        syntax.Traversal: lambda node, run: run.traverse(node),
+        syntax.RelativeTraversal: lambda node, run: run.apply_steps(run.evaluate(node.source), node.steps, node),
         syntax.Index: _evaluate_index,
         syntax.TupleCons: _evaluate_tuple,
         syntax.ObjectCons: _evaluate_object,
-        syntax.Parentheses: _evaluate_parentheses,
+        syntax.Parentheses: lambda node, run: run.evaluate(node.inner),
     }
 )

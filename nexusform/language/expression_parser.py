@@ -73,11 +73,8 @@ class ExpressionParser:
         stream.add_nesting_levels()
         then = self.parse_expression()
         if stream.peek() != ":":
-            raise stream.report_error(
-                "missing-false-expression-in-conditional",
-                "The conditional operator (...?...:...) requires a false expression, delimited by a colon.",
-                since=mark,
-            )
+            detail = "The conditional operator (...?...:...) requires a false expression, delimited by a colon."
+            raise stream.report_error("missing-false-expression-in-conditional", detail, since=mark)
         stream.read_token()
         otherwise = self.parse_expression()
         return syntax.Conditional(condition, then, otherwise, condition.span.extend_to(otherwise.span))
@@ -119,22 +116,15 @@ class ExpressionParser:
         if kind == "(":
             return self._parse_traversal_steps(self._parse_parentheses(), stream.index)
         if kind in {"-", "!"}:
-            stream = self.stream
             index = stream.read_token()
             stream.enter_level()
             operand = self._parse_operand_with_steps()
             stream.depth -= 1
             return syntax.Unary(kind, operand, stream.build_span(index, index).extend_to(operand.span))
-        raise self._report_missing_term(kind)
-
-    def _report_missing_term(self, kind: str) -> Exception:
+        diagnostic_id, token = "invalid-expression", "an invalid expression token"
         if kind == END:
-            return self.stream.report_error(
-                "missing-expression", "Expected the start of an expression, but found the end of the file."
-            )
-        return self.stream.report_error(
-            "invalid-expression", "Expected the start of an expression, but found an invalid expression token."
-        )
+            diagnostic_id, token = "missing-expression", "the end of the file"
+        raise stream.report_error(diagnostic_id, f"Expected the start of an expression, but found {token}.")
 
     def _parse_parentheses(self) -> syntax.Expression:
         stream = self.stream
@@ -193,19 +183,13 @@ class ExpressionParser:
         while stream.peek() == "::":
             stream.read_token()
             if stream.peek() != IDENT:
-                raise stream.report_error(
-                    "missing-function-name",
-                    "Function scope resolution symbol :: must be followed by a function name in this scope.",
-                    since=first,
-                )
+                detail = "Function scope resolution symbol :: must be followed by a function name in this scope."
+                raise stream.report_error("missing-function-name", detail, since=first)
             last = stream.read_token()
             name = f"{name}::{stream.tokens.get_text(last)}"
         if stream.peek() != "(":
-            raise stream.report_error(
-                "missing-open-parenthesis",
-                "Function selector must be followed by an open parenthesis to begin the function call.",
-                since=first,
-            )
+            detail = "Function selector must be followed by an open parenthesis to begin the function call."
+            raise stream.report_error("missing-open-parenthesis", detail, since=first)
         outer, stream.skip_newlines = stream.skip_newlines, True
         try:
             stream.read_token()
@@ -225,12 +209,10 @@ class ExpressionParser:
             if following == "...":
                 mark = stream.read_token()
                 if stream.peek() != ")":
-                    raise stream.report_error(
-                        "missing-closing-parenthesis",
-                        "An expanded function argument (with ...) must be immediately followed by closing parentheses.",
-                        mark,
-                        first,
+                    detail = (
+                        "An expanded function argument (with ...) must be immediately followed by closing parentheses."
                     )
+                    raise stream.report_error("missing-closing-parenthesis", detail, mark, first)
                 return tuple(arguments), True
             if following == ",":
                 stream.read_token()
@@ -250,11 +232,8 @@ class ExpressionParser:
                 self.stream.build_span(first, opening),
             )
             return MalformedSyntaxError()
-        return self.stream.report_error(
-            "missing-argument-separator",
-            "A comma is required to separate each function argument from the next.",
-            since=first,
-        )
+        detail = "A comma is required to separate each function argument from the next."
+        return self.stream.report_error("missing-argument-separator", detail, since=first)
 
     # --- steps after a term --------------------------------------------------------------------
 
@@ -288,20 +267,15 @@ class ExpressionParser:
             word = stream.tokens.get_text(index)
             if not word.isdigit():
                 first, _, second = word.partition(".")
-                raise stream.report_error(
-                    "invalid-legacy-index-syntax",
+                detail = (
                     "When using the legacy index syntax, chaining two indexes together is not permitted. "
-                    f"Use the proper index syntax instead, like [{first}][{second}].",
-                    index,
-                    dot,
+                    f"Use the proper index syntax instead, like [{first}][{second}]."
                 )
+                raise stream.report_error("invalid-legacy-index-syntax", detail, index, dot)
             return syntax.TraverseAttribute(word, stream.build_span(dot, index))
         if kind == "*":
-            raise stream.report_error(
-                "nested-splat-expression-not-allowed",
-                "A splat expression (*) cannot be used inside another attribute-only splat expression.",
-                since=dot,
-            )
+            detail = "A splat expression (*) cannot be used inside another attribute-only splat expression."
+            raise stream.report_error("nested-splat-expression-not-allowed", detail, since=dot)
         if kind != IDENT:
             raise stream.report_error("invalid-attribute-name", "An attribute name is required after a dot.", since=dot)
         index = stream.read_token()
@@ -331,11 +305,8 @@ class ExpressionParser:
         try:
             key = self.parse_expression()
             if stream.peek() != "]":
-                raise stream.report_error(
-                    "missing-close-bracket-on-index",
-                    'The index operator must end with a closing bracket ("]").',
-                    since=opening,
-                )
+                detail = 'The index operator must end with a closing bracket ("]").'
+                raise stream.report_error("missing-close-bracket-on-index", detail, since=opening)
             span = stream.build_span(opening, stream.read_token())
         finally:
             stream.skip_newlines = outer
@@ -354,11 +325,8 @@ class ExpressionParser:
         stream = self.stream
         star = stream.read_token()
         if stream.peek() != "]":
-            raise stream.report_error(
-                "missing-close-bracket-on-splat-index",
-                'The star for a full splat operator must be immediately followed by a closing bracket ("]").',
-                since=star,
-            )
+            detail = 'The star for a full splat operator must be immediately followed by a closing bracket ("]").'
+            raise stream.report_error("missing-close-bracket-on-splat-index", detail, since=star)
         marker: Span = stream.build_span(opening, stream.read_token())
         stream.enter_level()
         element = self._parse_traversal_steps(syntax.SplatElement(marker), stream.index)

@@ -40,25 +40,17 @@ from nexusform.values.typed_value import (
 _Pairs = Iterator[tuple[Value, Value]]
 
 
-def _evaluate_iterated_collection(node: ForTuple | ForObject | TemplateFor, run: ExpressionRun) -> Value | None:
-    # Returns the collection with its own marks; None after a diagnostic.
+def _evaluate_iterated_collection(node: ForTuple | ForObject | TemplateFor, run: ExpressionRun) -> Value:
+    # Returns the collection with its own marks; an unknown value after a diagnostic.
     collection = run.evaluate(node.collection)
     if collection.raw is None:
-        run.report_problem(
-            "iteration-over-null-value",
-            "A null value cannot be used as the collection in a 'for' expression.",
-            node.collection,
-            node,
-        )
-        return None
+        detail = "A null value cannot be used as the collection in a 'for' expression."
+        return run.report_problem("iteration-over-null-value", detail, node.collection, node)
     if collection.type is not DYNAMIC and collection.type.__class__ not in _ITERABLE:
-        run.report_problem(
-            "iteration-over-non-iterable-value",
-            f"A value of type {describe_type(collection.type)} cannot be used as the collection in a 'for' expression.",
-            node.collection,
-            node,
+        detail = (
+            f"A value of type {describe_type(collection.type)} cannot be used as the collection in a 'for' expression."
         )
-        return None
+        return run.report_problem("iteration-over-non-iterable-value", detail, node.collection, node)
     return collection
 
 
@@ -113,8 +105,7 @@ class _ForCondition:
         assert self.clause is not None
         self.marks |= outcome.marks
         if outcome.raw is None:
-            detail = "The value of the 'if' clause must not be null."
-            return self._reject("condition-is-null", detail)
+            return self._reject("condition-is-null", "The value of the 'if' clause must not be null.")
         try:
             decision = convert_value(outcome, BOOL).raw
         except ConversionProblem as problem:
@@ -154,8 +145,6 @@ def _visit_included_elements(conditions: _ForCondition, collection: Value, add: 
 def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
     """Evaluate `[for k, v in c : value if condition]` to a tuple."""
     collection = _evaluate_iterated_collection(node, run)
-    if collection is None:
-        return DYNAMIC_UNKNOWN
     if collection.raw is UNKNOWN:
         return DYNAMIC_UNKNOWN.add_marks(collection.marks)
     conditions = _ForCondition(node, run)
@@ -171,8 +160,6 @@ def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
 def evaluate_for_object(node: ForObject, run: ExpressionRun) -> Value:
     """Evaluate `{for k, v in c : key => value}` to an object; with `...` to a tuple for every key."""
     collection = _evaluate_iterated_collection(node, run)
-    if collection is None:
-        return DYNAMIC_UNKNOWN
     if collection.raw is UNKNOWN:
         return DYNAMIC_UNKNOWN.add_marks(collection.marks)
     conditions = _ForCondition(node, run)
@@ -212,13 +199,11 @@ class _ObjectBuilder:
             self.groups.setdefault(name, []).append(value)
         elif name in self.items:
             description = "a sensitive key" if key.marks else f'the key "{name}"'
-            run.report_problem(
-                "duplicate-object-key",
+            detail = (
                 f"Two different items produced {description} in this 'for' expression. If duplicates are "
-                "expected, use the ellipsis (...) after the value expression to enable grouping by key.",
-                node.key,
-                node,
+                "expected, use the ellipsis (...) after the value expression to enable grouping by key."
             )
+            run.report_problem("duplicate-object-key", detail, node.key, node)
             self.is_known = False
         else:
             self.items[name] = value
@@ -245,8 +230,6 @@ class _ObjectBuilder:
 def evaluate_template_for(node: TemplateFor, run: ExpressionRun) -> Value:
     """Evaluate `%{ for }` to its bodies, one after the other."""
     collection = _evaluate_iterated_collection(node, run)
-    if collection is None:
-        return UNKNOWN_STRING
     if collection.raw is UNKNOWN:
         return UNKNOWN_STRING.add_marks(collection.marks)
     pieces: list[Value] = []
@@ -276,12 +259,8 @@ def evaluate_splat(node: Splat, run: ExpressionRun) -> Value:
     if source.raw is None:
         if not is_sequence:
             return EMPTY_TUPLE.add_marks(source.marks)
-        return run.report_problem(
-            "splat-of-null-value",
-            "Splat expressions (with the * symbol) cannot be applied to null sequences.",
-            node.source,
-            node,
-        )
+        detail = "Splat expressions (with the * symbol) cannot be applied to null sequences."
+        return run.report_problem("splat-of-null-value", detail, node.source, node)
     if source.type is DYNAMIC:
         return DYNAMIC_UNKNOWN.add_marks(source.marks)
     if not is_sequence:
@@ -315,13 +294,11 @@ def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> 
             return DYNAMIC_UNKNOWN  # it is unknown whether they have one type, and therefore form a list
         if all(r.type == kind for r in results):
             return Value(ListType(kind), tuple(results))
-        return run.report_problem(
-            "invalid-nested-splat-expressions",
+        detail = (
             "Some values are null, so the second splat gives lists of different lengths. Use a for "
-            "expression instead: [for x in list : x.name[*]].",
-            node.element,
-            node,
+            "expression instead: [for x in list : x.name[*]]."
         )
+        return run.report_problem("invalid-nested-splat-expressions", detail, node.element, node)
     element_type = _evaluate_splat_element(node, Value(source.type.element, UNKNOWN), run).type
     if source.raw is not UNKNOWN:
         return Value(ListType(element_type), ())

@@ -36,7 +36,6 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
         # Call a function with a type expression as its last argument.
         if not _is_argument_count_valid(node, function, len(node.arguments), run):
             return DYNAMIC_UNKNOWN
-        assert function.parse_type is not None
         target, problems = function.parse_type(node.arguments[-1])
         before = len(run.diagnostics)
         value = run.evaluate(node.arguments[0])
@@ -58,9 +57,7 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
         marks = sequence.marks
         arguments[-1:] = sequence.raw
         argument_nodes[-1:] = [node.arguments[-1]] * len(sequence.raw)
-    if not _is_argument_count_valid(node, function, len(arguments), run):
-        return DYNAMIC_UNKNOWN
-    if run.has_failed_since(before):
+    if not _is_argument_count_valid(node, function, len(arguments), run) or run.has_failed_since(before):
         return DYNAMIC_UNKNOWN
     return _invoke_function(node, function, arguments, argument_nodes, run).add_marks(marks)
 
@@ -111,7 +108,7 @@ def _invoke_function(
             name = function.get_parameter(problem.argument).name
             detail = f'Invalid value for "{name}" parameter: {problem.message}.'
             node_at_fault = argument_nodes[problem.argument]
-            argument = arguments[problem.argument or 0]
+            argument = arguments[problem.argument]
             line = get_text_line(argument.raw, problem.line) if problem.line else None
             details = {"function": format_signature(function), "line": line}
             return run.report_problem("invalid-function-argument", detail, node_at_fault, node, **details)

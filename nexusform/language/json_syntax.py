@@ -128,7 +128,11 @@ class _JsonReader:
         self._parse_plain_members(properties)
         while self.word != "}" or self.group != _MARK:
             if self.group not in {_PLAIN, _ESCAPED}:
-                raise self._report_missing_name()
+                raise self.build_error(
+                    "The text ends inside an object: its closing brace is missing."
+                    if self.group == _END
+                    else "A property name in double quotes is expected here."
+                )
             name, name_span = self.decode_string(), self.get_span()
             self.load_token()
             if self.word != ":" or self.group != _MARK:
@@ -165,11 +169,6 @@ class _JsonReader:
         self.load_token()
         if has_comma:
             self._reject_trailing_comma("}", "property")
-
-    def _report_missing_name(self) -> MalformedJsonError:
-        if self.group == _END:
-            return self.build_error("The text ends inside an object: its closing brace is missing.")
-        return self.build_error("A property name in double quotes is expected here.")
 
     def _parse_array(self) -> syntax.JsonArray:
         begin = self.begin
@@ -265,17 +264,14 @@ def parse_json_file(source: SourceFile) -> tuple[syntax.JsonBody, list[Diagnosti
         return syntax.JsonBody((), positions.build_span(0, 0)), diagnostics
     items = value.items if isinstance(value, syntax.JsonArray) else (value,)
     objects = tuple(item for item in items if isinstance(item, syntax.JsonObject))
-    diagnostics += [_report_invalid_root(item) for item in items if not isinstance(item, syntax.JsonObject)]
-    return syntax.JsonBody(objects, value.span), diagnostics
-
-
-def _report_invalid_root(value: syntax.JsonValue) -> Diagnostic:
-    return build_error(
-        "invalid-json-configuration",
-        "A JSON configuration file must hold an object, or an array of objects, whose properties are "
-        "arguments and blocks.",
-        value.span,
+    detail = (
+        "A JSON configuration file must hold an object, or an array of objects, whose properties are arguments and "
+        "blocks."
     )
+    for item in items:
+        if not isinstance(item, syntax.JsonObject):
+            diagnostics.append(build_error("invalid-json-configuration", detail, item.span))
+    return syntax.JsonBody(objects, value.span), diagnostics
 
 
 def build_expression(value: syntax.JsonValue) -> tuple[syntax.Expression, list[Diagnostic]]:
@@ -294,14 +290,11 @@ def _convert_value(value: syntax.JsonValue, diagnostics: list[Diagnostic]) -> sy
         for json_property in value.properties:
             earlier = known_names.setdefault(json_property.name, json_property.name_span)
             if earlier is not json_property.name_span:
-                diagnostics.append(
-                    build_error(
-                        "duplicate-object-attribute",
-                        f'An attribute named "{json_property.name}" was already defined at '
-                        f"{describe_span(earlier)}. Remove one of the two.",
-                        json_property.name_span,
-                    )
+                detail = (
+                    f'An attribute named "{json_property.name}" was already defined at '
+                    f"{describe_span(earlier)}. Remove one of the two."
                 )
+                diagnostics.append(build_error("duplicate-object-attribute", detail, json_property.name_span))
                 continue
             key = _convert_json_string_to_expression(json_property.name, json_property.name_span, diagnostics)
             items.append(

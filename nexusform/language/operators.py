@@ -36,17 +36,9 @@ class OperationProblem(Exception):
 
 
 def _compute_quotient(left: Any, right: Any) -> Any:
-    if right == 0:
-        raise OperationProblem("division by zero", "division-by-zero")
     if left.__class__ is int and right.__class__ is int and left % right == 0:
         return left // right
     return compute_quotient(left, right)
-
-
-def _compute_remainder(left: Any, right: Any) -> Any:
-    if right == 0:
-        raise OperationProblem("division by zero", "division-by-zero")
-    return compute_remainder(left, right)
 
 
 _ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -54,7 +46,7 @@ _ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "-": lambda a, b: normalize_number(a - b),
     "*": lambda a, b: normalize_number(a * b),
     "/": _compute_quotient,
-    "%": _compute_remainder,
+    "%": compute_remainder,
 }
 
 _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -96,6 +88,8 @@ def apply_binary_operator(operator: str, left: Value, right: Value) -> Value:
         return Value(get_result_type(operator), UNKNOWN, marks, NOT_NULL)
     if operator in _COMPARISONS:
         return (TRUE if _COMPARISONS[operator](first, second) else FALSE).add_marks(marks)
+    if operator in {"/", "%"} and second == 0:
+        raise OperationProblem("division by zero", "division-by-zero")
     try:
         return Value(NUMBER, _ARITHMETIC[operator](first, second), marks)
     except OverflowError:

@@ -108,12 +108,10 @@ def parse_template(
     JSON string with escapes), `within` is the span of every node and diagnostic. The expression is None if
     there are errors.
     """
-
-    def read(stream: TokenStream) -> Expression:
-        return ExpressionParser(stream).templates.parse_bare()
-
     positions = CharacterPositions(source.name, source.text, start) if within is None else FixedPosition(within)
-    return _parse_text_as_expression(source, positions, scan_template, read)
+    return _parse_text_as_expression(
+        source, positions, scan_template, lambda stream: ExpressionParser(stream).templates.parse_bare()
+    )
 
 
 def _parse_text_as_expression(

@@ -93,9 +93,9 @@ def list_child_expressions(expression: syntax.Expression) -> tuple[syntax.Expres
                 parts.append(key.expression)
             parts.append(value)
         return tuple(parts)
-    if isinstance(expression, (syntax.Conditional, syntax.TemplateIf)):
-        if isinstance(expression, syntax.Conditional):
-            return (expression.condition, expression.then, expression.otherwise)
+    if isinstance(expression, syntax.Conditional):
+        return (expression.condition, expression.then, expression.otherwise)
+    if isinstance(expression, syntax.TemplateIf):
         return (expression.condition, *expression.then, *expression.otherwise)
     return _list_child_expressions(expression)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.evaluation_run import UNKNOWN_STRING, ExpressionRun
 from nexusform.language.syntax.syntax_nodes import Conditional, Expression, StringLiteral, Template, TemplateIf
@@ -64,22 +62,14 @@ def _convert_to_text(value: Value, part: Expression, run: ExpressionRun, enclosi
     if kind is int:
         return format_number(raw)
     if raw is None:
-        run.report_problem(
-            "invalid-template-interpolation-value",
-            "The expression result is null. Cannot include a null value in a string template.",
-            part,
-            enclosing,
-        )
+        detail = "The expression result is null. Cannot include a null value in a string template."
+        run.report_problem("invalid-template-interpolation-value", detail, part, enclosing)
         return None
     try:
         text = convert_value(value, STRING).raw
     except ConversionProblem as problem:
-        run.report_problem(
-            "invalid-template-interpolation-value",
-            f"Cannot include the given value in a string template: {describe_problem(problem)}.",
-            part,
-            enclosing,
-        )
+        detail = f"Cannot include the given value in a string template: {describe_problem(problem)}."
+        run.report_problem("invalid-template-interpolation-value", detail, part, enclosing)
         return None
     return None if text is UNKNOWN else text
 
@@ -90,7 +80,7 @@ def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
     if condition is None:
         return UNKNOWN_STRING
     # Marks are those of both branches, so that they are independent of the condition.
-    branches = [run.run_separately(partial(join_parts, branch, run, node)) for branch in (node.then, node.otherwise)]
+    branches = [run.run_separately(join_parts, branch, run, node) for branch in (node.then, node.otherwise)]
     marks = condition.marks.union(*[text.marks for text, _ in branches])
     if condition.raw is UNKNOWN:
         return UNKNOWN_STRING.add_marks(marks)
@@ -186,20 +176,12 @@ def evaluate_condition(expression: Expression, run: ExpressionRun, enclosing: Ex
     if len(run.diagnostics) > previous_count and condition == DYNAMIC_UNKNOWN:
         return None
     if condition.raw is None:
-        run.report_problem(
-            "null-condition",
-            "The condition value is null. Conditions must either be true or false.",
-            expression,
-            enclosing,
-        )
+        detail = "The condition value is null. Conditions must either be true or false."
+        run.report_problem("null-condition", detail, expression, enclosing)
         return None
     try:
         return convert_value(condition, BOOL)
     except ConversionProblem as problem:
-        run.report_problem(
-            "incorrect-condition-type",
-            f"The condition expression must be of type bool: {problem.message}.",
-            expression,
-            enclosing,
-        )
+        detail = f"The condition expression must be of type bool: {problem.message}."
+        run.report_problem("incorrect-condition-type", detail, expression, enclosing)
         return None

@@ -122,34 +122,30 @@ class TemplateParser:
                 return pieces, index
             if kind in {scanner.QUOTED_TEXT, scanner.PLAIN_TEXT}:
                 stream.index += 1
-                pieces.append(self._parse_literal(index, kind, trim=trim))
+                begin, end = tokens.starts[index], tokens.ends[index]
+                is_quoted = kind == scanner.QUOTED_TEXT
+                text = self._decode_text(begin, end) if is_quoted else decode_plain(tokens.text[begin:end])
+                pieces.append(_LiteralText(text.lstrip(_SPACE) if trim else text, begin, end))
                 trim = False
             elif kind in {scanner.INTERPOLATION, scanner.DIRECTIVE}:
-                if tokens.get_text(index).endswith("~"):
-                    _trim_white_space_before(pieces)
+                last = pieces[-1] if pieces else None
+                if tokens.get_text(index).endswith("~") and isinstance(last, _LiteralText):
+                    last.value = last.value.rstrip(_SPACE)
                 piece, trim = self._parse_sequence(kind)
                 pieces.append(piece)
             else:
                 # An open heredoc is reported at its start: the end of the file is not helpful.
                 heredoc = closing == scanner.CLOSE_HEREDOC
-                end = self._describe_heredoc_end(first) if heredoc else ""
+                end_hint = ""
+                if heredoc:
+                    marker = tokens.get_text(first).lstrip("<-").strip()
+                    end_hint = f' A heredoc ends at a line that contains only "{marker}" and ends with a line break.'
                 raise stream.report_error(
                     "unterminated-template-string",
-                    f"No closing marker was found for the string.{end}",
+                    f"No closing marker was found for the string.{end_hint}",
                     first if heredoc else index,
                     first,
                 )
-
-    def _describe_heredoc_end(self, first: int) -> str:
-        """Describe the expected end of the heredoc that starts at a token."""
-        marker = self.stream.tokens.get_text(first).lstrip("<-").strip()
-        return f' A heredoc ends at a line that contains only "{marker}" and ends with a line break.'
-
-    def _parse_literal(self, index: int, kind: str, *, trim: bool) -> _LiteralText:
-        tokens = self.stream.tokens
-        begin, end = tokens.starts[index], tokens.ends[index]
-        value = self._decode_text(begin, end) if kind == scanner.QUOTED_TEXT else decode_plain(tokens.text[begin:end])
-        return _LiteralText(value.lstrip(_SPACE) if trim else value, begin, end)
 
     def _parse_sequence(self, kind: str) -> tuple[_Piece, bool]:
         """Parse a `${ }` or `%{ }`. Return it, and whether its end trims the text after it."""
@@ -183,11 +179,9 @@ class TemplateParser:
         if kind == scanner.SEQUENCE_END:
             return stream.read_token()
         if keyword:
+            detail = "Expected a closing brace to end the sequence, but found extra characters."
             raise stream.report_error(
-                "extra-characters-in-marker",
-                "Expected a closing brace to end the sequence, but found extra characters.",
-                since=first,
-                headline=f"Extra characters in {keyword} marker",
+                "extra-characters-in-marker", detail, since=first, headline=f"Extra characters in {keyword} marker"
             )
         raise self._report_unclosed_sequence(kind, first)
 
@@ -219,25 +213,17 @@ class TemplateParser:
     def _parse_directive(self, first: int) -> _Directive:
         stream = self.stream
         if stream.peek() != scanner.IDENT:
-            raise stream.report_error(
-                "invalid-template-directive",
-                'A template directive keyword ("if", "for", etc) is expected at the beginning of a %{ sequence.',
-                since=first,
-            )
+            detail = 'A template directive keyword ("if", "for", etc) is expected at the beginning of a %{ sequence.'
+            raise stream.report_error("invalid-template-directive", detail, since=first)
         index = stream.read_token()
         keyword = stream.tokens.get_text(index)
         if keyword not in _KEYWORDS:
-            raise stream.report_error(
-                "invalid-template-control-keyword",
-                f'"{keyword}" is not a valid template control keyword.{suggest_name(keyword, _KEYWORDS)}',
-                index,
-                first,
-            )
+            detail = f'"{keyword}" is not a valid template control keyword.{suggest_name(keyword, _KEYWORDS)}'
+            raise stream.report_error("invalid-template-control-keyword", detail, index, first)
         directive = _Directive(keyword, stream.build_span(first, index))
         if keyword == "if":
             directive.expression = self.parse_expression()
         elif keyword == "for":
-            stream = self.stream
             directive.value_name = self._parse_for_name("For directive requires variable name after 'for'.")
             if stream.peek() == ",":
                 stream.read_token()
@@ -268,33 +254,27 @@ class TemplateParser:
         stack = [_OpenDirective(None)]
         deepest = 0
         for piece in pieces:
-            self._add_piece(piece, stack)
+            if isinstance(piece, _LiteralText):
+                literal_span = self.stream.positions.build_span(piece.begin, piece.end)
+                stack[-1].parts.append(StringLiteral(piece.value, literal_span))
+            elif isinstance(piece, _Interpolation):
+                stack[-1].parts.append(piece.expression)
+            elif piece.keyword in _ENDS:
+                stack.append(_OpenDirective(piece))
+            else:
+                self._process_directive_end(piece, stack)
             deepest = max(deepest, len(stack) - 1)
         self.stream.add_nesting_levels(deepest)
         if len(stack) > 1:
             start = stack[-1].directive
             assert start is not None
-            self.stream.add_problem(
-                "unexpected-end-of-template",
+            detail = (
                 f"The {start.keyword} directive at {describe_span(start.span)} is missing its corresponding "
-                f"{_ENDS[start.keyword]} directive.",
-                end,
-                span,
+                f"{_ENDS[start.keyword]} directive."
             )
+            self.stream.add_problem("unexpected-end-of-template", detail, end, span)
             raise MalformedSyntaxError
         return Template(tuple(stack[0].parts), span)
-
-    def _add_piece(self, piece: _Piece, stack: list[_OpenDirective]) -> None:
-        """Add a piece to the innermost open directive, or open or close one."""
-        if isinstance(piece, _LiteralText):
-            span = self.stream.positions.build_span(piece.begin, piece.end)
-            stack[-1].parts.append(StringLiteral(piece.value, span))
-        elif isinstance(piece, _Interpolation):
-            stack[-1].parts.append(piece.expression)
-        elif piece.keyword in _ENDS:
-            stack.append(_OpenDirective(piece))
-        else:
-            self._process_directive_end(piece, stack)
 
     def _process_directive_end(self, end: _Directive, stack: list[_OpenDirective]) -> None:
         """Handle `else`, `endif` or `endfor`."""
@@ -335,12 +315,6 @@ def _build_directive_expression(open_directive: _OpenDirective, start: _Directiv
     if open_directive.then is None:
         return TemplateIf(start.expression, tuple(open_directive.parts), (), span)
     return TemplateIf(start.expression, tuple(open_directive.then), tuple(open_directive.parts), span)
-
-
-def _trim_white_space_before(pieces: list[_Piece]) -> None:
-    """Trim the white space at the end of the literal piece before `${~` and `%{~`."""
-    if pieces and isinstance(pieces[-1], _LiteralText):
-        pieces[-1].value = pieces[-1].value.rstrip(_SPACE)
 
 
 def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:

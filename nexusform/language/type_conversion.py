@@ -49,7 +49,7 @@ def convert_value(value: Value, target: Type) -> Value:
             if value.type is not DYNAMIC:
                 _require_convertible(value.type, target)
             return Value(target, primitive_raw, value.marks, NOT_NULL if get_refinement(value).not_null else None)
-        if not isinstance(value.type, PrimitiveType):
+        if not isinstance(value.type, PrimitiveType) or {value.type.name, target.name} == {"number", "bool"}:
             raise ConversionProblem((), f"{target.name} required")
         return Value(target, _PRIMITIVE_CONVERTERS[value.type.name, target.name](primitive_raw), value.marks)
     if raw is None or raw is UNKNOWN:
@@ -86,10 +86,6 @@ def describe_problem(problem: ConversionProblem) -> str:
 # --- towards primitives ------------------------------------------------------------------------
 
 
-def _convert_bool_to_string(raw: bool) -> str:
-    return "true" if raw else "false"
-
-
 def _convert_string_to_number(raw: str) -> Any:
     try:
         number = parse_number(raw)
@@ -111,21 +107,11 @@ def _convert_string_to_bool(raw: str) -> bool:
     raise ConversionProblem((), "a bool is required")
 
 
-def _reject_number_to_bool(_: Any) -> Any:
-    raise ConversionProblem((), "number required")
-
-
-def _reject_bool_to_number(_: Any) -> Any:
-    raise ConversionProblem((), "bool required")
-
-
 _PRIMITIVE_CONVERTERS: Final[dict[tuple[str, str], Callable[[Any], Any]]] = {
     ("string", "number"): _convert_string_to_number,
     ("string", "bool"): _convert_string_to_bool,
     ("number", "string"): format_number,
-    ("number", "bool"): _reject_bool_to_number,
-    ("bool", "string"): _convert_bool_to_string,
-    ("bool", "number"): _reject_number_to_bool,
+    ("bool", "string"): lambda raw: "true" if raw else "false",
 }
 
 

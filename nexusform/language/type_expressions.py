@@ -63,12 +63,9 @@ def check_function_calls(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _build_call_error(problem: Diagnostic) -> Diagnostic:
+    detail = "Functions may not be called here."
     return build_error(
-        "function-calls-not-allowed",
-        "Functions may not be called here.",
-        problem.subject,
-        context=problem.context,
-        values=problem.values,
+        "function-calls-not-allowed", detail, problem.subject, context=problem.context, values=problem.values
     )
 
 

@@ -18,7 +18,7 @@ from nexusform.language.syntax.syntax_nodes import (
     Traversal,
     TraverseAttribute,
 )
-from nexusform.schemas.value_types import DYNAMIC, STRING, ObjectType, PrimitiveType, TupleType, describe_type
+from nexusform.schemas.value_types import DYNAMIC, STRING, ObjectType, PrimitiveType, describe_type
 from nexusform.values.typed_value import UNKNOWN, Value, format_number
 
 _MAX_LENGTH: Final = 80
@@ -63,9 +63,7 @@ def _describe_collection(value: Value) -> str:
         return f'object with 1 attribute "{next(iter(value.raw))}"' if count == 1 else f"object with {count} attributes"
     if count == 0:
         return f"empty {name}"
-    if isinstance(value.type, TupleType) or count != 1:
-        return f"{name} with {count} element{'s' if count != 1 else ''}"
-    return f"{name} with 1 element"
+    return f"{name} with {count} element{'s' if count != 1 else ''}"
 
 
 def build_value_notes(

@@ -3,11 +3,8 @@
 # Public names of the package, by module.
 PUBLIC = {
     "api_client": "ApiResponse ApiClient ApiRequest build_token_auth StreamRejected",
-    "read_limits": "CONNECT_SECONDS PageLimits ReadByteLimit",
+    "read_limits": "CONNECT_SECONDS PageLimits ReadByteLimit parse_json",
     "deadlines": "Deadline read_deadline OperationAbandoned pause_deadline compute_silence_limit is_caller_waiting",
-    "web_errors": "WebError check_plain_credentials is_loopback",
-    "http_client": "SCHEMES WebRequest WebResponse send_request",
-    "limited_session": "build_limited_session",
-    "json_answers": "parse_json",
-    "loopback": "find_free_port",
+    "web_errors": "WebError check_plain_credentials find_free_port is_loopback",
+    "http_client": "build_limited_session SCHEMES WebRequest WebResponse send_request",
 }

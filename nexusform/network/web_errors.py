@@ -1,7 +1,8 @@
-"""Errors of clients by kind, and addresses unsafe for credentials."""
+"""Errors of clients by kind, and addresses: unsafe for credentials, or of this machine."""
 
 from __future__ import annotations
 
+import socket
 from enum import StrEnum
 from ipaddress import ip_address
 from typing import Final
@@ -50,3 +51,10 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def find_free_port() -> int:
+    """Return a free TCP port of 127.0.0.1."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])

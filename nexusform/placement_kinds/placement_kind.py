@@ -20,14 +20,6 @@ VM: Final = "vm"  # the only kind of the engine itself
 MAXIMUM_NAMES: Final = 5  # maximum number of machines listed by name
 
 
-def _is_always_running(_place: Any) -> bool:
-    return True
-
-
-def _format_empty_location(_place: Any) -> str:
-    return ""
-
-
 class PlacementKind(Struct, frozen=True, kw_only=True):
     """One kind of placement. The functions take a location, a record of class `location_class`. `name`: the
     name in rows and JSON. `noun`: `2 fleet bindings`; `short_noun` next to its map. `title`: above its rows.
@@ -62,9 +54,9 @@ class PlacementKind(Struct, frozen=True, kw_only=True):
     short_noun: str = ""
     format_name: Callable[[str, str], str] = lambda _pool, name: name
     format_next_to_name: Callable[[Any, str], str] = lambda _place, _object: ""
-    get_state: Callable[[Any], str] = _format_empty_location
-    is_running: Callable[[Any], bool] = _is_always_running
-    format_waiting_state: Callable[[Any], str] = _format_empty_location
+    get_state: Callable[[Any], str] = lambda _place: ""
+    is_running: Callable[[Any], bool] = lambda _place: True
+    format_waiting_state: Callable[[Any], str] = lambda _place: ""
     build_waiting: Callable[[Any], ObjectLocation] | None = None
     host_noun: str = "place"
     by_resource: bool = False

@@ -2,9 +2,9 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "exec_credential_plugin": "ExecPluginProblem",
     "kubeconfig": (
-        "TRUSTED KubernetesAccount KubeconfigTrust KubeconfigProblem read_pod_account build_api_client read_account"
+        "ExecPluginProblem TRUSTED KubernetesAccount KubeconfigTrust KubeconfigProblem read_pod_account "
+        "build_api_client read_account"
     ),
     "identified_provider": "FinderByArguments FixedIdentity IdentifiedProvider IdentityComparison",
     "registry": "ProviderDefinition PROVIDERS",

@@ -16,13 +16,11 @@ class FinderByArguments(Protocol):
 
     def needs_arguments(self, resource_type: str) -> bool:
         """Return whether objects of a type are found by their arguments."""
-        ...
 
     def find_configured_object(
         self, resource_type: str, arguments: Mapping[str, Any]
     ) -> tuple[ObjectKey, Mapping[str, Any]]:
         """Find the objects of a block. Raises ProviderProblem with the missing ones."""
-        ...
 
 
 class IdentityComparison(Struct, frozen=True):
@@ -45,23 +43,18 @@ class IdentifiedProvider(Protocol):
 
     def read_identity(self, recorded: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Read the identity; `objects` are the attributes of the recorded objects. Raises ProviderProblem."""
-        ...
 
     def compare_identity(self, recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> IdentityComparison:
         """Compare a recorded identity with the observed one."""
-        ...
 
     def describe_identity(self, identity: Mapping[str, Any]) -> str:
         """Describe the system for the head of a plan; "" if it was not read."""
-        ...
 
     def keep_missing_objects(self) -> None:
         """Report missing objects as unchanged from now on, because their system is unknown."""
-        ...
 
     def has_missing_objects(self) -> bool:
         """Return whether objects were missing since then."""
-        ...
 
 
 class FixedIdentity:

@@ -5,8 +5,10 @@ are relative to their file. Source: kubernetes.io, "Organizing Cluster Access Us
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,10 +19,76 @@ from nexusform.diagnostics.phrases import format_installation, format_list, sele
 from nexusform.files.access_record import read_variable
 from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path, list_command_files
 from nexusform.files.regular_files import UNCONFINED, Confinement
-from nexusform.providers.exec_credential_plugin import ExecPlugin
 
 if TYPE_CHECKING:
     from nexusform.network.api_client import ApiClient
+
+# --- authentication by a program that prints a token, such as kubelogin --------------------------
+#
+# All versions of the API are called alike. Source: kubernetes.io, "Authenticating", client-go credential plugins.
+
+_EXEC_INFO_VARIABLE: Final = "KUBERNETES_EXEC_INFO"
+_MAX_MESSAGE: Final = 200  # characters of a program's error output, of its last line: earlier ones may have secrets
+_SECONDS: Final = 60  # time limit: an interactive sign-in prompt would not be visible
+
+
+class ExecPluginProblem(Exception):
+    """Program without a token: the message has the program and the reason."""
+
+
+class ExecPlugin(Struct, frozen=True):
+    """A program with arguments, environment and API version, and the cluster if it needs it."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    version: str
+    cluster: Mapping[str, Any] | None = None
+
+    def fetch_token(self) -> str:
+        """Run the program and return its token. Raises ExecPluginProblem."""
+        name = Path(self.command[0]).name
+        spec: dict[str, Any] = {"interactive": False}
+        if self.cluster is not None:
+            spec["cluster"] = self.cluster
+        exec_info = json.dumps({"kind": "ExecCredential", "apiVersion": self.version, "spec": spec})
+        environment = {**os.environ, **self.environment, _EXEC_INFO_VARIABLE: exec_info}
+        try:
+            result = subprocess.run(  # noqa: S603
+                self.command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=_SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            raise ExecPluginProblem(
+                f"The sign-in program {name} did not finish within {_SECONDS} s. If it waits for input, "
+                "run it by hand first."
+            ) from None
+        except OSError as problem:
+            raise ExecPluginProblem(f"Cannot run the sign-in program {name}: {problem}") from None
+        if result.returncode:
+            lines = result.stderr.decode(errors="replace").strip().splitlines()
+            last_line = lines[-1].strip()[:_MAX_MESSAGE] if lines else "no error output"
+            raise ExecPluginProblem(f"The sign-in program {name} failed ({result.returncode}): {last_line}")
+        token = _parse_token(result.stdout)
+        if not token:
+            raise ExecPluginProblem(f"The sign-in program {name} printed no ExecCredential with a token.")
+        return token
+
+
+def _parse_token(output: bytes) -> str:
+    try:
+        document = json.loads(output)
+    except ValueError:
+        return ""
+    status = document.get("status") if isinstance(document, dict) else None
+    token = status.get("token") if isinstance(status, dict) else None
+    return token if isinstance(token, str) else ""
+
+
+# --- kubeconfigs ---------------------------------------------------------------------------------
 
 _SECTIONS: Final = ("clusters", "contexts", "users")
 _PATHS: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
@@ -207,7 +275,7 @@ def read_pod_account() -> KubernetesAccount:
 
 
 def build_api_client(account: KubernetesAccount) -> ApiClient:
-    """Return an authenticated client of the server. Its requests raise PluginProblem if a plug-in returns no
+    """Return an authenticated client of the server. Its requests raise ExecPluginProblem if a plug-in returns no
     token. Raises KubeconfigProblem.
     """
     from lightkube.config.client_adapter import user_auth, verify_cluster

@@ -9,9 +9,9 @@ from typing import Any, Final
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.json_data.plain_data import Path
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
-from nexusform.resource_types.shared_arguments import is_set_and_known
+from nexusform.resource_types.shared_arguments import build_optional_argument, is_set_and_known
 from nexusform.scheduling.kubelet import EVICTION_MEMORY, MAX_CELLS, STORAGE, Kubelet, Platform, Reserve, TopologyPolicy
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
+from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, MapType
 
 _MAXIMUM_CPUS: Final = 4096
@@ -24,11 +24,7 @@ _RESOURCE: Final = re.compile(
 )
 
 
-def _build_kubelet_argument_schema(kind: Any, description: str, **more: Any) -> AttributeSchema:
-    return AttributeSchema(kind, description, optional=True, decides_placement=True, **more)
-
-
-EXTENDED: Final = _build_kubelet_argument_schema(
+EXTENDED: Final = build_optional_argument(
     DYNAMIC,
     'Extra resources per node, such as "intel.com/sriov_netdevice" or "hugepages-1Gi": an amount, or a '
     "list per NUMA cell. Hugepages reduce memory.",
@@ -36,27 +32,27 @@ EXTENDED: Final = _build_kubelet_argument_schema(
 KUBELET_BLOCK: Final = NestedBlock(
     BlockSchema(
         {
-            "eviction_memory": _build_kubelet_argument_schema(
+            "eviction_memory": build_optional_argument(
                 STRING, "Hard eviction threshold (evictionHard memory.available). Default: 100Mi."
             ),
-            "kube_reserved": _build_kubelet_argument_schema(
+            "kube_reserved": build_optional_argument(
                 MapType(STRING), 'kubeReserved: "cpu", "memory", "ephemeral-storage". Default: none.'
             ),
-            "system_reserved": _build_kubelet_argument_schema(
+            "system_reserved": build_optional_argument(
                 MapType(STRING), 'systemReserved: "cpu", "memory", "ephemeral-storage". Default: none.'
             ),
-            "reserved_cpus": _build_kubelet_argument_schema(
+            "reserved_cpus": build_optional_argument(
                 STRING,
                 'reservedSystemCPUs, such as "0-1"; replaces the CPUs of both reserves. Default: "0-1" on '
                 "NKS (none for NC_G2_8_v1 and NC_P4_28_v1), none elsewhere.",
             ),
             "extended_resources": EXTENDED,
-            "topology_manager_policy": _build_kubelet_argument_schema(
+            "topology_manager_policy": build_optional_argument(
                 STRING,
                 "topologyManagerPolicy. If set, pods rejected by kubelet are Failed.",
                 choices=tuple(policy.value for policy in TopologyPolicy),
             ),
-            "numa_nodes": _build_kubelet_argument_schema(
+            "numa_nodes": build_optional_argument(
                 NUMBER, "NUMA cells of a node. Default: those of its VM SKU.", minimum=1, maximum=MAX_CELLS
             ),
         }
@@ -81,17 +77,14 @@ def check_kubelet(values: Any, path: Path) -> list[Problem]:
         items = reserve.items() if isinstance(reserve, Mapping) else ()
         amounts += [((name, key), amount) for key, amount in items]
         problems += [
-            _build_problem(
-                (*path, name, key), f'"{key}" cannot be reserved; write {_format_alternatives(_RESERVABLE_RESOURCES)}.'
-            )
+            _build_problem((*path, name, key), f'"{key}" cannot be reserved; write "cpu", "memory" or "{STORAGE}".')
             for key, _ in items
             if key not in _RESERVABLE_RESOURCES
         ]
     for amount_path, amount in amounts:
         if isinstance(amount, str) and _parse_reservation_amount(amount) is None:
-            problems.append(
-                _build_problem((*path, *amount_path), (f'"{amount}" is not an amount such as "100Mi" or "500m".'))
-            )
+            text = f'"{amount}" is not an amount such as "100Mi" or "500m".'
+            problems.append(_build_problem((*path, *amount_path), text))
     cpus = values.get("reserved_cpus")
     if isinstance(cpus, str) and _parse_cpu_list(cpus) is None:
         text = f'"{cpus}" is not a list of CPU numbers such as "0-1" or "0,8" (the first CPU is 0).'
@@ -124,11 +117,6 @@ def check_extended_resources(values: Any, path: Path) -> list[Problem]:
 
 def _build_problem(path: Path, detail: str) -> Problem:
     return Problem(path, "invalid-kubelet", detail)
-
-
-def _format_alternatives(names: Iterable[str]) -> str:
-    *first, last = [f'"{name}"' for name in names]
-    return f"{', '.join(first)} or {last}"
 
 
 # --- values ------------------------------------------------------------------------------------

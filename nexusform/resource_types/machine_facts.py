@@ -16,7 +16,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, suggest_name
-from nexusform.resource_types.shared_arguments import check_whole_numbers, is_set_and_known
+from nexusform.resource_types.shared_arguments import (
+    build_optional_argument,
+    build_required_argument,
+    check_whole_numbers,
+    is_set_and_known,
+)
 from nexusform.scheduling.machine_actions import CORDONED_BY_ACTION
 from nexusform.scheduling.racks.vms import VFS_PER_CELL, Machine, MachineSku, MachineStatus, VmSku
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
@@ -78,54 +83,40 @@ def _check_roles(roles: Any) -> str:
     return f"not a compute-plane machine (roles: {role_list})" if role_list else "without the role compute-plane"
 
 
-def _describe_unprovisioned_status(status: Any) -> str:
-    return "" if status.lower() == "provisioned" else f'{_NOT_PROVISIONED} (detailed status "{status}")'
-
-
 def _build_status_attribute(
     description: str, default: str, choices: tuple[str, ...] = (), pattern: str = "", pattern_hint: str = ""
 ) -> AttributeSchema:
-    return AttributeSchema(
+    return build_optional_argument(
         STRING,
         f"{description} Computed except under provider simulated.",
-        optional=True,
         computed=True,
         default=default,
         choices=choices,
         pattern=pattern,
         pattern_hint=pattern_hint,
-        decides_placement=True,
         observed=True,
     )
-
-
-def _build_boolean_attribute(description: str, default: bool | None = None) -> AttributeSchema:
-    return AttributeSchema(BOOL, description, optional=True, default=default, decides_placement=True)
 
 
 # In the order in which reasons are named ("cordoned, powered off").
 MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
     MachineFact(
         "roles",
-        AttributeSchema(
-            SetType(STRING),
-            "Roles. Only compute-plane machines run VMs.",
-            optional=True,
-            default=[COMPUTE_PLANE],
-            decides_placement=True,
+        build_optional_argument(
+            SetType(STRING), "Roles. Only compute-plane machines run VMs.", default=[COMPUTE_PLANE]
         ),
         _check_roles,
         export_field="machineRoles",
     ),
     MachineFact(
         "evacuate",
-        _build_boolean_attribute("Re-place its VMs and accept no new ones.", default=False),
+        build_optional_argument(BOOL, "Re-place its VMs and accept no new ones.", default=False),
         lambda is_so: EVACUATING if is_so else "",
         is_override=True,
     ),
     MachineFact(
         "cordoned",
-        _build_boolean_attribute("Accept no new VMs; existing VMs stay."),
+        build_optional_argument(BOOL, "Accept no new VMs; existing VMs stay."),
         lambda is_so: CORDONED if is_so else "",
         is_override=True,
     ),
@@ -166,7 +157,7 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
         _build_status_attribute(
             f"Detailed status: {', '.join(DETAILED_STATUSES)}. Only Provisioned machines take new VMs.", "Provisioned"
         ),
-        _describe_unprovisioned_status,
+        lambda status: "" if status.lower() == "provisioned" else f'{_NOT_PROVISIONED} (detailed status "{status}")',
         export_field="detailedStatus",
         absent_value="Provisioned",
     ),
@@ -246,7 +237,7 @@ MAXIMUM_CELLS: Final = 64  # of one machine; each is processed separately
 
 
 def _build_number_attribute(description: str, minimum: int, maximum: int | None = None) -> AttributeSchema:
-    return AttributeSchema(NUMBER, description, required=True, minimum=minimum, maximum=maximum, decides_placement=True)
+    return build_required_argument(NUMBER, description, minimum=minimum, maximum=maximum)
 
 
 MACHINE_BLOCK: Final = NestedBlock(
@@ -256,12 +247,8 @@ MACHINE_BLOCK: Final = NestedBlock(
             "cpus_per_cell": _build_number_attribute("vCPUs for VMs per cell.", 1),
             "memory_gib_per_cell": _build_number_attribute("Memory for VMs per cell, in GiB.", 1),
             "ephemeral_disk_gib": _build_number_attribute("Disk for VM root disks per machine, in GiB.", 0),
-            "vfs_per_cell": AttributeSchema(
-                NUMBER,
-                f"SR-IOV virtual functions for VMs in each cell. Default: {VFS_PER_CELL} (inferred).",
-                optional=True,
-                minimum=0,
-                decides_placement=True,
+            "vfs_per_cell": build_optional_argument(
+                NUMBER, f"SR-IOV virtual functions for VMs in each cell. Default: {VFS_PER_CELL} (inferred).", minimum=0
             ),
         }
     ),
@@ -270,15 +257,13 @@ MACHINE_BLOCK: Final = NestedBlock(
     max_items=1,
 )
 
-MACHINE_SKU: Final = AttributeSchema(STRING, "Machine SKU of the catalogue.", optional=True, decides_placement=True)
+MACHINE_SKU: Final = build_optional_argument(STRING, "Machine SKU of the catalogue.")
 
 
-VFS: Final = AttributeSchema(
+VFS: Final = build_optional_argument(
     NUMBER,
     "SR-IOV virtual functions per VM, from its NUMA cells. A cell has 30 (inferred). A change moves no VM. Default: 0.",
-    optional=True,
     minimum=0,
-    decides_placement=True,
 )
 _FIGURES: Final = ("numa_cells", "cpus_per_cell", "memory_gib_per_cell", "ephemeral_disk_gib")
 
@@ -332,36 +317,25 @@ def check_hardware(attributes: Mapping[str, Any], *, is_required: bool) -> list[
     """
     block, sku = attributes.get("machine"), attributes.get("machine_sku")
     if block is not None and sku is not None:
-        return [
-            Problem(
-                ("machine_sku",),
-                "conflicting-arguments",
-                'A "machine" block and "machine_sku" both describe the hardware. Keep one of them.',
-            )
-        ]
+        detail = 'A "machine" block and "machine_sku" both describe the hardware. Keep one of them.'
+        return [Problem(("machine_sku",), "conflicting-arguments", detail)]
     if is_required and block is None and sku is None:
-        return [
-            Problem(
-                (),
-                "missing-required-argument",
-                'Specify the hardware of this machine: either "machine_sku" '
-                f'({", ".join(list_machine_sku_names())}) or a "machine" block with its figures. For a '
-                "machine of data.nexus_inventory whose machine_sku is null, map its machineSkuId in "
-                '"machine_sku_by_id".',
-            )
-        ]
+        detail = (
+            'Specify the hardware of this machine: either "machine_sku" '
+            f'({", ".join(list_machine_sku_names())}) or a "machine" block with its figures. For a '
+            "machine of data.nexus_inventory whose machine_sku is null, map its machineSkuId in "
+            '"machine_sku_by_id".'
+        )
+        return [Problem((), "missing-required-argument", detail)]
     if isinstance(block, Mapping):
         return check_whole_numbers(block, block, ("machine",))
     if is_set_and_known(sku) and sku not in list_machine_sku_names():
         names = list_machine_sku_names()
-        return [
-            Problem(
-                ("machine_sku",),
-                "unknown-machine-sku",
-                f'The catalogue has no machine SKU "{sku}".{suggest_name(str(sku), names)} '
-                f'It lists {", ".join(names)}; describe other hardware with a "machine" block.',
-            )
-        ]
+        detail = (
+            f'The catalogue has no machine SKU "{sku}".{suggest_name(str(sku), names)} '
+            f'It lists {", ".join(names)}; describe other hardware with a "machine" block.'
+        )
+        return [Problem(("machine_sku",), "unknown-machine-sku", detail)]
     return []
 
 

@@ -27,16 +27,17 @@ from nexusform.resource_types.nks_pools import (
 )
 from nexusform.resource_types.shared_arguments import (
     build_id_attribute,
+    build_id_builder,
     build_name_attribute,
     build_parent_attribute,
+    build_required_argument,
     check_azure_block,
     check_skus,
     check_whole_numbers,
-    join_id_parts,
 )
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import NUMBER
 
 _SCHEMA: Final = BlockSchema(
@@ -44,20 +45,14 @@ _SCHEMA: Final = BlockSchema(
         "id": build_id_attribute("<cluster id>/<pool>"),
         "kubernetes_cluster_id": build_parent_attribute("nexus_kubernetes_cluster", " that the pool belongs to"),
         "name": build_name_attribute("pool"),
-        "node_count": AttributeSchema(
-            NUMBER, "Number of nodes.", required=True, minimum=0, maximum=MAXIMUM_NODES, decides_placement=True
-        ),
+        "node_count": build_required_argument(NUMBER, "Number of nodes.", minimum=0, maximum=MAXIMUM_NODES),
         **POOL_ARGUMENTS,
         "nodes": NODES,
     },
     POOL_BLOCKS,
     "A pool of worker nodes of an NKS cluster, as a separate resource.",
 )
-
-
-def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the id: `<cluster id>/<pool>`."""
-    return join_id_parts(attributes.get("kubernetes_cluster_id"), attributes.get("name"))
+build_id: Final = build_id_builder("kubernetes_cluster_id", "name")
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
@@ -82,22 +77,14 @@ def compute_demand(
     cluster_id, name = str(attributes["kubernetes_cluster_id"]), str(attributes["name"])
     cluster = context.find_cluster(cluster_id)
     if cluster is None:
-        return None, [
-            Problem(
-                ("kubernetes_cluster_id",),
-                "unknown-cluster",
-                f'No cluster has the id "{cluster_id}". Refer to the cluster, for example '
-                "nexus_kubernetes_cluster.NAME.id, or use the id of a declared one: <site>/<cluster>.",
-            )
-        ]
+        detail = (
+            f'No cluster has the id "{cluster_id}". Refer to the cluster, for example '
+            "nexus_kubernetes_cluster.NAME.id, or use the id of a declared one: <site>/<cluster>."
+        )
+        return None, [Problem(("kubernetes_cluster_id",), "unknown-cluster", detail)]
     if name in (cluster.get("agent_pool") or {}):
-        return None, [
-            Problem(
-                ("name",),
-                "duplicate-agent-pool",
-                f'The cluster "{cluster_id}" has an agent_pool block "{name}" already. Rename or remove one of them.',
-            )
-        ]
+        detail = f'The cluster "{cluster_id}" has an agent_pool block "{name}" already. Rename or remove one of them.'
+        return None, [Problem(("name",), "duplicate-agent-pool", detail)]
     pool, problems = build_pool_demand(
         str(cluster["name"]), name, int(attributes["node_count"]), attributes, (), context
     )
@@ -120,9 +107,8 @@ def compute_demand(
 def build_computed_attributes(
     attributes: Mapping[str, Any], _surroundings: ResourceContext, vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
-    """Return `nodes` and `node_rules`."""
-    nodes = build_nodes(vms, unplaced, {str(attributes["name"]): attributes["vm_sku_name"]})
-    return {"nodes": nodes}
+    """Return `nodes`."""
+    return {"nodes": build_nodes(vms, unplaced, {str(attributes["name"]): attributes["vm_sku_name"]})}
 
 
 def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]) -> list[Problem]:

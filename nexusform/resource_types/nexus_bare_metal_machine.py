@@ -23,13 +23,15 @@ from nexusform.resource_types.machine_facts import (
 from nexusform.resource_types.shared_arguments import (
     build_duplicate_object_problem,
     build_id_attribute,
+    build_id_builder,
     build_name_attribute,
+    build_optional_argument,
     build_parent_attribute,
     build_placement_number,
     build_reference_problem,
+    build_required_argument,
     check_whole_numbers,
     is_set_and_known,
-    join_id_parts,
 )
 from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.site_inventory import (
@@ -39,22 +41,19 @@ from nexusform.scheduling.site_inventory import (
     OccupiedCapacity,
     PlanInventory,
 )
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
+from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import NUMBER, STRING, ListType
 
 _OCCUPIED: Final = NestedBlock(
     BlockSchema(
         {
-            "name": AttributeSchema(STRING, "Name of the VM.", required=True, decides_placement=True),
+            "name": build_required_argument(STRING, "Name of the VM."),
             "cpu_cores": build_placement_number("vCPUs on the machine.", 0),
             "memory_gib": build_placement_number("Memory in GiB.", 0),
             "disk_gib": build_placement_number("Disk in GiB.", 0, 0),
             "numa_cells": build_placement_number("NUMA cells.", 1, 1),
-            "cells": AttributeSchema(
-                ListType(NUMBER),
-                "Cell numbers from 0. Default: unknown; capacity is then a range.",
-                optional=True,
-                decides_placement=True,
+            "cells": build_optional_argument(
+                ListType(NUMBER), "Cell numbers from 0. Default: unknown; capacity is then a range."
             ),
         },
         lengths={"numa_cells": "cells"},
@@ -68,13 +67,11 @@ _SCHEMA: Final = BlockSchema(
         "id": build_id_attribute("<site>/<rack>/<machine>"),
         "rack_id": build_parent_attribute("nexus_rack"),
         "name": build_name_attribute("machine"),
-        "slot": AttributeSchema(
+        "slot": build_required_argument(
             NUMBER,
             "Slot in the rack. A slot of machine_count describes that machine; another slot adds one.",
-            required=True,
             minimum=1,
             maximum=256,
-            decides_placement=True,
         ),
         "machine_sku": MACHINE_SKU,
         **build_fact_attributes(),
@@ -82,11 +79,7 @@ _SCHEMA: Final = BlockSchema(
     {"machine": MACHINE_BLOCK, "occupied": _OCCUPIED},
     "One bare-metal machine of a rack.",
 )
-
-
-def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the id: `<site>/<rack>/<machine>`."""
-    return join_id_parts(attributes.get("rack_id"), attributes.get("name"))
+build_id: Final = build_id_builder("rack_id", "name")
 
 
 def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,13 +97,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         problems += _check_occupied_block(attributes, index, block)
         name = block.get("name")
         if isinstance(name, str) and names.setdefault(name, index) != index:
-            problems.append(
-                Problem(
-                    ("occupied", index, "name"),
-                    "duplicate-occupied-block",
-                    f'This machine has another "occupied" block named "{name}". Remove one of the two.',
-                )
-            )
+            detail = f'This machine has another "occupied" block named "{name}". Remove one of the two.'
+            problems.append(Problem(("occupied", index, "name"), "duplicate-occupied-block", detail))
     if not problems:
         problems += _check_total_occupied(attributes)
     return problems
@@ -121,15 +109,11 @@ def _check_status(attributes: Mapping[str, Any]) -> list[Problem]:
     status = attributes.get("detailed_status")
     if not isinstance(status, str) or status in DETAILED_STATUSES:
         return []
-    return [
-        Problem(
-            ("detailed_status",),
-            "unknown-detailed-status",
-            f'"{status}" is not a known detailed status.{suggest_name(status, DETAILED_STATUSES)} The '
-            f"machine accepts no new VMs. Known: {', '.join(DETAILED_STATUSES)}.",
-            Severity.WARNING,
-        )
-    ]
+    detail = (
+        f'"{status}" is not a known detailed status.{suggest_name(status, DETAILED_STATUSES)} The '
+        f"machine accepts no new VMs. Known: {', '.join(DETAILED_STATUSES)}."
+    )
+    return [Problem(("detailed_status",), "unknown-detailed-status", detail, Severity.WARNING)]
 
 
 def _iterate_occupied_blocks(attributes: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -184,15 +168,11 @@ def _check_total_occupied(attributes: Mapping[str, Any]) -> list[Problem]:
         figures = [block.get(name) or 0 for block in blocks]
         used = sum(f for f in figures if isinstance(f, int))
         if used > total:
-            problems.append(
-                Problem(
-                    ("occupied", 0),
-                    "overcommitted-machine",
-                    f'The "occupied" blocks add up to {name} = {used:,}, and the machine has {total:,}. '
-                    "It counts as full. Compare machine_sku with the real hardware.",
-                    Severity.WARNING,
-                )
+            detail = (
+                f'The "occupied" blocks add up to {name} = {used:,}, and the machine has {total:,}. '
+                "It counts as full. Compare machine_sku with the real hardware."
             )
+            problems.append(Problem(("occupied", 0), "overcommitted-machine", detail, Severity.WARNING))
     return problems
 
 

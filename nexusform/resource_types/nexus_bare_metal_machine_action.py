@@ -7,7 +7,13 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.resource_types.shared_arguments import POOL_AZURE_BLOCK, build_id_attribute, join_id_parts
+from nexusform.resource_types.shared_arguments import (
+    POOL_AZURE_BLOCK,
+    build_id_attribute,
+    build_id_builder,
+    build_optional_argument,
+    build_required_argument,
+)
 from nexusform.scheduling.machine_actions import ACTION_KINDS, MACHINE_ACTION_TYPE, is_action_pending
 from nexusform.scheduling.site_inventory import PlanInventory
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, ObjectReference, OnChange
@@ -17,31 +23,22 @@ from nexusform.values.typed_value import UNKNOWN
 _SCHEMA: Final = BlockSchema(
     {
         "id": build_id_attribute("<machine id>/<action>"),
-        "machine_id": AttributeSchema(
+        "machine_id": build_required_argument(
             STRING,
             "Id of the machine: `<site>/<rack>/<machine>`.",
-            required=True,
             on_change=OnChange.REPLACE,
-            decides_placement=True,
             refers_to=ObjectReference(("nexus_bare_metal_machine",)),
         ),
-        "action": AttributeSchema(
-            STRING,
-            "Action to run once.",
-            required=True,
-            choices=tuple(ACTION_KINDS),
-            on_change=OnChange.REPLACE,
-            decides_placement=True,
+        "action": build_required_argument(
+            STRING, "Action to run once.", choices=tuple(ACTION_KINDS), on_change=OnChange.REPLACE
         ),
         "run_id": AttributeSchema(
             STRING, "Any text. A new one runs the action again.", optional=True, on_change=OnChange.REPLACE
         ),
-        "allow_workloads": AttributeSchema(
+        "allow_workloads": build_optional_argument(
             BOOL,
             "Run it while VMs use the machine. They stop, and start again there. After PowerOff they stay down.",
-            optional=True,
             default=False,
-            decides_placement=True,
         ),
         "started": AttributeSchema(STRING, "Start of the last run, RFC 3339.", computed=True, observed=True),
         "finished": AttributeSchema(STRING, "End of the last run, RFC 3339.", computed=True, observed=True),
@@ -50,11 +47,7 @@ _SCHEMA: Final = BlockSchema(
     {"azure": POOL_AZURE_BLOCK},
     "One run of a lifecycle action on a bare-metal machine. Removing the block sends nothing.",
 )
-
-
-def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the id: `<machine id>/<action>`."""
-    return join_id_parts(attributes.get("machine_id"), attributes.get("action"))
+build_id: Final = build_id_builder("machine_id", "action")
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:

@@ -34,14 +34,16 @@ from nexusform.resource_types.nks_pools import (
 from nexusform.resource_types.shared_arguments import (
     AZURE_BLOCK,
     build_id_attribute,
+    build_id_builder,
     build_name_attribute,
+    build_optional_argument,
     build_parent_attribute,
+    build_required_argument,
     check_azure_block,
     check_even_control_plane,
     check_skus,
     check_whole_numbers,
     is_set_and_known,
-    join_id_parts,
 )
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
@@ -63,11 +65,8 @@ _SCHEMA: Final = BlockSchema(
         "id": build_id_attribute("<site>/<cluster>"),
         "site_id": build_parent_attribute("nexus_site"),
         "name": build_name_attribute("cluster"),
-        "kubernetes_version": AttributeSchema(
-            STRING,
-            "Kubernetes version. A change re-places all VMs in a rolling upgrade.",
-            optional=True,
-            decides_placement=True,
+        "kubernetes_version": build_optional_argument(
+            STRING, "Kubernetes version. A change re-places all VMs in a rolling upgrade."
         ),
         "hardware_label_keys": AttributeSchema(
             ListType(STRING), "Extra label keys with the machine's name on every worker.", optional=True, default=[]
@@ -80,14 +79,7 @@ _SCHEMA: Final = BlockSchema(
         "control_plane": NestedBlock(
             BlockSchema(
                 {
-                    "count": AttributeSchema(
-                        NUMBER,
-                        "Number of nodes.",
-                        required=True,
-                        minimum=1,
-                        maximum=MAXIMUM_NODES,
-                        decides_placement=True,
-                    ),
+                    "count": build_required_argument(NUMBER, "Number of nodes.", minimum=1, maximum=MAXIMUM_NODES),
                     "vm_sku_name": replace(SKU, on_change=OnChange.REPLACE),
                     "availability_zones": replace(ZONES, on_change=OnChange.REPLACE),
                 }
@@ -100,14 +92,7 @@ _SCHEMA: Final = BlockSchema(
         "agent_pool": NestedBlock(
             BlockSchema(
                 {
-                    "count": AttributeSchema(
-                        NUMBER,
-                        "Number of nodes.",
-                        required=True,
-                        minimum=0,
-                        maximum=MAXIMUM_NODES,
-                        decides_placement=True,
-                    ),
+                    "count": build_required_argument(NUMBER, "Number of nodes.", minimum=0, maximum=MAXIMUM_NODES),
                     **POOL_ARGUMENTS,
                 },
                 POOL_BLOCKS,
@@ -121,6 +106,7 @@ _SCHEMA: Final = BlockSchema(
     },
     "An NKS cluster with VMs of the site as nodes.",
 )
+build_id: Final = build_id_builder("site_id", "name")
 
 
 # Properties of a cluster's body set by its arguments.
@@ -129,23 +115,9 @@ _ARGUMENT_PROPERTIES: Final = frozenset(
 )
 
 
-def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the id: `<site>/<cluster>`."""
-    return join_id_parts(attributes.get("site_id"), attributes.get("name"))
-
-
 def build_vm_owner(attributes: Mapping[str, Any]) -> str:
     """Return the owner of the cluster's VMs."""
     return f"nks:{build_id(attributes)}"
-
-
-def _check_version(version: str) -> list[Problem]:
-    from nexusform.kubernetes.releases.kubernetes_versions import parse_version
-
-    if parse_version(version) is not None:
-        return []
-    detail = f'"{version}" is not a Kubernetes version. Write one such as "1.30.3", or remove the line.'
-    return [Problem(("kubernetes_version",), "invalid-kubernetes-version", detail)]
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
@@ -153,7 +125,11 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     problems: list[Problem] = []
     version = attributes.get("kubernetes_version")
     if is_set_and_known(version):
-        problems += _check_version(str(version))
+        from nexusform.kubernetes.releases.kubernetes_versions import parse_version
+
+        if parse_version(str(version)) is None:
+            detail = f'"{version}" is not a Kubernetes version. Write one such as "1.30.3", or remove the line.'
+            problems.append(Problem(("kubernetes_version",), "invalid-kubernetes-version", detail))
     plane = attributes.get("control_plane")
     if isinstance(plane, dict):
         problems += check_whole_numbers(plane, ("count",), ("control_plane",))
@@ -168,14 +144,11 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         problems += check_kubelet(pool.get("kubelet"), (*path, "kubelet"))
         problems += check_azure_block(pool, POOL_PROPERTIES, path)
         if name == CONTROL_PLANE or "|" in name or "/" in name or not name:
-            problems.append(
-                Problem(
-                    path,
-                    "invalid-agent-pool-name",
-                    f'"{name}" cannot be the name of an agent pool: it must not be empty or '
-                    f'"{CONTROL_PLANE}", nor hold "|" or "/".',
-                )
+            detail = (
+                f'"{name}" cannot be the name of an agent pool: it must not be empty or '
+                f'"{CONTROL_PLANE}", nor hold "|" or "/".'
             )
+            problems.append(Problem(path, "invalid-agent-pool-name", detail))
         else:
             problems += check_pool_name(name, path)
     counts = [pool.get("count") for pool in pools.values()] if isinstance(pools, dict) else []
@@ -266,11 +239,9 @@ def keep_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> tup
     from nexusform.kubernetes.releases.kubernetes_versions import VersionStep, determine_upgrade_kind, parse_version
 
     start, end = parse_version(current), parse_version(target) if isinstance(target, str) else None
-    if start is None or end is None:
+    if start is None or end is None or determine_upgrade_kind(start, end) is not VersionStep.NONE:
         return {}, []
-    if determine_upgrade_kind(start, end) is VersionStep.NONE:
-        return {"kubernetes_version": current}, []
-    return {}, []
+    return {"kubernetes_version": current}, []
 
 
 NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(

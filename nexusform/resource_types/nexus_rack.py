@@ -22,12 +22,14 @@ from nexusform.resource_types.machine_facts import (
 from nexusform.resource_types.shared_arguments import (
     build_duplicate_object_problem,
     build_id_attribute,
+    build_id_builder,
     build_name_attribute,
+    build_optional_argument,
     build_parent_attribute,
     build_reference_problem,
+    build_required_argument,
     check_whole_numbers,
     is_set_and_known,
-    join_id_parts,
 )
 from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.site_inventory import OBSERVED_KEY, InventoryRack, PlanInventory
@@ -49,47 +51,37 @@ _SCHEMA: Final = BlockSchema(
         "id": build_id_attribute("<site>/<rack>"),
         "site_id": build_parent_attribute("nexus_site"),
         "name": build_name_attribute("rack"),
-        "availability_zone": AttributeSchema(
+        "availability_zone": build_optional_argument(
             STRING,
             "Availability zone. Default: letters and digits of the rack's name.",
-            optional=True,
             computed=True,
             on_change=OnChange.REPLACE,
-            decides_placement=True,
             pattern=ZONE_PATTERN,
             pattern_hint="1 to 10 letters and digits",
         ),
-        "machine_count": AttributeSchema(
+        "machine_count": build_required_argument(
             NUMBER,
             "Machines in slots 1 to machine_count. A lower count removes the highest slots.",
-            required=True,
             minimum=0,
             maximum=MAXIMUM_MACHINES,
-            decides_placement=True,
         ),
         "machine_sku": replace(
             MACHINE_SKU,
             computed=True,
             description=f"Machine SKU of the catalogue. Default without a machine block: {DEFAULT_MACHINE_SKU}.",
         ),
-        "status": AttributeSchema(
+        "status": build_optional_argument(
             STRING,
             "A planned rack accepts no VMs; `simulate capacity` counts it.",
-            optional=True,
             default="active",
             choices=("active", "planned"),
-            decides_placement=True,
         ),
         "machines": AttributeSchema(MapType(ObjectType.create({"slot": NUMBER})), "Machines by name.", computed=True),
     },
     {"machine": MACHINE_BLOCK, "machine_override": _OVERRIDE},
     "A rack of identical machines, named <rack>-bm<slot>.",
 )
-
-
-def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the id: `<site>/<rack>`."""
-    return join_id_parts(attributes.get("site_id"), attributes.get("name"))
+build_id: Final = build_id_builder("site_id", "name")
 
 
 def build_default_zone(name: str) -> str:
@@ -134,14 +126,11 @@ def _check_zone(attributes: Mapping[str, Any]) -> list[Problem]:
     if zone not in {None, default} or re.fullmatch(ZONE_PATTERN, default):
         return []
     reason = f'"{default}" has {len(default)} characters' if default else "it has no letter or digit"
-    return [
-        Problem(
-            ("name",),
-            "invalid-availability-zone",
-            f'The availability zone cannot be taken from the name "{name}": {reason}, and a zone is '
-            '1 to 10 letters and digits. Add "availability_zone" to this rack.',
-        )
-    ]
+    detail = (
+        f'The availability zone cannot be taken from the name "{name}": {reason}, and a zone is '
+        '1 to 10 letters and digits. Add "availability_zone" to this rack.'
+    )
+    return [Problem(("name",), "invalid-availability-zone", detail)]
 
 
 def _check_machine_overrides(attributes: Mapping[str, Any]) -> list[Problem]:

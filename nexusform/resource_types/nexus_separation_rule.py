@@ -7,22 +7,23 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.resource_types.shared_arguments import build_id_attribute, build_name_attribute, join_id_parts
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
+from nexusform.resource_types.shared_arguments import (
+    build_id_attribute,
+    build_id_builder,
+    build_name_attribute,
+    build_optional_argument,
+    build_required_argument,
+)
+from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import STRING, MapType, SetType
 
 _SELECTOR: Final = NestedBlock(
     BlockSchema(
         {
-            "match_labels": AttributeSchema(
-                MapType(STRING),
-                "Required pod labels. Default: every pod of the namespaces.",
-                optional=True,
-                decides_placement=True,
+            "match_labels": build_optional_argument(
+                MapType(STRING), "Required pod labels. Default: every pod of the namespaces."
             ),
-            "namespaces": AttributeSchema(
-                SetType(STRING), "Namespaces of the pods. Default or empty: all.", optional=True, decides_placement=True
-            ),
+            "namespaces": build_optional_argument(SetType(STRING), "Namespaces of the pods. Default or empty: all."),
         }
     ),
     Nesting.SINGLE,
@@ -33,14 +34,9 @@ _SELECTOR: Final = NestedBlock(
 _GROUP: Final = NestedBlock(
     BlockSchema(
         {
-            "cluster_ids": AttributeSchema(
-                SetType(STRING), "Ids of clusters, VNFs and VMs in the group.", optional=True, decides_placement=True
-            ),
-            "pool_ids": AttributeSchema(
-                SetType(STRING),
-                "Pools in the group: `<cluster id>/<pool>`. The control plane is `control-plane`.",
-                optional=True,
-                decides_placement=True,
+            "cluster_ids": build_optional_argument(SetType(STRING), "Ids of clusters, VNFs and VMs in the group."),
+            "pool_ids": build_optional_argument(
+                SetType(STRING), "Pools in the group: `<cluster id>/<pool>`. The control plane is `control-plane`."
             ),
         },
         {"workload_selector": _SELECTOR},
@@ -54,31 +50,18 @@ _SCHEMA: Final = BlockSchema(
     {
         "id": build_id_attribute("<name>"),
         "name": build_name_attribute("rule"),
-        "scope": AttributeSchema(
-            STRING,
-            "What different groups must not share.",
-            required=True,
-            choices=("machine", "rack", "site"),
-            decides_placement=True,
+        "scope": build_required_argument(
+            STRING, "What different groups must not share.", choices=("machine", "rack", "site")
         ),
-        "enforcement": AttributeSchema(
-            STRING,
-            "Error or warning if the rule may be violated.",
-            optional=True,
-            default="deny",
-            choices=("deny", "warn"),
-            decides_placement=True,
+        "enforcement": build_optional_argument(
+            STRING, "Error or warning if the rule may be violated.", default="deny", choices=("deny", "warn")
         ),
     },
     {"group": _GROUP},
     "Clusters, pools or workloads that must not share a machine, rack or site. It moves nothing: plans "
     "check it in every sample.",
 )
-
-
-def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the id: the rule's name."""
-    return join_id_parts(attributes.get("name"))
+build_id: Final = build_id_builder("name")
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
@@ -88,13 +71,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     for index, group in enumerate(groups if isinstance(groups, list) else ()):
         parts = [group.get(name) for name in ("cluster_ids", "pool_ids", "workload_selector")]
         if not any(part is not None and part != [] for part in parts):
-            problems.append(
-                Problem(
-                    ("group", index),
-                    "empty-separation-group",
-                    "The group is empty. Set cluster_ids, pool_ids or a workload_selector.",
-                )
-            )
+            detail = "The group is empty. Set cluster_ids, pool_ids or a workload_selector."
+            problems.append(Problem(("group", index), "empty-separation-group", detail))
     return problems
 
 

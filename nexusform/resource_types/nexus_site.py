@@ -10,9 +10,10 @@ from nexusform.interfaces.plugins import ResourceType
 from nexusform.resource_types.shared_arguments import (
     build_duplicate_object_problem,
     build_id_attribute,
+    build_id_builder,
     build_name_attribute,
+    build_optional_argument,
     check_whole_numbers,
-    join_id_parts,
 )
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, RackSpread
 from nexusform.scheduling.site_inventory import MachineUpgradeStrategy, PlanInventory, SiteSettings
@@ -23,21 +24,15 @@ _ALL: Final = 100  # per cent
 _SCHEDULER: Final = NestedBlock(
     BlockSchema(
         {
-            "rack_spread": AttributeSchema(
+            "rack_spread": build_optional_argument(
                 STRING,
                 "First key of the rack ranking: VMs of the pool, or of the whole cluster. Applies to new "
                 "VMs; moves none.",
-                optional=True,
                 default=RackSpread.POOL.value,
                 choices=tuple(spread.value for spread in RackSpread),
-                decides_placement=True,
             ),
-            "tie_break_seed": AttributeSchema(
-                NUMBER,
-                "Seed of the tie-break. Applies to new VMs; moves none.",
-                optional=True,
-                default=DEFAULT_SEED,
-                decides_placement=True,
+            "tie_break_seed": build_optional_argument(
+                NUMBER, "Seed of the tie-break. Applies to new VMs; moves none.", default=DEFAULT_SEED
             ),
         }
     ),
@@ -83,11 +78,7 @@ _SCHEMA: Final = BlockSchema(
     {"scheduler": _SCHEDULER, "update_strategy": _UPDATE_STRATEGY},
     "An Operator Nexus instance: one or more racks of bare-metal machines.",
 )
-
-
-def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the id: the site's name."""
-    return join_id_parts(attributes.get("name"))
+build_id: Final = build_id_builder("name")
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:

@@ -13,12 +13,14 @@ from nexusform.placements.vm_demands import OBSERVED, PlacedVm, PoolDemand, VmDe
 from nexusform.resource_types.shared_arguments import (
     AZURE_BLOCK,
     build_id_attribute,
+    build_id_builder,
     build_name_attribute,
+    build_optional_argument,
     build_parent_attribute,
     build_placement_number,
+    build_required_argument,
     check_azure_block,
     check_whole_numbers,
-    join_id_parts,
 )
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Hint, HintScope, Placement, PlacementConstraints, VmSku
@@ -30,9 +32,7 @@ _POOL: Final = "vm"  # the only pool of a plain VM
 
 
 def _build_choice(description: str, *choices: str) -> AttributeSchema:
-    return AttributeSchema(
-        STRING, description, required=True, choices=choices, on_change=_FIXED, decides_placement=True
-    )
+    return build_required_argument(STRING, description, choices=choices, on_change=_FIXED)
 
 
 _RACK: Final = AttributeSchema(STRING, "Rack of the VM.", computed=True, predicted=True)
@@ -46,14 +46,12 @@ _SCHEMA: Final = BlockSchema(
         "memory_gib": build_placement_number("Memory in GiB.", 1, on_change=_FIXED),
         "disk_gib": build_placement_number("Disk in GiB.", 0, on_change=_FIXED),
         "numa_cells": build_placement_number("NUMA cells.", 1, 1, on_change=_FIXED),
-        "machine": AttributeSchema(
+        "machine": build_optional_argument(
             STRING,
             "Machine name. If set, the VM is pinned there; otherwise it is placed.",
-            optional=True,
             computed=True,
             predicted=True,
             on_change=_FIXED,
-            decides_placement=True,
         ),
         "rack": _RACK,
         "availability_zone": replace(_RACK, description="Availability zone of the rack."),
@@ -65,12 +63,8 @@ _SCHEMA: Final = BlockSchema(
             BlockSchema(
                 {
                     "hint_type": _build_choice("Near the resource, or away from it.", "Affinity", "AntiAffinity"),
-                    "resource_id": AttributeSchema(
-                        STRING,
-                        "Id of a VM, cluster, machine or rack.",
-                        required=True,
-                        on_change=_FIXED,
-                        decides_placement=True,
+                    "resource_id": build_required_argument(
+                        STRING, "Id of a VM, cluster, machine or rack.", on_change=_FIXED
                     ),
                     "scheduling_execution": _build_choice("Hard is required; Soft is preferred.", "Hard", "Soft"),
                     "scope": _build_choice("Compare machines or racks.", "Machine", "Rack"),
@@ -84,15 +78,11 @@ _SCHEMA: Final = BlockSchema(
     },
     "A virtual machine outside of NKS.",
 )
+build_id: Final = build_id_builder("site_id", "name")
 
 
 # Properties of a VM's body set by its arguments.
 _ARGUMENT_PROPERTIES: Final = frozenset({"cpuCores", "memorySizeGB", "placementHints"})
-
-
-def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the id: `<site>/<name>`."""
-    return join_id_parts(attributes.get("site_id"), attributes.get("name"))
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
@@ -140,14 +130,11 @@ def _build_hints(attributes: Mapping[str, Any], context: ResourceContext) -> tup
         target = str(hint["resource_id"])
         target_locations = context.find_hint_targets(target)
         if target_locations is None:
-            problems.append(
-                Problem(
-                    ("placement_hint", index, "resource_id"),
-                    "unknown-resource",
-                    f'Nothing has the id "{target}". A hint names a VM, cluster, machine or rack of this '
-                    "configuration by its id.",
-                )
+            detail = (
+                f'Nothing has the id "{target}". A hint names a VM, cluster, machine or rack of this '
+                "configuration by its id."
             )
+            problems.append(Problem(("placement_hint", index, "resource_id"), "unknown-resource", detail))
             continue
         machines, racks = target_locations
         affinity = hint["hint_type"] == "Affinity"

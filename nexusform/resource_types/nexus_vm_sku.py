@@ -11,16 +11,17 @@ from nexusform.resource_types.kubelet_block import EXTENDED, check_extended_reso
 from nexusform.resource_types.shared_arguments import (
     build_duplicate_object_problem,
     build_id_attribute,
+    build_id_builder,
     build_name_attribute,
+    build_optional_argument,
     build_placement_number,
     check_memory,
     check_whole_numbers,
-    join_id_parts,
 )
 from nexusform.scheduling.racks.vms import VmSku, round_up_to_mib
 from nexusform.scheduling.site_inventory import PlanInventory
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import BOOL
 
 _SCHEMA: Final = BlockSchema(
@@ -34,23 +35,15 @@ _SCHEMA: Final = BlockSchema(
         ),
         "disk_gib": build_placement_number("Root disk in GiB.", 0, 300),
         "numa_cells": build_placement_number("NUMA cells per VM.", 1, 1),
-        "extra_large": AttributeSchema(
-            BOOL,
-            "Prefer machines with extra-large VMs of other clusters.",
-            optional=True,
-            default=False,
-            decides_placement=True,
+        "extra_large": build_optional_argument(
+            BOOL, "Prefer machines with extra-large VMs of other clusters.", default=False
         ),
         "extended_resources": EXTENDED,
     },
     description="A custom VM SKU. It fits any hardware with enough capacity.",
 )
+build_id: Final = build_id_builder("name")
 _FIGURES: Final = ("vcpus", "emulator_vcpus", "disk_gib", "numa_cells")
-
-
-def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the id: the SKU's name."""
-    return join_id_parts(attributes.get("name"))
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
@@ -59,14 +52,10 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     problems += check_extended_resources(attributes.get("extended_resources"), ("extended_resources",))
     name = attributes.get("name")
     if isinstance(name, str) and name in CATALOGUES[NEWEST].vm_skus:
-        problems.append(
-            Problem(
-                ("name",),
-                "duplicate-vm-sku",
-                f'The built-in catalogue has a VM SKU "{name}" already; clusters can use it directly. '
-                "Rename your own SKU.",
-            )
+        detail = (
+            f'The built-in catalogue has a VM SKU "{name}" already; clusters can use it directly. Rename your own SKU.'
         )
+        problems.append(Problem(("name",), "duplicate-vm-sku", detail))
     return problems
 
 

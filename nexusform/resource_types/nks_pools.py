@@ -14,7 +14,12 @@ from nexusform.placements.node_properties import CONTROL_PLANE_TAINT, NodeProper
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, build_kubelet
 from nexusform.resource_types.machine_facts import VFS, add_vfs_to_sku
-from nexusform.resource_types.shared_arguments import POOL_AZURE_BLOCK, build_unknown_sku_problem
+from nexusform.resource_types.shared_arguments import (
+    POOL_AZURE_BLOCK,
+    build_optional_argument,
+    build_required_argument,
+    build_unknown_sku_problem,
+)
 from nexusform.scheduling.kubelet import GIB, Kubelet, NodeSize, Platform, compute_allocatable, list_registered_labels
 from nexusform.scheduling.kubelet import compute_capacity as vm_size
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Placement, PlacementConstraints, VmSku
@@ -31,29 +36,17 @@ MAXIMUM_NODES: Final = 1_000_000
 
 _POOL: Final = OnChange.REPLACE_POOL
 
-ZONES: Final = AttributeSchema(
-    SetType(STRING),
-    "Availability zones (racks) for its VMs. Default or empty: all.",
-    optional=True,
-    on_change=_POOL,
-    decides_placement=True,
+ZONES: Final = build_optional_argument(
+    SetType(STRING), "Availability zones (racks) for its VMs. Default or empty: all.", on_change=_POOL
 )
-SKU: Final = AttributeSchema(STRING, "VM SKU of the nodes.", required=True, on_change=_POOL, decides_placement=True)
+SKU: Final = build_required_argument(STRING, "VM SKU of the nodes.", on_change=_POOL)
 POOL_ARGUMENTS: Final[Mapping[str, AttributeSchema]] = {
     "vm_sku_name": SKU,
     "availability_zones": ZONES,
-    "mode": AttributeSchema(
-        STRING,
-        "Purpose of the pool.",
-        optional=True,
-        default="User",
-        choices=("User", "System", "NotApplicable"),
-        on_change=_POOL,
-        decides_placement=True,
+    "mode": build_optional_argument(
+        STRING, "Purpose of the pool.", default="User", choices=("User", "System", "NotApplicable"), on_change=_POOL
     ),
-    "labels": AttributeSchema(
-        MapType(STRING), "Labels of the nodes.", optional=True, on_change=_POOL, decides_placement=True
-    ),
+    "labels": build_optional_argument(MapType(STRING), "Labels of the nodes.", on_change=_POOL),
     "sriov_vfs": VFS,
 }
 # Properties of a pool's body set by its arguments.
@@ -65,14 +58,12 @@ POOL_BLOCKS: Final[Mapping[str, NestedBlock]] = {
     "taint": NestedBlock(
         BlockSchema(
             {
-                "key": AttributeSchema(STRING, "Key of the taint.", required=True, decides_placement=True),
-                "value": AttributeSchema(STRING, "Value.", optional=True, default="", decides_placement=True),
-                "effect": AttributeSchema(
+                "key": build_required_argument(STRING, "Key of the taint."),
+                "value": build_optional_argument(STRING, "Value.", default=""),
+                "effect": build_required_argument(
                     STRING,
                     "Effect on pods without a toleration.",
-                    required=True,
                     choices=("NoSchedule", "PreferNoSchedule", "NoExecute"),
-                    decides_placement=True,
                 ),
             }
         ),
@@ -83,21 +74,17 @@ POOL_BLOCKS: Final[Mapping[str, NestedBlock]] = {
     "upgrade_settings": NestedBlock(
         BlockSchema(
             {
-                "max_surge": AttributeSchema(
+                "max_surge": build_optional_argument(
                     STRING,
                     "VMs added at once: a count, or percent of the pool rounded up.",
-                    optional=True,
                     default="1",
-                    decides_placement=True,
                     pattern=r"\d+%?",
                     pattern_hint='a count such as "1" or percent such as "33%"',
                 ),
-                "max_unavailable": AttributeSchema(
+                "max_unavailable": build_optional_argument(
                     STRING,
                     "VMs removed at once: a count, or percent of the pool.",
-                    optional=True,
                     default="0",
-                    decides_placement=True,
                     pattern=r"\d+%?",
                     pattern_hint='a count such as "1" or percent such as "33%"',
                 ),
@@ -155,11 +142,8 @@ def check_upgrade_settings(values: Mapping[str, Any], path: Path) -> Iterable[Pr
         return
     amounts = [settings.get("max_surge"), settings.get("max_unavailable")]
     if all(isinstance(amount, str) and amount.rstrip("%").strip("0") == "" for amount in amounts):
-        yield Problem(
-            (*path, "upgrade_settings"),
-            "invalid-upgrade-settings",
-            "max_surge and max_unavailable are both zero, so no VM can be upgraded. Set one of them to at least 1.",
-        )
+        detail = "max_surge and max_unavailable are both zero, so no VM can be upgraded. Set one of them to at least 1."
+        yield Problem((*path, "upgrade_settings"), "invalid-upgrade-settings", detail)
 
 
 def check_pool_name(name: str, path: Path) -> list[Problem]:
@@ -184,13 +168,8 @@ def build_pool_demand(
     if sku is None:
         return None, [build_unknown_sku_problem(name, (*path, "vm_sku_name"), context.list_sku_names())]
     if pool == CONTROL_PLANE and sku.numa_cells > 1:
-        return None, [
-            Problem(
-                (*path, "vm_sku_name"),
-                "unsupported-control-plane-sku",
-                f"{name} spans {sku.numa_cells} NUMA cells; such SKUs are for agent pools only. Take a G or P SKU.",
-            )
-        ]
+        detail = f"{name} spans {sku.numa_cells} NUMA cells; such SKUs are for agent pools only. Take a G or P SKU."
+        return None, [Problem((*path, "vm_sku_name"), "unsupported-control-plane-sku", detail)]
     sku = add_vfs_to_sku(sku, values)
     settings = values.get("upgrade_settings") or {}
     numbers = tuple(range(count))
@@ -264,18 +243,15 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
             number=node["number"],
             name=name,
             sku_name=node["vm_sku_name"],
-            placement=_build_placement_from_node(node),
+            placement=Placement(
+                node["machine"], node["rack"], node["availability_zone"], tuple(node.get("numa_cells") or ())
+            ),
             provenance=node.get("provenance", "predicted"),
             platform_name=node.get("platform_name"),
         )
         for name, node in nodes.items()
         if node.get("machine")
     )
-
-
-def _build_placement_from_node(node: Mapping[str, Any]) -> Placement:
-    cells = tuple(node.get("numa_cells") or ())
-    return Placement(node["machine"], node["rack"], node["availability_zone"], cells)
 
 
 def list_unplaced_nodes(attributes: Mapping[str, Any]) -> UnplacedVms:

@@ -4,8 +4,9 @@ or duplicate ids; at the end the `azure` block with the additional data for Azur
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest_names, suggest_name
@@ -17,16 +18,18 @@ from nexusform.values.typed_value import UNKNOWN, Unknown
 NAME_PATTERN: Final = r"[^|/\x00-\x1f]+"
 NAME_HINT: Final = 'a name of at least one character, without "|" and "/" (ids and the tie-break use them)'
 
+# Arguments that decide placements.
+build_optional_argument: Final = partial(AttributeSchema, optional=True, decides_placement=True)
+build_required_argument: Final = partial(AttributeSchema, required=True, decides_placement=True)
+
 
 def build_name_attribute(noun: str) -> AttributeSchema:
     """Build `name`: optional without count and for_each; an object keeps its name."""
-    return AttributeSchema(
+    return build_optional_argument(
         STRING,
         f"Name of the {noun}. Default: the current name, else the block's name. Required with count or for_each.",
-        optional=True,
         computed=True,
         on_change=OnChange.REPLACE,
-        decides_placement=True,
         pattern=NAME_PATTERN,
         pattern_hint=NAME_HINT,
     )
@@ -39,12 +42,10 @@ def build_id_attribute(form: str) -> AttributeSchema:
 
 def build_parent_attribute(parent_type: str, addition: str = "", other_types: tuple[str, ...] = ()) -> AttributeSchema:
     """Build the id of the permanent parent, of `parent_type` or another; `addition` extends its description."""
-    return AttributeSchema(
+    return build_required_argument(
         STRING,
         f"Id of the {parent_type}{addition}.",
-        required=True,
         on_change=OnChange.REPLACE,
-        decides_placement=True,
         refers_to=ObjectReference((parent_type, *other_types)),
     )
 
@@ -68,6 +69,11 @@ def join_id_parts(*parts: Any) -> str:
     if any(not isinstance(part, str) for part in parts):
         return ""
     return "/".join(parts)
+
+
+def build_id_builder(*names: str) -> Callable[[Mapping[str, Any]], str]:
+    """Build the function that joins these attributes of an object to its id; "" while any of them is unknown."""
+    return lambda attributes: join_id_parts(*map(attributes.get, names))
 
 
 def is_set_and_known(value: Any) -> bool:

@@ -29,7 +29,6 @@ from nexusform.plans.plan import Plan
 from nexusform.plans.site_capacity.site_resource_capacity import (
     RuntimeVersion,
     SiteResourceCapacity,
-    SiteResources,
     compute_site_resource_capacity,
     count_nodes,
     read_recorded_site_resources,
@@ -290,6 +289,12 @@ def _build_site(
         supplies for site_object, supplies in candidates if supplies and site_object.attributes.get("name") == site.id
     )
     supplies = next(matches, None)
+    other_capacity: tuple[SiteResourceCapacity, ...] = ()
+    if supplies is not None:
+        nks = [cluster for cluster in site_clusters if cluster.kind is VmOwnerKind.NKS]
+        nks_pools = ((pool.owner, pool.demand) for cluster in nks for pool in cluster.pools)
+        nodes = count_nodes(nks_pools, claims_by_cluster=claims)
+        other_capacity = compute_site_resource_capacity(site.id, site.name, supplies, nodes, nodes)
     return SiteSnapshot(
         id=site.id,
         name=site.name,
@@ -301,25 +306,13 @@ def _build_site(
         skus=layout.skus,
         offering_addresses=site.offering_addresses,
         update_strategy=site.update_strategy,
-        other_capacity=()
-        if supplies is None
-        else _compute_site_resource_capacity(site, site_clusters, supplies, claims),
+        other_capacity=other_capacity,
         versions=None if supplies is None else supplies.versions,
         runtime=None if supplies is None else supplies.runtime,
         supported_until={} if supplies is None else dict(supplies.supported_until),
         available_until={} if supplies is None else dict(supplies.available_until),
         upgrades={} if supplies is None else dict(supplies.upgrades),
     )
-
-
-def _compute_site_resource_capacity(
-    site: SitePlan, clusters: Iterable[ClusterSnapshot], supplies: SiteResources, claims: Mapping[str, ClaimDemand]
-) -> tuple[SiteResourceCapacity, ...]:
-    """Return the capacity besides machines."""
-    nks = [cluster for cluster in clusters if cluster.kind is VmOwnerKind.NKS]
-    pools = ((pool.owner, pool.demand) for cluster in nks for pool in cluster.pools)
-    nodes = count_nodes(pools, claims_by_cluster=claims)
-    return compute_site_resource_capacity(site.id, site.name, supplies, nodes, nodes)
 
 
 # --- capacity of a machine ---------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 One record is one line of JSON with a checksum. The intent is written before a step calls its provider, the
 outcome after the response. After any interruption the next run knows which object to look for.
-`draft.apply_records` applies records to a state.
+`StateDraft.apply_record` applies a record to a state.
 """
 
 from __future__ import annotations
@@ -299,17 +299,13 @@ def parse_journal(lines: Iterable[bytes], name: str = "the journal") -> tuple[li
             if record is not None:
                 records.append(record)
             elif number < len(rows):
-                problems.append(_report_damaged_line(name, number))
+                detail = (
+                    f"Record {number} of {name} is damaged. It is not the last record, so a crash did not cut it off. "
+                    "No changes were made. The record of one step of an interrupted apply is lost. Remove the line "
+                    "and compare the site with the state (plan -refresh-only), or restore the file from a copy."
+                )
+                problems.append(build_error("damaged-journal", detail))
     return records, problems
-
-
-def _report_damaged_line(name: str, number: int) -> Diagnostic:
-    return build_error(
-        "damaged-journal",
-        f"Record {number} of {name} is damaged. It is not the last record, so a crash did not cut it off. "
-        "No changes were made. The record of one step of an interrupted apply is lost. Remove the line and "
-        "compare the site with the state (plan -refresh-only), or restore the file from a copy.",
-    )
 
 
 def _decode_line(line: bytes) -> Record | None:

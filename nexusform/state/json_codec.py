@@ -56,10 +56,7 @@ def decode_text_for_display(data: bytes) -> str:
 
 
 def parse_json(data: bytes) -> Any:
-    """Parse a JSON document to plain data. Raises JsonProblem.
-
-    The last value of a duplicate key counts.
-    """
+    """Parse a JSON document to plain data. Raises JsonProblem. The last value of a duplicate key counts."""
     import orjson
 
     data = data.removeprefix(_BYTE_ORDER_MARK)
@@ -157,7 +154,7 @@ def _build_json_problem(data: bytes, message: str, offset: int) -> JsonProblem:
 def _parse_exact_numbers(data: bytes) -> Any:
     import json
 
-    from nexusform.json_data.json_errors import unify_json_error
+    from nexusform.json_data.plain_data import unify_json_error
 
     try:
         text = data.decode("utf-8")

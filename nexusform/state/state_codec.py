@@ -10,7 +10,7 @@ and add the step from the previous version to UPGRADES.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_development_file_error, build_error
@@ -28,7 +28,7 @@ from nexusform.resources.address import (
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import Type, build_type_json, parse_type_json
 from nexusform.state import json_codec
-from nexusform.state.attribute_validation import validate_attributes
+from nexusform.state.attribute_validation import is_certainly_valid, validate_attributes
 from nexusform.state.json_codec import build_ordered_object
 from nexusform.state.object_codec import (
     INVALID,
@@ -91,7 +91,6 @@ _OUTPUT_RULES: Final[Mapping[str, MemberRule]] = {
 
 
 # --- writing -----------------------------------------------------------------------------------
-_ConformityCheck: TypeAlias = Callable[[BlockSchema, Mapping[str, Any]], bool]
 # converts members to the written form of an object
 ObjectBuilder: TypeAlias = Callable[[Mapping[str, Any]], Any]
 CURRENT: Final = 1
@@ -192,7 +191,14 @@ def decode_state(
         state, problems = _decode_any_version(document, name, schemas or {}, lambda: data)
         is_ours = state is not None or problems[0].id == INVALID
         duplicate_keys = json_codec.find_duplicate_keys(data, document) if schemas and is_ours else []
-    return (None, [_report_duplicate_keys(duplicate_keys, name), *problems]) if duplicate_keys else (state, problems)
+    if not duplicate_keys:
+        return state, problems
+    key_list = ", ".join(f'"{key}"' for key in duplicate_keys)
+    detail = (
+        f"{name} contains duplicate keys in one object: {key_list}. Remove one of each, or restore an "
+        "earlier state (`nexusform state history`)."
+    )
+    return None, [build_error("inconsistent-state", detail), *problems]
 
 
 def decode_plain_document(document: Any, name: str) -> tuple[State | None, list[Diagnostic]]:
@@ -211,15 +217,6 @@ def _decode_any_version(
     reader = _StateReader(schemas)
     state = reader.read_state(document)
     return state, _build_diagnostics_with_positions(reader.problems, get_text(), name) if reader.problems else []
-
-
-def _report_duplicate_keys(keys: Sequence[str], name: str) -> Diagnostic:
-    key_list = ", ".join(f'"{key}"' for key in keys)
-    detail = (
-        f"{name} contains duplicate keys in one object: {key_list}. Remove one of each, or restore an "
-        "earlier state (`nexusform state history`)."
-    )
-    return build_error("inconsistent-state", detail)
 
 
 def _check_document_format(document: Any, name: str) -> Diagnostic | None:
@@ -290,15 +287,6 @@ def format_json_path(path: Path) -> str:
     return "".join(parts).removeprefix(".") or "the document"
 
 
-def _select_fast_check(number: int) -> _ConformityCheck:
-    """Return a fast check for this number of objects of a type; it pays off only for many."""
-    if number < _BATCH_SIZE:
-        return lambda _schema, _attributes: False
-    from nexusform.state.fast_validation import is_certainly_valid
-
-    return is_certainly_valid
-
-
 class _StateReader:
     """Reader of a document of the current version; collects its errors."""
 
@@ -353,17 +341,17 @@ class _StateReader:
         module = self._parse_module(entry.get("module", ""), (*path, "module"))
         is_valid = is_valid and module is not None
         instances_path = (*path, "instances")
-        conforms = _select_fast_check(len(entry["instances"]))
+        has_many = len(entry["instances"]) >= _BATCH_SIZE  # only then a fast check pays off
         for index, instance in enumerate(entry["instances"]):
             if not check_members(instance, _INSTANCE_RULES, (*instances_path, index), self.problems) or not is_valid:
                 continue
             address = Address(module or (), entry["mode"], entry["type"], entry["name"], instance.get("index_key"))
-            self._add_object(address, instance, (*instances_path, index), conforms)
+            self._add_object(address, instance, (*instances_path, index), has_many=has_many)
 
-    def _add_object(self, address: Address, entry: dict[str, Any], path: Path, conforms: _ConformityCheck) -> None:
+    def _add_object(self, address: Address, entry: dict[str, Any], path: Path, *, has_many: bool) -> None:
         object_state = parse_object(entry)
         schema = self._schemas.get(address.type) if address.mode == "managed" else None
-        if schema is not None and not conforms(schema, object_state.attributes):
+        if schema is not None and not (has_many and is_certainly_valid(schema, object_state.attributes)):
             for problem in validate_attributes(schema, object_state.attributes):
                 self.problems.append(report_invalid_member((*path, "attributes", *problem.path), problem.detail))
         self._highest = max(self._highest, object_state.creation)

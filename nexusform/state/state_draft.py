@@ -272,9 +272,3 @@ def build_draft(state: State, records: Iterable[Record], unfinished: UnfinishedA
     for record in records:
         draft.apply_record(record)
     return draft
-
-
-def apply_journal_records(state: State, records: Iterable[Record]) -> tuple[State, list[OpenStepIntent]]:
-    """Apply all outcomes of a journal to the state. Return the state and the intents without an outcome."""
-    draft = build_draft(state, records)
-    return draft.build_state(), draft.list_open_intents()

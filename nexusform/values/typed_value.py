@@ -8,8 +8,9 @@ fractions of limited precision.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from msgspec import Struct
 
@@ -30,14 +31,6 @@ from nexusform.schemas.value_types import (
 if TYPE_CHECKING:
     from decimal import Decimal
     from fractions import Fraction
-
-import re
-from typing import TYPE_CHECKING, TypeAlias
-
-if TYPE_CHECKING:
-    from decimal import Decimal
-    from fractions import Fraction
-
 
 # Numbers are integers or binary fractions (Fraction) of at most PRECISION significant bits, as in HCL. A
 # number with more than MAX_DIGITS decimal digits is rejected, because its text and cost would be unbounded.
@@ -98,18 +91,12 @@ _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9
 
 
 def parse_number(text: str) -> Number | None:
-    """Parse a number in decimal notation; None if it is not one.
-
-    Raises OverflowError for too many digits.
-    """
+    """Parse a number in decimal notation; None if it is not one. Raises OverflowError for too many digits."""
     return convert_decimal(text) if _DECIMAL.match(text) else None
 
 
 def normalize_number(number: Number) -> Number:
-    """Round a result of exact arithmetic to the precision of a number.
-
-    Raises OverflowError for too many digits.
-    """
+    """Round a result of exact arithmetic to the precision of a number. Raises OverflowError for too many digits."""
     if number.__class__ is int and number.bit_length() <= PRECISION:
         return number
     return round_number(number.numerator, number.denominator)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import Configuration, Module, Settings
 from nexusform.configuration.reference_checks import check_expression
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
+from nexusform.language.evaluation_run import TracedExpression
 from nexusform.language.functions.function import FixedProblem, Function, build_any_parameter
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax.scanner import (
@@ -24,7 +25,6 @@ from nexusform.language.syntax.scanner import (
     scan_text,
 )
 from nexusform.language.syntax.syntax_nodes import Call, Expression, Parentheses
-from nexusform.language.traced_part import TracedExpression
 from nexusform.planning.name_resolution.evaluation_settings import StateEvaluation, build_state_evaluation
 from nexusform.planning.name_resolution.value_origins import ValueOriginTracer
 from nexusform.planning.plan_request import PlanRequest

@@ -26,7 +26,6 @@ from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, MapType
 from nexusform.state.journal import parse_journal
 from nexusform.state.objects import InstanceState, ObjectState, State
-from nexusform.state.state_draft import apply_journal_records
 from tests.applying.plans import (
     JournalLines,
     RecordingListener,
@@ -37,6 +36,7 @@ from tests.applying.plans import (
     build_create_plan,
     build_step,
 )
+from tests.state.journal_replay import apply_journal_records
 
 
 class FakeSiteProvider:

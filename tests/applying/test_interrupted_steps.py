@@ -15,8 +15,8 @@ from nexusform.plans.plan import Action, Change, StepKind
 from nexusform.providers.simulated import SimulatedProvider, make_provider
 from nexusform.state.journal import parse_journal
 from nexusform.state.objects import InstanceState, ObjectState, State
-from nexusform.state.state_draft import apply_journal_records
 from tests.applying.plans import JournalLines, build_address, build_attributes, build_change, build_step
+from tests.state.journal_replay import apply_journal_records
 
 
 def build_provider(directory: Path) -> SimulatedProvider:

@@ -7,11 +7,11 @@ import timeit
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
 from nexusform.language.evaluator import evaluate_expression
-from nexusform.language.functions.registry import list_function_families
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax.syntax_nodes import Traversal
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType, ObjectType
 from nexusform.values.typed_value import Value, build_number, build_object, build_string
+from tests.language.function_families import list_function_families
 
 EXPRESSIONS = (
     "12",

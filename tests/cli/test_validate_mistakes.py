@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.configuration.unsupported_words import LIFECYCLE_WORDS, ROOT_WORDS
+from nexusform.configuration.resource_blocks import LIFECYCLE_WORDS, ROOT_WORDS
 
 
 def _list_errors(

@@ -208,7 +208,7 @@ def test_client_ends_in_time_with_an_error(
     answer: str, client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NF_NET_DEADLINE", "1")
-    for module in ("api_client", "read_limits", "limited_session"):
+    for module in ("api_client", "read_limits", "http_client"):
         monkeypatch.setattr(f"nexusform.network.{module}.MAX_ANSWER_BYTES", 1 << 24)
     monkeypatch.setattr("nexusform.domains.azure.providers.azure_subscription._MAX_LIST_SECONDS", 2.0)
     for name in ("_WATCH_SECONDS", "_WATCH_MARGIN"):

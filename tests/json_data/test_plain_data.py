@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from typing import Any
 
@@ -7,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.json_data.plain_data import ConversionProblem, convert_to_plain, convert_to_value, list_refinements
+from nexusform.json_data.plain_data import (
+    ConversionProblem,
+    convert_to_plain,
+    convert_to_value,
+    list_refinements,
+    unify_json_error,
+)
 from nexusform.schemas.value_types import (
     BOOL,
     DYNAMIC,
@@ -132,3 +139,22 @@ def test_refinements_of_unknown_parts_survive_conversion() -> None:
 )
 def test_value_is_compared_with_its_earlier_refinement(plain: Any, refinement: Refinement, expected: bool) -> None:
     assert is_refinement_met(plain, refinement) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line", "column"),
+    [
+        ('[\n  {"name": "r1", \n}]', "Illegal trailing comma before end of object", 2, 16),
+        ("[1, 2 ,\n\n]", "Illegal trailing comma before end of array", 1, 7),
+        ("[]]", "Extra data", 1, 3),
+        ('{"a": 1, ]', "Expecting property name enclosed in double quotes", 1, 10),
+        ("[1, }", "Expecting value", 1, 5),
+        ('{"a": }', "Expecting value", 1, 7),
+        ("[1,", "Expecting value", 1, 4),
+    ],
+)
+def test_error_names_its_position(text: str, message: str, line: int, column: int) -> None:
+    with pytest.raises(json.JSONDecodeError) as raised:
+        json.loads(text)
+    error = unify_json_error(raised.value)
+    assert (error.msg, error.lineno, error.colno) == (message, line, column)

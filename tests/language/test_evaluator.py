@@ -8,7 +8,6 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Position, SourceFile, S
 from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
 from nexusform.language import evaluation_run
 from nexusform.language.evaluator import evaluate_expression
-from nexusform.language.functions.registry import list_function_families
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax.syntax_nodes import Expression, Literal, Parentheses, Traversal
 from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, STRING, ListType
@@ -22,6 +21,7 @@ from nexusform.values.typed_value import (
     build_string,
     build_unknown,
 )
+from tests.language.function_families import list_function_families
 
 SPAN = Span("main.nf.hcl", Position(1, 1, 0), Position(1, 2, 1))
 

@@ -16,7 +16,6 @@ from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.functions.function import Functions
-from nexusform.language.functions.registry import list_function_families
 from nexusform.language.parser import parse_expression, parse_template
 from nexusform.language.syntax.syntax_nodes import Traversal
 from nexusform.language.type_conversion import convert_value
@@ -31,6 +30,7 @@ from nexusform.values.typed_value import (
     collect_marks,
     remove_all_marks,
 )
+from tests.language.function_families import list_function_families
 
 _TABLES = Path(__file__).parent / "tables"
 _LET = re.compile(r"let (\w+)(?:: (.*?))? := (.*?)( sensitive)?\Z", re.DOTALL)

@@ -15,11 +15,11 @@ import pytest
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.functions.json_encoding import render_json
-from nexusform.language.functions.registry import list_function_families
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax.syntax_nodes import Traversal
 from nexusform.rendering.answers.console_text import render_type, render_value
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value, build_tuple
+from tests.language.function_families import list_function_families
 
 _TABLES = sorted((Path(__file__).parent / "tables").glob("agreed*.txt"))
 _WRONG = "an error"

@@ -12,8 +12,7 @@ import pytest
 from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.http_client import WebRequest, send_request
-from nexusform.network.json_answers import parse_json
-from nexusform.network.read_limits import MAX_PAGES, PageLimits
+from nexusform.network.read_limits import MAX_PAGES, PageLimits, parse_json
 from nexusform.network.web_errors import WebError, check_plain_credentials
 from tests.architecture.network_imports import find_network_imports
 

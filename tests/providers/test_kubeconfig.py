@@ -17,8 +17,13 @@ import pytest
 
 from nexusform.files.regular_files import Confinement
 from nexusform.network.api_client import ApiRequest
-from nexusform.providers.exec_credential_plugin import ExecPluginProblem
-from nexusform.providers.kubeconfig import KubeconfigProblem, KubeconfigTrust, build_api_client, read_account
+from nexusform.providers.kubeconfig import (
+    ExecPluginProblem,
+    KubeconfigProblem,
+    KubeconfigTrust,
+    build_api_client,
+    read_account,
+)
 
 pytest.importorskip("lightkube")
 KUBECONFIG: dict[str, Any] = {
@@ -195,7 +200,7 @@ def test_plug_in_without_a_token_is_reported(tmp_path: Path, server: Any, script
 
 
 def test_interactive_plug_in_times_out(tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nexusform.providers.exec_credential_plugin._SECONDS", 1)
+    monkeypatch.setattr("nexusform.providers.kubeconfig._SECONDS", 1)
     path = write_kubeconfig_for_server(tmp_path, server[0], write_plug_in(tmp_path, "exec sleep 30"))
     with closing(build_api_client(read_account([path]))) as client, pytest.raises(ExecPluginProblem) as raised:
         client.send(ApiRequest("GET", "/"))

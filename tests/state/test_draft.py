@@ -4,7 +4,8 @@ from nexusform.resources.address import parse_address
 from nexusform.schemas.value_types import STRING
 from nexusform.state.journal import ApplyEnd, ApplyStart, InstanceMoves, InstanceOutcome, Intent
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
-from nexusform.state.state_draft import MAX_APPLIED_PLANS, StateDraft, apply_journal_records
+from nexusform.state.state_draft import MAX_APPLIED_PLANS, StateDraft
+from tests.state.journal_replay import apply_journal_records
 
 A, B, C = (parse_address(f"t.{name}") for name in "abc")
 

@@ -13,8 +13,7 @@ from nexusform.json_data.plain_data import Path
 from nexusform.resource_types.registry import build_registries
 from nexusform.schemas.block_schema import BlockSchema, compute_implied_type
 from nexusform.schemas.value_types import ListType, MapType, ObjectType, PrimitiveType, SetType, Type
-from nexusform.state.attribute_validation import validate_attributes
-from nexusform.state.fast_validation import is_certainly_valid
+from nexusform.state.attribute_validation import is_certainly_valid, validate_attributes
 from tests.state.test_attribute_validation import CLUSTER, SOUND
 
 SCHEMAS = build_registries().schemas["managed"]

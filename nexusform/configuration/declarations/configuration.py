@@ -259,7 +259,6 @@ class Encryption(Struct, frozen=True):
 class Settings(Struct, frozen=True):
     """`nexusform` settings block of the root module. `backend` is type and body (None = local)."""
 
-    required_version: str = ""
     sku_catalogue: str = ""
     sku_catalogue_span: Span | None = None
     backend_type: str = "local"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import has_errors
@@ -15,6 +15,7 @@ from nexusform.language.functions.function import (
     Parameter,
     Thunk,
     build_any_parameter,
+    get_first_argument_type,
 )
 from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.language.type_expressions import parse_type
@@ -37,35 +38,30 @@ from nexusform.schemas.value_types import (
 from nexusform.values.typed_value import EPHEMERAL, FALSE, SENSITIVE, TRUE, UNKNOWN, Value
 
 
-def _build_converter(target: Type) -> Callable[[Value], Value]:
-    def convert_argument(value: Value) -> Value:
-        try:
-            return convert_value(value, target)
-        except ConversionProblem as problem:
-            # Describe why a value cannot be converted, without sensitive content.
-            name = describe_type(target, constraint=True)
-            if value.type == STRING and isinstance(target, PrimitiveType) and isinstance(value.raw, str):
-                description = "the hidden text" if value.marks else quote_text(value.raw)
-                requirement = (
-                    "given string must be a decimal representation of a number"
-                    if target is NUMBER
-                    else 'only the strings "true" or "false" are allowed'
-                )
-                failure = f"cannot convert {description} to {name}; {requirement}"
-            else:
-                failure = f"cannot convert {describe_type(value.type)} to {name}: {describe_problem(problem)}"
-            raise FunctionProblem(failure, 0) from None
-
-    return convert_argument
-
-
 def _convert_to_type(target: Type, value: Value) -> Value:
-    return _build_converter(target)(value)
+    try:
+        return convert_value(value, target)
+    except ConversionProblem as problem:
+        # Describe why a value cannot be converted, without sensitive content.
+        name = describe_type(target, constraint=True)
+        if value.type == STRING and isinstance(target, PrimitiveType) and isinstance(value.raw, str):
+            description = "the hidden text" if value.marks else quote_text(value.raw)
+            requirement = (
+                "given string must be a decimal representation of a number"
+                if target is NUMBER
+                else 'only the strings "true" or "false" are allowed'
+            )
+            failure = f"cannot convert {description} to {name}; {requirement}"
+        else:
+            failure = f"cannot convert {describe_type(value.type)} to {name}: {describe_problem(problem)}"
+        raise FunctionProblem(failure, 0) from None
 
 
 def _build_conversion(name: str, target: Type, description: str, *examples: Example) -> Function:
     parameter = build_any_parameter("v", "a value", allow_marked=True)
-    return Function(name, description, (parameter,), target, _build_converter(target), examples, may_be_null=True)
+    return Function(
+        name, description, (parameter,), target, partial(_convert_to_type, target), examples, may_be_null=True
+    )
 
 
 # --- errors caught -----------------------------------------------------------------------------
@@ -103,10 +99,6 @@ def _evaluate_can(*attempts: Thunk) -> Value:
 
 def _build_expression_parameter(description: str) -> Parameter:
     return build_any_parameter("value", description, allow_marked=True)
-
-
-def _get_first_argument_type(arguments: Sequence[Value]) -> Type:
-    return arguments[0].type
 
 
 def _remove_sensitivity(value: Value) -> Value:
@@ -223,7 +215,7 @@ FUNCTIONS: Final = (
         "sensitive",
         "The value, marked sensitive and hidden in output.",
         (_build_expression_parameter("a value"),),
-        _get_first_argument_type,
+        get_first_argument_type,
         lambda v: v.add_marks(SENSITIVE),
         (Example('nonsensitive(sensitive("x"))', '"x"'),),
         may_be_null=True,
@@ -232,7 +224,7 @@ FUNCTIONS: Final = (
         "nonsensitive",
         "The value without the sensitive mark. Use it only for values without secrets.",
         (_build_expression_parameter("a value"),),
-        _get_first_argument_type,
+        get_first_argument_type,
         _remove_sensitivity,
         (Example('nonsensitive(length(sensitive("abc")))', "3"),),
         may_be_null=True,
@@ -249,7 +241,7 @@ FUNCTIONS: Final = (
         "ephemeralasnull",
         "The value with null instead of each ephemeral part.",
         (_build_expression_parameter("a value"),),
-        _get_first_argument_type,
+        get_first_argument_type,
         _replace_ephemeral_by_null,
         (Example('ephemeralasnull("x")', '"x"'),),
         may_be_null=True,

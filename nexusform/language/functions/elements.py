@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from nexusform.language.functions.function import (
@@ -29,7 +30,16 @@ from nexusform.schemas.value_types import (
     Type,
     describe_type,
 )
-from nexusform.values.typed_value import DYNAMIC_UNKNOWN, FALSE, TRUE, UNKNOWN, Refinement, Value, get_refinement
+from nexusform.values.typed_value import (
+    DYNAMIC_UNKNOWN,
+    FALSE,
+    TRUE,
+    UNKNOWN,
+    Refinement,
+    Value,
+    build_boolean,
+    get_refinement,
+)
 
 SEQUENCES: Final = (ListType, SetType, TupleType)
 
@@ -37,24 +47,15 @@ SEQUENCES: Final = (ListType, SetType, TupleType)
 # --- truth -------------------------------------------------------------------------------------
 
 
-def _compute_all_true(items: Value) -> Value:
+def _combine_bools(decisive: bool, items: Value) -> Value:
+    """Combine bools to one: `decisive` if any of them is (null counts as false), else its opposite."""
     has_unknown = False
     for item in items.raw:
         if item.raw is UNKNOWN:
             has_unknown = True
-        elif not item.raw:
-            return FALSE
-    return Value(BOOL, UNKNOWN) if has_unknown else TRUE
-
-
-def _compute_any_true(items: Value) -> Value:
-    has_unknown = False
-    for item in items.raw:
-        if item.raw is UNKNOWN:
-            has_unknown = True
-        elif item.raw:
-            return TRUE
-    return Value(BOOL, UNKNOWN) if has_unknown else FALSE
+        elif bool(item.raw) is decisive:
+            return build_boolean(decisive)
+    return Value(BOOL, UNKNOWN) if has_unknown else build_boolean(not decisive)
 
 
 # --- choosing ----------------------------------------------------------------------------------
@@ -204,11 +205,6 @@ def _compute_length(value: Value) -> Value:
     return Value(NUMBER, UNKNOWN, refinement=bounds)
 
 
-def _compute_marked_length(value: Value) -> Value:
-    marks = value.marks
-    return _compute_length(value).add_marks(marks)
-
-
 def build_list_parameter(description: str = "a list, set or tuple", **options: bool) -> Parameter:
     """Build a parameter that accepts any list, set or tuple."""
     return Parameter("list", DYNAMIC, description, **options)
@@ -220,7 +216,7 @@ FUNCTIONS: Final = (
         "Whether every element is true. True for an empty list.",
         (Parameter("list", ListType(BOOL), "a list of bools"),),
         BOOL,
-        _compute_all_true,
+        partial(_combine_bools, False),
         (Example('alltrue(["true", true])', "true"), Example("alltrue([true, false])", "false")),
     ),
     Function(
@@ -228,7 +224,7 @@ FUNCTIONS: Final = (
         "Whether any element is true. False for an empty list.",
         (Parameter("list", ListType(BOOL), "a list of bools"),),
         BOOL,
-        _compute_any_true,
+        partial(_combine_bools, True),
         (Example("anytrue([false, true])", "true"), Example("anytrue([])", "false")),
     ),
     Function(
@@ -286,7 +282,7 @@ FUNCTIONS: Final = (
             ),
         ),
         NUMBER,
-        _compute_marked_length,
+        lambda value: _compute_length(value).add_marks(value.marks),
         (Example("length([])", "0"), Example('length("hello")', "5"), Example("length({ a = 1 })", "1")),
     ),
     Function(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Sequence
 from typing import Final
 
-from nexusform.language.functions.base64_codec import decode_base64, encode_base64
 from nexusform.language.functions.function import (
     Example,
     FixedProblem,
@@ -17,6 +15,7 @@ from nexusform.language.functions.function import (
     build_any_parameter,
     build_plain_function,
 )
+from nexusform.language.functions.hashing import decode_base64, encode_base64
 from nexusform.language.functions.json_encoding import (
     determine_json_type,
     get_json_prefix,
@@ -25,7 +24,7 @@ from nexusform.language.functions.json_encoding import (
     render_json,
 )
 from nexusform.language.functions.yaml_encoding import parse_yaml, render_yaml
-from nexusform.schemas.value_types import DYNAMIC, STRING, ListType, ObjectType, PrimitiveType
+from nexusform.schemas.value_types import DYNAMIC, STRING, ListType, ObjectType
 from nexusform.values.typed_value import UNKNOWN, Refinement, Value, get_refinement
 
 MAX_UNPACKED_BYTES: Final = 64 * 1024 * 1024
@@ -282,48 +281,38 @@ def _encode_yaml(value: Value) -> Value:
     return Value(STRING, render_yaml(value) if value.is_wholly_known else UNKNOWN)
 
 
-def _build_text_function(
-    name: str,
-    description: str,
-    compute: Callable[..., str],
-    parameters: Sequence[tuple[str, PrimitiveType, str]],
-    *examples: tuple[str, str],
-) -> Function:
-    return build_plain_function(name, description, parameters, returns=STRING, compute=compute, examples=examples)
-
-
 _TEXT: Final = [("str", STRING, "the text")]
 _STRING: Final = ("string", STRING, "the text")
 _ENCODING: Final = ("encoding", STRING, "an IANA name, for example UTF-16LE")
 
 FUNCTIONS: Final = (
-    _build_text_function(
+    build_plain_function(
         "base64decode",
         "The text decoded from base64.",
-        _decode_base64_text,
         _TEXT,
-        ('base64decode("SGVsbG8=")', '"Hello"'),
+        compute=_decode_base64_text,
+        examples=[('base64decode("SGVsbG8=")', '"Hello"')],
     ),
-    _build_text_function(
+    build_plain_function(
         "base64encode",
         "The text's UTF-8 bytes in base64.",
-        lambda text: encode_base64(text.encode()),
         _TEXT,
-        ('base64encode("Hello")', '"SGVsbG8="'),
+        compute=lambda text: encode_base64(text.encode()),
+        examples=[('base64encode("Hello")', '"SGVsbG8="')],
     ),
-    _build_text_function(
+    build_plain_function(
         "base64gunzip",
         "The text decoded from base64 and gzip.",
-        _decompress_from_base64_gzip,
         _TEXT,
-        ('base64gunzip(base64gzip("Hello"))', '"Hello"'),
+        compute=_decompress_from_base64_gzip,
+        examples=[('base64gunzip(base64gzip("Hello"))', '"Hello"')],
     ),
-    _build_text_function(
+    build_plain_function(
         "base64gzip",
         "The text's UTF-8 bytes compressed with gzip, in base64.",
-        _compress_to_base64_gzip,
         _TEXT,
-        ('base64gunzip(base64gzip("Hello"))', '"Hello"'),
+        compute=_compress_to_base64_gzip,
+        examples=[('base64gunzip(base64gzip("Hello"))', '"Hello"')],
     ),
     Function(
         "csvdecode",
@@ -350,33 +339,33 @@ FUNCTIONS: Final = (
         _encode_json,
         (Example('jsonencode({ hello = "world" })', '"{\\"hello\\":\\"world\\"}"'),),
     ),
-    _build_text_function(
+    build_plain_function(
         "textdecodebase64",
         "The text decoded from base64 in another character encoding.",
-        _decode_text,
         [("source", STRING, "base64"), _ENCODING],
-        ('textdecodebase64("SABlAGwAbABvAA==", "UTF-16LE")', '"Hello"'),
+        compute=_decode_text,
+        examples=[('textdecodebase64("SABlAGwAbABvAA==", "UTF-16LE")', '"Hello"')],
     ),
-    _build_text_function(
+    build_plain_function(
         "textencodebase64",
         "The text in another character encoding, in base64.",
-        _encode_text,
         [_STRING, _ENCODING],
-        ('textencodebase64("Hello", "UTF-16LE")', '"SABlAGwAbABvAA=="'),
+        compute=_encode_text,
+        examples=[('textencodebase64("Hello", "UTF-16LE")', '"SABlAGwAbABvAA=="')],
     ),
-    _build_text_function(
+    build_plain_function(
         "urldecode",
         "The text with percent escapes and plus signs decoded.",
-        _unquote_url,
         _TEXT,
-        ('urldecode("Hello+World%21")', '"Hello World!"'),
+        compute=_unquote_url,
+        examples=[('urldecode("Hello+World%21")', '"Hello World!"')],
     ),
-    _build_text_function(
+    build_plain_function(
         "urlencode",
         "The text with percent escapes for the query of a URL.",
-        _quote_url,
         _TEXT,
-        ('urlencode("Hello World!")', '"Hello+World%21"'),
+        compute=_quote_url,
+        examples=[('urlencode("Hello World!")', '"Hello+World%21"')],
     ),
     Function(
         "yamldecode",

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
 
 from nexusform.language.evaluation_run import FileProblem, Files, MissingDirectory
-from nexusform.language.functions.base64_codec import encode_base64
 from nexusform.language.functions.encoding import decode_utf8
 from nexusform.language.functions.function import Function, FunctionProblem, Parameter, build_plain_function
-from nexusform.language.functions.hashing import HASHES
+from nexusform.language.functions.hashing import HASHES, encode_base64
 from nexusform.schemas.value_types import BOOL, STRING, SetType
 from nexusform.values.typed_value import Value, build_set
-
-_T = TypeVar("_T")
 
 _PATH: Final = [("path", STRING, "a path, relative to the working directory")]
 
@@ -38,7 +35,6 @@ PATH_FUNCTIONS: Final = (
         "basename",
         "The last part of a path.",
         _PATH,
-        returns=STRING,
         compute=_get_base_name,
         examples=[('basename("foo/bar/baz.txt")', '"baz.txt"')],
     ),
@@ -46,7 +42,6 @@ PATH_FUNCTIONS: Final = (
         "dirname",
         "A path without its last part.",
         _PATH,
-        returns=STRING,
         compute=_get_directory,
         examples=[('dirname("foo/bar/baz.txt")', '"foo/bar"'), ('dirname("foo")', '"."')],
     ),
@@ -62,7 +57,7 @@ class FileReader:
 
     def resolve(self, path: str) -> str:
         """Return the path for the port. Raises FunctionProblem."""
-        expanded = _convert_file_problems_of_call(lambda: self._files.expand_home(path))
+        expanded = self.expand_home(path)
         if self._base in {"", "."} or expanded.startswith("/"):
             return expanded
         return posixpath.join(self._base, expanded)
@@ -70,91 +65,79 @@ class FileReader:
     def read(self, path: str) -> bytes:
         """Read the content of a file. Raises FunctionProblem."""
         full_path = self.resolve(path)
-        return _convert_file_problems_of_call(lambda: self._files.read(full_path))
+        with _convert_file_problems():
+            return self._files.read(full_path)
 
     def read_text(self, path: str) -> str:
         """Read the content of a text file. Raises FunctionProblem."""
-        description = f'the content of "{path}"'
-        return decode_utf8(self.read(path), description)
+        return decode_utf8(self.read(path), f'the content of "{path}"')
 
     def is_file(self, path: str) -> bool:
         """Check whether a file exists. Raises FunctionProblem."""
         full_path = self.resolve(path)
-        return _convert_file_problems_of_call(lambda: self._files.is_file(full_path))
+        with _convert_file_problems():
+            return self._files.is_file(full_path)
 
     def find_files(self, path: str, pattern: str) -> list[str]:
         """Find the files below a directory that match, none if it does not exist. Raises FunctionProblem."""
         full_path = self.resolve(path)
-
-        def list_names() -> list[str]:
-            with suppress(MissingDirectory):
-                return self._files.find_files(full_path, pattern)
-            return []
-
-        return _convert_file_problems_of_call(list_names)
+        with _convert_file_problems(), suppress(MissingDirectory):
+            return self._files.find_files(full_path, pattern)
+        return []
 
     def resolve_path(self, path: str) -> str:
         """Return the absolute form of a path. Raises FunctionProblem."""
-        return _convert_file_problems_of_call(lambda: self._files.resolve_path(path))
+        with _convert_file_problems():
+            return self._files.resolve_path(path)
 
     def expand_home(self, path: str) -> str:
         """Replace `~` at the start. Raises FunctionProblem."""
-        return _convert_file_problems_of_call(lambda: self._files.expand_home(path))
+        with _convert_file_problems():
+            return self._files.expand_home(path)
 
 
-def _convert_file_problems_of_call(call: Callable[[], _T]) -> _T:
+@contextmanager
+def _convert_file_problems() -> Iterator[None]:
     try:
-        return call()
+        yield
     except FileProblem as problem:
         raise FunctionProblem(str(problem).rstrip("."), 0) from None
 
 
-def _build_file_set(reader: FileReader) -> Function:
-    def list_files(path: Value, pattern: Value) -> Value:
-        names = reader.find_files(path.raw, pattern.raw)
-        return build_set([Value(STRING, name) for name in names], STRING)
-
-    return Function(
-        "fileset",
-        "The files below a directory that match a pattern: *, **, ?, [a-z] and {a,b}.",
-        (Parameter("path", STRING, "the directory"), Parameter("pattern", STRING, "the pattern")),
-        SetType(STRING),
-        list_files,
-    )
-
-
 def _build_file_hash(reader: FileReader, name: str, description: str, digest: Callable[[bytes], str]) -> Function:
     return build_plain_function(
-        f"file{name}",
-        f"The {description} of a file.",
-        _PATH,
-        returns=STRING,
-        compute=lambda path: digest(reader.read(path)),
-        examples=[],
+        f"file{name}", f"The {description} of a file.", _PATH, compute=lambda path: digest(reader.read(path))
     )
 
 
 def build_file_functions(reader: FileReader) -> tuple[Function, ...]:
     """Build the functions that read files."""
 
-    def build_text_function(name: str, description: str, compute: Callable[[str], str]) -> Function:
-        return build_plain_function(name, description, _PATH, returns=STRING, compute=compute, examples=[])
+    def list_files(path: Value, pattern: Value) -> Value:
+        names = reader.find_files(path.raw, pattern.raw)
+        return build_set([Value(STRING, name) for name in names], STRING)
 
     return (
-        build_text_function("abspath", "The absolute form of a path.", reader.resolve_path),
-        build_text_function("file", "The content of a text file (UTF-8).", reader.read_text),
-        build_text_function("filebase64", "The content of a file in base64.", lambda p: encode_base64(reader.read(p))),
+        build_plain_function("abspath", "The absolute form of a path.", _PATH, compute=reader.resolve_path),
+        build_plain_function("file", "The content of a text file (UTF-8).", _PATH, compute=reader.read_text),
+        build_plain_function(
+            "filebase64", "The content of a file in base64.", _PATH, compute=lambda p: encode_base64(reader.read(p))
+        ),
         *[_build_file_hash(reader, *hash_entry) for hash_entry in HASHES],
         build_plain_function(
-            "fileexists",
-            "Whether a regular file exists at a path.",
-            _PATH,
-            returns=BOOL,
-            compute=reader.is_file,
-            examples=[],
+            "fileexists", "Whether a regular file exists at a path.", _PATH, returns=BOOL, compute=reader.is_file
         ),
-        _build_file_set(reader),
-        build_text_function(
-            "pathexpand", "A path with ~ at its start replaced by the home directory.", reader.expand_home
+        Function(
+            "fileset",
+            "The files below a directory that match a pattern: *, **, ?, [a-z] and {a,b}.",
+            (Parameter("path", STRING, "the directory"), Parameter("pattern", STRING, "the pattern")),
+            SetType(STRING),
+            list_files,
+        ),
+        build_plain_function(
+            "pathexpand",
+            "A path with ~ at its start replaced by the home directory.",
+            _PATH,
+            compute=reader.expand_home,
         ),
     )

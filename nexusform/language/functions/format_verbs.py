@@ -148,7 +148,8 @@ def _add_padding_to_width(verb: _FormatVerb, text: str) -> str:
 
 def _render_signed_number(verb: _FormatVerb, is_negative: bool, digits: str) -> str:
     # Renders a number's digits with sign and padding; zeros are between the two.
-    sign = "-" if is_negative else _get_positive_sign(verb)
+    positive_sign = next((sign for sign in "+ " if sign in verb.flags), "")
+    sign = "-" if is_negative else positive_sign
     missing = verb.width - len(sign) - len(digits)
     if missing <= 0:
         return sign + digits
@@ -159,20 +160,13 @@ def _render_signed_number(verb: _FormatVerb, is_negative: bool, digits: str) -> 
     return " " * missing + sign + digits
 
 
-def _get_positive_sign(verb: _FormatVerb) -> str:
-    if "+" in verb.flags:
-        return "+"
-    return " " if " " in verb.flags else ""
-
-
-_BASES: Final = {"b": "b", "d": "d", "o": "o", "x": "x", "X": "X"}
 _PREFIXES: Final = {"b": "0b", "d": "", "o": "0", "x": "0x", "X": "0X"}
 
 
 def _render_integer(verb: _FormatVerb, number: Any) -> str:
     if not isinstance(number, int):
         raise FunctionProblem(f'unsupported value for "{verb.text}" at {verb.offset}: an integer is required')
-    digits = format(abs(number), _BASES[verb.mode])
+    digits = format(abs(number), verb.mode)
     if verb.precision is not None:
         digits = digits.rjust(verb.precision, "0")
     if "#" in verb.flags:

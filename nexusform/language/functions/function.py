@@ -15,7 +15,7 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.type_conversion import convert_value, describe_problem
-from nexusform.schemas.value_types import DYNAMIC, PrimitiveType, Type
+from nexusform.schemas.value_types import DYNAMIC, STRING, PrimitiveType, Type
 from nexusform.values.typed_value import NO_MARKS, NOT_NULL, UNKNOWN, Value, add_refinement, remove_all_marks
 
 
@@ -131,10 +131,7 @@ def convert_argument(function: Function, position: int, argument: Value) -> Valu
 
 
 def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
-    """Call a function with arguments of their parameters' types.
-
-    Raises FunctionProblem.
-    """
+    """Call a function with arguments of their parameters' types. Raises FunctionProblem."""
     marks = NO_MARKS
     values: list[Value] = []
     has_dynamic = has_unknown = False
@@ -186,6 +183,11 @@ def format_signature(function: Function) -> str:
     return f"{function.name}({', '.join(names)})"
 
 
+def get_first_argument_type(arguments: Sequence[Value]) -> Type:
+    """Return the type of the first argument, for functions whose result has it."""
+    return arguments[0].type
+
+
 # Maximum length of a text returned by a function, in characters.
 MAX_TEXT_LENGTH: Final = 64 * 1024 * 1024
 
@@ -201,9 +203,9 @@ def build_plain_function(
     description: str,
     parameters: Sequence[tuple[str, PrimitiveType, str]],
     *,
-    returns: PrimitiveType,
+    returns: PrimitiveType = STRING,
     compute: Callable[..., Any],
-    examples: Sequence[tuple[str, str]],
+    examples: Sequence[tuple[str, str]] = (),
 ) -> Function:
     """Build a function from primitives to a primitive; `compute` works on the raw values."""
 

@@ -6,10 +6,28 @@ import hashlib
 from collections.abc import Callable
 from typing import Final
 
-from nexusform.language.functions.base64_codec import encode_base64
 from nexusform.language.functions.function import Function, FunctionProblem, build_plain_function
 from nexusform.schemas.value_types import STRING
 from nexusform.values.typed_value import UNKNOWN, Value
+
+
+def encode_base64(data: bytes) -> str:
+    """Encode bytes in base64."""
+    import binascii
+
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
+
+
+def decode_base64(text: str) -> bytes:
+    """Decode base64 to bytes, ignoring line ends. Raises FunctionProblem."""
+    import binascii
+
+    try:
+        return binascii.a2b_base64(text.replace("\r", "").replace("\n", ""), strict_mode=True)
+    except (binascii.Error, ValueError):
+        excerpt = text if len(text) <= 40 else text[:40] + "..."
+        raise FunctionProblem(f'failed to decode base64 data "{excerpt}"', 0) from None
+
 
 _Hash = Callable[[bytes], str]
 
@@ -46,7 +64,6 @@ def _build_hash_function(name: str, description: str, digest: _Hash) -> Function
         name,
         f"The {description} of the text's UTF-8 bytes.",
         [("str", STRING, "the text")],
-        returns=STRING,
         compute=lambda text: digest(text.encode()),
         examples=[(f'{name}("hello")', f'"{sample}"')] if sample else [],
     )
@@ -77,7 +94,6 @@ FUNCTIONS: Final = (
         "uuidv5",
         "The UUID of a name in a namespace.",
         [("namespace", STRING, 'a UUID, or "dns", "url", "oid", "x500"'), ("name", STRING, "the name")],
-        returns=STRING,
         compute=_compute_uuid5,
         examples=[('uuidv5("dns", "www.terraform.io")', '"a5008fae-b28c-5ba5-96cd-82b4c53552d6"')],
     ),

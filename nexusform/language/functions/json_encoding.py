@@ -7,7 +7,7 @@ import re
 import unicodedata
 from typing import Any, Final
 
-from nexusform.json_data.json_errors import unify_json_error
+from nexusform.json_data.plain_data import unify_json_error
 from nexusform.language.functions.function import FixedProblem, FunctionProblem
 from nexusform.schemas.value_types import (
     BOOL,

@@ -131,19 +131,15 @@ def _compute_transpose(mapping: Value) -> Value:
     kind = MapType(_STRINGS)
     if not mapping.is_wholly_known:
         return Value(kind, UNKNOWN)
-    keys_by_value: dict[str, list[str]] = {}
+    keys_by_value: dict[str, list[Value]] = {}
     for key, values in mapping.raw.items():
         if values.raw is None:
             raise FixedProblem("input must not contain null list", 0)
         for value in values.raw:
             if value.raw is None:
                 raise FixedProblem("input must not contain null string", 0)
-            keys_by_value.setdefault(value.raw, []).append(key)
-    return Value(kind, {value: _build_string_list(keys_by_value[value]) for value in sorted(keys_by_value)})
-
-
-def _build_string_list(texts: Sequence[str]) -> Value:
-    return Value(_STRINGS, tuple([Value(STRING, text) for text in texts]))
+            keys_by_value.setdefault(value.raw, []).append(Value(STRING, key))
+    return Value(kind, {value: Value(_STRINGS, tuple(keys_by_value[value])) for value in sorted(keys_by_value)})
 
 
 def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:

@@ -22,7 +22,7 @@ from nexusform.values.typed_value import UNKNOWN, Value, convert_decimal, normal
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def _build_extreme_function(choose: Callable[[Any], Any], kind: str) -> Callable[..., Value]:
+def _build_extreme_function(name: str, description: str, choose: Callable[[Any], Any], *examples: Example) -> Function:
     def compute_extreme(*numbers: Value) -> Value:
         if not numbers:
             raise FixedProblem("must pass at least one number")
@@ -30,8 +30,7 @@ def _build_extreme_function(choose: Callable[[Any], Any], kind: str) -> Callable
             return Value(NUMBER, UNKNOWN)
         return Value(NUMBER, choose([n.raw for n in numbers]))
 
-    compute_extreme.__doc__ = f"The {kind} of the arguments."
-    return compute_extreme
+    return Function(name, description, (), NUMBER, compute_extreme, examples, _NUMBERS)
 
 
 def _compute_with_floats(compute: Callable[[float, float], float], first: Any, second: Any) -> Any:
@@ -138,24 +137,14 @@ FUNCTIONS: Final = (
         compute=_compute_logarithm,
         examples=[("log(16, 2)", "4"), ("ceil(log(15, 2))", "4")],
     ),
-    Function(
+    _build_extreme_function(
         "max",
         "The maximum of the arguments.",
-        (),
-        NUMBER,
-        _build_extreme_function(max, "greatest"),
-        (Example("max(12, 54, 3)", "54"), Example("max([12, 54, 3]...)", "54")),
-        _NUMBERS,
+        max,
+        Example("max(12, 54, 3)", "54"),
+        Example("max([12, 54, 3]...)", "54"),
     ),
-    Function(
-        "min",
-        "The minimum of the arguments.",
-        (),
-        NUMBER,
-        _build_extreme_function(min, "least"),
-        (Example("min(12, 54, 3)", "3"),),
-        _NUMBERS,
-    ),
+    _build_extreme_function("min", "The minimum of the arguments.", min, Example("min(12, 54, 3)", "3")),
     Function(
         "parseint",
         "The integer value of a text in a base from 2 to 62.",

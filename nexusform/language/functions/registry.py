@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
 from msgspec.structs import replace
 
-from nexusform.language.evaluation_run import Clock, FileProblem, Files
+from nexusform.language.evaluation_run import Clock, Files
 from nexusform.language.functions import (
     conversions,
     dates,
@@ -62,26 +62,7 @@ def build_functions(
     `plan_time` is the result of plantimestamp() (the time of its first call, by default). timestamp() is
     unknown unless `is_applying`, and so is uuid(), which then uses `new_uuid`.
     """
-    families = [*FAMILIES, *_build_outside_families(files, clock, base_directory, plan_time, is_applying=is_applying)]
-    functions: dict[str, Function] = {}
-    for _, family in families:
-        functions.update({function.name: function for function in family})
-    if is_applying and new_uuid is not None:
-        functions["uuid"] = replace(functions["uuid"], body=lambda: build_string(new_uuid()))
-    # Add the functions for templates; they may call all others.
-    renderer = templating.TemplateRenderer()
-    reader = file_access.FileReader(files, base_directory)
-    for function in templating.build_template_functions(reader, renderer):
-        functions[function.name] = function
-    sorted_functions = MappingProxyType(dict(sorted(functions.items())))
-    renderer.functions = sorted_functions
-    return sorted_functions
-
-
-def _build_outside_families(
-    files: Files, clock: Clock, base_directory: str, plan_time: datetime | None, *, is_applying: bool
-) -> Sequence[tuple[str, tuple[Function, ...]]]:
-    """Build the functions that read a clock and files. The time is fixed during planning."""
+    # The time is fixed during planning.
     plan_times: list[datetime] = [plan_time] if plan_time is not None else []
 
     def read_plan_time() -> datetime:
@@ -91,47 +72,15 @@ def _build_outside_families(
 
     now: Callable[[], datetime] | None = clock.read_time if is_applying else None
     reader = file_access.FileReader(files, base_directory)
-    return (
-        ("Clock", dates.build_clock_functions(read_plan_time, now)),
-        ("Files", file_access.build_file_functions(reader)),
-    )
-
-
-# --- the reference page --------------------------------------------------------------------------
-
-
-class _NoFiles:
-    # Used where functions are only described.
-    def read(self, path: str) -> bytes:
-        raise FileProblem(f"No file can be read here: {path}")
-
-    def is_file(self, path: str) -> bool:
-        raise FileProblem(f"No file can be looked for here: {path}")
-
-    def find_files(self, base: str, pattern: str) -> list[str]:
-        raise FileProblem(f"No file can be looked for here: {base}/{pattern}")
-
-    def resolve_path(self, path: str) -> str:
-        return path
-
-    def expand_home(self, path: str) -> str:
-        return path
-
-
-class _NoClock:
-    def read_time(self) -> datetime:
-        return datetime(2000, 1, 1, tzinfo=UTC)
-
-    def sleep(self, seconds: float) -> None:
-        del seconds
-
-
-def list_function_families() -> Sequence[tuple[str, tuple[Function, ...]]]:
-    """Build every family with its title; functions with outside access cannot be called."""
-    files, clock = _NoFiles(), _NoClock()
-    reader = file_access.FileReader(files, "")
-    return (
-        *FAMILIES,
-        *_build_outside_families(files, clock, "", clock.read_time(), is_applying=False),
-        ("Templates", templating.build_template_functions(reader, templating.TemplateRenderer())),
-    )
+    families = [family for _, family in FAMILIES]
+    families += [dates.build_clock_functions(read_plan_time, now), file_access.build_file_functions(reader)]
+    functions = {function.name: function for family in families for function in family}
+    if is_applying and new_uuid is not None:
+        functions["uuid"] = replace(functions["uuid"], body=lambda: build_string(new_uuid()))
+    # Add the functions for templates; they may call all others.
+    renderer = templating.TemplateRenderer()
+    for function in templating.build_template_functions(reader, renderer):
+        functions[function.name] = function
+    sorted_functions = MappingProxyType(dict(sorted(functions.items())))
+    renderer.functions = sorted_functions
+    return sorted_functions

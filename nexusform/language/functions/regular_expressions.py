@@ -149,10 +149,6 @@ def _find_first_match(pattern: Value, text: Value) -> Value:
     return _build_match_groups(compiled_pattern, first)
 
 
-def _find_regex_all_result_type(arguments: Sequence[Value]) -> Type:
-    return ListType(_find_regex_result_type(arguments))
-
-
 def _find_all_matches(pattern: Value, text: Value) -> Value:
     compiled_pattern = _compile_pattern_argument(pattern.raw)
     kind = _find_capture_type(compiled_pattern)
@@ -219,7 +215,7 @@ FUNCTIONS: Final = (
         "regexall",
         "All matches of a pattern, each as from `regex`.",
         (_PATTERN, _TEXT),
-        _find_regex_all_result_type,
+        lambda arguments: ListType(_find_regex_result_type(arguments)),
         _find_all_matches,
         (Example('regexall("[a-z]+", "1234abcd5678efgh9")', 'tolist(["abcd", "efgh"])'),),
     ),

@@ -7,7 +7,14 @@ from typing import Any, Final
 
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.functions.elements import SEQUENCES, build_list_parameter
-from nexusform.language.functions.function import Example, FixedProblem, Function, FunctionProblem, Parameter
+from nexusform.language.functions.function import (
+    Example,
+    FixedProblem,
+    Function,
+    FunctionProblem,
+    Parameter,
+    get_first_argument_type,
+)
 from nexusform.language.type_conversion import convert_value as _convert
 from nexusform.language.type_unification import compare_values, unify_types
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, SetType, TupleType, Type, describe_type
@@ -26,10 +33,6 @@ from nexusform.values.typed_value import (
 
 MAX_RANGE: Final = 1024
 _ANY_LIST: Final = ListType(DYNAMIC)
-
-
-def _find_chunk_result_type(arguments: Sequence[Value]) -> Type:
-    return ListType(arguments[0].type)
 
 
 def _split_chunks(sequence: Value, size: Value) -> Value:
@@ -234,10 +237,6 @@ def _sort_strings(strings: Value) -> Value:
     return Value(strings.type, tuple(sorted(strings.raw, key=lambda v: str(v.raw))))
 
 
-def _get_first_argument_type(arguments: Sequence[Value]) -> Type:
-    return arguments[0].type
-
-
 FUNCTIONS: Final = (
     Function(
         "chunklist",
@@ -246,7 +245,7 @@ FUNCTIONS: Final = (
             Parameter("list", _ANY_LIST, "a list", inner_marks=True),
             Parameter("size", NUMBER, "elements per list, 0 for all"),
         ),
-        _find_chunk_result_type,
+        lambda arguments: ListType(arguments[0].type),
         _split_chunks,
         (Example('chunklist(["a", "b", "c"], 2)[1][0]', '"c"'),),
     ),
@@ -271,7 +270,7 @@ FUNCTIONS: Final = (
         "distinct",
         "The list without duplicates.",
         (Parameter("list", _ANY_LIST, "a list"),),
-        _get_first_argument_type,
+        get_first_argument_type,
         _remove_duplicates,
         (Example('distinct(["a", "b", "a"])', 'tolist(["a", "b"])'),),
     ),
@@ -291,7 +290,7 @@ FUNCTIONS: Final = (
             Parameter("keys", _ANY_LIST, "a key per element"),
             Parameter("searchset", _ANY_LIST, "the keys to select"),
         ),
-        _get_first_argument_type,
+        get_first_argument_type,
         _select_matching_keys,
         (Example('matchkeys(["a", "b"], ["east", "west"], ["west"])', 'tolist(["b"])'),),
     ),

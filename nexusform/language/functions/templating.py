@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors, suggest_name
 from nexusform.language.functions.file_access import FileReader
 from nexusform.language.functions.function import Example, Function, FunctionProblem, Functions, Parameter
 from nexusform.language.syntax.syntax_nodes import Traversal
-from nexusform.schemas.value_types import DYNAMIC, STRING, MapType, ObjectType, Type, describe_type
+from nexusform.schemas.value_types import DYNAMIC, STRING, MapType, ObjectType, describe_type
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value
 
 # Maximum nesting of template calls.
@@ -47,41 +47,32 @@ class TemplateRenderer:
         self._depth = 0
 
     def render(self, name: str, text: str, variables: Value) -> Value:
-        """Render a template to its value: text, or of any type if it is one interpolation.
-
-        Raises FunctionProblem.
-        """
+        """Render a template to its value: text, or of any type if it is one interpolation. Raises FunctionProblem."""
         from nexusform.language.evaluator import evaluate_expression
         from nexusform.language.parser import parse_template
 
         if self._depth >= MAX_DEPTH:
             raise FunctionProblem(f"templates render one another more than {MAX_DEPTH} levels deep")
-        by_name = _validate_template_variables(variables)
+        if not isinstance(variables.type, (MapType, ObjectType)):
+            raise FunctionProblem(f"invalid vars value: must be a map, not {describe_type(variables.type)}", 1)
+        for variable_name in variables.raw:
+            if not _NAME.match(variable_name):
+                raise FunctionProblem(
+                    f'invalid template variable name "{variable_name}": must start with a letter, followed by zero or '
+                    "more letters, digits, and underscores",
+                    1,
+                )
         expression, problems = parse_template(SourceFile(name, text))
         if expression is None or has_errors(problems):
             raise FunctionProblem(_describe_first_error(problems))
         self._depth += 1
         try:
-            value, problems = evaluate_expression(expression, _TemplateScope(by_name, self.functions))
+            value, problems = evaluate_expression(expression, _TemplateScope(variables.raw, self.functions))
         finally:
             self._depth -= 1
         if has_errors(problems):
             raise FunctionProblem(_describe_first_error(problems))
         return value
-
-
-def _validate_template_variables(variables: Value) -> Mapping[str, Value]:
-    if not isinstance(variables.type, (MapType, ObjectType)):
-        raise FunctionProblem(f"invalid vars value: must be a map, not {describe_type(variables.type)}", 1)
-    for name in variables.raw:
-        if not _NAME.match(name):
-            raise FunctionProblem(
-                f'invalid template variable name "{name}": must start with a letter, followed by zero or '
-                "more letters, digits, and underscores",
-                1,
-            )
-    by_name: Mapping[str, Value] = variables.raw
-    return by_name
 
 
 def _describe_first_error(problems: Sequence[Diagnostic]) -> str:
@@ -94,17 +85,6 @@ def _describe_first_error(problems: Sequence[Diagnostic]) -> str:
 _VARIABLES: Final = Parameter("vars", DYNAMIC, "a map or object of the template's variables")
 
 
-def _return_dynamic_type(_: Sequence[Value]) -> Type:
-    return DYNAMIC
-
-
-def _build_template_file(reader: FileReader, renderer: TemplateRenderer) -> Callable[[Value, Value], Value]:
-    def render_file(path: Value, variables: Value) -> Value:
-        return renderer.render(path.raw, reader.read_text(path.raw), variables)
-
-    return render_file
-
-
 def build_template_functions(reader: FileReader, renderer: TemplateRenderer) -> tuple[Function, ...]:
     """Build templatefile and templatestring."""
     return (
@@ -112,14 +92,14 @@ def build_template_functions(reader: FileReader, renderer: TemplateRenderer) -> 
             "templatefile",
             "The content of a file rendered as a template.",
             (Parameter("path", STRING, "the file"), _VARIABLES),
-            _return_dynamic_type,
-            _build_template_file(reader, renderer),
+            DYNAMIC,
+            lambda path, variables: renderer.render(path.raw, reader.read_text(path.raw), variables),
         ),
         Function(
             "templatestring",
             "A text rendered as a template.",
             (Parameter("template", STRING, "the text"), _VARIABLES),
-            _return_dynamic_type,
+            DYNAMIC,
             lambda text, variables: renderer.render("<templatestring argument>", text.raw, variables),
             (Example('templatestring("Hello, $${name}!", { name = "Ander" })', '"Hello, Ander!"'),),
         ),

@@ -66,10 +66,6 @@ def _convert_to_title_case(text: str) -> str:
     return "".join(result)
 
 
-def _trim_newlines(text: str) -> str:
-    return text.rstrip("\r\n")
-
-
 def _add_indentation(spaces: int, text: str) -> str:
     if not isinstance(spaces, int) or spaces < 0 or spaces > 10_000:
         raise FixedProblem("the number of spaces must be a whole number from 0 to 10000", 0)
@@ -85,14 +81,6 @@ def _slice_text(text: str, offset: int, length: int) -> str:
         offset = max(offset + len(characters), 0)
     end = len(characters) if length < 0 else offset + length
     return unicodedata.normalize("NFC", "".join(characters[offset:end]))
-
-
-def _trim_prefix(text: str, prefix: str) -> str:
-    return text.removeprefix(prefix)
-
-
-def _trim_suffix(text: str, suffix: str) -> str:
-    return text.removesuffix(suffix) if suffix else text
 
 
 def _revert_text(text: str) -> str:
@@ -132,16 +120,14 @@ def _has_prefix(text: Value, prefix: Value) -> Value:
 def _build_text_function(
     name: str, description: str, compute: Callable[[str], str], *examples: tuple[str, str]
 ) -> Function:
-    return build_plain_function(
-        name, description, [("str", STRING, "the text")], returns=STRING, compute=compute, examples=examples
-    )
+    return build_plain_function(name, description, [("str", STRING, "the text")], compute=compute, examples=examples)
 
 
 FUNCTIONS: Final = (
     _build_text_function(
         "chomp",
         "The text without trailing newlines.",
-        _trim_newlines,
+        lambda text: text.rstrip("\r\n"),
         ('chomp("hello\\n")', '"hello"'),
         ('chomp("hello\\r\\n\\n")', '"hello"'),
     ),
@@ -157,7 +143,6 @@ FUNCTIONS: Final = (
         "indent",
         "The text with every line but the first indented.",
         [("spaces", NUMBER, "number of spaces"), ("str", STRING, "the text")],
-        returns=STRING,
         compute=_add_indentation,
         examples=[('indent(2, "a\\nb")', '"a\\n  b"')],
     ),
@@ -206,7 +191,6 @@ FUNCTIONS: Final = (
             ("offset", NUMBER, "start of the part, from 0; negative counts from the end"),
             ("length", NUMBER, "number of characters, -1 for the rest"),
         ],
-        returns=STRING,
         compute=_slice_text,
         examples=[('substr("hello world", 1, 4)', '"ello"'), ('substr("hello", -3, -1)', '"llo"')],
     ),
@@ -220,7 +204,6 @@ FUNCTIONS: Final = (
         "trim",
         "The text without leading and trailing characters of a set.",
         [("str", STRING, "the text"), ("cutset", STRING, "the characters to remove")],
-        returns=STRING,
         compute=lambda text, cut: text.strip(cut) if cut else text,
         examples=[('trim("?!hello?!", "!?")', '"hello"')],
     ),
@@ -228,8 +211,7 @@ FUNCTIONS: Final = (
         "trimprefix",
         "The text without a prefix.",
         [("str", STRING, "the text"), ("prefix", STRING, "the text to remove")],
-        returns=STRING,
-        compute=_trim_prefix,
+        compute=str.removeprefix,
         examples=[('trimprefix("helloworld", "hello")', '"world"')],
     ),
     _build_text_function(
@@ -242,8 +224,7 @@ FUNCTIONS: Final = (
         "trimsuffix",
         "The text without a suffix.",
         [("str", STRING, "the text"), ("suffix", STRING, "the text to remove")],
-        returns=STRING,
-        compute=_trim_suffix,
+        compute=str.removesuffix,
         examples=[('trimsuffix("helloworld", "world")', '"hello"')],
     ),
     _build_text_function(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from nexusform.language.functions.base64_codec import decode_base64
 from nexusform.language.functions.function import FixedProblem, FunctionProblem
+from nexusform.language.functions.hashing import decode_base64
 from nexusform.language.functions.json_encoding import MAX_DEPTH, normalize_stored_text, parse_number
 from nexusform.language.value_descriptions import quote_text
 from nexusform.schemas.value_types import STRING
@@ -182,28 +182,24 @@ def parse_yaml(text: str) -> Value:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         # List all events of a document; stop at excessive nesting, where reading takes too long.
         events = yaml.parse(text, Loader=loader)
-        from yaml import CollectionEndEvent, CollectionStartEvent
-
         depth = 0
         result: list[Event] = []
         for event in events:
             result.append(event)
-            depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_DEPTH:
                 raise FunctionProblem(f"the document is nested more than {MAX_DEPTH} levels deep", 0)
         reader = _YamlReader(result)
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
-        raise FunctionProblem(_describe_problem(problem), 0, mark.line + 1 if mark is not None else 0) from None
+        message = getattr(problem, "problem", None) or str(problem)
+        if mark is None:
+            raise FunctionProblem(message, 0) from None
+        line, column = mark.line + 1, mark.column + 1
+        raise FunctionProblem(f"on line {line}, column {column}: {message}", 0, line) from None
     except RecursionError:
         raise FixedProblem("the document is nested too deeply", 0) from None
     return reader.parse_document()
-
-
-def _describe_problem(problem: Exception) -> str:
-    mark = getattr(problem, "problem_mark", None)
-    message = getattr(problem, "problem", None) or str(problem)
-    return message if mark is None else f"on line {mark.line + 1}, column {mark.column + 1}: {message}"
 
 
 class _YamlReader:
@@ -252,8 +248,6 @@ class _YamlReader:
         if isinstance(event, yaml.ScalarEvent):
             value = _parse_scalar(event)
         elif isinstance(event, yaml.SequenceStartEvent):
-            import yaml
-
             _require_matching_yaml_tag(event.tag, "seq")
             items: list[Value] = []
             while not isinstance(self.events[self.index], yaml.SequenceEndEvent):

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span
+from nexusform.language.evaluation_run import TracedExpression
 from nexusform.language.evaluator import EvaluationTrace, trace_expression
 from nexusform.language.syntax import syntax_nodes as syntax
-from nexusform.language.traced_part import TracedExpression
 from nexusform.language.value_descriptions import format_traversal
 from nexusform.planning.name_resolution.instance_scope import ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from nexusform.json_data.plain_data import convert_to_plain
-from nexusform.language.traced_part import TracedExpression
+from nexusform.language.evaluation_run import TracedExpression
 from nexusform.rendering.notation.colours import escape_control_characters, wrap_lines
 from nexusform.rendering.notation.hcl_text import EPHEMERAL, KNOWN_AFTER_APPLY, SENSITIVE, TOO_DEEP
 from nexusform.schemas.value_types import (

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from nexusform.domains.hub.api.hub_client import ClientClock, HubClient, HubLocation, HubProblem
-from nexusform.network.connection_errors import describe_connection_error
+from nexusform.network.api_client import describe_connection_error
 from tests.certificates import create_certificate
 
 pytest.importorskip("lightkube")

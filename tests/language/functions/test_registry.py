@@ -11,11 +11,11 @@ import pytest
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.functions.function import Function, format_signature
-from nexusform.language.functions.registry import list_function_families
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax.syntax_nodes import Traversal
 from nexusform.language.type_unification import compare_values
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value
+from tests.language.function_families import list_function_families
 
 _PAGE = Path(__file__).parents[3] / "docs" / "reference" / "functions.md"
 

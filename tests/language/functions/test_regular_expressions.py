@@ -4,10 +4,10 @@ import pytest
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.language.evaluator import evaluate_expression
-from nexusform.language.functions.registry import list_function_families
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax.syntax_nodes import Traversal
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value, build_string
+from tests.language.function_families import list_function_families
 
 
 class _TextScope:

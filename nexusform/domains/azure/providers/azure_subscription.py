@@ -24,14 +24,13 @@ from nexusform.files.access_record import read_variable
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.deadlines import read_deadline
-from nexusform.network.json_answers import parse_json
-from nexusform.network.read_limits import PageLimits
+from nexusform.network.read_limits import PageLimits, parse_json
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_records import AzSite
 
 from nexusform.network.deadlines import Deadline, OperationAbandoned, compute_silence_limit, is_caller_waiting
-from nexusform.network.limited_session import build_limited_session
+from nexusform.network.http_client import build_limited_session
 from nexusform.network.read_limits import CONNECT_SECONDS
 
 Body: TypeAlias = Mapping[str, Any]

@@ -24,10 +24,16 @@ from nexusform.files.access_record import read_variable
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.api_client import ApiRequest, ApiResponse
-from nexusform.network.json_answers import parse_json
+from nexusform.network.read_limits import parse_json
 from nexusform.network.web_errors import WebError
-from nexusform.providers.exec_credential_plugin import ExecPluginProblem
-from nexusform.providers.kubeconfig import TRUSTED, KubeconfigProblem, KubeconfigTrust, build_api_client, read_account
+from nexusform.providers.kubeconfig import (
+    TRUSTED,
+    ExecPluginProblem,
+    KubeconfigProblem,
+    KubeconfigTrust,
+    build_api_client,
+    read_account,
+)
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
 
 KUBECONFIGS_VARIABLE: Final = "NF_KUBECONFIG_DIR"

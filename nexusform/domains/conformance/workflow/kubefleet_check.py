@@ -22,7 +22,7 @@ from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.rendering.manifest_export import render_fleet_manifests
 from nexusform.domains.fleet.scheduling.bindings import BindingState, Health, Member
-from nexusform.network.loopback import find_free_port
+from nexusform.network.web_errors import find_free_port
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
 from nexusform.resource_types.registry import build_registries

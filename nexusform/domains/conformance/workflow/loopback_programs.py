@@ -21,8 +21,7 @@ from typing import Any, Final, TypeVar
 from msgspec import json
 
 from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse
-from nexusform.network.loopback import find_free_port
-from nexusform.network.web_errors import WebError
+from nexusform.network.web_errors import WebError, find_free_port
 
 _START_SECONDS: Final = 90.0
 _STOP_SECONDS: Final = 10.0

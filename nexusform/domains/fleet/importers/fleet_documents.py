@@ -22,8 +22,7 @@ from nexusform.documents.field_validation import (
     validate_value,
     validate_value_size,
 )
-from nexusform.documents.text_positions import TextPosition
-from nexusform.documents.yaml_documents import ELISION, DocumentFindings, Node, YamlDocument, parse_yaml
+from nexusform.documents.yaml_documents import ELISION, DocumentFindings, Node, TextPosition, YamlDocument, parse_yaml
 from nexusform.domains.fleet.importers.fleet_shapes import METADATA, ApiKind, get_block_name
 from nexusform.domains.fleet.importers.manifest_corrections import ManifestCorrections
 from nexusform.domains.pods.importers.kubernetes_cross_field_checks import list_metadata_problems

@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.documents.text_positions import TextPosition
 from nexusform.documents.times import parse_time
-from nexusform.documents.yaml_documents import Node
+from nexusform.documents.yaml_documents import Node, TextPosition
 from nexusform.domains.fleet.scheduling.bindings import Health
 
 _NO_LOCATION: Final = TextPosition(0, 0)

@@ -11,8 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.documents.text_positions import TextPosition
-from nexusform.documents.yaml_documents import build_problem
+from nexusform.documents.yaml_documents import TextPosition, build_problem
 
 SLIP: Final = "corrected-manifest"
 

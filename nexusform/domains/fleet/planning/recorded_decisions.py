@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nexusform.documents.text_positions import TextPosition
-from nexusform.documents.yaml_documents import Node
+from nexusform.documents.yaml_documents import Node, TextPosition
 from nexusform.domains.fleet.importers.fleet_members import find_newest_heartbeat, read_member_cluster
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Member

@@ -27,12 +27,11 @@ from nexusform.files.access_record import read_variable
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse, StreamRejected
-from nexusform.network.json_answers import parse_json
-from nexusform.network.read_limits import PageLimits
+from nexusform.network.read_limits import PageLimits, parse_json
 from nexusform.network.web_errors import WebError
-from nexusform.providers.exec_credential_plugin import ExecPluginProblem
 from nexusform.providers.kubeconfig import (
     TRUSTED,
+    ExecPluginProblem,
     KubeconfigProblem,
     KubeconfigTrust,
     KubernetesAccount,

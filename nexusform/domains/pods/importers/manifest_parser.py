@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.field_validation import FieldKind, FieldShape, get_mapping, validate_value
-from nexusform.documents.text_positions import TextPosition
-from nexusform.documents.yaml_documents import YamlDocument, build_problem, parse_yaml
+from nexusform.documents.yaml_documents import TextPosition, YamlDocument, build_problem, parse_yaml
 from nexusform.kubernetes.quantity import MAX_INT32
 
 INVALID: Final = "invalid-kubernetes-manifest"

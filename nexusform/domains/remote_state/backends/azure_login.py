@@ -14,7 +14,7 @@ from nexusform.files.regular_files import FileTooLarge, read_regular
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.deadlines import Deadline
 from nexusform.network.http_client import WebRequest, send_request
-from nexusform.network.json_answers import parse_json
+from nexusform.network.read_limits import parse_json
 from nexusform.network.web_errors import WebError
 
 _AUDIENCE: Final = "api://AzureADTokenExchange"

@@ -11,8 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.documents.text_positions import TextPosition
-from nexusform.documents.yaml_documents import DocumentFindings
+from nexusform.documents.yaml_documents import DocumentFindings, TextPosition
 from nexusform.domains.vnf.importers.hot_template import BASE_HOT, HotVnf, parse_hot
 from nexusform.domains.vnf.importers.tosca_vnfd import parse_vnfd
 from nexusform.domains.vnf.importers.vnf_records import (

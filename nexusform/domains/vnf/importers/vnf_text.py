@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.documents.field_validation import get_mapping
-from nexusform.documents.text_positions import TextPosition
-from nexusform.documents.yaml_documents import DocumentFindings, Node, YamlStream, parse_yaml
+from nexusform.documents.yaml_documents import DocumentFindings, Node, TextPosition, YamlStream, parse_yaml
 from nexusform.domains.vnf.importers.vnf_records import CORRECTED
 
 _ELIDED: Final = re.compile(r"[ \t]*\.\.\.[ \t]*\r?\Z")

@@ -14,8 +14,7 @@ from msgspec import Struct
 from nexusform.domains.vnf.providers.openstack_credentials import Credentials, fetch_token
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse
-from nexusform.network.json_answers import parse_json
-from nexusform.network.read_limits import PageLimits
+from nexusform.network.read_limits import PageLimits, parse_json
 from nexusform.network.web_errors import WebError
 
 _UNAUTHORIZED: Final = 401

@@ -14,8 +14,7 @@ from nexusform.diagnostics.summaries import get_summary
 from nexusform.domains.openstack.scheduling.nova_hosts import build_sku_name
 from nexusform.domains.vnf.importers.vnf_records import Vdu, Vnf, VnfSourceDocuments
 from nexusform.interfaces.plugins import FileProblem, Files, ResourceContext
-from nexusform.json_data.json_errors import unify_json_error
-from nexusform.json_data.plain_data import Path, has_unknown_part
+from nexusform.json_data.plain_data import Path, has_unknown_part, unify_json_error
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, check_kubelet
 from nexusform.resource_types.machine_facts import VFS
 from nexusform.resource_types.shared_arguments import (

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from nexusform.documents.field_validation import FieldShape
-from nexusform.documents.text_positions import TextPosition
-from nexusform.documents.yaml_documents import Node
+from nexusform.documents.yaml_documents import Node, TextPosition
 from nexusform.domains.pods.importers.kubernetes_cross_field_checks import CHECKS
 from nexusform.domains.pods.importers.kubernetes_field_rules import FORMS, check_name, parse_field_rules
 from nexusform.domains.pods.importers.kubernetes_schemas import _load_schemas, _SchemaValidator, list_schema_problems
