@@ -1,6 +1,6 @@
 """Conversion of fleet objects from YAML to the arguments of their blocks. Guided by the kind's shape
 (fleet_shapes.py): anything rejected by `kubectl apply`, the API's schema or its rules is an error at its
-line. A lenient reading applies the corrections of manifest_corrections.py and lists them.
+line. A lenient reading applies the corrections of a closed table and lists them; other mistakes stay errors.
 """
 
 from __future__ import annotations
@@ -23,12 +23,69 @@ from nexusform.documents.field_validation import (
     validate_value_size,
 )
 from nexusform.documents.text_positions import TextPosition
-from nexusform.documents.yaml_documents import ELISION, DocumentFindings, Node, YamlDocument, parse_yaml
+from nexusform.documents.yaml_documents import ELISION, DocumentFindings, Node, YamlDocument, build_problem, parse_yaml
 from nexusform.domains.fleet.importers.fleet_shapes import METADATA, ApiKind, get_block_name
-from nexusform.domains.fleet.importers.manifest_corrections import ManifestCorrections
 from nexusform.domains.pods.importers.kubernetes_cross_field_checks import list_metadata_problems
 from nexusform.json_data.plain_data import Path
 from nexusform.schemas.block_schema import BlockSchema, Nesting
+
+SLIP: Final = "corrected-manifest"
+
+
+class Correction(Struct, frozen=True):
+    """One slip. `widens`: what is read may select more than what was meant."""
+
+    id: str
+    description: str
+    widens: bool = False
+
+
+CORRECTIONS: Final[Mapping[str, Correction]] = {
+    each.id: each
+    for each in (
+        Correction(
+            "left-out-condition",
+            '"..." in a policy or a selector counts as absent, so one condition is ignored.',
+            widens=True,
+        ),
+        Correction(
+            "no-number-of-clusters", "PickN without numberOfClusters selects every eligible cluster.", widens=True
+        ),
+        Correction(
+            "old-property-name",
+            "kubernetes.azure.com/node-count is read as kubernetes-fleet.io/node-count if no cluster has the old name.",
+            widens=True,
+        ),
+        Correction("left-out", '"..." elsewhere counts as absent.'),
+        Correction("mapping-for-a-list", "A mapping in place of a list is read as its only item."),
+        Correction("list-for-a-mapping", "A list with one item in place of a mapping is read as that mapping."),
+        Correction("unquoted-text", "A number or a boolean in place of a string is read as written."),
+        Correction("metric-sorter", "metricSorter is read as propertySorter."),
+    )
+}
+
+
+class ManifestCorrections:
+    """What a lenient reading corrected in one text; those that widen a selection come first."""
+
+    def __init__(self, file: str, *, allowed: bool) -> None:
+        self.file = file
+        self.allowed = allowed
+        self._problems: dict[bool, list[Problem]] = {True: [], False: []}
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """A warning for each correction."""
+        return (*self._problems[True], *self._problems[False])
+
+    def made(self, correction: str, place: TextPosition, detail: str) -> None:
+        """One was made. `detail` says what is read, as a sentence."""
+        entry = CORRECTIONS[correction]
+        wider = "; this widens the selection" if entry.widens else ""
+        text = f"{detail.removesuffix('.')}{wider} [{correction}]."
+        problem = build_problem(self.file, place, SLIP, text, Severity.WARNING)
+        self._problems[entry.widens].append(problem)
+
 
 INVALID: Final = "invalid-fleet-manifest"
 _MAX_PATH_LENGTH: Final = 56

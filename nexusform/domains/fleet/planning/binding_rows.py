@@ -274,9 +274,7 @@ def build_rolling_timeline(placement: PlacementPlan) -> Rollout | None:
 
 
 def _build_wave_steps(waves: Sequence[RolloutWave], failing: frozenset[str]) -> Iterator[RolloutStep]:
-    """Yield the steps of every wave with their start in seconds: delete, update, wait. Failing clusters get a
-    step of their own.
-    """
+    """Yield the steps of every wave with their start: delete, update (failing clusters apart), wait."""
     start_seconds: float = 0
     waits_for = ""
     for number, wave in enumerate(waves, 1):
@@ -301,9 +299,7 @@ def _build_wave_steps(waves: Sequence[RolloutWave], failing: frozenset[str]) -> 
 def build_run_timeline(
     placement: PlacementPlan, run: str, resource_snapshot: int, steps: Sequence[RunStep], outcome: StagedRunOutcome
 ) -> Rollout:
-    """Build the timeline of a staged run; `outcome` is its progress in this plan. Call it before the run
-    changes the placement's bindings.
-    """
+    """Build the timeline of a staged run with its `outcome`, before the run changes the placement's bindings."""
     updated_clusters = {
         binding.cluster
         for binding in placement.bindings

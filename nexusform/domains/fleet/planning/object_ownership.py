@@ -21,8 +21,7 @@ from nexusform.domains.fleet.planning.override_rendering import (
     expand_envelopes,
     get_object_identity,
 )
-from nexusform.domains.fleet.planning.placement_decisions import ObjectOwnership
-from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
+from nexusform.domains.fleet.planning.placement_plan import ObjectOwnership, PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import OwnershipConflict
 from nexusform.domains.fleet.scheduling.bindings import Binding
 from nexusform.domains.pods.importers.manifest_parser import Manifest

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,11 +18,23 @@ from nexusform.domains.fleet.planning.object_ownership import (
     find_shared_objects,
 )
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
-from nexusform.domains.fleet.planning.stale_scheduling import find_stale_members
 from nexusform.domains.fleet.scheduling import scheduling_cycle
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Member
-from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingState,
+    Member,
+    PlacementRequest,
+    PlacementType,
+    Policy,
+)
+from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 from nexusform.domains.fleet.scheduling.placement_explanation import PlacementExplanation, explain
+from nexusform.domains.fleet.scheduling.rules import (
+    cluster_affinity,
+    cluster_eligibility,
+    namespace_affinity,
+    taint_toleration,
+)
 from nexusform.domains.fleet.scheduling.watcher import MemberChange, SchedulingTriggers, Trigger, enqueue_placements
 from nexusform.planning.plan_request import PlanningStage, Progress
 from nexusform.resources.address import Address
@@ -130,9 +143,7 @@ def plan_after_staged_runs(
     pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> PlacementIterations:
-    """Predict the pods of resources distributed by staged runs, replaced ones included, then plan placements
-    queued by changed member figures.
-    """
+    """Predict the pods of staged runs, replaced ones too, and plan placements queued by changed member figures."""
     placed = iterations.placed
     for placement in placements:
         if placement.spec.is_external:
@@ -207,9 +218,7 @@ def _run_scheduling_cycles_of_placement(
     changes: tuple[MemberChange, ...],
     members: Mapping[str, FleetMemberState],
 ) -> bool:
-    """Run the scheduling cycles of one placement; return True if its bindings changed. Being new or edited
-    counts in the first chain only.
-    """
+    """Run a placement's scheduling cycles; return True if bindings changed. Edits count in the first chain only."""
     leaving_members = {change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT}
     leaving_members |= {member.name for member in member_list.members if member.is_leaving}
     bound = {binding.cluster for binding in placement.bindings}
@@ -270,9 +279,7 @@ def update_pod_predictions(
 def _find_clusters_losing_pods(
     placement: PlacementPlan, with_objects: AbstractSet[str], iterations: PlacementIterations
 ) -> Iterator[str]:
-    """Yield the clusters where the placement's pods are removed or re-created in this plan. State counts even
-    for a re-created placement.
-    """
+    """Yield the clusters where this plan removes or re-creates pods in state, even of a re-created placement."""
     for cluster in (placement.spec.instance.before or {}).get("workloads") or {}:
         is_recreated = placement.spec.is_new or cluster in placement.released_clusters
         if cluster not in with_objects or (is_recreated and (placement.address, cluster) not in iterations.placed):
@@ -328,3 +335,71 @@ def _recompute_member_resource_usage(members: Mapping[str, FleetMemberState], po
         has_changed |= updated != state.planned
         state.planned = updated
     return has_changed
+
+
+_NO_POLICY: Final = Policy()
+# Rules about a member alone. Rules about other bindings belong to the scheduling cycle.
+_MEMBER_RULES: Final = (
+    cluster_eligibility.find_eligible,
+    taint_toleration.find_eligible,
+    namespace_affinity.find_eligible,
+    cluster_affinity.find_eligible,
+)
+# Start of the hub's message for a rejected member, and the change that makes it obsolete.
+_OBSOLETE_REASONS: Final = (
+    ("ClusterUnschedulable, taint &{", Trigger.TAINT_REMOVED),
+    (f"ClusterUnschedulable, {cluster_affinity.REASON}", Trigger.CLUSTER_LABELS_CHANGED),
+    ("ClusterUnschedulable, cluster is not connected", Trigger.CLUSTER_BECAME_ELIGIBLE),
+    ("ClusterUnschedulable, cluster has left", Trigger.CLUSTER_BECAME_ELIGIBLE),
+    ("ClusterUnschedulable, cluster has no namespace", Trigger.CLUSTER_PROPERTIES_CHANGED),
+    ("ClusterUnschedulable, target namespace", Trigger.CLUSTER_PROPERTIES_CHANGED),
+    ("Specified cluster ", Trigger.CLUSTER_JOINED),
+)
+_NOT_ELIGIBLE_YET: Final = "is not eligible for resource placement yet"
+
+
+def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tuple[MemberChange, ...]:
+    """Return the members that now meet the reason for which a hub rejected them, or without any report, if no
+    binding exists. A hub's watcher would queue the placement for them. A fulfilled placement is never queued.
+    """
+    kind = placement.spec.configuration.placement_type
+    picks_all = kind is PlacementType.PICK_ALL
+    if not placement.spec.observed_attributes or (placement.scheduling.is_fulfilled and not picks_all):
+        return ()
+    rejections = placement.spec.observed_attributes.get("rejections") or {}
+    bound_clusters = {binding.cluster for binding in placement.bindings}
+    candidates = set(member_list.positions) if picks_all else set(rejections)
+    stale_names = sorted(candidates.intersection(member_list.positions) - bound_clusters)
+    eligible = _select_individually_eligible_members(placement, member_list) if stale_names else 0
+    changes: list[MemberChange] = []
+    for name in stale_names:
+        member, trigger = (
+            member_list.members[member_list.positions[name]],
+            _find_change_of_rejection(rejections.get(name)),
+        )
+        if trigger is not None and not member.is_leaving and eligible >> member_list.positions[name] & 1:
+            changes.append(MemberChange(name, trigger))
+    return tuple(changes)
+
+
+def _find_change_of_rejection(reason: str | None) -> Trigger | None:
+    """Return the change that makes a rejection reason obsolete; None for reasons about other members."""
+    if reason is None:
+        return Trigger.CLUSTER_JOINED
+    if _NOT_ELIGIBLE_YET in reason:
+        return Trigger.CLUSTER_BECAME_ELIGIBLE
+    return next((trigger for start, trigger in _OBSOLETE_REASONS if reason.startswith(start)), None)
+
+
+def _select_individually_eligible_members(placement: PlacementPlan, member_list: MemberList) -> Mask:
+    """Return the members accepted by every rule about a member alone."""
+    request = PlacementRequest(
+        placement.spec.resolve_policy(member_list) or _NO_POLICY, placement.spec.configuration.namespace
+    )
+    if placement.spec.configuration.placement_type is PlacementType.PICK_FIXED:
+        return cluster_eligibility.find_eligible(request, member_list, BindingMasks())
+    eligible = member_list.all_members
+    for rule in _MEMBER_RULES:
+        mask = rule(request, member_list, BindingMasks())
+        eligible &= mask if isinstance(mask, int) else 0
+    return eligible

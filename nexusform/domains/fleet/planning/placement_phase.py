@@ -49,13 +49,14 @@ from nexusform.domains.fleet.scheduling.eviction import (
     apply_eviction,
     evaluate_eviction,
 )
-from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, format_sentence
-from nexusform.domains.fleet.scheduling.rolling_update import BlockedRollout
-from nexusform.domains.fleet.scheduling.update_validation import (
+from nexusform.domains.fleet.scheduling.fleet_api_validation import (
+    build_error,
     check_disruption_budget,
     check_policy_change,
     check_strategy_change,
+    format_sentence,
 )
+from nexusform.domains.fleet.scheduling.rolling_update import BlockedRollout
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path

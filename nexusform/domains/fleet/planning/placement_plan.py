@@ -10,24 +10,105 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_export import FAILED, OVERRIDE_FAILED, WAITING
-from nexusform.domains.fleet.planning.override_rendering import RenderedResources, expand_envelopes, get_object_identity
-from nexusform.domains.fleet.planning.placement_decisions import ObjectOwnership, RolloutResult, SchedulingResult
-from nexusform.domains.fleet.planning.placement_records import is_availability_tracked
+from nexusform.domains.fleet.planning.override_rendering import (
+    ObjectIdentity,
+    RenderedResources,
+    expand_envelopes,
+    get_object_identity,
+)
+from nexusform.domains.fleet.planning.placement_records import OwnershipConflict, is_availability_tracked
 from nexusform.domains.fleet.planning.placement_spec import PlacementSpec
 from nexusform.domains.fleet.planning.resource_selection import CurrentResources, ResourceSelection, SnapshotStore
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementType
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingAction,
+    BindingState,
+    ChangeCause,
+    CycleAbort,
+    PlacementType,
+)
+from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 from nexusform.domains.fleet.scheduling.eviction import EvictionResult
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.rolling_update import (
     Readiness,
     RolloutProjection,
+    RolloutWave,
     compute_rollout_target,
     simulate_rollout,
 )
 from nexusform.domains.fleet.scheduling.scheduling_cycle import CycleResult
-from nexusform.domains.fleet.scheduling.watcher import SchedulingTriggers, Trigger, WatchedPlacement
+from nexusform.domains.fleet.scheduling.watcher import (
+    SchedulingTriggers,
+    Trigger,
+    WatchedPlacement,
+    find_change_trigger,
+)
 from nexusform.domains.pods.importers.manifest_parser import Manifest
-from nexusform.plans.plan import RolloutStep
+from nexusform.plans.plan import Rollout, RolloutStep
+
+
+class SchedulingResult(Struct, frozen=True):
+    """Scheduling result of a placement. `has_run`: the scheduler processed it. `is_fulfilled`: all requested
+    clusters are bound. `pick_triggers` and `release_triggers` give the trigger by cluster; `cycle_start`
+    holds bindings and members at the start of the last cycles with a picked cluster.
+    """
+
+    is_fulfilled: bool
+    has_run: bool = False
+    status: SchedulingStatus | None = None
+    abort: CycleAbort | None = None
+    cycle_start: tuple[tuple[Binding, ...], MemberList] | None = None
+    pick_triggers: Mapping[str, Trigger] = field(default_factory=dict)
+    release_triggers: Mapping[str, Trigger] = field(default_factory=dict)
+
+    def append_scheduling_cycles(
+        self, result: CycleResult, occasion: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
+    ) -> SchedulingResult:
+        """Return the result extended by a chain of scheduling cycles; `start` are the bindings before it."""
+        pick_triggers, release_triggers = dict(self.pick_triggers), dict(self.release_triggers)
+        for change in result.changes:
+            trigger = find_change_trigger(change, occasion)
+            if change.action in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
+                release_triggers[change.cluster] = trigger
+                pick_triggers.pop(change.cluster, None)
+            else:
+                pick_triggers[change.cluster] = trigger
+        has_picked = any(change.cause is ChangeCause.PICKED for change in result.changes)
+        return SchedulingResult(
+            is_fulfilled=result.status.is_fulfilled if result.status is not None else self.is_fulfilled,
+            has_run=True,
+            status=result.status if result.status is not None else self.status,
+            abort=result.abort,
+            cycle_start=(start, member_list) if has_picked else self.cycle_start,
+            pick_triggers=pick_triggers,
+            release_triggers=release_triggers,
+        )
+
+
+class ObjectOwnership(Struct, frozen=True):
+    """Ownership of a placement's objects by cluster: `conflicts` with other owners, and `duplicates` recorded
+    in state for another placement (an address) too.
+    """
+
+    conflicts: Mapping[str, Mapping[ObjectIdentity, OwnershipConflict]] = field(default_factory=dict)
+    duplicates: Mapping[str, Mapping[ObjectIdentity, str]] = field(default_factory=dict)
+
+
+class RolloutResult(Struct, frozen=True):
+    """Clusters reached by rollouts and runs. `run_by_cluster` names the run that changed a cluster; `waves`
+    are those of a rolling update, `blocked_clusters` the clusters it cannot reach.
+    """
+
+    clusters: frozenset[str] = frozenset()
+    run_by_cluster: Mapping[str, str] = field(default_factory=dict)
+    waves: tuple[RolloutWave, ...] = ()
+    blocked_clusters: tuple[str, ...] = ()
+    timelines: tuple[Rollout, ...] = ()
+
+    def append_rollout_timeline(self, timeline: Rollout) -> RolloutResult:
+        """Return a copy with one more rollout timeline."""
+        return replace(self, timelines=(*self.timelines, timeline))
 
 
 class PlacementPlan(Struct):
@@ -170,9 +251,7 @@ class PlacementPlan(Struct):
     # --- resources ---
 
     def compute_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
-        """Return the resources on a binding's cluster after the rollout to the `reached` clusters, without
-        objects of other owners; None if there are none.
-        """
+        """Return a cluster's resources after the rollout to `reached`, without objects of others; None if empty."""
         resources = self._compute_own_resources(binding, reached)
         conflicts = self.ownership.conflicts.get(binding.cluster, {})
         if resources is None or not (conflicts or resources.conflicting_objects):
@@ -200,9 +279,7 @@ class PlacementPlan(Struct):
         return (*manifests, *conflicting)
 
     def _compute_own_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
-        """Return the resources of a cluster by this placement alone. Existing resources stay if overrides
-        fail or differences are only reported.
-        """
+        """Return this placement's own resources; if overrides fail or only report, existing ones stay."""
         if not binding.has_resources:
             return None
         cluster = binding.cluster
@@ -248,9 +325,7 @@ class PlacementPlan(Struct):
 
     @property
     def previously_failed_clusters(self) -> frozenset[str]:
-        """Clusters with permanently failed resources before this plan. If the apply strategy changes,
-        failures under the new one count.
-        """
+        """Clusters with permanent failures before this plan, under the new apply strategy if it changes."""
         spec = self.spec
         effective = (
             spec.configuration
@@ -270,9 +345,7 @@ class PlacementPlan(Struct):
 
     @property
     def clusters_with_unknown_rollout(self) -> frozenset[str]:
-        """Bound clusters with a binding changed by the scheduler after their staged run; a hub reports the
-        rollout as unknown until the next run.
-        """
+        """Bound clusters changed by the scheduler after their run; a hub reports their rollout as unknown."""
         prior = {binding.cluster: binding for binding in self.spec.prior_bindings if binding.has_resources}
         statuses = self.spec.prior_attributes.get("placement_statuses") or ()
         unknown_statuses = [status for status in statuses if _has_condition(status, "RolloutStarted", "Unknown")]

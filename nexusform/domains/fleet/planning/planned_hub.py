@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -15,13 +16,13 @@ from nexusform.domains.fleet.importers.fleet_records import (
     FleetApprovalRequest,
     FleetDisruptionBudget,
     FleetEviction,
+    FleetObject,
     FleetOverride,
     FleetUpdateRun,
     FleetUpdateStrategy,
     HubObjects,
 )
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, ObservedHub
-from nexusform.domains.fleet.planning.immutable_fields import check_immutable_fields
 from nexusform.domains.fleet.planning.override_rendering import (
     ObjectIdentity,
     OverrideIndex,
@@ -30,9 +31,8 @@ from nexusform.domains.fleet.planning.override_rendering import (
     get_object_identity,
 )
 from nexusform.domains.fleet.planning.placement_records import compute_body_hash
-from nexusform.domains.fleet.planning.resource_selectors import HubIndex
-from nexusform.domains.fleet.planning.server_side_apply import merge_applied_objects
-from nexusform.domains.fleet.planning.shared_ownership import find_deleting_objects
+from nexusform.domains.fleet.planning.resource_selection import HubIndex
+from nexusform.domains.fleet.planning.shared_ownership import find_deleting_objects, merge_applied_objects
 from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
 from nexusform.domains.fleet.scheduling.fleet_api_validation import format_sentence
 from nexusform.domains.fleet.scheduling.staged_update import check_run_state_transition
@@ -105,20 +105,14 @@ class PlannedHub(Struct, dict=True):
         """Index of the objects in state."""
         return HubIndex(self.prior_objects[0])
 
-    def list_overrides(self, placement: str) -> tuple[FleetOverride, ...]:
-        """Return the overrides of a placement (its key) in the order of application."""
-        return self._override_index.list_overrides(placement)
-
-    def list_prior_overrides(self, placement: str) -> tuple[FleetOverride, ...]:
-        """Return the overrides of a placement in state, in the order of application."""
-        return self._prior_override_index.list_overrides(placement)
-
     @cached_property
-    def _override_index(self) -> OverrideIndex:
+    def override_index(self) -> OverrideIndex:
+        """Overrides by placement."""
         return OverrideIndex(self.overrides)
 
     @cached_property
-    def _prior_override_index(self) -> OverrideIndex:
+    def prior_override_index(self) -> OverrideIndex:
+        """Overrides in state by placement."""
         return OverrideIndex(self.prior_objects[1])
 
     @property
@@ -384,3 +378,38 @@ def _check_override_conflicts(hub: PlannedHub) -> Iterator[Diagnostic]:
                 path = (block, selector)
             detail = f"{format_sentence(text)} Combine the rules, or remove one of the overrides."
             yield instance.build_diagnostic(Problem(path, "invalid-fleet-object", detail))
+
+
+# Fields by record, each with its API name. Source: the CRDs' rules with oldSelf.
+_IMMUTABLE_FIELDS: Final[Mapping[type, tuple[tuple[str, str], ...]]] = {
+    FleetUpdateRun: (
+        ("placement", "placementName"),
+        ("strategy", "stagedRolloutStrategyName"),
+        ("resource_index", "resourceSnapshotIndex"),
+    ),
+    FleetApprovalRequest: (("run", "parentStageRollout"), ("stage", "targetStage")),
+    FleetOverride: (("placement", "placement"),),
+}
+
+
+def check_immutable_fields(instance: Instance, planned: FleetObject) -> Iterator[Diagnostic]:
+    """Yield an error for each changed immutable field; none for a re-created object."""
+    fields = _IMMUTABLE_FIELDS.get(type(planned), ())
+    if not fields or instance.before is None or instance.is_replaced or instance.type.build_fleet_object is None:
+        return
+    current = instance.type.build_fleet_object(instance.before)
+    if type(current) is not type(planned):
+        return
+    for attribute, name in fields:
+        current_value, planned_value = getattr(current, attribute), getattr(planned, attribute)
+        if current_value != planned_value:
+            detail = (
+                f"{name} is immutable on a hub. Current value: {_format_value(current_value)}. Manifest: "
+                f"{_format_value(planned_value)}. To re-create the object, plan with "
+                f"-replace='{instance.address}'."
+            )
+            yield instance.build_error("change-not-allowed", detail, ("manifest",))
+
+
+def _format_value(value: object) -> str:
+    return "not set" if value in ("", None) else f'"{value}"'

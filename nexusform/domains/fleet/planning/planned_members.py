@@ -48,9 +48,7 @@ def _is_managed_by_hub_provider(instance: Instance, name: str, observed: Mapping
 
 
 def _merge_observed(configuration: FleetMember, observed: FleetMember, previous: FleetMember | None) -> FleetMember:
-    """Return the observed member with configured labels and taints. Labels removed from the configuration are
-    dropped; taints are one list.
-    """
+    """Return the observed member with configured labels, without removed ones, and taints, which are one list."""
     removed_labels = (previous.labels.keys() if previous is not None else set()) - configuration.labels.keys()
     labels = {name: value for name, value in observed.labels.items() if name not in removed_labels}
     had_taints = previous is not None and bool(previous.taints)

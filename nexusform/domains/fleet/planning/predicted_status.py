@@ -87,9 +87,7 @@ def _is_repicked_after_eviction(placement: PlacementPlan) -> bool:
 
 
 def _has_stale_status(placement: PlacementPlan) -> bool:
-    """Return True if the status reports a rollout for a cluster with a new binding: it was evicted and the
-    hub has not updated the status.
-    """
+    """Return whether the status still reports the rollout of an evicted cluster with a new binding."""
     scheduled = {b.cluster for b in placement.spec.prior_bindings if b.state is BindingState.SCHEDULED}
     return any(
         condition["type"] == "RolloutStarted" and condition["status"] == TRUE

@@ -1,6 +1,4 @@
-"""Selected resources of a placement: objects, resource snapshots, and the resources already on clusters, from
-state or a hub.
-"""
+"""Selected resources of a placement: objects, resource snapshots, and those on clusters, from state or a hub."""
 
 from __future__ import annotations
 
@@ -25,9 +23,11 @@ from nexusform.domains.fleet.planning.placement_records import (
 )
 from nexusform.domains.fleet.planning.placement_spec import PlacementSpec
 from nexusform.domains.fleet.planning.planned_hub import PlannedHub
-from nexusform.domains.fleet.planning.resource_selection import CurrentResources, ResourceSelection, SnapshotStore
-from nexusform.domains.fleet.planning.resource_selectors import (
+from nexusform.domains.fleet.planning.resource_selection import (
+    CurrentResources,
     HubIndex,
+    ResourceSelection,
+    SnapshotStore,
     find_empty_selectors,
     find_selector_problem,
     select_resources,
@@ -51,13 +51,11 @@ class PlacementResources(NamedTuple):
 
 
 def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: MemberClusters) -> PlacementResources:
-    """Select the objects, take a resource snapshot if they changed, and find clusters with changed overrides.
-    `clusters` are the members.
-    """
+    """Select the objects, take a resource snapshot of changes, and find the member clusters with other overrides."""
     manifests = select_resources(spec.configuration, hub.object_index) or _select_observed_objects(spec, hub)
     selection = ResourceSelection(
         manifests=manifests,
-        overrides=hub.list_overrides(spec.configuration.key),
+        overrides=hub.override_index.list_overrides(spec.configuration.key),
         empty_selectors=find_empty_selectors(spec.configuration, manifests),
         selector_problem=find_selector_problem(spec.configuration, hub.object_index),
         clusters=clusters,
@@ -95,9 +93,7 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
 
 
 def _select_observed_objects(spec: PlacementSpec, hub: PlannedHub) -> tuple[Manifest, ...]:
-    """Return the selected objects of the latest observed snapshot, for a dump without manifests; () if the
-    plan removes the selected objects.
-    """
+    """Return the objects of the latest observed snapshot, for a dump without manifests; () if the plan removes them."""
     snapshots = spec.observed_attributes.get("resource_snapshots")
     previous = spec.previous_configuration
     if not snapshots or (previous is not None and select_resources(previous, hub.prior_object_index)):
@@ -131,9 +127,8 @@ def _find_trigger_of_staged_change(preparation: _ResourceComparisonInput, hub: P
         preparation.selection.manifests
     ):
         return Trigger.RESOURCES_CHANGED
-    if hub.list_prior_overrides(previous.key) != preparation.selection.overrides:
-        return Trigger.OVERRIDES_CHANGED
-    return None
+    prior_overrides = hub.prior_override_index.list_overrides(previous.key)
+    return Trigger.OVERRIDES_CHANGED if prior_overrides != preparation.selection.overrides else None
 
 
 def _has_own_override_changes(preparation: _ResourceComparisonInput, hub: PlannedHub) -> bool:
@@ -144,7 +139,8 @@ def _has_own_override_changes(preparation: _ResourceComparisonInput, hub: Planne
     key = preparation.spec.configuration.key
     own_overrides = [override for override in preparation.selection.overrides if override.placement == key]
     if not preparation.spec.observed_attributes:
-        return own_overrides != [candidate for candidate in hub.list_prior_overrides(key) if candidate.placement == key]
+        prior_overrides = hub.prior_override_index.list_overrides(key)
+        return own_overrides != [override for override in prior_overrides if override.placement == key]
     override_snapshots: Mapping[str, FleetOverride] = (
         preparation.spec.observed_attributes.get("override_snapshots") or {}
     )
@@ -288,9 +284,7 @@ def _render_observed_clusters(
 
 
 def _find_observed_override_failure(binding: Mapping[str, Any], rendered: RenderedResources) -> str:
-    """Return the override failure of a cluster, from its binding; a hub's report precedes the current result,
-    because labels may have changed.
-    """
+    """Return a cluster's override failure; the hub's report comes first, because labels may have changed."""
     state = binding.get("readiness")
     if state == OVERRIDE_FAILED:
         return binding.get("failure") or rendered.failure_message or "overrides failed on the hub"
@@ -306,7 +300,7 @@ def _restore_resources_from_hashes(
     digests: Mapping[str, str] | None,
 ) -> dict[str, RenderedResources]:
     """Return the resources of each cluster, for states with only the hash of the override result."""
-    prior_overrides = hub.list_prior_overrides(spec.configuration.key)
+    prior_overrides = hub.prior_override_index.list_overrides(spec.configuration.key)
     # State recorded no overrides: try the current ones, then those of state.
     renderers = [
         ClusterRenderer(objects, overrides, selection.clusters.labels)

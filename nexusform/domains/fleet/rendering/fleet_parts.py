@@ -4,7 +4,7 @@ Longer texts, such as the reason for a pick, are tooltips of the cells and a lis
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -19,8 +19,18 @@ from nexusform.json_data.plain_data import has_unknown_part
 from nexusform.placement_kinds.placement_kind import format_location_text
 from nexusform.plans.impact.object_effects import Effect, compute_effect, describe_state, format_effect_verb
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
-from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_markup
+from nexusform.rendering.notation.markup import (
+    Markup,
+    Part,
+    build_breakable_name,
+    build_element,
+    build_svg_element,
+    join_markup,
+)
+from nexusform.rendering.page.domain_parts import DomainPageParts
 from nexusform.rendering.page.page_elements import build_section, build_table
+from nexusform.rendering.page.svg_map import MARGIN, render_document, render_text, translate_parts
+from nexusform.rendering.page.svg_rack_overview import MAX_BYTES
 from nexusform.rendering.report.folding import fold_instances, format_instances
 
 _SIGNS: Final = {
@@ -338,3 +348,93 @@ def render_pods(rows: Sequence[PlacementChange], title: str = "Pods") -> Part:
 
 # Effects that the action alone would report as placed, moved or kept.
 _SPECIAL_EFFECTS: Final = frozenset({Effect.RECREATED, Effect.UNPLACED, Effect.WAITING, Effect.STILL_WAITING})
+
+
+_ACTION_COLOURS: Final = {
+    PlacementAction.PLACE: "#dafbe1",
+    PlacementAction.KEEP: "#f3f4f6",
+    PlacementAction.REMOVE: "#ffebe9",
+}
+_CELL_WIDTH: Final = 132
+_CELL_HEIGHT: Final = 40
+_LETTER_WIDTH: Final = 7.4  # pixels, about
+_FRAME_BYTES: Final = 200_000  # bytes reserved for parts outside the lines
+_LINE_OVERHEAD: Final = 60
+_OMITTED_NOTE: Final = (
+    "{shown:,} of {all:,} placements are shown, changed ones first: the whole picture would exceed 5 MB."
+)
+
+
+def render_fleet_svg(plan: Plan, verdict: str) -> str:
+    """Render placements as rows and clusters as columns, with the changes of bindings; "" without any."""
+    matrix = build_fleet_matrix(plan)
+    if not matrix.clusters:
+        return ""
+    label = round(max(len(placement) for placement in matrix.placements) * _LETTER_WIDTH) + 16
+    columns = {name: MARGIN + label + position * _CELL_WIDTH for position, name in enumerate(matrix.clusters)}
+    lines = _render_lines(matrix, columns)
+    omitted_count = len(matrix.placements) - len(lines)
+    notes = [_OMITTED_NOTE.format(shown=len(lines), all=len(matrix.placements))] if omitted_count else []
+    if matrix.unpicked:
+        notes.append(f"{format_count(len(matrix.unpicked), 'cluster')} without a placement: not shown.")
+    note = " ".join(notes)
+    parts = [render_text(MARGIN, MARGIN + 16, f"Fleet. {note}" if note else "Fleet", "heading")]
+    parts += [render_text(offset + 4, MARGIN + 42, name, "rack") for name, offset in columns.items()]
+    top = MARGIN + 50
+    for line in lines:
+        parts.append(translate_parts([line], 0, top))
+        top += _CELL_HEIGHT
+    binding_count = sum(cell.binding is not None for cell in matrix.cells.values())
+    counts = (
+        format_count(len(matrix.placements), "placement"),
+        format_count(len(matrix.clusters), "cluster"),
+        format_count(binding_count, "binding"),
+    )
+    width = label + len(columns) * _CELL_WIDTH
+    description = " ".join(filter(None, (f"{', '.join(counts)}.", note)))
+    return render_document("Fleet", description, parts, width, top + MARGIN, verdict)
+
+
+def _render_lines(matrix: FleetMatrix, columns: Mapping[str, int]) -> list[Markup]:
+    """Render a line per placement in order; if there are too many, changed placements have priority."""
+    changed = {
+        placement
+        for (placement, _), cell in matrix.cells.items()
+        if cell.binding is not None and cell.binding.action is not PlacementAction.KEEP
+    }
+    lines: dict[str, Markup] = {}
+    remaining_bytes = MAX_BYTES - _FRAME_BYTES
+    for placement in sorted(matrix.placements, key=lambda name: name not in changed):
+        cells = [
+            translate_parts(_render_svg_cell(matrix.get_cell(placement, cluster)), offset, 0)
+            for cluster, offset in columns.items()
+        ]
+        line = join_markup(render_text(MARGIN, 22, placement, "rack"), cells)
+        remaining_bytes -= len(line) + _LINE_OVERHEAD
+        if remaining_bytes < 0:
+            break
+        lines[placement] = line
+    return [lines[placement] for placement in matrix.placements if placement in lines]
+
+
+def _render_svg_cell(cell: MatrixCell) -> list[Markup]:
+    """Render one cell: white without a binding, else coloured by its change."""
+    row = cell.binding
+    fill = "#ffffff" if row is None else _ACTION_COLOURS.get(row.action, "#fff8c5")
+    width, height = _CELL_WIDTH - 4, _CELL_HEIGHT - 4
+    parts = [build_svg_element("title", cell.reason)] if cell.reason else []
+    parts.append(build_svg_element("rect", class_="cell", width=width, height=height, style=f"fill:{fill}"))
+    if row is not None:
+        parts.append(render_text(8, 16, format_binding_change(row), "rack"))
+        parts.append(render_text(8, 30, format_binding_scores(row), "slim"))
+    elif cell.rejection:
+        parts.append(render_text(8, 22, f"rejected: {cell.rule}" if cell.rule else "not picked", "slim"))
+    return parts
+
+
+def _list_members(plan: Plan) -> Iterator[tuple[str, str]]:
+    for member in list_fleet_members(plan):
+        yield member.name, member.cluster_id
+
+
+PARTS: Final = DomainPageParts(render_fleet_part, render_pods_part, _list_members, render_fleet_svg)

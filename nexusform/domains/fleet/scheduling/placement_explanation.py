@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.fleet.scheduling import decisions, scheduling_cycle
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     BindingState,
     ChangeCause,
     CycleAbort,
+    Member,
     PlacementRequest,
     PlacementType,
     Policy,
     PolicySnapshot,
     PreferredTerm,
+    PropertyRequirement,
 )
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, BindingTable, MemberList, iterate_ascending
 from nexusform.domains.fleet.scheduling.profile import FILTERS
-from nexusform.domains.fleet.scheduling.properties import PropertyExtremes, find_property_extremes, read_property
-from nexusform.domains.fleet.scheduling.rejection_details import describe_rejection
-from nexusform.domains.fleet.scheduling.rules import cluster_affinity, same_placement_affinity, topology_spread
+from nexusform.domains.fleet.scheduling.properties import (
+    COMPARISONS,
+    PropertyExtremes,
+    find_property_extremes,
+    read_property,
+)
+from nexusform.domains.fleet.scheduling.rules import cluster_affinity, topology_spread
 from nexusform.domains.fleet.scheduling.scheduling_cycle import ScoredMember, filter_members, rank_members
-from nexusform.kubernetes.quantity import Quantity
+from nexusform.kubernetes.matching import DOES_NOT_EXIST, EXISTS, IN, LabelSelector, Requirement, is_requirement_met
+from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, parse_quantity
 from nexusform.scheduling.placement_decision import Rejection
 
 
@@ -269,16 +277,14 @@ def _list_rejections(request: PlacementRequest, binding_table: BindingTable, pos
     """Return every rule's rejections of a member. An existing binding is none, nor is its own part of the spread."""
     member_list, binding_masks = binding_table.member_list, binding_table.masks
     is_bound = bool(binding_masks.current >> position & 1)
-    ignored_plugins = {same_placement_affinity.PLUGIN}
-    if is_bound:
-        ignored_plugins.add(topology_spread.PLUGIN)
+    ignored_rules = {"same_placement_affinity", "topology_spread" if is_bound else ""}
     rejections: list[Rejection] = []
     for rule in FILTERS:
-        if rule.plugin in ignored_plugins:
+        if rule.rule in ignored_rules:
             continue
-        accepted = rule.find_eligible(request, member_list, binding_masks)
+        accepted = rule.module.find_eligible(request, member_list, binding_masks)
         if not isinstance(accepted, CycleAbort) and not accepted >> position & 1:
-            reason = rule.explain_rejection(request, member_list, binding_masks, position)
+            reason = rule.module.explain_rejection(request, member_list, binding_masks, position)
             rejections.append(Rejection(member_list.members[position].name, rule.rule, reason))
     return tuple(rejections)
 
@@ -392,3 +398,100 @@ def _explain_pick_fixed_placement(
             rejections = (Rejection(name, rule, decision.reason),)
             rows.append(ClusterExplanation(name, binding, False, rejections, reported_reason=decision.reason))
     return PlacementExplanation(request.policy, snapshot, len(request.policy.cluster_names), tuple(rows))
+
+
+_MAX_NAMES = 6
+_SIGNS: Mapping[str, str] = {"Gt": ">", "Ge": ">=", "Lt": "<", "Le": "<=", "Eq": "=", "Ne": "!="}
+
+
+def describe_rejection(
+    rule: str, request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks, position: int
+) -> tuple[str, ...]:
+    """Return details of a rule's rejection, one sentence each; none if its reason is complete."""
+    describe_rule = _DESCRIBERS.get(rule)
+    return tuple(describe_rule(request, member_list, binding_masks, position)) if describe_rule is not None else ()
+
+
+def _describe_term_mismatches(
+    request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks, position: int
+) -> Iterator[str]:
+    """Yield the mismatches of each required term; one matching term is enough."""
+    terms, member = request.policy.required_terms or (), member_list.members[position]
+    for number, term in enumerate(terms, 1):
+        # The mismatches of a term: labels first, properties only if all labels match.
+        label_mismatches = list(_find_label_mismatches(term.label_selector or LabelSelector(), member.labels))
+        if label_mismatches:
+            mismatches = label_mismatches
+        else:
+            property_mismatches = (
+                _format_property_mismatch(requirement, member) for requirement in term.property_selector or ()
+            )
+            mismatches = [mismatch for mismatch in property_mismatches if mismatch]
+        if mismatches:
+            prefix = f"term {number}: " if len(terms) > 1 else ""
+            yield f"{prefix}{'; '.join(mismatches)}"
+
+
+def _find_label_mismatches(selector: LabelSelector, labels: Mapping[str, str]) -> Iterator[str]:
+    for key, value in selector.match_labels:
+        if labels.get(key) != value:
+            yield _format_label_mismatch(key, labels.get(key), value)
+    for requirement in selector.match_expressions:
+        if not is_requirement_met(requirement, labels):
+            yield _format_expression_mismatch(requirement, labels.get(requirement.key))
+
+
+def _format_label_mismatch(key: str, value: str | None, requested: str) -> str:
+    return (
+        f"no label {key} (required: {requested})"
+        if value is None
+        else f"label {key} is {value} (required: {requested})"
+    )
+
+
+def _format_expression_mismatch(requirement: Requirement, value: str | None) -> str:
+    """Return the text of a label with a failed expression."""
+    key, values = requirement.key, format_list(requirement.values, _MAX_NAMES)
+    if requirement.operator == IN:
+        return _format_label_mismatch(key, value, f"in {values}")
+    if requirement.operator == EXISTS:
+        return f"no label {key}"
+    if requirement.operator == DOES_NOT_EXIST:
+        return f"label {key} exists ({value})"
+    return f"label {key} is {value} (required: not in {values})"
+
+
+def _format_property_mismatch(requirement: PropertyRequirement, member: Member) -> str:
+    """Return the text of a property with a failed comparison; "" if it succeeds."""
+    name, sign = requirement.name, _SIGNS.get(requirement.operator, requirement.operator)
+    requested = f"{sign} {format_list(requirement.values, _MAX_NAMES)}"
+    value = read_property(member, name)
+    if not isinstance(value, Quantity):
+        return f"no property {name} (required: {requested})" if value is None else ""
+    compare = COMPARISONS.get(requirement.operator)
+    bound = parse_quantity(requirement.values[0]) if len(requirement.values) == 1 else None
+    if compare is None or bound is None or isinstance(bound, InvalidQuantity) or compare(value.nano, bound.nano):
+        return ""
+    return f"{name} is {value} (required: {requested})"
+
+
+def _describe_spread_rejection(
+    request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks, position: int
+) -> Iterator[str]:
+    """Yield the picks per domain for a constraint that rejects the member."""
+    for constraint, members in topology_spread.evaluate_constraints(
+        request, member_list, binding_masks
+    ).rejected_by_constraint:
+        if members >> position & 1:
+            by_value = member_list.members_by_label.get(constraint.topology_key, {})
+            own_value = member_list.members[position].labels.get(constraint.topology_key, "")
+            values = sorted(by_value, key=lambda value: (value != own_value, value))
+            counts = [f"{value}: {(by_value[value] & binding_masks.current).bit_count()}" for value in values]
+            yield f"picks by {constraint.topology_key}: {format_list(counts, _MAX_NAMES)}"
+            return
+
+
+_DESCRIBERS: Mapping[str, Callable[[PlacementRequest, MemberList, BindingMasks, int], Iterator[str]]] = {
+    "cluster_affinity": _describe_term_mismatches,
+    "topology_spread": _describe_spread_rejection,
+}

@@ -116,9 +116,7 @@ class WaveBudget(Struct, frozen=True):
 
 
 def compute_rollout_target(policy: Policy | None, number: int | None, bindings: Iterable[Binding]) -> int:
-    """Return the base of percentages: N, the number of names, or for PickAll (and PickN without a number) the
-    scheduled and bound clusters.
-    """
+    """Return the base of percentages: N, the number of names, or else the scheduled and bound clusters."""
     kind = policy.placement_type if policy else PlacementType.PICK_ALL
     if policy and kind is PlacementType.PICK_FIXED:
         return len(policy.cluster_names)
@@ -128,9 +126,7 @@ def compute_rollout_target(policy: Policy | None, number: int | None, bindings: 
 
 
 def compute_rollout_budget(strategy: RollingUpdate, target: int, *, ready: int, can_be_ready: int) -> WaveBudget:
-    """Return the budget: ready clusters above target minus max_unavailable, and target plus max_surge minus
-    started ones.
-    """
+    """Return the budget: ready clusters above target - max_unavailable; target + max_surge above started ones."""
     return WaveBudget(
         ready - (target - strategy.max_unavailable.compute(target)),
         target + strategy.max_surge.compute(target) - can_be_ready,

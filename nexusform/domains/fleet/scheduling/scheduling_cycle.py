@@ -112,9 +112,7 @@ def _group_by_spread(
 
 
 class FilterResult(Struct, frozen=True):
-    """Eligible members, and by rule those first rejected by it. A member with a current binding is in
-    neither, unless an earlier rule rejects it.
-    """
+    """Eligible members, and those first rejected by each rule; bound ones are in neither if no earlier rule rejects."""
 
     eligible: Mask
     rejected_by_rule: tuple[tuple[SchedulerFilter, Mask], ...]
@@ -122,7 +120,7 @@ class FilterResult(Struct, frozen=True):
     @property
     def rejected_members(self) -> Mask:
         """Members reported as filtered out by KubeFleet."""
-        return sum(members for rule, members in self.rejected_by_rule if rule.plugin != same_placement_affinity.PLUGIN)
+        return sum(members for rule, members in self.rejected_by_rule if rule.rule != "same_placement_affinity")
 
     def find_rejecting_rule(self, position: int) -> SchedulerFilter | None:
         """Return the first rule that rejects a member."""
@@ -141,11 +139,9 @@ def filter_members(
             static_rules, FilterResult(member_list.all_members, ()), request, member_list, BindingMasks()
         ),
     )
-    return (
-        start
-        if isinstance(start, CycleAbort)
-        else _apply_filters(dynamic_rules, start, request, member_list, binding_masks)
-    )
+    if isinstance(start, CycleAbort):
+        return start
+    return _apply_filters(dynamic_rules, start, request, member_list, binding_masks)
 
 
 def _apply_filters(
@@ -158,7 +154,7 @@ def _apply_filters(
     """Return the result extended by these filters."""
     eligible, rejected_by_rule = start.eligible, list(start.rejected_by_rule)
     for rule in rules:
-        accepted = rule.find_eligible(request, member_list, binding_masks)
+        accepted = rule.module.find_eligible(request, member_list, binding_masks)
         if isinstance(accepted, CycleAbort):
             return accepted
         newly_rejected = eligible & ~accepted
@@ -199,7 +195,7 @@ def run_cycle(
     namespace: str = "",
 ) -> CycleResult:
     """Run one scheduling cycle for a placement; `namespace` is set for a namespaced one."""
-    return _run_cycle_chain(prior, member_list, policy, snapshot, namespace, is_single=True)
+    return run_scheduling_cycles(prior, member_list, policy, snapshot, namespace, is_single=True)
 
 
 def run_scheduling_cycles(
@@ -208,21 +204,10 @@ def run_scheduling_cycles(
     policy: Policy | None,
     snapshot: PolicySnapshot,
     namespace: str = "",
-) -> CycleResult:
-    """Run cycles until none requests another; `changes` are those of all of them, in order."""
-    return _run_cycle_chain(prior, member_list, policy, snapshot, namespace, is_single=False)
-
-
-def _run_cycle_chain(
-    prior: Iterable[Binding],
-    member_list: MemberList,
-    policy: Policy | None,
-    snapshot: PolicySnapshot,
-    namespace: str,
     *,
-    is_single: bool,
+    is_single: bool = False,
 ) -> CycleResult:
-    """Run cycles until none requests another, or a single one."""
+    """Run cycles until none requests another, or a single one; `changes` are those of all cycles, in order."""
     request = PlacementRequest(policy or Policy(), namespace)
     binding_table = BindingTable(prior, member_list, snapshot.index)
     step = _PICKERS[request.policy.placement_type]
@@ -416,7 +401,7 @@ def _build_rejections(
     for position in iterate_ascending(filter_result.rejected_members):
         rule = filter_result.find_rejecting_rule(position)
         if rule is not None:
-            reason = rule.explain_rejection(request, member_list, binding_masks, position)
+            reason = rule.module.explain_rejection(request, member_list, binding_masks, position)
             yield decisions.build_rejected_decision(member_list.members[position].name, reason)
 
 

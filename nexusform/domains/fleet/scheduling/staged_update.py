@@ -82,9 +82,7 @@ def initialize_staged_run(
     members: Iterable[Member],
     stages: Iterable[Stage],
 ) -> StagedRunPlan | RunProblem:
-    """Assign every picked cluster to its stage. `number` is N of a PickN, the number of names of a PickFixed,
-    None for a PickAll.
-    """
+    """Assign every picked cluster to its stage. `number` is that of requested clusters, None for a PickAll."""
     if not is_fulfilled:
         return RunProblem("policy snapshot not fully scheduled yet")
     active = sorted((binding for binding in bindings if not binding.is_deleting), key=lambda b: b.cluster)
@@ -186,9 +184,7 @@ class RunStep(Struct, frozen=True):
 
 
 class StagedRunOutcome(Struct, frozen=True):
-    """Steps taken, bindings after them, the approval the run waits for ("": none), and the failing clusters
-    that block it.
-    """
+    """Steps taken, bindings after them, the approval it waits for ("": none), and failing clusters that block it."""
 
     steps: tuple[RunStep, ...]
     bindings: tuple[Binding, ...]

@@ -57,9 +57,7 @@ def build_placement_reason(
     *,
     is_sensitive: bool,
 ) -> PlacementReason:
-    """Build the reason of a placement at one cluster, or ("") all. `rows` are those of its bindings;
-    sensitive objects are omitted.
-    """
+    """Build the reason of a placement at one cluster, or ("") all, from its rows; sensitive objects are omitted."""
     policy, namespace = placement.spec.resolve_policy(member_list), placement.spec.configuration.namespace
     scheduled_bindings = [binding for binding in placement.bindings if binding.state is not BindingState.UNSCHEDULED]
     bindings = {binding.cluster: binding for binding in scheduled_bindings}
@@ -109,9 +107,7 @@ def _explain_recorded_decision(
 def _get_snapshot_and_cluster_resources(
     placement: PlacementPlan, binding: Binding | None, cluster: str
 ) -> tuple[tuple[Manifest, ...], RenderedResources | None]:
-    """Return the objects of the snapshot bound to a cluster, and the cluster's resources. Without a binding
-    or rollout: the future ones.
-    """
+    """Return the objects of a cluster's snapshot, and its resources; the future ones without a rollout."""
     resources = placement.compute_resources(binding, placement.rollout.clusters) if binding is not None else None
     if binding is None or resources is None:
         latest_index = placement.snapshot_store.snapshots[-1].index if placement.snapshot_store.snapshots else None

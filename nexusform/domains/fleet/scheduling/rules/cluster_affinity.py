@@ -26,9 +26,7 @@ from nexusform.domains.fleet.scheduling.properties import (
 )
 from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, parse_quantity
 
-PLUGIN = "ClusterAffinity"
 REASON = "cluster does not match with any of the required cluster affinity terms"
-
 ASCENDING, DESCENDING = "Ascending", "Descending"
 
 
@@ -135,9 +133,7 @@ def check_property_sorters(request: PlacementRequest, member_list: MemberList) -
 
 
 def compute_scores(request: PlacementRequest, member_list: MemberList) -> tuple[tuple[int, ...], dict[int, str]]:
-    """Return every member's affinity score in name order, and errors by position. Terms add up, each rounded
-    on its own; a weight of 0 is skipped.
-    """
+    """Return every member's affinity score, a sum of rounded terms without zero weights, and errors by position."""
     terms = tuple(term for term in request.policy.preferred_terms if term.weight)
     return member_list.get_cached(("preferred", terms), lambda: _score_terms(terms, member_list))
 

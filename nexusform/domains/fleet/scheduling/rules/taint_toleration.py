@@ -8,8 +8,6 @@ from nexusform.domains.fleet.scheduling.bindings import PlacementRequest
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 from nexusform.kubernetes.matching import EQUAL, EXISTS, Taint, Toleration
 
-PLUGIN = "TaintToleration"
-
 
 def is_tolerated(toleration: Toleration, taint: Taint) -> bool:
     """Return True if a toleration covers a taint: as for pods, but Equal compares an empty key too."""

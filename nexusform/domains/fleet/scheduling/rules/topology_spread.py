@@ -10,7 +10,6 @@ from msgspec import Struct
 from nexusform.domains.fleet.scheduling.bindings import PlacementRequest, TopologySpreadConstraint
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 
-PLUGIN = "TopologySpreadConstraints"
 SCHEDULE_ANYWAY = "ScheduleAnyway"
 PENALTY = 1000
 
