@@ -15,8 +15,7 @@ from nexusform.plans.impact.object_effects import (
     count_effects,
     format_effect_clauses,
 )
-from nexusform.plans.plan import Plan
-from nexusform.scheduling.placement_decision import ObjectLocation
+from nexusform.plans.plan import ObjectLocation, Plan
 from tests.plans.impact.placed_rows import HERE, THERE, build_row
 
 ON_NODE = PodLocation("east", "east-np1-0", "rack1-bm01", "1")

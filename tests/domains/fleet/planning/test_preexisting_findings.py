@@ -8,9 +8,8 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import build_error, build_warning
 from nexusform.domains.pods.pod_kind import PodLocation
 from nexusform.planning.conclusion.existing_findings import mark_existing_findings
-from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan
+from nexusform.plans.plan import Action, Change, ObjectLocation, PlacementAction, PlacementChange, Plan
 from nexusform.resources.address import parse_address
-from nexusform.scheduling.placement_decision import ObjectLocation
 from nexusform.scheduling.racks.vms import Placement
 
 WEB = parse_address("fleet_cluster_resource_placement.web")
