@@ -131,13 +131,12 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
     before = placement.spec.instance.before or {}
     for name in ("placement_statuses", "selected_resources"):
         recorded, predicted = list(before.get(name) or ()), list(attributes.get(name) or ())
-        if recorded != predicted and _sort_canonical_contents(recorded) == _sort_canonical_contents(predicted):
+        if recorded == predicted:
+            continue
+        # The order of state stays if only the order differs.
+        if sorted(map(format_canonical_json, recorded)) == sorted(map(format_canonical_json, predicted)):
             attributes[name] = recorded
     return attributes
-
-
-def _sort_canonical_contents(items: Iterable[Any]) -> list[bytes]:
-    return sorted(map(format_canonical_json, items))
 
 
 def _find_rolled_out_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
@@ -371,11 +370,11 @@ def _warn_old_property_name(placement: PlacementPlan, rounds: PlacementIteration
     lines = manifest.splitlines() if isinstance(manifest, str) else []
     numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]
     at_line = f"manifest:{numbers[0]}: " if numbers else ""
-    consequence = (
-        "It is read as the new name, because no cluster has the old property. A real hub finds no such property."
-        if placement.spec.configuration.accepts_old_names
-        else ("No cluster has that property. Use the new name, or set lenient = true to accept the old one.")
-    )
+    consequence = "No cluster has that property. Use the new name, or set lenient = true to accept the old one."
+    if placement.spec.configuration.accepts_old_names:
+        consequence = (
+            "It is read as the new name, because no cluster has the old property. A real hub finds no such property."
+        )
     subject = "kubernetes.azure.com/node-count is the old name of kubernetes-fleet.io/node-count."
     text = f"{at_line}{subject} {consequence}"
     summary = "kubernetes.azure.com/node-count is now kubernetes-fleet.io/node-count"
@@ -465,11 +464,8 @@ def find_placement_risks(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState]
 ) -> Iterator[tuple[str, str]]:
     """Yield the warnings about one placement as (id, text)."""
-    objects = (
-        placement.snapshot_store.snapshots[-1].objects
-        if placement.snapshot_store.snapshots
-        else placement.selection.manifests
-    )
+    snapshots = placement.snapshot_store.snapshots
+    objects = snapshots[-1].objects if snapshots else placement.selection.manifests
     workloads = [manifest for manifest in objects if manifest.kind in _WORKLOAD_KINDS]
     volume_users = [manifest for manifest in objects if _has_persistent_volume_claims(manifest)]
     yield from _find_wave_without_ready_copy(placement, workloads)

@@ -204,10 +204,8 @@ class PlacementPlan(Struct):
         expected_count = self.spec.policy_snapshot.number_of_clusters or 0
         if self.spec.configuration.placement_type is PlacementType.PICK_FIXED and self.spec.configuration.policy:
             expected_count = len(set(self.spec.configuration.policy.cluster_names))
-        scheduled_bindings = [
-            binding for binding in self.spec.prior_bindings if binding.state is not BindingState.UNSCHEDULED
-        ]
-        return len(scheduled_bindings) < expected_count
+        count = sum(binding.state is not BindingState.UNSCHEDULED for binding in self.spec.prior_bindings)
+        return count < expected_count
 
     @property
     def missing_clusters(self) -> tuple[str, ...]:
@@ -239,10 +237,10 @@ class PlacementPlan(Struct):
         previous_conflicts = {cluster: content.conflicting_objects for cluster, content in on_cluster.items()}
         if not self.ownership.conflicts and not any(previous_conflicts.values()):
             return False
-        for cluster, content in self.compute_final_resources().items():
-            if content.conflicting_objects != previous_conflicts.get(cluster, ()):
-                return True
-        return False
+        return any(
+            content.conflicting_objects != previous_conflicts.get(cluster, ())
+            for cluster, content in self.compute_final_resources().items()
+        )
 
     def build_watcher_input(self) -> WatchedPlacement:
         """Return the placement as input of the watcher."""
@@ -303,14 +301,11 @@ class PlacementPlan(Struct):
                 configuration.policy, self.spec.policy_snapshot.number_of_clusters, self.bindings
             )
             # Waiting clusters count as available later.
-            outdated_clusters = (
-                self.current.outdated_clusters if self._has_rollout_trigger(latest.index) else frozenset()
-            )
             readiness = Readiness(
                 unready_clusters=self.departed_clusters,
                 never_ready_clusters=self.failing_clusters,
                 failed_clusters=self.previously_failed_clusters,
-                outdated_clusters=outdated_clusters,
+                outdated_clusters=self._find_outdated_clusters(latest.index),
                 is_trackable=is_availability_tracked(latest.objects),
             )
             outcome = simulate_rollout(self.bindings, configuration.rolling_update, target, latest.index, readiness)
@@ -326,12 +321,9 @@ class PlacementPlan(Struct):
     @property
     def previously_failed_clusters(self) -> frozenset[str]:
         """Clusters with permanent failures before this plan, under the new apply strategy if it changes."""
-        spec = self.spec
-        effective = (
-            spec.configuration
-            if spec.apply_strategy_changed or spec.previous_configuration is None
-            else spec.previous_configuration
-        )
+        spec, effective = self.spec, self.spec.configuration
+        if not spec.apply_strategy_changed and spec.previous_configuration is not None:
+            effective = spec.previous_configuration
         failure_states = {FAILED, OVERRIDE_FAILED}
         if effective.is_report_only and spec.apply_strategy_changed:
             failure_states.remove(FAILED)
@@ -355,7 +347,11 @@ class PlacementPlan(Struct):
             for binding in self.bindings
             if binding.state is BindingState.BOUND
             and binding.cluster in prior
-            and (binding.cluster in reported or _is_kept_binding_changed(prior[binding.cluster], binding))
+            and (
+                binding.cluster in reported
+                or prior[binding.cluster].state is not binding.state
+                or prior[binding.cluster].policy_snapshot != binding.policy_snapshot
+            )
         )
 
     @property
@@ -369,14 +365,15 @@ class PlacementPlan(Struct):
     def clusters_failing_apply(self) -> frozenset[str]:
         """Bound clusters with apply failures, by configuration or as reported by a hub."""
         # A failed override or envelope is no evidence of an apply failure.
-        previously_failed = {c for c in self.previously_failed_clusters if not self._has_override_failure(c)}
+        failed_overrides = {c for c, content in self.current.applied.on_cluster.items() if content.failure}
         failing = frozenset() if self.spec.configuration.is_report_only else self.selection.clusters.failing
-        return frozenset(previously_failed | failing) & {binding.cluster for binding in self.bindings}
+        failing_clusters = (self.previously_failed_clusters - failed_overrides) | failing
+        return failing_clusters & {binding.cluster for binding in self.bindings}
 
     @property
     def failing_clusters(self) -> frozenset[str]:
         """Clusters with current failures of overrides, envelopes or apply."""
-        latest = self.snapshot_store.snapshots[-1].index if self.snapshot_store.snapshots else None
+        latest = self.snapshot_store.latest_index
         override_failures = set()
         for binding in self.bindings:
             rendered = self.snapshot_store.render_cluster(latest, binding.cluster)
@@ -384,35 +381,21 @@ class PlacementPlan(Struct):
                 override_failures.add(binding.cluster)
         return self.clusters_failing_apply | override_failures
 
-    def _has_override_failure(self, cluster: str) -> bool:
-        resources = self.current.applied.on_cluster.get(cluster)
-        return resources is not None and bool(resources.failure)
-
-    @property
-    def _is_rollout_blocked(self) -> bool:
-        """Whether an earlier rollout is blocked; a hub retries it continuously."""
-        statuses = self.spec.prior_attributes.get("placement_statuses") or ()
-        return any(_has_condition(status, "RolloutStarted", "False") for status in statuses)
-
-    def _has_rollout_trigger(self, latest: int) -> bool:
-        """Return True if anything starts a rollout: new resources, a binding change, the strategy, or an own
-        override. A rollout distributes all overrides.
+    def _find_outdated_clusters(self, latest: int) -> frozenset[str]:
+        """Return the clusters with outdated overrides, none without a rollout, which distributes all overrides. New
+        resources, a binding change, the strategy, or an own override start one.
         """
-        if (
+        previous, statuses = self.spec.previous_configuration, self.spec.prior_attributes.get("placement_statuses")
+        has_rollout = (
             self.current.has_override_change
             or self.spec.apply_strategy_changed
-            or self.evicted_clusters
-            or self._is_rollout_blocked
-        ):
-            return True
-        if (
-            self.spec.previous_configuration is not None
-            and self.spec.previous_configuration.strategy != self.spec.configuration.strategy
-        ):
-            return True
-        return any(
-            binding.state is not BindingState.BOUND or binding.resource_snapshot != latest for binding in self.bindings
+            or bool(self.evicted_clusters)
+            # A hub retries a blocked rollout continuously.
+            or any(_has_condition(status, "RolloutStarted", "False") for status in statuses or ())
+            or (previous is not None and previous.strategy != self.spec.configuration.strategy)
+            or any(item.state is not BindingState.BOUND or item.resource_snapshot != latest for item in self.bindings)
         )
+        return self.current.outdated_clusters if has_rollout else frozenset()
 
     @property
     def clusters_moved_by_hub(self) -> tuple[Mapping[str, str], tuple[str, ...]]:
@@ -437,11 +420,7 @@ class PlacementPlan(Struct):
         if self.spec.is_external or not self.current.differing_clusters:
             return ()
         # A rollout includes outdated overrides, even if it is blocked.
-        outdated_clusters = (
-            self.current.outdated_clusters
-            if self._has_rollout_trigger(self.snapshot_store.snapshots[-1].index)
-            else frozenset()
-        )
+        outdated_clusters = self._find_outdated_clusters(self.snapshot_store.snapshots[-1].index)
         return tuple(sorted(self.current.differing_clusters - outdated_clusters - self.rollout.clusters))
 
     def compute_final_resources(self) -> dict[str, RenderedResources]:
@@ -449,19 +428,13 @@ class PlacementPlan(Struct):
         resources = {
             binding.cluster: self.compute_resources(binding, self.rollout.clusters) for binding in self.bindings
         }
-        return {
-            cluster: cluster_resources
-            for cluster, cluster_resources in resources.items()
-            if cluster_resources is not None
-        }
+        return {cluster: content for cluster, content in resources.items() if content is not None}
 
     def has_override_change(self, binding: Binding) -> bool:
         """Return True if the plan changes the override result on a binding's cluster."""
         previous = self.current.applied.on_cluster.get(binding.cluster)
         planned = self.compute_resources(binding, self.rollout.clusters)
-        if previous is None or planned is None:
-            return False
-        return not previous.has_same_result(planned)
+        return previous is not None and planned is not None and not previous.has_same_result(planned)
 
     def record_scheduling_cycles(
         self, result: CycleResult, occasion: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
@@ -477,11 +450,6 @@ def _has_condition(status: Mapping[str, Any], condition: str, value: str) -> boo
     """Return True if a cluster's status has a condition with this value."""
     conditions = status.get("conditions") or ()
     return any(item.get("type") == condition and item.get("status") == value for item in conditions)
-
-
-def _is_kept_binding_changed(previous: Binding, current: Binding) -> bool:
-    """Return True if the scheduler changed a kept binding."""
-    return (previous.state, previous.policy_snapshot) != (current.state, current.policy_snapshot)
 
 
 def _collect_scheduled_clusters(bindings: Iterable[Binding]) -> set[str]:

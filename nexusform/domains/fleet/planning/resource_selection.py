@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, product
 from typing import Any, Final, TypeAlias, TypeVar
@@ -43,7 +43,7 @@ class HubIndex:
     """Index of a hub's selectable objects by the fields of selectors: a fleet may have a placement per namespace."""
 
     def __init__(self, hub: Sequence[Manifest]) -> None:
-        services = _collect_services(hub)
+        services = {(item.namespace, item.name) for item in hub if (item.group, item.kind) == ("", "Service")}
         self._objects = [manifest for manifest in hub if find_selection_exclusion(manifest, services) is None]
 
     @cached_property
@@ -56,9 +56,8 @@ class HubIndex:
         """Return the objects of a selector in these namespaces ("": cluster scope), in the hub's order."""
         kind = (selector.group, selector.kind)
         if selector.name:
-            return self._get_objects(
-                [self._by_key.get((*kind, namespace, selector.name), ()) for namespace in namespaces]
-            )
+            named = [self._by_key.get((*kind, namespace, selector.name), ()) for namespace in namespaces]
+            return self._get_objects(named)
         of_kind = self._get_objects([self._by_kind.get((*kind, namespace), ()) for namespace in namespaces])
         return [manifest for manifest in of_kind if _has_selected_labels(selector, manifest)]
 
@@ -90,11 +89,6 @@ class HubIndex:
         return numbers
 
 
-def _collect_services(hub: Sequence[Manifest]) -> set[tuple[str, str]]:
-    services = [manifest for manifest in hub if (manifest.group, manifest.kind) == ("", "Service")]
-    return {(service.namespace, service.name) for service in services}
-
-
 def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest, ...]:
     """Return the hub objects selected by a placement, in selector order, each once."""
     by_key: dict[ObjectKey, Manifest] = {}
@@ -105,23 +99,23 @@ def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest
             if (manifest.group, manifest.kind) == _NAMESPACE and selector.scope != NAMESPACE_ONLY:
                 is_complete = selector.scope != WITH_SELECTED
                 includes_all[manifest.name] = includes_all.get(manifest.name, False) or is_complete
-    if not placement.namespace:
-        for manifest in _list_objects_in_selected_namespaces(hub, includes_all, placement.selectors):
-            by_key.setdefault(manifest.identity, manifest)
+    # The objects in selected namespaces: all, or those of other selectors.
+    for namespace, is_complete in includes_all.items() if not placement.namespace else ():
+        for manifest in hub.list_namespaced((namespace,)):
+            if is_complete or any(_is_match(selector, manifest, namespace) for selector in placement.selectors):
+                by_key.setdefault(manifest.identity, manifest)
     return tuple(by_key.values())
 
 
 def find_empty_selectors(placement: FleetPlacement, objects: Sequence[Manifest]) -> list[int]:
     """Return the indexes of selectors that match none of the selected objects."""
-    selected_namespaces = [manifest for manifest in objects if (manifest.group, manifest.kind) == _NAMESPACE]
-    namespaces = {placement.namespace, *(namespace.name for namespace in selected_namespaces)}
-
-    def has_match(selector: ObjectSelector) -> bool:
+    namespaces = {item.name for item in objects if (item.group, item.kind) == _NAMESPACE} | {placement.namespace}
+    empty_selectors = []
+    for number, selector in enumerate(placement.selectors):
         pairs = product(objects, namespaces)
-        return any(_is_match(selector, manifest, namespace) for manifest, namespace in pairs)
-
-    selectors = enumerate(placement.selectors)
-    return [number for number, selector in selectors if not has_match(selector)]
+        if not any(_is_match(selector, manifest, namespace) for manifest, namespace in pairs):
+            empty_selectors.append(number)
+    return empty_selectors
 
 
 def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceSelectorProblem | None:
@@ -146,7 +140,12 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
             manifests += hub.unique_index.list_namespaced({manifest.name for manifest in manifests})
         for manifest in manifests:
             if manifest.identity in selected_keys:
-                text = f"found duplicate resource {_format_identifier(manifest)}"
+                # The identifier as printed by Go.
+                identifier = (
+                    f"{{Group:{manifest.group} Version:{manifest.version} Kind:{manifest.kind} Name:{manifest.name} "
+                    f"Namespace:{manifest.namespace} Envelope:<nil>}}"
+                )
+                text = f"found duplicate resource {identifier}"
                 return ResourceSelectorProblem(number, text, f"{manifest.title}: {_DUPLICATE_ADVICE}")
             selected_keys.add(manifest.identity)
     return None
@@ -154,14 +153,6 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
 
 _RESERVED_ADVICE: Final = "A placement cannot select the namespaces default, kube-* and fleet-*."
 _DUPLICATE_ADVICE: Final = "an earlier selector already selects it; select it only once."
-
-
-def _format_identifier(manifest: Manifest) -> str:
-    """Return a resource identifier as printed by Go."""
-    return (
-        f"{{Group:{manifest.group} Version:{manifest.version} Kind:{manifest.kind} Name:{manifest.name} "
-        f"Namespace:{manifest.namespace} Envelope:<nil>}}"
-    )
 
 
 def _is_match(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bool:
@@ -175,28 +166,10 @@ def _has_selected_labels(selector: ObjectSelector, manifest: Manifest) -> bool:
     return selector.labels is None or is_selected(selector.labels, manifest.labels)
 
 
-def _list_objects_in_selected_namespaces(
-    hub: HubIndex, namespaces: Mapping[str, bool], selectors: Sequence[ObjectSelector]
-) -> Iterator[Manifest]:
-    """Yield the objects in selected namespaces: all (True), or those of other selectors."""
-    for namespace, is_complete in namespaces.items():
-        for manifest in hub.list_namespaced((namespace,)):
-            if is_complete or any(_is_match(selector, manifest, namespace) for selector in selectors):
-                yield manifest
-
-
 def write_selected_resources(manifests: Iterable[Manifest]) -> list[dict[str, Any]]:
     """Return the selected objects as an attribute."""
-    return [
-        {
-            "group": manifest.group,
-            "version": manifest.version,
-            "kind": manifest.kind,
-            "namespace": manifest.namespace,
-            "name": manifest.name,
-        }
-        for manifest in manifests
-    ]
+    names = ("group", "version", "kind", "namespace", "name")
+    return [{name: getattr(manifest, name) for name in names} for manifest in manifests]
 
 
 class ResourceSelection(Struct, frozen=True):
@@ -243,6 +216,11 @@ class SnapshotStore:
         """Return the snapshot of the current selection, a new one if it changed. `limit`: number of snapshots kept."""
         self.snapshots = add_snapshot(self.snapshots, self._selection.manifests, limit)
         return self.snapshots[-1]
+
+    @property
+    def latest_index(self) -> int | None:
+        """Index of the newest snapshot; None without one."""
+        return self.snapshots[-1].index if self.snapshots else None
 
     def lock_cluster(self, cluster: str, index: int, renderer: ClusterRenderer) -> None:
         """Use this renderer for a cluster and snapshot from now on."""
