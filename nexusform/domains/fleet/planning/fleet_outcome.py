@@ -431,14 +431,7 @@ def _warn_scheduling_drift(placement: PlacementPlan, rounds: PlacementIterations
     """Warn that fresh scheduling would differ because the plan changes members. No binding moves for it."""
     if placement.spec.is_new or placement.scheduling.abort is not None:
         return
-    member_list = rounds.member_list
-    difference = compute_policy_drift(
-        placement.bindings,
-        member_list,
-        placement.spec.resolve_policy(member_list),
-        placement.spec.policy_snapshot,
-        placement.spec.configuration.namespace,
-    )
+    difference = compute_policy_drift(placement.bindings, *placement.build_scheduling_arguments(rounds.member_list))
     if not difference.gained_clusters and not difference.lost_clusters:
         return
     verbs = []

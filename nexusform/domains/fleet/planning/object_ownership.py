@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items
@@ -76,7 +76,7 @@ def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared
             for binding in bindings:
                 for candidate in _list_shared_objects_of_placement(placement, binding, reached, shared.objects):
                     candidates.setdefault((binding.cluster, candidate.object), []).append(candidate)
-    results = {placement.address: _OwnershipBuilder() for placement, _, _ in placement_bindings}
+    results = {placement.address: ObjectOwnership() for placement, _, _ in placement_bindings}
     for (cluster, object_id), contenders in candidates.items():
         direct_owner = shared.direct.get(cluster, {}).get(object_id)
         if direct_owner is not None:
@@ -88,18 +88,11 @@ def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared
                     conflicts.setdefault(cluster, {})[object_id] = OwnershipConflict(direct_owner[0], reason)
         _record_ownership_conflicts(contenders, cluster, results)
     for placement, _, _ in placement_bindings:
-        result = results[placement.address]
-        placement.ownership = ObjectOwnership(result.conflicts, result.duplicates)
-
-
-class _OwnershipBuilder(Struct, frozen=True):
-    # Mutable form of `ObjectOwnership`.
-    conflicts: dict[str, dict[ObjectIdentity, OwnershipConflict]] = field(default_factory=dict)
-    duplicates: dict[str, dict[ObjectIdentity, str]] = field(default_factory=dict)
+        placement.ownership = results[placement.address]
 
 
 def _record_ownership_conflicts(
-    contenders: Sequence[_OwnershipCandidate], cluster: str, results: Mapping[str, _OwnershipBuilder]
+    contenders: Sequence[_OwnershipCandidate], cluster: str, results: Mapping[str, ObjectOwnership]
 ) -> None:
     """Determine the owner of an object among placements; the others get a conflict."""
     current_owners = [contender.placement for contender in contenders if contender.is_existing]

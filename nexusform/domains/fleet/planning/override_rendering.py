@@ -119,12 +119,8 @@ def select_overrides(
     Source: KubeFleet pkg/utils/overrider/overrider.go.
     """
     objects = tuple(expand_envelopes(manifests))
-
-    def is_selected(override: FleetOverride) -> bool:
-        has_rule = any(_is_rule_for_cluster(rule, labels) for rule in override.rules)
-        return has_rule and is_any_affected(override, objects)
-
-    return tuple(filter(is_selected, overrides))
+    with_rule = [item for item in overrides if any(_is_rule_for_cluster(rule, labels) for rule in item.rules)]
+    return tuple(override for override in with_rule if is_any_affected(override, objects))
 
 
 def is_any_affected(override: FleetOverride, manifests: Iterable[Manifest]) -> bool:
@@ -242,9 +238,8 @@ class ClusterRenderer:
         if cluster not in self._cache:
             labels = self._labels[cluster]
             rendered = render_resources(self._manifests, self._overrides, cluster, labels)
-            names = tuple(
-                override.snapshot_name for override in select_overrides(self._overrides, self._objects, labels)
-            )
+            selected_overrides = select_overrides(self._overrides, self._objects, labels)
+            names = tuple(override.snapshot_name for override in selected_overrides)
             failure = rendered.failure or self._envelope_failure
             self._cache[cluster] = replace(rendered, failure=failure, overrides=names)
         return self._cache[cluster]
@@ -290,8 +285,13 @@ def _apply_object_overrides(
                 return None
             body = dict(manifest.body) if body is None else body
             try:
-                body, applied_changes = _apply_patches(body, rule.patches, cluster, labels)
-                changes += ([*key, *change] for change in applied_changes)
+                values = replace_patch_variables(rule.patches, cluster, labels)
+                try:
+                    body = apply_json_patches(body, rule.patches, values)
+                except PatchError:  # retried with the defaults of the hub's API server
+                    body = apply_json_patches(add_api_server_defaults(body), rule.patches, values)
+                pairs = zip(rule.patches, values, strict=True)
+                changes += ([*key, patch.operation, patch.path, value] for patch, value in pairs)
             except PatchError as reason:
                 failure = f"{override.snapshot_title} failed to apply on {_describe_target(manifest)}"
                 raise PatchError(f"{failure}: {reason}") from None
@@ -301,20 +301,6 @@ def _apply_object_overrides(
     if changed_manifest is None:
         raise PatchError(f"{manifest.title}: the result is not an object")
     return changed_manifest
-
-
-def _apply_patches(
-    body: Any, patches: Sequence[JsonPatch], cluster: str, labels: Mapping[str, str]
-) -> tuple[Any, list[tuple[str, str, Any]]]:
-    """Return a body after patches, and the changes as operation, path and value. Patches that fail on the
-    body are retried with the defaults of the hub's API server.
-    """
-    values = replace_patch_variables(patches, cluster, labels)
-    changes = [(patch.operation, patch.path, value) for patch, value in zip(patches, values, strict=True)]
-    try:
-        return apply_json_patches(body, patches, values), changes
-    except PatchError:
-        return apply_json_patches(add_api_server_defaults(body), patches, values), changes
 
 
 def _describe_target(manifest: Manifest) -> str:
@@ -401,8 +387,7 @@ def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
         _apply_patch_to_list(target, last, patch, value)
     else:
         path = patch.path if patch.operation == "replace" else f'"{patch.path}"'
-        missing_path = f"{patch.operation} operation does not apply: doc is missing path: {path}: {_MISSING_VALUE}"
-        raise PatchError(missing_path)
+        raise PatchError(f"{patch.operation} operation does not apply: doc is missing path: {path}: {_MISSING_VALUE}")
 
 
 def _describe_missing_key(patch: JsonPatch) -> str:

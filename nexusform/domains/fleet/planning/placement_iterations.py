@@ -28,7 +28,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     Policy,
 )
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
-from nexusform.domains.fleet.scheduling.placement_explanation import PlacementExplanation, explain
+from nexusform.domains.fleet.scheduling.placement_explanation import explain
 from nexusform.domains.fleet.scheduling.rules import (
     cluster_affinity,
     cluster_eligibility,
@@ -59,22 +59,13 @@ class PlacementIterations(Struct):
     shared_objects: SharedObjects = SharedObjects()
     progress: Progress = _ignore_progress_report
 
-    def explain_placement(self, placement: PlacementPlan) -> PlacementExplanation:
-        """Return every rule's verdict on every cluster after the last iteration."""
-        return explain(
-            placement.bindings,
-            self.member_list,
-            placement.spec.resolve_policy(self.member_list),
-            placement.spec.policy_snapshot,
-            placement.spec.configuration.namespace,
-        )
-
     def list_rejections(self, placements: Sequence[PlacementPlan]) -> dict[Address, tuple[Rejection, ...]]:
-        """Return the rejected clusters of each placement."""
+        """Return the clusters of each placement rejected after the last iteration."""
         rejections: dict[Address, tuple[Rejection, ...]] = {}
         for placement in placements:
             bound = {binding.cluster for binding in placement.bindings}
-            verdicts = self.explain_placement(placement).clusters
+            arguments = placement.build_scheduling_arguments(self.member_list)
+            verdicts = explain(placement.bindings, *arguments).clusters
             unbound_rejections = [verdict.rejections for verdict in verdicts if verdict.cluster not in bound]
             rejections[placement.spec.instance.address] = tuple(chain.from_iterable(unbound_rejections))
         return rejections
@@ -181,7 +172,9 @@ def _plan_until_stable(
             if placement.is_left_unchanged:
                 continue
             changes = changes_of.get(placement.address, ())
-            is_queued = bool(changes) or _has_binding_without_member(placement, member_list)
+            # A scheduled binding without a member may be from a time when the placement was not planned.
+            scheduled = {item.cluster for item in placement.bindings if item.state is not BindingState.UNSCHEDULED}
+            is_queued = bool(changes) or not scheduled <= member_list.positions.keys()
             if has_edits and not is_queued:
                 is_queued = placement.needs_scheduling
             if has_edits and not is_queued:
@@ -202,14 +195,6 @@ def _plan_until_stable(
 
 def _build_member_list(members: Mapping[str, FleetMemberState]) -> MemberList:
     return MemberList([member.planned for member in members.values() if member.planned is not None])
-
-
-def _has_binding_without_member(placement: PlacementPlan, member_list: MemberList) -> bool:
-    """Return True if a scheduled binding has no member, also from a time when the placement was not planned."""
-    return any(
-        binding.cluster not in member_list.positions and binding.state is not BindingState.UNSCHEDULED
-        for binding in placement.bindings
-    )
 
 
 def _run_scheduling_cycles_of_placement(
@@ -237,13 +222,7 @@ def _run_scheduling_cycles_of_placement(
         bindings = tuple(
             replace(binding, is_deleting=binding.cluster in placement.evicted_clusters) for binding in bindings
         )
-    result = scheduling_cycle.run_scheduling_cycles(
-        bindings,
-        member_list,
-        placement.spec.resolve_policy(member_list),
-        placement.spec.policy_snapshot,
-        placement.spec.configuration.namespace,
-    )
+    result = scheduling_cycle.run_scheduling_cycles(bindings, *placement.build_scheduling_arguments(member_list))
     return placement.record_scheduling_cycles(result, occasion, bindings, member_list)
 
 

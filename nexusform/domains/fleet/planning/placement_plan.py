@@ -26,6 +26,8 @@ from nexusform.domains.fleet.scheduling.bindings import (
     ChangeCause,
     CycleAbort,
     PlacementType,
+    Policy,
+    PolicySnapshot,
 )
 from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 from nexusform.domains.fleet.scheduling.eviction import EvictionResult
@@ -91,8 +93,8 @@ class ObjectOwnership(Struct, frozen=True):
     in state for another placement (an address) too.
     """
 
-    conflicts: Mapping[str, Mapping[ObjectIdentity, OwnershipConflict]] = field(default_factory=dict)
-    duplicates: Mapping[str, Mapping[ObjectIdentity, str]] = field(default_factory=dict)
+    conflicts: dict[str, dict[ObjectIdentity, OwnershipConflict]] = field(default_factory=dict)
+    duplicates: dict[str, dict[ObjectIdentity, str]] = field(default_factory=dict)
 
 
 class RolloutResult(Struct, frozen=True):
@@ -245,6 +247,13 @@ class PlacementPlan(Struct):
     def build_watcher_input(self) -> WatchedPlacement:
         """Return the placement as input of the watcher."""
         return WatchedPlacement(self.address, self.spec.configuration.placement_type, self.scheduling.is_fulfilled)
+
+    def build_scheduling_arguments(
+        self, member_list: MemberList
+    ) -> tuple[MemberList, Policy | None, PolicySnapshot, str]:
+        """Return the arguments of scheduling cycles and explanations after the bindings."""
+        policy = self.spec.resolve_policy(member_list)
+        return member_list, policy, self.spec.policy_snapshot, self.spec.configuration.namespace
 
     # --- resources ---
 

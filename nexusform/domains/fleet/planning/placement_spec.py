@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import Struct, json
@@ -65,16 +65,14 @@ class PlacementSpec(Struct, frozen=True):
     @property
     def is_first_scheduling(self) -> bool:
         """Whether the scheduler processes the placement for the first time."""
-        return self.is_new or (not self.prior_bindings and (self.is_pending or not self._has_policy_snapshot))
+        if self.is_new or self.prior_bindings:
+            return self.is_new
+        return self.is_pending or read_policy_snapshot(self.prior_attributes) is None
 
     @property
     def is_pending(self) -> bool:
         """Whether a hub reports that its scheduler has not processed the placement yet."""
         return self.observed_attributes.get("pending") is True
-
-    @property
-    def _has_policy_snapshot(self) -> bool:
-        return read_policy_snapshot(self.prior_attributes) is not None
 
     @property
     def prior_attributes(self) -> Mapping[str, Any]:
@@ -89,9 +87,9 @@ class PlacementSpec(Struct, frozen=True):
     @property
     def strategy_changed(self) -> bool:
         """Whether only the rollout strategy changed."""
-        return self.previous_configuration is not None and _get_rollout_settings(
-            self.previous_configuration
-        ) != _get_rollout_settings(self.configuration)
+        previous, current = self.previous_configuration, self.configuration
+        settings = (current.strategy, current.rolling_update, current.apply)
+        return previous is not None and (previous.strategy, previous.rolling_update, previous.apply) != settings
 
     @property
     def apply_strategy_changed(self) -> bool:
@@ -125,25 +123,18 @@ class PlacementSpec(Struct, frozen=True):
         """Return the policy for these members. The old name of node-count is replaced by the current one
         unless a member has the old property or the configuration is strict.
         """
-        configuration = self.configuration
-        return (
-            rename_policy_properties(configuration.policy, member_list)
-            if configuration.accepts_old_names
-            else configuration.policy
-        )
-
-    @property
-    def _was_report_only(self) -> bool:
-        """Whether differences were only reported before the plan."""
-        strategies = [self.find_apply_strategy(cluster) for cluster in self.observed_attributes.get("bindings") or ()]
-        if self.previous_configuration is not None:
-            strategies.append(self.previous_configuration.apply)
-        return any(apply is not None and apply.type == REPORT_DIFF for apply in strategies)
+        policy = self.configuration.policy
+        return rename_policy_properties(policy, member_list) if self.configuration.accepts_old_names else policy
 
     @property
     def switches_to_applying(self) -> bool:
         """Whether the plan switches from reporting differences to applying the existing Works."""
-        return self.apply_strategy_changed and not self.configuration.is_report_only and self._was_report_only
+        if self.configuration.is_report_only or not self.apply_strategy_changed:
+            return False
+        strategies = [self.find_apply_strategy(cluster) for cluster in self.observed_attributes.get("bindings") or ()]
+        if self.previous_configuration is not None:
+            strategies.append(self.previous_configuration.apply)
+        return any(apply is not None and apply.type == REPORT_DIFF for apply in strategies)
 
 
 def build_placement_spec(
@@ -157,6 +148,8 @@ def build_placement_spec(
     bindings = read_bindings(attributes)
     last_snapshot = read_policy_snapshot(attributes)
     snapshot = build_next_snapshot(last_snapshot, configuration.policy)
+    last_number = None if last_snapshot is None else last_snapshot.number_of_clusters
+    number = configuration.number_of_clusters
     return PlacementSpec(
         instance=instance,
         configuration=configuration,
@@ -165,23 +158,11 @@ def build_placement_spec(
         deleting_clusters=frozenset(binding.cluster for binding in bindings if binding.is_deleting),
         policy_snapshot=snapshot,
         policy_changed=last_snapshot is not None and last_snapshot.index != snapshot.index,
-        number_changed=last_snapshot is not None
-        and last_snapshot.number_of_clusters != configuration.number_of_clusters,
-        number_increased=_is_number_increased(last_snapshot, configuration.number_of_clusters),
+        number_changed=last_snapshot is not None and last_number != number,
+        number_increased=last_number is not None and number is not None and number > last_number,
         was_fulfilled=is_scheduled(attributes),
         observed_attributes=observed_attributes,
     )
-
-
-def _is_number_increased(last: PolicySnapshot | None, number: int | None) -> bool:
-    if last is None or last.number_of_clusters is None or number is None:
-        return False
-    return number > last.number_of_clusters
-
-
-def _get_rollout_settings(placement: FleetPlacement) -> tuple[object, ...]:
-    """Return the settings that control how changes reach the clusters."""
-    return placement.strategy, placement.rolling_update, placement.apply
 
 
 def rename_policy_properties(policy: Policy | None, member_list: MemberList) -> Policy | None:
@@ -190,29 +171,19 @@ def rename_policy_properties(policy: Policy | None, member_list: MemberList) -> 
         return policy
     if any(OLD_NODE_COUNT in member.properties for member in member_list.members):
         return policy
+    required = policy.required_terms
+    preferred = policy.preferred_terms
     return replace(
         policy,
-        required_terms=None
-        if policy.required_terms is None
-        else tuple(_rename_properties_in_term(term) for term in policy.required_terms),
-        preferred_terms=tuple(
-            replace(term, preference=_rename_properties_in_term(term.preference)) for term in policy.preferred_terms
-        ),
+        required_terms=None if required is None else tuple(map(_rename_properties_in_term, required)),
+        preferred_terms=tuple(replace(t, preference=_rename_properties_in_term(t.preference)) for t in preferred),
     )
 
 
 def has_old_property_name(policy: Policy) -> bool:
     """Return True if a policy uses the old name of node-count."""
-    terms: Iterable[ClusterSelectorTerm] = (
-        *(policy.required_terms or ()),
-        *(term.preference for term in policy.preferred_terms),
-    )
-    return any(OLD_NODE_COUNT in _list_property_names(term) for term in terms)
-
-
-def _list_property_names(term: ClusterSelectorTerm) -> list[str]:
-    names = [requirement.name for requirement in term.property_selector or ()]
-    return names if term.property_sorter is None else [*names, term.property_sorter.name]
+    terms = (*(policy.required_terms or ()), *(term.preference for term in policy.preferred_terms))
+    return any(_rename_properties_in_term(term) != term for term in terms)
 
 
 def _rename_properties_in_term(term: ClusterSelectorTerm) -> ClusterSelectorTerm:
