@@ -239,15 +239,11 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
         for key, placement_attributes in (attributes.get("placements") or {}).items():
             namespace, _, name = key.rpartition("/")
             placement = {"name": name, "namespace": namespace or None, **placement_attributes}
-            resource_type = placement.pop("type")
             placement["override_snapshots"] = _index_overrides_by_snapshot_name(placement_attributes, types)
-            placements[resource_type, key] = placement
+            placements[placement.pop("type"), key] = placement
         for name, member_attributes in (attributes.get("member_clusters") or {}).items():
-            member = _build_object(
-                types,
-                "fleet_member_cluster",
-                {"name": name, **member_attributes, "taint": member_attributes.get("taints")},
-            )
+            values = {"name": name, **member_attributes, "taint": member_attributes.get("taints")}
+            member = _build_object(types, "fleet_member_cluster", values)
             if isinstance(member, FleetMember):
                 members[name] = member
         if attributes.get("read_at"):  # a dump may be outdated at the time of the apply
@@ -256,8 +252,7 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
             overrides_now = _read_objects(attributes, types, _OVERRIDE_MAPS)
             current_overrides += (item for item in overrides_now if isinstance(item, FleetOverride))
         evictions.update(attributes.get("evictions") or ())
-        for name in _REQUEST_ATTRIBUTES:
-            pending_requests.update(attributes.get(name) or ())
+        pending_requests.update(*(attributes.get(name) or () for name in _REQUEST_ATTRIBUTES))
         for key, run in (attributes.get("runs") or {}).items():
             runs[key] = convert(json.decode(run["start_record"]), RunRecord)
             approvals[key] = frozenset(run["approvals"])

@@ -103,12 +103,8 @@ def _group_by_spread(
     """Return members by topology spread score, in descending order."""
     if not request.policy.spread_constraints:
         return ((0, member_list.all_members),)
-    return tuple(
-        sorted(
-            topology_spread.evaluate_constraints(request, member_list, binding_masks).members_by_score.items(),
-            reverse=True,
-        )
-    )
+    verdict = topology_spread.evaluate_constraints(request, member_list, binding_masks)
+    return tuple(sorted(verdict.members_by_score.items(), reverse=True))
 
 
 class FilterResult(Struct, frozen=True):
@@ -238,13 +234,8 @@ def _pick_all(request: PlacementRequest, binding_table: BindingTable, _snapshot:
         return _CycleOutcome(abort=picked)
     selected = (*picked, *existing)
     rejected = _build_rejections(filter_result, request, binding_table)
-    return _CycleOutcome(
-        SchedulingStatus(
-            decisions.build_scheduled_condition(len(selected), True),
-            selected,
-            decisions.list_unselected_clusters(selected, (), rejected),
-        )
-    )
+    unselected = decisions.list_unselected_clusters(selected, (), rejected)
+    return _CycleOutcome(_build_status(len(selected), selected, unselected))
 
 
 def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapshot: PolicySnapshot) -> _CycleOutcome:
@@ -270,12 +261,8 @@ def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapsho
     result = _bind_picked_clusters(binding_table, picks, targets, has_scores=False)
     if isinstance(result, CycleAbort):
         return _CycleOutcome(abort=result)
-    condition = decisions.build_scheduled_condition(len(valid_positions), not ineligible and not missing)
-    return _CycleOutcome(
-        SchedulingStatus(
-            condition, tuple(binding_table.get_binding(p) for p in valid_positions), (*ineligible, *missing)
-        )
-    )
+    selected = tuple(map(binding_table.get_binding, valid_positions))
+    return _CycleOutcome(_build_status(len(names), selected, (*ineligible, *missing)))
 
 
 def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot) -> _CycleOutcome:
@@ -346,14 +333,18 @@ def _pick_missing_clusters(
     if missing_count > limit and len(picked_bindings) == limit:
         return _CycleOutcome(needs_requeue=True)
     selected = (*picked_bindings, *_list_bindings(binding_table, *kept_groups))
-    outscored = _build_outscored(ranking, filter_result.eligible & ~picked_members, binding_table.member_list)
-    return _CycleOutcome(
-        _build_status(number, selected, decisions.list_unselected_clusters(selected, outscored, rejected))
+    # The eligible members that were not picked, best first.
+    members = binding_table.member_list.members
+    outscored = (
+        decisions.build_outscored_decision(members[scored.position].name, scored.affinity, scored.topology_spread)
+        for scored in ranking.iterate_best_first(filter_result.eligible & ~picked_members)
     )
+    unselected = decisions.list_unselected_clusters(selected, outscored, rejected)
+    return _CycleOutcome(_build_status(number, selected, unselected))
 
 
 def _build_status(number: int, selected: tuple[Binding, ...], unselected: tuple[Decision, ...]) -> SchedulingStatus:
-    """Build the status of a PickN; `number` is the requested number of clusters."""
+    """Build the status of a placement; `number` is the requested number of clusters."""
     condition = decisions.build_scheduled_condition(len(selected), len(selected) >= number)
     return SchedulingStatus(condition, selected, unselected)
 
@@ -371,9 +362,8 @@ def _bind_picked_clusters(
     created: list[Binding] = []
     updated: dict[BindingAction, list[Binding]] = {BindingAction.REPOINTED: [], BindingAction.RECOVERED: []}
     for pick in picks:
-        change = binding_table.bind_member(
-            pick.position, pick.affinity if has_scores else None, pick.topology_spread if has_scores else None
-        )
+        scores = (pick.affinity, pick.topology_spread) if has_scores else (None, None)
+        change = binding_table.bind_member(pick.position, *scores)
         updated.get(change, created).append(binding_table.get_binding(pick.position))
     for position in iterate_ascending(binding_table.obsolete & ~targets):
         binding_table.release_member(position, ChangeCause.POLICY)
@@ -384,13 +374,6 @@ def _bind_picked_clusters(
 def _list_bindings(binding_table: BindingTable, *groups: Mask) -> tuple[Binding, ...]:
     positions = chain.from_iterable(iterate_ascending(group) for group in groups)
     return tuple(map(binding_table.get_binding, positions))
-
-
-def _build_outscored(ranking: MemberRanking, candidates: Mask, member_list: MemberList) -> Iterable[Decision]:
-    """Yield the decisions on eligible members that were not picked, best first."""
-    for scored in ranking.iterate_best_first(candidates):
-        name = member_list.members[scored.position].name
-        yield decisions.build_outscored_decision(name, scored.affinity, scored.topology_spread)
 
 
 def _build_rejections(
