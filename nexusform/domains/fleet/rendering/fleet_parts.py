@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -100,9 +100,7 @@ def build_fleet_matrix(plan: Plan) -> FleetMatrix:
     all_clusters = {cluster for _, cluster in cells}.union(member.name for member in list_fleet_members(plan))
     unpicked = sorted(all_clusters - picked_clusters, key=compute_natural_sort_key)
     changed_clusters = {get_binding_cluster(row) for row in bindings if row.action is not PlacementAction.KEEP}
-    columns = sorted(
-        picked_clusters, key=lambda cluster: (cluster not in changed_clusters, compute_natural_sort_key(cluster))
-    )
+    columns = sorted(picked_clusters, key=lambda name: (name not in changed_clusters, compute_natural_sort_key(name)))
     if len(all_clusters) <= _FEW_CLUSTERS:
         columns, unpicked = [*columns, *unpicked], []
     grid_columns = tuple(columns) if len(columns) <= MAX_GRID_COLUMNS else ()
@@ -115,19 +113,21 @@ def render_fleet_part(plan: Plan) -> Part:
     if not bindings:
         return None
     matrix = build_fleet_matrix(plan)
-    content = (
-        render_placement_grid(matrix, "Placements by cluster, with the scores of picked ones")
-        if matrix.clusters
-        else render_binding_list(bindings)
-    )
-    if not matrix.unpicked:
-        unpicked = None
+    if matrix.clusters:
+        content = render_placement_grid(matrix, "Placements by cluster, with the scores of picked ones")
     else:
-        summary = build_element(
-            "summary", f"{format_count(len(matrix.unpicked), 'cluster')} not picked by any placement"
-        )
-        unpicked = build_element("details", summary, build_element("p", ", ".join(matrix.unpicked)), class_="reasons")
-    return build_section("fleet", "Fleet", content, unpicked, _render_hint(matrix.cells), render_reasons(matrix.cells))
+        content = render_binding_list(bindings)
+    unpicked = None
+    if matrix.unpicked:
+        title = f"{format_count(len(matrix.unpicked), 'cluster')} not picked by any placement"
+        names = build_element("p", ", ".join(matrix.unpicked))
+        unpicked = build_element("details", build_element("summary", title), names, class_="reasons")
+    hint = None
+    if _has_only_bindings(matrix.cells):
+        flag, command = build_element("code", "-placements=all"), build_element("code", "nexusform explain")
+        text = ["To see why a cluster was not picked, plan with ", flag, " or run ", command, "."]
+        hint = build_element("p", text, class_="quiet")
+    return build_section("fleet", "Fleet", content, unpicked, hint, render_reasons(matrix.cells))
 
 
 def list_fleet_members(plan: Plan) -> list[RenderedFleetMember]:
@@ -160,28 +160,19 @@ def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str,
         for rejection in row.rejections:
             cell = MatrixCell(None, rejection.rule, rejection.reason)
             cells.setdefault((str(row.address), rejection.candidate), cell)
-    for rejected_cluster in plan.rejected_clusters:
-        cells.setdefault(
-            (str(rejected_cluster.address), rejected_cluster.cluster), MatrixCell(None, "", rejected_cluster.reason)
-        )
+    for rejected in plan.rejected_clusters:
+        cells.setdefault((str(rejected.address), rejected.cluster), MatrixCell(None, "", rejected.reason))
     placements = {str(row.address) for row in rows}
     for change in plan.changes:
         placement = str(change.address)
         if placement not in placements or change.after is None or change.sensitive_after:
             continue
-        for cluster, message in _list_rejected_clusters(change.after):
-            cells.setdefault((placement, cluster), MatrixCell(None, "", message))
+        # The clusters rejected in the placement's status.
+        statuses = {"placement_statuses": change.after.get("placement_statuses")}
+        for status in () if has_unknown_part(statuses) else read_status(statuses).clusters:
+            if status.cluster and status.conditions and status.conditions[0].status == "False":
+                cells.setdefault((placement, status.cluster), MatrixCell(None, "", status.conditions[0].message))
     return cells
-
-
-def _list_rejected_clusters(placement: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Yield the clusters rejected in a placement's status, with reasons."""
-    statuses = {"placement_statuses": placement.get("placement_statuses")}
-    if has_unknown_part(statuses):
-        return
-    for status in read_status(statuses).clusters:
-        if status.cluster and status.conditions and status.conditions[0].status == "False":
-            yield status.cluster, status.conditions[0].message
 
 
 def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
@@ -196,7 +187,12 @@ def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
             cells.append(_render_cell(title, matrix.get_cell(placement, cluster)))
         placements_by_cells.setdefault(join_markup(cells), []).append(placement)
     rows = [_render_row(placements, cells) for cells, placements in islice(placements_by_cells.items(), _MAX_ROWS)]
-    heads = [_render_column_head(name, matrix.notes.get(name, "")) for name in ("Placement", *columns)]
+    heads = []
+    for name in ("Placement", *columns):
+        note = matrix.notes.get(name, "")
+        heads.append(
+            build_element("th", name, build_element("div", note, class_="small") if note else None, scope="col")
+        )
     inner = build_element(
         "table",
         build_element("caption", caption, class_="quiet"),
@@ -206,11 +202,6 @@ def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
     )
     box = build_element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
     return [_render_limit_note(len(placements_by_cells)), box]
-
-
-def _render_column_head(name: str, note: str) -> Markup:
-    """Render the head of a column, with a note about the cluster."""
-    return build_element("th", name, build_element("div", note, class_="small") if note else None, scope="col")
 
 
 def _render_row(placements: Sequence[str], cells: Markup) -> Markup:
@@ -264,11 +255,10 @@ def render_binding_list(rows: Sequence[PlacementChange]) -> Part:
     """Render the bindings as lists if there are too many clusters for a grid: changed ones, then kept ones folded."""
     changed_rows = [row for row in rows if row.action is not PlacementAction.KEEP]
     kept_rows = [row for row in rows if row.action is PlacementAction.KEEP]
-    changed_part = (
-        [_render_limit_note(len(changed_rows)), _render_binding_table(changed_rows, "Placements by cluster")]
-        if changed_rows
-        else None
-    )
+    changed_part = None
+    if changed_rows:
+        changed_table = _render_binding_table(changed_rows, "Placements by cluster")
+        changed_part = [_render_limit_note(len(changed_rows)), changed_table]
     if not kept_rows:
         return changed_part
     summary = build_element("summary", f"{format_count(len(kept_rows), 'binding')} kept")
@@ -287,15 +277,6 @@ def _render_binding_table(rows: Sequence[PlacementChange], caption: str) -> Part
 def _render_limit_note(count: int) -> Part:
     """Render a note if only the first rows are listed."""
     return build_element("p", f"The first {_MAX_ROWS:,} of {count:,} are listed.") if count > _MAX_ROWS else None
-
-
-def _render_hint(cells: Mapping[tuple[str, str], MatrixCell]) -> Part:
-    """Render the command that explains rejections, if none are known."""
-    if not _has_only_bindings(cells):
-        return None
-    flag, command = build_element("code", "-placements=all"), build_element("code", "nexusform explain")
-    hint = ["To see why a cluster was not picked, plan with ", flag, " or run ", command, "."]
-    return build_element("p", hint, class_="quiet")
 
 
 def _has_only_bindings(cells: Mapping[tuple[str, str], MatrixCell]) -> bool:

@@ -51,11 +51,10 @@ def build_placement_report(reason: PlacementReason) -> Report:
         sections += [_build_verdict_section(cluster_explanation, explanation) for cluster_explanation in clusters]
     else:
         sections.append(Section("Clusters", table=_build_table(explanation)))
-    sections += [
-        _build_preference_section(cluster_explanation)
-        for cluster_explanation in clusters
-        if cluster_explanation.preferences
-    ]
+    for verdict in clusters:
+        if verdict.preferences:
+            lines = [_format_preference(number, points) for number, points in enumerate(verdict.preferences, 1)]
+            sections.append(Section(f"Preferences of {verdict.cluster}", tuple(lines), is_folded=True))
     for name, failure in reason.failures.items():
         location = "there" if cluster else f"on {name}"
         text = f"{failure}. The cluster keeps its earlier objects."
@@ -218,9 +217,8 @@ def _format_scheduling_result(cluster: ClusterExplanation) -> str:
 def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementExplanation) -> Section:
     """Build the section with every rule's verdict on one cluster, and its rank."""
     # The hub's message of the pick does not explain a present rejection.
-    lines = (
-        [cluster.reported_reason] if cluster.reported_reason and not (cluster.is_bound and cluster.rejections) else []
-    )
+    is_rejected_now = cluster.is_bound and bool(cluster.rejections)
+    lines = [cluster.reported_reason] if cluster.reported_reason and not is_rejected_now else []
     if cluster.is_bound:
         lines.append("Already bound: existing bindings are not rescheduled.")
     verb = "would reject a new pick" if cluster.is_bound else "rejects it"
@@ -242,11 +240,6 @@ def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementEx
     return Section(f"Rule verdicts on {cluster.cluster}", tuple(lines))
 
 
-def _build_preference_section(cluster: ClusterExplanation) -> Section:
-    lines = tuple(_format_preference(number, preference) for number, preference in enumerate(cluster.preferences, 1))
-    return Section(f"Preferences of {cluster.cluster}", lines, is_folded=True)
-
-
 def _format_preference(number: int, preference: PreferredTermScore) -> str:
     """Return the points of a cluster from one preferred term, with the reason."""
     text = f"{number}. {preference.points} of {preference.weight}"
@@ -264,7 +257,7 @@ def _build_override_sections(objects: Sequence[Manifest], rendered: Sequence[Man
         if rendered_manifest is None:
             sections.append(Section(f"{manifest.title} is removed by an override"))
         elif rendered_manifest.body != manifest.body:
-            hub_lines, cluster_lines = (_render_yaml_lines(manifest.body), _render_yaml_lines(rendered_manifest.body))
+            hub_lines, cluster_lines = _render_yaml_lines(manifest.body), _render_yaml_lines(rendered_manifest.body)
             lines = difflib.unified_diff(hub_lines, cluster_lines, "on the hub", "on the cluster", lineterm="")
             sections.append(Section(f"{manifest.title} as overridden", commands=tuple(lines)))
             sections.append(Section(f"{manifest.title} on the cluster", commands=tuple(cluster_lines), is_folded=True))
@@ -370,20 +363,16 @@ def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
     if reason.is_current:
         yield "Verdicts of the rules on every node at present:"
     elif outcome.node and outcome.is_certain:
-        yield _describe_certainty(outcome.workload)
+        # Pods of one template are interchangeable.
+        has_template = {"StatefulSet", "DaemonSet", "Pod"}.isdisjoint(outcome.workload.split("/")[:2])
+        result = "puts the same number of these pods on this node" if has_template else "picks this node"
+        yield f"Certain: every run of the scheduler {result}."
     elif outcome.alternative:
         yield f"Not certain: {outcome.node or 'no node'}, or {outcome.alternative} ({outcome.doubt})."
     elif outcome.node:
         yield _describe_uncertainty(reason)
     if not outcome.node and outcome.reason:
         yield outcome.reason
-
-
-def _describe_certainty(workload: str) -> str:
-    """Return a sentence about a certain node; pods of one template are interchangeable."""
-    if {"StatefulSet", "DaemonSet", "Pod"}.isdisjoint(workload.split("/")[:2]):
-        return "Certain: every run of the scheduler puts the same number of these pods on this node."
-    return "Certain: every run of the scheduler picks this node."
 
 
 def _describe_uncertainty(reason: PodPlacementReason) -> str:
@@ -413,7 +402,7 @@ def _build_node_scores_section(reason: PodPlacementReason) -> Section:
         points = [str(verdict.points.get(rule, 0)) for rule in rules]
         groups.setdefault((mark, *points, f"{verdict.total:,}"), []).append(verdict.node)
     rows = [
-        Row((f"{names[0]} (chosen)" if mark else _format_node_names(names), *figures))
+        Row((f"{names[0]} (chosen)" if mark else format_first_items(names, _MAX_NODE_NAMES), *figures))
         for (mark, *figures), names in groups.items()
     ]
     figures = frozenset(range(1, len(rules) + 2))
@@ -429,13 +418,12 @@ def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:
             hint = verdict.hints.get(rejection.rule)
             reasons.append((rejection.rule, f"{rejection.reason}: {hint}" if hint else rejection.reason))
         groups.setdefault(tuple(reasons), []).append(verdict.node)
-    rows = [Row((_format_node_names(names), *reason)) for reasons, names in groups.items() for reason in reasons]
+    rows = [
+        Row((format_first_items(names, _MAX_NODE_NAMES), *reason))
+        for reasons, names in groups.items()
+        for reason in reasons
+    ]
     return Section("Rejected nodes", table=Table(("node", "rule", "reason"), tuple(rows)))
-
-
-def _format_node_names(names: Sequence[str]) -> str:
-    """Return the names of equal nodes, few of them in full."""
-    return format_first_items(names, _MAX_NODE_NAMES)
 
 
 def _build_node_document(verdict: NodeVerdict) -> dict[str, Any]:

@@ -115,7 +115,7 @@ _CONDITION: Final = RecordForm(Condition, "message reason status type")
 def _build_cluster_status(status: ClusterStatus) -> dict[str, Any]:
     document: dict[str, Any] = {"conditions": [_CONDITION(condition) for condition in status.conditions]}
     if status.failed_objects:
-        document["failedPlacements"] = [_build_failed_object(failed_object) for failed_object in status.failed_objects]
+        document["failedPlacements"] = [_FAILED_OBJECT(failed_object) for failed_object in status.failed_objects]
     if status.cluster:
         document["clusterName"] = status.cluster
     if status.observed_resource_index is not None:
@@ -123,15 +123,11 @@ def _build_cluster_status(status: ClusterStatus) -> dict[str, Any]:
     return document
 
 
-def _build_failed_object(failed_object: FailedObject) -> dict[str, Any]:
-    condition = {"message": failed_object.message, "reason": failed_object.reason, "status": "False", "type": "Applied"}
-    identity = {
-        "group": failed_object.group,
-        "kind": failed_object.kind,
-        "namespace": failed_object.namespace,
-        "name": failed_object.name,
-    }
-    return {**_remove_empty_fields(identity), "condition": condition}
+_FAILED_OBJECT: Final = RecordForm(
+    FailedObject,
+    "[group] [kind] [namespace] [name] condition=.",
+    condition=lambda item: {"message": item.message, "reason": item.reason, "status": "False", "type": "Applied"},
+)
 
 
 # --- layout of kubectl -------------------------------------------------------------------------
