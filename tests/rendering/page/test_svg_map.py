@@ -14,7 +14,7 @@ from nexusform.rendering.page.svg_rack_overview import NOTE
 from tests.rendering.real_plans import RealPlan, plan_many_objects
 
 SVG = "{http://www.w3.org/2000/svg}"
-DRAWING = "nexusform.domains.fleet.rendering.fleet_svg"
+DRAWING = "nexusform.domains.fleet.rendering.fleet_parts"
 
 
 def render_and_parse(real: RealPlan) -> ET.Element:

@@ -1,6 +1,6 @@
 """Conversion of fleet objects from YAML to the arguments of their blocks. Guided by the kind's shape
 (fleet_shapes.py): anything rejected by `kubectl apply`, the API's schema or its rules is an error at its
-line. A lenient reading applies the corrections of manifest_corrections.py and lists them.
+line. A lenient reading applies the corrections of a closed table and lists them; other mistakes stay errors.
 """
 
 from __future__ import annotations
@@ -18,16 +18,73 @@ from nexusform.documents.field_validation import (
     FieldKind,
     FieldShape,
     RuleViolation,
-    SchemaViolation,
     validate_value,
     validate_value_size,
 )
-from nexusform.documents.yaml_documents import ELISION, DocumentFindings, Node, TextPosition, YamlDocument, parse_yaml
+from nexusform.documents.text_positions import TextPosition
+from nexusform.documents.yaml_documents import ELISION, DocumentFindings, Node, YamlDocument, build_problem, parse_yaml
 from nexusform.domains.fleet.importers.fleet_shapes import METADATA, ApiKind, get_block_name
-from nexusform.domains.fleet.importers.manifest_corrections import ManifestCorrections
 from nexusform.domains.pods.importers.kubernetes_cross_field_checks import list_metadata_problems
 from nexusform.json_data.plain_data import Path
 from nexusform.schemas.block_schema import BlockSchema, Nesting
+
+SLIP: Final = "corrected-manifest"
+
+
+class Correction(Struct, frozen=True):
+    """One slip. `widens`: what is read may select more than what was meant."""
+
+    id: str
+    description: str
+    widens: bool = False
+
+
+CORRECTIONS: Final[Mapping[str, Correction]] = {
+    each.id: each
+    for each in (
+        Correction(
+            "left-out-condition",
+            '"..." in a policy or a selector counts as absent, so one condition is ignored.',
+            widens=True,
+        ),
+        Correction(
+            "no-number-of-clusters", "PickN without numberOfClusters selects every eligible cluster.", widens=True
+        ),
+        Correction(
+            "old-property-name",
+            "kubernetes.azure.com/node-count is read as kubernetes-fleet.io/node-count if no cluster has the old name.",
+            widens=True,
+        ),
+        Correction("left-out", '"..." elsewhere counts as absent.'),
+        Correction("mapping-for-a-list", "A mapping in place of a list is read as its only item."),
+        Correction("list-for-a-mapping", "A list with one item in place of a mapping is read as that mapping."),
+        Correction("unquoted-text", "A number or a boolean in place of a string is read as written."),
+        Correction("metric-sorter", "metricSorter is read as propertySorter."),
+    )
+}
+
+
+class ManifestCorrections:
+    """What a lenient reading corrected in one text; those that widen a selection come first."""
+
+    def __init__(self, file: str, *, allowed: bool) -> None:
+        self.file = file
+        self.allowed = allowed
+        self._problems: dict[bool, list[Problem]] = {True: [], False: []}
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """A warning for each correction."""
+        return (*self._problems[True], *self._problems[False])
+
+    def made(self, correction: str, place: TextPosition, detail: str) -> None:
+        """One was made. `detail` says what is read, as a sentence."""
+        entry = CORRECTIONS[correction]
+        wider = "; this widens the selection" if entry.widens else ""
+        text = f"{detail.removesuffix('.')}{wider} [{correction}]."
+        problem = build_problem(self.file, place, SLIP, text, Severity.WARNING)
+        self._problems[entry.widens].append(problem)
+
 
 INVALID: Final = "invalid-fleet-manifest"
 _MAX_PATH_LENGTH: Final = 56
@@ -59,16 +116,13 @@ class FleetDocument(Struct, frozen=True):
 
     def is_part_reported(self, path: Path) -> bool:
         """Return True if findings cover a part, or something in it; further checks of the arguments add nothing."""
-        if any(path[:length] in self.reported_paths for length in range(len(path) + 1)):
-            return True
-        return len(path) > 1 and any(reported_path[: len(path)] == path for reported_path in self.reported_paths)
+        is_inside = any(path[:length] in self.reported_paths for length in range(len(path) + 1))
+        return is_inside or (len(path) > 1 and any(reported[: len(path)] == path for reported in self.reported_paths))
 
     def find_line(self, path: Path) -> int:
         """Return the line of a value or of its nearest configured parent; 0 if there is none."""
-        for length in range(len(path), -1, -1):
-            if path[:length] in self.locations:
-                return self.locations[path[:length]].line
-        return 0
+        parents = (path[:length] for length in range(len(path), -1, -1))
+        return next((self.locations[parent].line for parent in parents if parent in self.locations), 0)
 
 
 def read_fleet_document(
@@ -82,11 +136,8 @@ def read_fleet_document(
     notes = DocumentFindings(file)
     if stream.documents:
         second = Node.create_document_node(stream.documents[1])
-        text = (
-            "a manifest contains one object. Use a block for each object, or read them with data "
-            '"kubernetes_manifests".'
-        )
-        notes.add_error(second, INVALID, text)
+        advice = 'Use a block for each object, or read them with data "kubernetes_manifests".'
+        notes.add_error(second, INVALID, f"a manifest contains one object. {advice}")
     elif not findings:
         notes.add_error(TextPosition(1, 1), INVALID, f"the text contains no object; expected a {api.kind}.")
     return FleetDocument(findings=(*findings, *notes.findings))
@@ -329,11 +380,8 @@ class _FleetObjectReader:
         if field_name in shape.fields:
             error = f'unknown field "{part.display_path}.{key}"; use {field_name}.'
             field_part = replace(part, path=(*part.path, get_block_name(field_name, shape.fields[field_name])))
-            return (
-                field_name
-                if self._apply_correction("metric-sorter", field_part, error, f'"{key}" is read as {field_name}.')
-                else None
-            )
+            notice = f'"{key}" is read as {field_name}.'
+            return field_name if self._apply_correction("metric-sorter", field_part, error, notice) else None
         hint = suggest_name(key, shape.fields) or f" Known fields: {', '.join(shape.fields)}."
         self.notes.add_error(part.node, INVALID, f'unknown field "{part.display_path}.{key}".{hint}')
         return None
@@ -381,9 +429,12 @@ class _FleetObjectReader:
         """Return a flag, number or text by its shape; leniently, a number or boolean is read as its text."""
         data = part.node.data
         fault = validate_value(data, shape, part.node.position.source_text)
-        if fault is not None and fault.intended_text and self._accept_unquoted_text(part, fault):
-            data = fault.intended_text
-            fault = validate_value(data, shape)
+        if fault is not None and fault.intended_text:
+            source_text = part.node.position.source_text or fault.intended_text
+            notice = f'{part.display_path}: {source_text} without quotes is read as "{fault.intended_text}".'
+            if self._apply_correction("unquoted-text", part, f"{part.display_path} {fault.detail}", notice):
+                data = fault.intended_text
+                fault = validate_value(data, shape)
         if fault is not None:
             if not fault.intended_text:
                 self._reject(part, f"{part.display_path} {fault.detail}")
@@ -395,12 +446,6 @@ class _FleetObjectReader:
             notice = f"{data} is read as {NODE_COUNT} if no cluster has it."
             self.corrections.made("old-property-name", part.node.position, notice)
         return str(data) if shape.kind is FieldKind.AMOUNT else data
-
-    def _accept_unquoted_text(self, part: _DocumentPart, fault: SchemaViolation) -> bool:
-        """Return True if a lenient reading continues with the intended text; otherwise report an error."""
-        source_text = part.node.position.source_text or fault.intended_text
-        notice = f'{part.display_path}: {source_text} without quotes is read as "{fault.intended_text}".'
-        return self._apply_correction("unquoted-text", part, f"{part.display_path} {fault.detail}", notice)
 
 
 def _build_empty_spec_arguments(schema: BlockSchema) -> dict[str, Any]:

@@ -130,18 +130,12 @@ def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -
     for binding in bindings:
         if binding is not None and (binding.cluster not in by_cluster or not binding.deleting):
             by_cluster[binding.cluster] = binding
-    placement = ObservedPlacement(
-        manifest,
-        by_cluster,
-        snapshots=_read_snapshots(
-            [item for item in placement_objects if item.kind in _RESOURCE_SNAPSHOT_KINDS], manifest.name
-        ),
-        captured_count=len(bindings),
-    )
-    policies = {
-        item.name: _read_index(item, _POLICY_INDEX, _POLICY_SUFFIX, manifest.name) for item in placement_objects
-    }
-    policy = _find_latest([item for item in placement_objects if item.kind in _POLICY_SNAPSHOT_KINDS], policies)
+    resource_snapshots = [item for item in placement_objects if item.kind in _RESOURCE_SNAPSHOT_KINDS]
+    snapshots = _read_snapshots(resource_snapshots, manifest.name)
+    placement = ObservedPlacement(manifest, by_cluster, snapshots=snapshots, captured_count=len(bindings))
+    policy_snapshots = [item for item in placement_objects if item.kind in _POLICY_SNAPSHOT_KINDS]
+    policies = {item.name: _read_index(item, _POLICY_INDEX, _POLICY_SUFFIX, manifest.name) for item in policy_snapshots}
+    policy = _find_latest(policy_snapshots, policies)
     if policy is None:
         return placement
     return replace(
@@ -149,15 +143,12 @@ def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -
         policy_index=policies[policy.name],
         policy=_get_mapping(policy.body, "spec", "policy"),
         number_of_clusters=parse_integer(_read_annotations(policy).get(_NUMBER)),
-        rejections=dict(_read_rejected_clusters(policy)),
+        rejections={
+            str(decision.get("clusterName") or ""): str(decision.get("reason") or "")
+            for decision in list_mappings(policy.body, "status", "targetClusters")
+            if decision.get("selected") is False
+        },
     )
-
-
-def _read_rejected_clusters(policy: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield the clusters not picked according to a policy snapshot, with reasons."""
-    for decision in list_mappings(policy.body, "status", "targetClusters"):
-        if decision.get("selected") is False:
-            yield str(decision.get("clusterName") or ""), str(decision.get("reason") or "")
 
 
 def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[ObservedResourceSnapshot, ...]:
@@ -168,7 +159,9 @@ def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[Observed
     for manifest in sorted(manifests, key=lambda snapshot: (not snapshot.name.endswith("-snapshot"), snapshot.name)):
         number = numbers[manifest.name]
         if number is not None:
-            objects.setdefault(number, []).extend(_read_selected_objects(manifest))
+            bodies = list_mappings(manifest.body, "spec", "selectedResources")
+            selected = (build_manifest(body) for body in bodies)
+            objects.setdefault(number, []).extend(item for item in selected if item is not None)
     latest = _find_latest(manifests, numbers)
     newest = numbers[latest.name] if latest is not None else None
     ordered = sorted(objects, key=lambda number: (number == newest, number))
@@ -209,12 +202,8 @@ def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
 
 def list_override_names(spec: Mapping[str, Any]) -> Iterator[str]:
     """Yield the override snapshots of a binding, or of a cluster in a run: `<name>` or `<namespace>/<name>`."""
-    for key in _OVERRIDE_LISTS:
-        for entry in get_list(spec, key):
-            if isinstance(entry, Mapping):
-                yield f"{entry.get('namespace')}/{entry.get('name')}"
-            else:
-                yield str(entry)
+    for entry in chain.from_iterable(get_list(spec, key) for key in _OVERRIDE_LISTS):
+        yield f"{entry.get('namespace')}/{entry.get('name')}" if isinstance(entry, Mapping) else str(entry)
 
 
 def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
@@ -317,25 +306,14 @@ def _select_active_bindings(manifests: Sequence[Manifest]) -> list[Manifest]:
     return [manifest for manifest in bindings if (manifest.namespace, _find_parent(manifest, placements)) in placements]
 
 
-def _read_selected_objects(snapshot: Manifest) -> Iterator[Manifest]:
-    for body in list_mappings(snapshot.body, "spec", "selectedResources"):
-        manifest = build_manifest(body)
-        if manifest is not None:
-            yield manifest
-
-
 def _find_parent(manifest: Manifest, placements: Collection[tuple[str, str]]) -> str:
     """Return the placement of a hub-created object, by label or by prefix of its name."""
     label_value = manifest.labels.get(_PARENT)
     if label_value:
         return label_value
-    name = _ANY_SUFFIX.sub("", manifest.name)
-    owners = [
-        owner
-        for namespace, owner in placements
-        if namespace == manifest.namespace and manifest.name.startswith(f"{owner}-")
-    ]
-    return max(owners, key=len, default=name)
+    neighbours = (owner for namespace, owner in placements if namespace == manifest.namespace)
+    owners = (owner for owner in neighbours if manifest.name.startswith(f"{owner}-"))
+    return max(owners, key=len, default=_ANY_SUFFIX.sub("", manifest.name))
 
 
 def _find_latest(snapshots: Sequence[Manifest], numbers: Mapping[str, int | None]) -> Manifest | None:

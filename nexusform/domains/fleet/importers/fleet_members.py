@@ -47,10 +47,8 @@ def read_member_cluster(root: Node, now: datetime | None) -> ObservedMember:
     properties = {name: node.get_node("value") for name, node in status.get_node("properties").list_fields()}
     labels = _read_string_map(root.get_node("metadata", "labels"))
     labels.pop(_MEMBER_NAME_LABEL, None)
-    collected = _find_condition(status, "NamespaceCollectionSucceeded")
-    if collected is None:
-        namespaces = None
-    else:
+    namespaces = None
+    if _find_condition(status, "NamespaceCollectionSucceeded") is not None:
         namespaces = tuple(sorted(name for name, _ in status.get_node("namespaces").list_fields()))
     return ObservedMember(
         labels=labels,
@@ -92,17 +90,13 @@ def _read_string_map(node: Node) -> dict[str, str]:
 
 def _find_agent(root: Node) -> Node:
     """Return the status of the member agent; an empty node if absent."""
-    for agent in root.get_node("status", "agentStatus").list_items():
-        if agent.get_node("type").text == "MemberAgent":
-            return agent
-    return Node(None, root.position)
+    agents = root.get_node("status", "agentStatus").list_items()
+    return next((item for item in agents if item.get_node("type").text == "MemberAgent"), Node(None, root.position))
 
 
 def _find_condition(node: Node, kind: str) -> Node | None:
-    for condition in node.get_node("conditions").list_items():
-        if condition.get_node("type").text == kind:
-            return condition
-    return None
+    conditions = node.get_node("conditions").list_items()
+    return next((condition for condition in conditions if condition.get_node("type").text == kind), None)
 
 
 def _read_time(node: Node) -> datetime | None:

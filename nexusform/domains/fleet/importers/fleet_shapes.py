@@ -199,9 +199,8 @@ def _list_namespace_selectors(spec: Mapping[str, Any]) -> list[Mapping[str, Any]
 
 def _check_status_namespace(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
     """Yield a violation if namespace-accessible status lacks exactly one namespace selector."""
-    if spec.get("statusReportingScope") != "NamespaceAccessible":
-        return
-    if len(_list_namespace_selectors(spec)) != 1:
+    is_accessible = spec.get("statusReportingScope") == "NamespaceAccessible"
+    if is_accessible and len(_list_namespace_selectors(spec)) != 1:
         text = (
             "when statusReportingScope is NamespaceAccessible, exactly one resourceSelector with kind "
             "'Namespace' is required."
@@ -217,19 +216,17 @@ def _check_namespace_selectors(spec: Mapping[str, Any]) -> Iterator[RuleViolatio
         if selector.get("group") == "" and selector.get("version") == "v1"
     ]
     scoped = [selector for selector in namespaces if selector.get("selectionScope") == "NamespaceWithResourceSelectors"]
-    if not scoped:
-        return
+    text = ""
     if len(scoped) > 1:
         text = "only one namespace selector with NamespaceWithResourceSelectors mode is allowed."
-        yield RuleViolation("resourceSelectors", text)
-    elif not scoped[0].get("name") or "labelSelector" in scoped[0]:
+    elif scoped and (not scoped[0].get("name") or "labelSelector" in scoped[0]):
         text = "namespace selector with NamespaceWithResourceSelectors mode must select by name (not by label)."
-        yield RuleViolation("resourceSelectors", text)
-    elif len(namespaces) > 1:
+    elif scoped and len(namespaces) > 1:
         text = (
             "when using NamespaceWithResourceSelectors mode, only one namespace selector is allowed (cannot "
             "mix with other namespace selectors)."
         )
+    if text:
         yield RuleViolation("resourceSelectors", text)
 
 

@@ -58,9 +58,8 @@ def is_user_object(manifest: Manifest, services: Collection[tuple[str, str]]) ->
         return manifest.kind in API_KINDS
     if find_selection_exclusion(manifest, services) is not None or _BOOTSTRAPPING in manifest.labels:
         return False
-    if manifest.kind == "PriorityClass" and manifest.name.startswith("system-"):
-        return False
-    return (manifest.group, manifest.kind) not in _KUBERNETES_KINDS
+    is_system_class = manifest.kind == "PriorityClass" and manifest.name.startswith("system-")
+    return not is_system_class and (manifest.group, manifest.kind) not in _KUBERNETES_KINDS
 
 
 def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,15 +78,12 @@ def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:
     strip_kind = _STRIPPERS.get((str(cleaned.get("apiVersion")), str(cleaned.get("kind"))))
     if strip_kind is not None and isinstance(cleaned.get("spec"), dict):
         strip_kind(cleaned)
-    if cleaned.get("kind") in _APPROVAL_KINDS and _is_approval_granted(body):
-        cleaned["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}
+    if cleaned.get("kind") in _APPROVAL_KINDS:
+        verdicts = [(condition.get("type"), condition.get("status")) for condition in list_conditions(body)]
+        if ("Approved", "True") in verdicts:
+            cleaned["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}
     ordered: dict[str, Any] = _sort_mapping_keys(cleaned)
     return ordered
-
-
-def _is_approval_granted(body: Mapping[str, Any]) -> bool:
-    conditions = list_conditions(body)
-    return any(condition.get("type") == "Approved" and condition.get("status") == "True" for condition in conditions)
 
 
 def _remove_assigned_service_fields(body: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_
 EVICTION_KIND: Final = "ClusterResourcePlacementEviction"
 RUN_KINDS: Final = ("ClusterStagedUpdateRun", "StagedUpdateRun")
 APPROVAL_KINDS: Final = ("ClusterApprovalRequest", "ApprovalRequest")
+_TASK_STATUSES: Final = ("beforeStageTaskStatus", "afterStageTaskStatus")
 
 
 class ObservedEviction(Struct, frozen=True):
@@ -104,6 +105,10 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
     stages = [*list_mappings(status, "stagesStatus"), get_mapping(status, "deletionStageStatus")]
     clusters = {str(stage.get("stageName") or ""): list_mappings(stage, "clusters") for stage in stages[:-1]}
     all_clusters = [item for stage in stages for item in list_mappings(stage, "clusters")]
+    # The approval requests granted in stage status.
+    tasks = [task for stage in stages for key in _TASK_STATUSES for task in list_mappings(stage, key)]
+    granted_tasks = [task for task in tasks if _has_true_condition(task, "ApprovalRequestApproved")]
+    granted = [str(task.get("approvalRequestName") or "") for task in granted_tasks]
     return ObservedRun(
         name=manifest.name,
         namespace=manifest.namespace,
@@ -116,20 +121,11 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
         resource_snapshot=_parse_integer(status.get("resourceSnapshotIndexUsed")),
         stages=tuple((name, tuple(map(_get_cluster_name, item))) for name, item in clusters.items()),
         done=tuple(_get_cluster_name(item) for item in all_clusters if _has_true_condition(item, "Succeeded")),
-        approved=tuple(sorted({*approvals, *_list_approved_approval_requests(stages)})),
+        approved=tuple(sorted({*approvals, *granted})),
         overrides={_get_cluster_name(item): tuple(list_override_names(item)) for item in all_clusters},
         strategy=get_mapping(status, "stagedUpdateStrategySnapshot") or None,
         apply=get_mapping(status, "appliedStrategy") or None,
     )
-
-
-def _list_approved_approval_requests(stages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the approval requests granted in stage status."""
-    for stage in stages:
-        for key in ("beforeStageTaskStatus", "afterStageTaskStatus"):
-            for task in list_mappings(stage, key):
-                if _has_true_condition(task, "ApprovalRequestApproved"):
-                    yield str(task.get("approvalRequestName") or "")
 
 
 def _get_cluster_name(cluster: Mapping[str, Any]) -> str:

@@ -67,7 +67,19 @@ def build_binding_rows(
             yield _build_removed_row(placement.spec.instance.address, prior_bindings[cluster], trigger, step)
     for cluster in placement.clusters_moved_by_hub[1]:
         if cluster not in planned:
-            yield _build_externally_removed_binding_row(placement.spec.instance.address, cluster)
+            # Removed on the hub since the last apply: nothing is there to change.
+            yield PlacementChange(
+                address=placement.spec.instance.address,
+                kind=KIND,
+                object=cluster,
+                action=PlacementAction.KEEP,
+                source=None,
+                target=None,
+                trigger=str(Trigger.MOVED_ON_THE_HUB),
+                cluster=cluster,
+                reason="removed on the hub",
+                provenance=_OBSERVED,
+            )
     kept_rows = []
     for cluster, binding in sorted(planned.items()):
         prior = prior_bindings.get(cluster) if cluster not in placement.released_clusters else None
@@ -86,22 +98,6 @@ def build_removed_rows(instance: Instance) -> Iterator[PlacementChange]:
         if instance.action is Action.FORGET:
             row = replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON)
         yield row
-
-
-def _build_externally_removed_binding_row(address: Address, cluster: str) -> PlacementChange:
-    """Build the row of a cluster removed on the hub since the last apply: nothing is there to change."""
-    return PlacementChange(
-        address=address,
-        kind=KIND,
-        object=cluster,
-        action=PlacementAction.KEEP,
-        source=None,
-        target=None,
-        trigger=str(Trigger.MOVED_ON_THE_HUB),
-        cluster=cluster,
-        reason="removed on the hub",
-        provenance=_OBSERVED,
-    )
 
 
 def _find_removal_trigger(placement: PlacementPlan, cluster: str) -> Trigger:
@@ -191,11 +187,8 @@ def _determine_binding_action(
     cluster = binding.cluster
     if prior is None:
         trigger = placement.scheduling.pick_triggers.get(cluster, Trigger.PLACEMENT_CREATED)
-        return (
-            PlacementAction.PLACE,
-            str(trigger),
-            f"{TRIGGER_REASONS.get(trigger, '')}: {build_selected_decision(binding).reason}",
-        )
+        reason = f"{TRIGGER_REASONS.get(trigger, '')}: {build_selected_decision(binding).reason}"
+        return PlacementAction.PLACE, str(trigger), reason
     rolled_overrides = cluster in placement.rollout.clusters and placement.has_override_change(binding)
     new_resources = prior.resource_snapshot != binding.resource_snapshot
     if prior.state is not binding.state or new_resources or rolled_overrides:
@@ -268,23 +261,19 @@ def build_rolling_timeline(placement: PlacementPlan) -> Rollout | None:
     waves = placement.rollout.waves
     if len(waves) <= 1:
         return None
-    index = placement.snapshot_store.snapshots[-1].index if placement.snapshot_store.snapshots else None
     steps = tuple(_build_wave_steps(waves, placement.failing_clusters))
-    return Rollout(placement.spec.instance.address, "rolling update", index, steps)
+    return Rollout(placement.spec.instance.address, "rolling update", placement.snapshot_store.latest_index, steps)
 
 
 def _build_wave_steps(waves: Sequence[RolloutWave], failing: frozenset[str]) -> Iterator[RolloutStep]:
-    """Yield the steps of every wave with their start in seconds: delete, update, wait. Failing clusters get a
-    step of their own.
-    """
+    """Yield the steps of every wave with their start: delete, update (failing clusters apart), wait."""
     start_seconds: float = 0
     waits_for = ""
     for number, wave in enumerate(waves, 1):
         updated = tuple(sorted((*wave.updated_clusters, *wave.bound_clusters)))
         if wave.deleted_clusters:
-            yield RolloutStep(
-                str(RunStepKind.DELETE), "", number, wave.deleted_clusters, start_seconds, waits_for=waits_for
-            )
+            kind = str(RunStepKind.DELETE)
+            yield RolloutStep(kind, "", number, wave.deleted_clusters, start_seconds, waits_for=waits_for)
         failing_updates = tuple(cluster for cluster in updated if cluster in failing)
         working_updates = tuple(cluster for cluster in updated if cluster not in failing)
         if working_updates:
@@ -301,9 +290,7 @@ def _build_wave_steps(waves: Sequence[RolloutWave], failing: frozenset[str]) -> 
 def build_run_timeline(
     placement: PlacementPlan, run: str, resource_snapshot: int, steps: Sequence[RunStep], outcome: StagedRunOutcome
 ) -> Rollout:
-    """Build the timeline of a staged run; `outcome` is its progress in this plan. Call it before the run
-    changes the placement's bindings.
-    """
+    """Build the timeline of a staged run with its `outcome`, before the run changes the placement's bindings."""
     updated_clusters = {
         binding.cluster
         for binding in placement.bindings

@@ -70,9 +70,7 @@ def build_excluded_rows(
     clusters: Mapping[str, NodeCluster],
     known_members: AbstractSet[str] | None,
 ) -> Iterator[PlacementChange]:
-    """Build a row for every binding and pod outside the targets. `known_members` are those of the
-    configuration and of read hubs, None if unknown.
-    """
+    """Build a row per binding and pod outside the targets. `known_members` is None if a hub is unread."""
     excluded = {
         address: instance.current.attributes
         for address, instance in blocks.prior.instances.items()

@@ -10,13 +10,12 @@ from typing import Any, Final
 from msgspec import Struct, field, json
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_list
+from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
 from nexusform.domains.fleet.importers.fleet_documents import OLD_NODE_COUNT
 from nexusform.domains.fleet.importers.fleet_export import READY
 from nexusform.domains.fleet.importers.fleet_records import ABANDON, FleetPlacement
 from nexusform.domains.fleet.planning.binding_rows import CHANGE_REASONS, build_removed_rows, explain_kept_bindings
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, ObservedHub
-from nexusform.domains.fleet.planning.legacy_property_names import has_old_property_name
 from nexusform.domains.fleet.planning.object_ownership import build_ownership_warnings
 from nexusform.domains.fleet.planning.placement_iterations import PlacementIterations
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
@@ -26,10 +25,10 @@ from nexusform.domains.fleet.planning.placement_records import (
     write_eviction,
     write_policy_snapshot,
 )
-from nexusform.domains.fleet.planning.placement_risks import find_placement_risks
+from nexusform.domains.fleet.planning.placement_spec import has_old_property_name
 from nexusform.domains.fleet.planning.predicted_status import predict_placement_status
-from nexusform.domains.fleet.planning.resource_selectors import ResourceSelectorProblem, write_selected_resources
-from nexusform.domains.fleet.scheduling.bindings import BindingState, Condition
+from nexusform.domains.fleet.planning.resource_selection import ResourceSelectorProblem, write_selected_resources
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Condition
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.placement_explanation import compute_policy_drift
 from nexusform.domains.fleet.scheduling.placement_status import CLUSTER_SCOPED, FALSE, NAMESPACED
@@ -132,13 +131,12 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
     before = placement.spec.instance.before or {}
     for name in ("placement_statuses", "selected_resources"):
         recorded, predicted = list(before.get(name) or ()), list(attributes.get(name) or ())
-        if recorded != predicted and _sort_canonical_contents(recorded) == _sort_canonical_contents(predicted):
+        if recorded == predicted:
+            continue
+        # The order of state stays if only the order differs.
+        if sorted(map(format_canonical_json, recorded)) == sorted(map(format_canonical_json, predicted)):
             attributes[name] = recorded
     return attributes
-
-
-def _sort_canonical_contents(items: Iterable[Any]) -> list[bytes]:
-    return sorted(map(format_canonical_json, items))
 
 
 def _find_rolled_out_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
@@ -372,11 +370,11 @@ def _warn_old_property_name(placement: PlacementPlan, rounds: PlacementIteration
     lines = manifest.splitlines() if isinstance(manifest, str) else []
     numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]
     at_line = f"manifest:{numbers[0]}: " if numbers else ""
-    consequence = (
-        "It is read as the new name, because no cluster has the old property. A real hub finds no such property."
-        if placement.spec.configuration.accepts_old_names
-        else ("No cluster has that property. Use the new name, or set lenient = true to accept the old one.")
-    )
+    consequence = "No cluster has that property. Use the new name, or set lenient = true to accept the old one."
+    if placement.spec.configuration.accepts_old_names:
+        consequence = (
+            "It is read as the new name, because no cluster has the old property. A real hub finds no such property."
+        )
     subject = "kubernetes.azure.com/node-count is the old name of kubernetes-fleet.io/node-count."
     text = f"{at_line}{subject} {consequence}"
     summary = "kubernetes.azure.com/node-count is now kubernetes-fleet.io/node-count"
@@ -430,19 +428,10 @@ def _warn_shared_machines(placement: PlacementPlan, members: Mapping[str, FleetM
 
 
 def _warn_scheduling_drift(placement: PlacementPlan, rounds: PlacementIterations) -> Iterator[Diagnostic]:
-    """Warn about a different result of fresh scheduling, if the plan changes members of an existing
-    placement. No binding moves for it.
-    """
+    """Warn that fresh scheduling would differ because the plan changes members. No binding moves for it."""
     if placement.spec.is_new or placement.scheduling.abort is not None:
         return
-    member_list = rounds.member_list
-    difference = compute_policy_drift(
-        placement.bindings,
-        member_list,
-        placement.spec.resolve_policy(member_list),
-        placement.spec.policy_snapshot,
-        placement.spec.configuration.namespace,
-    )
+    difference = compute_policy_drift(placement.bindings, *placement.build_scheduling_arguments(rounds.member_list))
     if not difference.gained_clusters and not difference.lost_clusters:
         return
     verbs = []
@@ -457,3 +446,84 @@ def _warn_scheduling_drift(placement: PlacementPlan, rounds: PlacementIterations
     )
     summary = f"fresh scheduling would {' and '.join(verbs)}; the plan moves no binding for it"
     yield _build_warning(placement, "schedule-drift", text, summary=summary)
+
+
+_MAX_NAMES: Final = 4
+_LOCATION: Final = "fleet.azure.com/location"
+_WORKLOAD_KINDS: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
+
+
+def find_placement_risks(
+    placement: PlacementPlan, members: Mapping[str, FleetMemberState]
+) -> Iterator[tuple[str, str]]:
+    """Yield the warnings about one placement as (id, text)."""
+    snapshots = placement.snapshot_store.snapshots
+    objects = snapshots[-1].objects if snapshots else placement.selection.manifests
+    workloads = [manifest for manifest in objects if manifest.kind in _WORKLOAD_KINDS]
+    volume_users = [manifest for manifest in objects if _has_persistent_volume_claims(manifest)]
+    yield from _find_wave_without_ready_copy(placement, workloads)
+    # Find moves of volume users; their volumes are empty on the new clusters.
+    clusters_before = _collect_clusters_with_resources(placement.spec.prior_bindings)
+    clusters_after = _collect_clusters_with_resources(placement.bindings)
+    removed = sorted(clusters_before - clusters_after)
+    added = sorted(clusters_after - clusters_before)
+    if volume_users and removed and added:
+        names = format_first_items([manifest.title for manifest in volume_users], _MAX_NAMES)
+        text = (
+            f"{placement.key} moves from {format_first_items(removed, _MAX_NAMES)} to "
+            f"{format_first_items(added, _MAX_NAMES)}. The volumes of {names} are not moved and start "
+            "empty. Copy the data first."
+        )
+        yield "volumes-left-behind", text
+    yield from _find_ineffective_spread(placement, members)
+
+
+def _find_wave_without_ready_copy(placement: PlacementPlan, workloads: list[Manifest]) -> Iterator[tuple[str, str]]:
+    """Find a wave that removes the last ready cluster before a new one is ready."""
+    ready = _collect_clusters_with_resources(placement.spec.prior_bindings)
+    added = _collect_clusters_with_resources(placement.bindings) - ready
+    if not workloads or not ready or not added:
+        return
+    for number, wave in enumerate(placement.rollout.waves, 1):
+        ready -= set(wave.deleted_clusters)
+        if not ready:
+            names = format_first_items([manifest.title for manifest in workloads], _MAX_NAMES)
+            added_names = format_first_items(sorted(added), _MAX_NAMES)
+            text = (
+                f"Wave {number} of {placement.key} removes {names} from the last cluster before "
+                f'{added_names} can be ready. No copy is ready until then. With max_unavailable = "0" and '
+                "a max_surge, the new copy starts first."
+            )
+            yield "brief-unavailability", text
+            return
+        ready |= set(wave.bound_clusters)
+
+
+def _collect_clusters_with_resources(bindings: Iterable[Binding]) -> set[str]:
+    return {binding.cluster for binding in bindings if binding.has_resources}
+
+
+def _has_persistent_volume_claims(manifest: Manifest) -> bool:
+    """Return True for a volume claim or a StatefulSet with claim templates."""
+    spec = manifest.body.get("spec")
+    templates = spec.get("volumeClaimTemplates") if isinstance(spec, Mapping) else None
+    return manifest.kind == "PersistentVolumeClaim" or (manifest.kind == "StatefulSet" and bool(templates))
+
+
+def _find_ineffective_spread(
+    placement: PlacementPlan, members: Mapping[str, FleetMemberState]
+) -> Iterator[tuple[str, str]]:
+    """Find a spread over locations if all members share one."""
+    policy = placement.spec.configuration.policy
+    keys = {constraint.topology_key for constraint in policy.spread_constraints} if policy is not None else set()
+    if _LOCATION not in keys:
+        return
+    members_after = [member.planned for member in members.values() if member.planned is not None]
+    locations = {member.labels.get(_LOCATION) for member in members_after}
+    is_one_location = len(locations) == 1 and None not in locations
+    if len(members_after) > 1 and is_one_location:
+        text = (
+            f"{placement.key} spreads over {_LOCATION}, but all {len(members_after)} members are in "
+            f"{locations.pop()}. Spread over a label with several values."
+        )
+        yield "spread-over-one-value", text

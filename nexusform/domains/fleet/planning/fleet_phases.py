@@ -1,6 +1,4 @@
-"""Fleet phases of a plan: members, hub objects with their pods, placements, and findings on the completed
-plan.
-"""
+"""Fleet phases of a plan: members, hub objects with their pods, placements, and findings on the completed plan."""
 
 from __future__ import annotations
 
@@ -17,9 +15,8 @@ from nexusform.domains.fleet.planning.excluded_placements import (
     forget_on_forgotten_members,
     list_forgotten_object_losses,
 )
-from nexusform.domains.fleet.planning.feasibility_fixes import suggest_feasibility_fixes
 from nexusform.domains.fleet.planning.fleet_outcome import FleetOutcome, build_destroy_outcome
-from nexusform.domains.fleet.planning.placement_feasibility import list_binding_feasibility
+from nexusform.domains.fleet.planning.placement_feasibility import list_binding_feasibility, suggest_feasibility_fixes
 from nexusform.domains.fleet.planning.placement_phase import plan_placements
 from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, check_unknown_clusters
 from nexusform.domains.pods.planning.external_clusters import collect_external_clusters

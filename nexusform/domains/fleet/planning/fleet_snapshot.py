@@ -1,6 +1,4 @@
-"""Fleet as seen by a plan: members with configured or derived figures, their records in state, and observed
-hubs.
-"""
+"""Fleet as seen by a plan: members with configured or derived figures, their records in state, and observed hubs."""
 
 from __future__ import annotations
 
@@ -81,31 +79,24 @@ class FleetPodPredictor(Protocol):
 
 def build_member(configuration: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]) -> Member:
     """Build a member as reported by the hub; with a cluster, its figures derive from nodes and pods."""
-    if cluster is None:
-        return Member(
-            name=configuration.name,
-            labels=configuration.labels,
-            taints=configuration.taints,
-            properties=configuration.properties,
-            resources=configuration.resources,
-            health=configuration.health,
-            namespaces=configuration.namespaces,
+    properties, resources = configuration.properties, configuration.resources
+    if cluster is not None:
+        sku_counts = Counter(sku.name for sku in cluster.skus)
+        figures = {f"kubernetes.azure.com/vm-sizes/{name}/count": str(n) for name, n in sorted(sku_counts.items())}
+        figures[NODE_COUNT] = str(len(cluster.nodes))
+        properties = {**figures, **configuration.properties}
+        # The sums over the nodes of a cluster; `requests` are those of its pods.
+        cpu, memory = sum(node.cpu for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
+        resources = ResourceUsage(
+            _build_quantities(cluster.total_size.cpu, cluster.total_size.memory),
+            _build_quantities(cpu, memory),
+            _build_quantities(max(0, cpu - requests[0]), max(0, memory - requests[1])),
         )
-    sku_counts = Counter(sku.name for sku in cluster.skus)
-    properties = {f"kubernetes.azure.com/vm-sizes/{name}/count": str(n) for name, n in sorted(sku_counts.items())}
-    properties[NODE_COUNT] = str(len(cluster.nodes))
-    # The sums over the nodes of a cluster; `requests` are those of its pods.
-    cpu, memory = sum(node.cpu for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
-    resources = ResourceUsage(
-        _build_quantities(cluster.total_size.cpu, cluster.total_size.memory),
-        _build_quantities(cpu, memory),
-        _build_quantities(max(0, cpu - requests[0]), max(0, memory - requests[1])),
-    )
     return Member(
         name=configuration.name,
         labels=configuration.labels,
         taints=configuration.taints,
-        properties={**properties, **configuration.properties},
+        properties=properties,
         resources=resources,
         health=configuration.health,
         namespaces=configuration.namespaces,
@@ -118,6 +109,8 @@ def _build_quantities(cpu: int, memory: int) -> dict[str, Quantity]:
 
 # --- member records in state ---------------------------------------------------------------------
 
+_USAGE_KINDS: Final = ResourceUsage.__struct_fields__
+
 
 def build_member_record(member: Member) -> dict[str, Any]:
     """Return the watched fields of a member as plain data for state."""
@@ -126,11 +119,7 @@ def build_member_record(member: Member) -> dict[str, Any]:
         "labels": dict(member.labels),
         "taints": [[taint.key, taint.value, taint.effect] for taint in member.taints],
         "properties": dict(member.properties),
-        "resources": {
-            "total": _format_quantities(usage.total),
-            "allocatable": _format_quantities(usage.allocatable),
-            "available": _format_quantities(usage.available),
-        },
+        "resources": {kind: _format_quantities(getattr(usage, kind)) for kind in _USAGE_KINDS},
         "health": str(member.health),
         "namespaces": None if member.namespaces is None else sorted(member.namespaces),
     }
@@ -149,9 +138,7 @@ def parse_member_record(name: str, record: Mapping[str, Any]) -> Member:
         labels=dict(record.get("labels") or {}),
         taints=tuple(Taint(*taint) for taint in record.get("taints") or ()),
         properties=dict(record.get("properties") or {}),
-        resources=ResourceUsage(
-            *(_parse_quantities(resources.get(name)) for name in ("total", "allocatable", "available"))
-        ),
+        resources=ResourceUsage(*(_parse_quantities(resources.get(kind)) for kind in _USAGE_KINDS)),
         health=Health(record.get("health") or Health.HEALTHY),
         namespaces=None if namespaces is None else frozenset(namespaces),
     )
@@ -191,13 +178,12 @@ class MemberClusters(Struct, frozen=True):
 
 def build_member_clusters(members: Mapping[str, FleetMemberState]) -> MemberClusters:
     """Build the input of placements from the members."""
-    present = {name: member for name, member in members.items() if member.planned is not None}
+    planned = {name: member.planned for name, member in members.items() if member.planned is not None}
+    configured = {name: members[name].configuration for name in planned}
     return MemberClusters(
-        {name: member.planned.labels for name, member in present.items() if member.planned is not None},
-        frozenset(name for name, member in present.items() if member.planned is not None and member.planned.is_leaving),
-        frozenset(
-            name for name, member in present.items() if member.configuration and member.configuration.apply_fails
-        ),
+        {name: member.labels for name, member in planned.items()},
+        frozenset(name for name, member in planned.items() if member.is_leaving),
+        frozenset(name for name, member in configured.items() if member and member.apply_fails),
     )
 
 
@@ -248,40 +234,40 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
     types = request.registries.resource_types
     for _, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
         overrides |= _index_overrides_by_snapshot_name(attributes, types)
-        budgets |= _read_budgets(attributes, types)
+        hub_budgets = _read_objects(attributes, types, _BUDGET_MAPS)
+        budgets |= {item.placement: item.budget for item in hub_budgets if isinstance(item, FleetDisruptionBudget)}
         for key, placement_attributes in (attributes.get("placements") or {}).items():
             namespace, _, name = key.rpartition("/")
             placement = {"name": name, "namespace": namespace or None, **placement_attributes}
-            resource_type = placement.pop("type")
             placement["override_snapshots"] = _index_overrides_by_snapshot_name(placement_attributes, types)
-            placements[resource_type, key] = placement
+            placements[placement.pop("type"), key] = placement
         for name, member_attributes in (attributes.get("member_clusters") or {}).items():
-            member = _build_object(
-                types,
-                "fleet_member_cluster",
-                {"name": name, **member_attributes, "taint": member_attributes.get("taints")},
-            )
+            values = {"name": name, **member_attributes, "taint": member_attributes.get("taints")}
+            member = _build_object(types, "fleet_member_cluster", values)
             if isinstance(member, FleetMember):
                 members[name] = member
         if attributes.get("read_at"):  # a dump may be outdated at the time of the apply
             read_objects = (build_manifest(json.decode(text)) for text in attributes["hub_objects"].values())
             objects += (manifest for manifest in read_objects if manifest is not None)
-            current_overrides += _read_overrides(attributes, types)
+            overrides_now = _read_objects(attributes, types, _OVERRIDE_MAPS)
+            current_overrides += (item for item in overrides_now if isinstance(item, FleetOverride))
         evictions.update(attributes.get("evictions") or ())
-        for name in _REQUEST_ATTRIBUTES:
-            pending_requests.update(attributes.get(name) or ())
+        pending_requests.update(*(attributes.get(name) or () for name in _REQUEST_ATTRIBUTES))
         for key, run in (attributes.get("runs") or {}).items():
             runs[key] = convert(json.decode(run["start_record"]), RunRecord)
             approvals[key] = frozenset(run["approvals"])
             run_overrides[key] = run.get("overrides") or {}
             if run["ended"] and not run["succeeded"]:
                 failed_runs[key] = run["reason"]
-    observed = ObservedHub(placements, members, frozenset(evictions), runs, approvals, failed_runs)
-    pending_requests -= evictions | runs.keys()
-    return replace(
-        observed,
+    return ObservedHub(
+        placements=placements,
+        members=members,
+        evictions=frozenset(evictions),
+        runs=runs,
+        approvals=approvals,
+        failed_runs=failed_runs,
         objects=tuple(objects),
-        pending_requests=frozenset(pending_requests),
+        pending_requests=frozenset(pending_requests - evictions - runs.keys()),
         overrides=overrides,
         run_overrides=run_overrides,
         current_overrides=tuple(current_overrides),
@@ -307,12 +293,8 @@ _REQUEST_ATTRIBUTES: Final = ("placement_evictions", "cluster_staged_update_runs
 
 
 def _build_object(types: Mapping[str, ResourceType], name: str, attributes: Mapping[str, Any]) -> FleetObject | None:
-    resource_type = types.get(name)
-    return (
-        resource_type.build_fleet_object(attributes)
-        if resource_type is not None and resource_type.build_fleet_object
-        else None
-    )
+    build = types[name].build_fleet_object if name in types else None
+    return None if build is None else build(attributes)
 
 
 def _index_overrides_by_snapshot_name(
@@ -330,35 +312,18 @@ def _index_overrides_by_snapshot_name(
     return overrides
 
 
-def _read_overrides(observed: Mapping[str, Any], types: Mapping[str, ResourceType]) -> Iterator[FleetOverride]:
-    for maps, resource_type in _OVERRIDE_MAPS:
-        for override in _read_objects(observed, maps, types, resource_type):
-            if isinstance(override, FleetOverride):
-                yield override
-
-
-def _read_budgets(
-    observed: Mapping[str, Any], types: Mapping[str, ResourceType]
-) -> dict[str, PlacementDisruptionBudget]:
-    """Return the disruption budgets on a hub by placement."""
-    objects = _read_objects(observed, "placement_disruption_budgets", types, "fleet_placement_disruption_budget")
-    return {
-        fleet_object.placement: fleet_object.budget
-        for fleet_object in objects
-        if isinstance(fleet_object, FleetDisruptionBudget)
-    }
-
-
 def _read_objects(
-    observed: Mapping[str, Any], maps: str, types: Mapping[str, ResourceType], resource_type: str
+    observed: Mapping[str, Any], types: Mapping[str, ResourceType], maps: Mapping[str, str]
 ) -> Iterator[FleetObject | None]:
-    """Yield the observed objects of a kind, parsed like the blocks of its resource type."""
-    for manifest in (observed.get(maps) or {}).values():
-        metadata = json.decode(manifest)["metadata"]
-        yield _build_object(types, resource_type, {**metadata, "manifest": manifest})
+    """Yield the objects in maps of a hub (with their resource types), parsed like the blocks of these types."""
+    for name, resource_type in maps.items():
+        for manifest in (observed.get(name) or {}).values():
+            metadata = json.decode(manifest)["metadata"]
+            yield _build_object(types, resource_type, {**metadata, "manifest": manifest})
 
 
-_OVERRIDE_MAPS: Final = (
-    ("cluster_resource_overrides", "fleet_cluster_resource_override"),
-    ("resource_overrides", "fleet_resource_override"),
-)
+_OVERRIDE_MAPS: Final = {
+    "cluster_resource_overrides": "fleet_cluster_resource_override",
+    "resource_overrides": "fleet_resource_override",
+}
+_BUDGET_MAPS: Final = {"placement_disruption_budgets": "fleet_placement_disruption_budget"}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items
@@ -21,8 +21,7 @@ from nexusform.domains.fleet.planning.override_rendering import (
     expand_envelopes,
     get_object_identity,
 )
-from nexusform.domains.fleet.planning.placement_decisions import ObjectOwnership
-from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
+from nexusform.domains.fleet.planning.placement_plan import ObjectOwnership, PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import OwnershipConflict
 from nexusform.domains.fleet.scheduling.bindings import Binding
 from nexusform.domains.pods.importers.manifest_parser import Manifest
@@ -77,42 +76,23 @@ def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared
             for binding in bindings:
                 for candidate in _list_shared_objects_of_placement(placement, binding, reached, shared.objects):
                     candidates.setdefault((binding.cluster, candidate.object), []).append(candidate)
-    results = {placement.address: _OwnershipBuilder() for placement, _, _ in placement_bindings}
+    results = {placement.address: ObjectOwnership() for placement, _, _ in placement_bindings}
     for (cluster, object_id), contenders in candidates.items():
         direct_owner = shared.direct.get(cluster, {}).get(object_id)
         if direct_owner is not None:
-            _record_conflicts_with_direct_owner(contenders, cluster, direct_owner, results)
+            # New placements may not own an object that is also applied directly.
+            for contender in (item for item in contenders if not item.is_existing):
+                reason = _explain_takeover_failure(contender, cluster, direct_owner[1])
+                if reason:
+                    conflicts = results[contender.placement.address].conflicts
+                    conflicts.setdefault(cluster, {})[object_id] = OwnershipConflict(direct_owner[0], reason)
         _record_ownership_conflicts(contenders, cluster, results)
     for placement, _, _ in placement_bindings:
-        result = results[placement.address]
-        placement.ownership = ObjectOwnership(result.conflicts, result.duplicates)
-
-
-class _OwnershipBuilder(Struct, frozen=True):
-    # Mutable form of `ObjectOwnership`.
-    conflicts: dict[str, dict[ObjectIdentity, OwnershipConflict]] = field(default_factory=dict)
-    duplicates: dict[str, dict[ObjectIdentity, str]] = field(default_factory=dict)
-
-
-def _record_conflicts_with_direct_owner(
-    contenders: Sequence[_OwnershipCandidate],
-    cluster: str,
-    direct_owner: tuple[str, Manifest],
-    results: Mapping[str, _OwnershipBuilder],
-) -> None:
-    """Record the placements that do not own an object also applied directly by `direct_owner` (owner and manifest)."""
-    owner, manifest = direct_owner
-    for contender in contenders:
-        if contender.is_existing:
-            continue
-        reason = _explain_takeover_failure(contender.placement, contender.object, cluster, manifest)
-        if reason:
-            conflicts = results[contender.placement.address].conflicts
-            conflicts.setdefault(cluster, {})[contender.object] = OwnershipConflict(owner, reason)
+        placement.ownership = results[placement.address]
 
 
 def _record_ownership_conflicts(
-    contenders: Sequence[_OwnershipCandidate], cluster: str, results: Mapping[str, _OwnershipBuilder]
+    contenders: Sequence[_OwnershipCandidate], cluster: str, results: Mapping[str, ObjectOwnership]
 ) -> None:
     """Determine the owner of an object among placements; the others get a conflict."""
     current_owners = [contender.placement for contender in contenders if contender.is_existing]
@@ -157,19 +137,17 @@ def _list_shared_objects_of_placement(
         yield _OwnershipCandidate(placement, object_id, is_existing, is_kept=is_existing and is_untouched)
 
 
-def _explain_takeover_failure(
-    placement: PlacementPlan, object_id: ObjectIdentity, cluster: str, existing: Manifest
-) -> str:
+def _explain_takeover_failure(contender: _OwnershipCandidate, cluster: str, existing: Manifest) -> str:
     """Return the hub's message if an unowned object cannot be adopted, else "". `existing` is on the cluster."""
+    placement = contender.placement
     strategy = placement.spec.configuration.apply
     if strategy.when_to_take_over == NEVER:
         return _NO_OWNERSHIP
     if strategy.when_to_take_over != IF_NO_DIFF:
         return ""
-    latest = placement.snapshot_store.snapshots[-1].index if placement.snapshot_store.snapshots else None
-    rendered = placement.snapshot_store.render_cluster(latest, cluster)
+    rendered = placement.snapshot_store.render_cluster(placement.snapshot_store.latest_index, cluster)
     manifests = expand_envelopes(rendered.manifests) if rendered is not None else ()
-    wanted = next((manifest for manifest in manifests if get_object_identity(manifest) == object_id), None)
+    wanted = next((manifest for manifest in manifests if get_object_identity(manifest) == contender.object), None)
     is_same = wanted is not None and wanted.body == existing.body
     return "" if is_same else _DIFFERS
 

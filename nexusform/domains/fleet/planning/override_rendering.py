@@ -5,7 +5,9 @@ the last one wins; Delete removes the object.
 
 from __future__ import annotations
 
+import copy
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -16,7 +18,6 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.api_defaults import add_api_server_defaults
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride, JsonPatch, ObjectSelector, OverrideRule
-from nexusform.domains.fleet.planning.json_patches import PatchError, apply_json_patches, replace_patch_variables
 from nexusform.domains.pods.importers.manifest_parser import (
     Manifest,
     build_changed_manifest,
@@ -118,12 +119,8 @@ def select_overrides(
     Source: KubeFleet pkg/utils/overrider/overrider.go.
     """
     objects = tuple(expand_envelopes(manifests))
-
-    def is_selected(override: FleetOverride) -> bool:
-        has_rule = any(_is_rule_for_cluster(rule, labels) for rule in override.rules)
-        return has_rule and is_any_affected(override, objects)
-
-    return tuple(filter(is_selected, overrides))
+    with_rule = [item for item in overrides if any(_is_rule_for_cluster(rule, labels) for rule in item.rules)]
+    return tuple(override for override in with_rule if is_any_affected(override, objects))
 
 
 def is_any_affected(override: FleetOverride, manifests: Iterable[Manifest]) -> bool:
@@ -241,18 +238,15 @@ class ClusterRenderer:
         if cluster not in self._cache:
             labels = self._labels[cluster]
             rendered = render_resources(self._manifests, self._overrides, cluster, labels)
-            names = tuple(
-                override.snapshot_name for override in select_overrides(self._overrides, self._objects, labels)
-            )
+            selected_overrides = select_overrides(self._overrides, self._objects, labels)
+            names = tuple(override.snapshot_name for override in selected_overrides)
             failure = rendered.failure or self._envelope_failure
             self._cache[cluster] = replace(rendered, failure=failure, overrides=names)
         return self._cache[cluster]
 
 
 def _explain_invalid_envelope_content(manifests: Iterable[Manifest]) -> str:
-    """Return a hub's message for an envelope with an object of another namespace or scope, "" without one.
-    Source: seen on a running hub.
-    """
+    """Return the message, seen on a hub, for an envelope with an object of another namespace or scope; else ""."""
     for envelope in filter(is_envelope, manifests):
         for key, body in sorted((envelope.body.get("data") or {}).items()):
             metadata = body.get("metadata") if isinstance(body, Mapping) else None
@@ -277,9 +271,7 @@ def _format_misplaced_message(envelope: Manifest, key: str, namespace: str, name
 def _apply_object_overrides(
     manifest: Manifest, overrides: Sequence[FleetOverride], cluster: str, labels: Mapping[str, str], changes: list[Any]
 ) -> Manifest | None:
-    """Return an object after overrides, None if deleted. Each change is appended to `changes`: identity,
-    operation, path and value.
-    """
+    """Return an object after overrides, None if deleted; append (identity, operation, path, value) to `changes`."""
     key = [manifest.group, manifest.kind, manifest.namespace, manifest.name]
     body: Any = None
     for override in overrides:
@@ -293,8 +285,13 @@ def _apply_object_overrides(
                 return None
             body = dict(manifest.body) if body is None else body
             try:
-                body, applied_changes = _apply_patches(body, rule.patches, cluster, labels)
-                changes += ([*key, *change] for change in applied_changes)
+                values = replace_patch_variables(rule.patches, cluster, labels)
+                try:
+                    body = apply_json_patches(body, rule.patches, values)
+                except PatchError:  # retried with the defaults of the hub's API server
+                    body = apply_json_patches(add_api_server_defaults(body), rule.patches, values)
+                pairs = zip(rule.patches, values, strict=True)
+                changes += ([*key, patch.operation, patch.path, value] for patch, value in pairs)
             except PatchError as reason:
                 failure = f"{override.snapshot_title} failed to apply on {_describe_target(manifest)}"
                 raise PatchError(f"{failure}: {reason}") from None
@@ -306,29 +303,13 @@ def _apply_object_overrides(
     return changed_manifest
 
 
-def _apply_patches(
-    body: Any, patches: Sequence[JsonPatch], cluster: str, labels: Mapping[str, str]
-) -> tuple[Any, list[tuple[str, str, Any]]]:
-    """Return a body after patches, and the changes as operation, path and value. Patches that fail on the
-    body are retried with the defaults of the hub's API server.
-    """
-    values = replace_patch_variables(patches, cluster, labels)
-    changes = [(patch.operation, patch.path, value) for patch, value in zip(patches, values, strict=True)]
-    try:
-        return apply_json_patches(body, patches, values), changes
-    except PatchError:
-        return apply_json_patches(add_api_server_defaults(body), patches, values), changes
-
-
 def _describe_target(manifest: Manifest) -> str:
     suffix = f' in namespace "{manifest.namespace}"' if manifest.namespace else ""
     return f'{manifest.kind} "{manifest.name}"{suffix}'
 
 
 def _is_selector_match(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bool:
-    """Return True if a selector matches an object; the version must match too. A cluster override that
-    selects a namespace matches its content.
-    """
+    """Match a selector with version; a cluster override of a namespace also matches the namespace's content."""
     if not namespace and manifest.namespace:
         is_namespace = (selector.group, selector.version, selector.kind) == ("", "v1", "Namespace")
         return is_namespace and selector.name == manifest.namespace
@@ -341,3 +322,113 @@ def _is_rule_for_cluster(rule: OverrideRule, labels: Mapping[str, str]) -> bool:
     if rule.clusters is None:
         return False
     return not rule.clusters or any(term is None or is_selected(term, labels) for term in rule.clusters)
+
+
+_CLUSTER_NAME: Final = "${MEMBER-CLUSTER-NAME}"
+_LABEL_VARIABLE: Final = "${MEMBER-CLUSTER-LABEL-KEY-"
+_MISSING_VALUE: Final = "missing value"
+
+
+class PatchError(Exception):
+    """Failure to apply a patch; its text is the hub's message."""
+
+
+def replace_patch_variables(patches: Sequence[JsonPatch], cluster: str, labels: Mapping[str, str]) -> list[Any]:
+    """Return the values of patches with variables replaced. Raises PatchError."""
+    return [_replace_variables_in_value(patch.value, cluster, labels) for patch in patches]
+
+
+def _replace_variables_in_value(value: Any, cluster: str, labels: Mapping[str, str]) -> Any:
+    """Return a value with variables replaced in its keys and values, as text like a hub."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    if "${" not in text:
+        return value
+    original = text = text.replace(_CLUSTER_NAME, cluster)
+    while _LABEL_VARIABLE in text:
+        prefix, _, suffix = text.partition(_LABEL_VARIABLE)
+        key, bracket, remainder = suffix.partition("}")
+        if not bracket:
+            raise PatchError(f"input {original} is missing the closing bracket `}}`")
+        if key not in labels:
+            raise PatchError(f"label key {key} not found on cluster {cluster}")
+        text = f"{prefix}{labels[key]}{remainder}"
+    return json.loads(text)
+
+
+def apply_json_patches(body: Any, patches: Sequence[JsonPatch], values: Sequence[Any]) -> Any:
+    """Return a copy of a body after patches with these values. Raises PatchError."""
+    copied = copy.deepcopy(body)
+    for patch, value in zip(patches, values, strict=True):
+        _apply_patch(copied, patch, copy.deepcopy(value))
+    return copied
+
+
+def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")[1:]]
+    target = body
+    for step in steps[:-1]:
+        if isinstance(target, dict):
+            target = target.get(step)
+        else:
+            position = _resolve_index(step, len(target)) if isinstance(target, list) else None
+            target = None if position is None else target[position]
+    last = steps[-1] if steps else ""
+    if isinstance(target, dict):
+        if patch.operation != "add" and last not in target:
+            if patch.operation == "replace":
+                raise PatchError(_describe_missing_key(patch))
+            unable = f"unable to remove nonexistent key: {last}: {_MISSING_VALUE}"
+            raise PatchError(f"error in remove for path: '{patch.path}': {unable}")
+        if patch.operation == "remove":
+            del target[last]
+        else:
+            target[last] = value
+    elif isinstance(target, list):
+        _apply_patch_to_list(target, last, patch, value)
+    else:
+        path = patch.path if patch.operation == "replace" else f'"{patch.path}"'
+        raise PatchError(f"{patch.operation} operation does not apply: doc is missing path: {path}: {_MISSING_VALUE}")
+
+
+def _describe_missing_key(patch: JsonPatch) -> str:
+    """Return the hub's message for a missing key to replace."""
+    return f"replace operation does not apply: doc is missing key: {patch.path}: {_MISSING_VALUE}"
+
+
+def _apply_patch_to_list(target: list[Any], last: str, patch: JsonPatch, value: Any) -> None:
+    if patch.operation == "add" and last == "-":
+        target.append(value)
+        return
+    position = _resolve_index(last, len(target) + (patch.operation == "add"))
+    if position is None:
+        if patch.operation == "replace":
+            raise PatchError(_describe_missing_key(patch))
+        raise PatchError(f"error in {patch.operation} for path: '{patch.path}': {_explain_missing_item(last, patch)}")
+    if patch.operation == "add":
+        target.insert(position, value)
+    elif patch.operation == "remove":
+        del target[position]
+    else:
+        target[position] = value
+
+
+_INTEGER: Final = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+
+
+def _explain_missing_item(step: str, patch: JsonPatch) -> str:
+    """Return the message for a step that is no valid index of a list."""
+    if _INTEGER.fullmatch(step):
+        return f"Unable to access invalid index: {int(step)}: invalid index referenced"
+    unreadable = f'strconv.Atoi: parsing "{step}": invalid syntax'
+    if patch.operation == "add":
+        return f"value was not a proper array index: '{step}': {unreadable}"
+    return unreadable
+
+
+def _resolve_index(step: str, count: int) -> int | None:
+    """Return the list position of a step, counted from the end if negative; None if invalid."""
+    if not _INTEGER.fullmatch(step):
+        return None
+    number = int(step)
+    position = number + count if number < 0 else number
+    return position if 0 <= position < count else None

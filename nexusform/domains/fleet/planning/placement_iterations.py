@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,11 +18,23 @@ from nexusform.domains.fleet.planning.object_ownership import (
     find_shared_objects,
 )
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
-from nexusform.domains.fleet.planning.stale_scheduling import find_stale_members
 from nexusform.domains.fleet.scheduling import scheduling_cycle
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Member
-from nexusform.domains.fleet.scheduling.member_list import MemberList
-from nexusform.domains.fleet.scheduling.placement_explanation import PlacementExplanation, explain
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingState,
+    Member,
+    PlacementRequest,
+    PlacementType,
+    Policy,
+)
+from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
+from nexusform.domains.fleet.scheduling.placement_explanation import explain
+from nexusform.domains.fleet.scheduling.rules import (
+    cluster_affinity,
+    cluster_eligibility,
+    namespace_affinity,
+    taint_toleration,
+)
 from nexusform.domains.fleet.scheduling.watcher import MemberChange, SchedulingTriggers, Trigger, enqueue_placements
 from nexusform.planning.plan_request import PlanningStage, Progress
 from nexusform.resources.address import Address
@@ -46,22 +59,13 @@ class PlacementIterations(Struct):
     shared_objects: SharedObjects = SharedObjects()
     progress: Progress = _ignore_progress_report
 
-    def explain_placement(self, placement: PlacementPlan) -> PlacementExplanation:
-        """Return every rule's verdict on every cluster after the last iteration."""
-        return explain(
-            placement.bindings,
-            self.member_list,
-            placement.spec.resolve_policy(self.member_list),
-            placement.spec.policy_snapshot,
-            placement.spec.configuration.namespace,
-        )
-
     def list_rejections(self, placements: Sequence[PlacementPlan]) -> dict[Address, tuple[Rejection, ...]]:
-        """Return the rejected clusters of each placement."""
+        """Return the clusters of each placement rejected after the last iteration."""
         rejections: dict[Address, tuple[Rejection, ...]] = {}
         for placement in placements:
             bound = {binding.cluster for binding in placement.bindings}
-            verdicts = self.explain_placement(placement).clusters
+            arguments = placement.build_scheduling_arguments(self.member_list)
+            verdicts = explain(placement.bindings, *arguments).clusters
             unbound_rejections = [verdict.rejections for verdict in verdicts if verdict.cluster not in bound]
             rejections[placement.spec.instance.address] = tuple(chain.from_iterable(unbound_rejections))
         return rejections
@@ -130,9 +134,7 @@ def plan_after_staged_runs(
     pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> PlacementIterations:
-    """Predict the pods of resources distributed by staged runs, replaced ones included, then plan placements
-    queued by changed member figures.
-    """
+    """Predict the pods of staged runs, replaced ones too, and plan placements queued by changed member figures."""
     placed = iterations.placed
     for placement in placements:
         if placement.spec.is_external:
@@ -170,7 +172,9 @@ def _plan_until_stable(
             if placement.is_left_unchanged:
                 continue
             changes = changes_of.get(placement.address, ())
-            is_queued = bool(changes) or _has_binding_without_member(placement, member_list)
+            # A scheduled binding without a member may be from a time when the placement was not planned.
+            scheduled = {item.cluster for item in placement.bindings if item.state is not BindingState.UNSCHEDULED}
+            is_queued = bool(changes) or not scheduled <= member_list.positions.keys()
             if has_edits and not is_queued:
                 is_queued = placement.needs_scheduling
             if has_edits and not is_queued:
@@ -193,23 +197,13 @@ def _build_member_list(members: Mapping[str, FleetMemberState]) -> MemberList:
     return MemberList([member.planned for member in members.values() if member.planned is not None])
 
 
-def _has_binding_without_member(placement: PlacementPlan, member_list: MemberList) -> bool:
-    """Return True if a scheduled binding has no member, also from a time when the placement was not planned."""
-    return any(
-        binding.cluster not in member_list.positions and binding.state is not BindingState.UNSCHEDULED
-        for binding in placement.bindings
-    )
-
-
 def _run_scheduling_cycles_of_placement(
     placement: PlacementPlan,
     member_list: MemberList,
     changes: tuple[MemberChange, ...],
     members: Mapping[str, FleetMemberState],
 ) -> bool:
-    """Run the scheduling cycles of one placement; return True if its bindings changed. Being new or edited
-    counts in the first chain only.
-    """
+    """Run a placement's scheduling cycles; return True if bindings changed. Edits count in the first chain only."""
     leaving_members = {change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT}
     leaving_members |= {member.name for member in member_list.members if member.is_leaving}
     bound = {binding.cluster for binding in placement.bindings}
@@ -228,13 +222,7 @@ def _run_scheduling_cycles_of_placement(
         bindings = tuple(
             replace(binding, is_deleting=binding.cluster in placement.evicted_clusters) for binding in bindings
         )
-    result = scheduling_cycle.run_scheduling_cycles(
-        bindings,
-        member_list,
-        placement.spec.resolve_policy(member_list),
-        placement.spec.policy_snapshot,
-        placement.spec.configuration.namespace,
-    )
+    result = scheduling_cycle.run_scheduling_cycles(bindings, *placement.build_scheduling_arguments(member_list))
     return placement.record_scheduling_cycles(result, occasion, bindings, member_list)
 
 
@@ -270,9 +258,7 @@ def update_pod_predictions(
 def _find_clusters_losing_pods(
     placement: PlacementPlan, with_objects: AbstractSet[str], iterations: PlacementIterations
 ) -> Iterator[str]:
-    """Yield the clusters where the placement's pods are removed or re-created in this plan. State counts even
-    for a re-created placement.
-    """
+    """Yield the clusters where this plan removes or re-creates pods in state, even of a re-created placement."""
     for cluster in (placement.spec.instance.before or {}).get("workloads") or {}:
         is_recreated = placement.spec.is_new or cluster in placement.released_clusters
         if cluster not in with_objects or (is_recreated and (placement.address, cluster) not in iterations.placed):
@@ -328,3 +314,71 @@ def _recompute_member_resource_usage(members: Mapping[str, FleetMemberState], po
         has_changed |= updated != state.planned
         state.planned = updated
     return has_changed
+
+
+_NO_POLICY: Final = Policy()
+# Rules about a member alone. Rules about other bindings belong to the scheduling cycle.
+_MEMBER_RULES: Final = (
+    cluster_eligibility.find_eligible,
+    taint_toleration.find_eligible,
+    namespace_affinity.find_eligible,
+    cluster_affinity.find_eligible,
+)
+# Start of the hub's message for a rejected member, and the change that makes it obsolete.
+_OBSOLETE_REASONS: Final = (
+    ("ClusterUnschedulable, taint &{", Trigger.TAINT_REMOVED),
+    (f"ClusterUnschedulable, {cluster_affinity.REASON}", Trigger.CLUSTER_LABELS_CHANGED),
+    ("ClusterUnschedulable, cluster is not connected", Trigger.CLUSTER_BECAME_ELIGIBLE),
+    ("ClusterUnschedulable, cluster has left", Trigger.CLUSTER_BECAME_ELIGIBLE),
+    ("ClusterUnschedulable, cluster has no namespace", Trigger.CLUSTER_PROPERTIES_CHANGED),
+    ("ClusterUnschedulable, target namespace", Trigger.CLUSTER_PROPERTIES_CHANGED),
+    ("Specified cluster ", Trigger.CLUSTER_JOINED),
+)
+_NOT_ELIGIBLE_YET: Final = "is not eligible for resource placement yet"
+
+
+def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tuple[MemberChange, ...]:
+    """Return the members that now meet the reason for which a hub rejected them, or without any report, if no
+    binding exists. A hub's watcher would queue the placement for them. A fulfilled placement is never queued.
+    """
+    kind = placement.spec.configuration.placement_type
+    picks_all = kind is PlacementType.PICK_ALL
+    if not placement.spec.observed_attributes or (placement.scheduling.is_fulfilled and not picks_all):
+        return ()
+    rejections = placement.spec.observed_attributes.get("rejections") or {}
+    bound_clusters = {binding.cluster for binding in placement.bindings}
+    candidates = set(member_list.positions) if picks_all else set(rejections)
+    stale_names = sorted(candidates.intersection(member_list.positions) - bound_clusters)
+    eligible = _select_individually_eligible_members(placement, member_list) if stale_names else 0
+    changes: list[MemberChange] = []
+    for name in stale_names:
+        member, trigger = (
+            member_list.members[member_list.positions[name]],
+            _find_change_of_rejection(rejections.get(name)),
+        )
+        if trigger is not None and not member.is_leaving and eligible >> member_list.positions[name] & 1:
+            changes.append(MemberChange(name, trigger))
+    return tuple(changes)
+
+
+def _find_change_of_rejection(reason: str | None) -> Trigger | None:
+    """Return the change that makes a rejection reason obsolete; None for reasons about other members."""
+    if reason is None:
+        return Trigger.CLUSTER_JOINED
+    if _NOT_ELIGIBLE_YET in reason:
+        return Trigger.CLUSTER_BECAME_ELIGIBLE
+    return next((trigger for start, trigger in _OBSOLETE_REASONS if reason.startswith(start)), None)
+
+
+def _select_individually_eligible_members(placement: PlacementPlan, member_list: MemberList) -> Mask:
+    """Return the members accepted by every rule about a member alone."""
+    request = PlacementRequest(
+        placement.spec.resolve_policy(member_list) or _NO_POLICY, placement.spec.configuration.namespace
+    )
+    if placement.spec.configuration.placement_type is PlacementType.PICK_FIXED:
+        return cluster_eligibility.find_eligible(request, member_list, BindingMasks())
+    eligible = member_list.all_members
+    for rule in _MEMBER_RULES:
+        mask = rule(request, member_list, BindingMasks())
+        eligible &= mask if isinstance(mask, int) else 0
+    return eligible

@@ -49,13 +49,14 @@ from nexusform.domains.fleet.scheduling.eviction import (
     apply_eviction,
     evaluate_eviction,
 )
-from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, format_sentence
-from nexusform.domains.fleet.scheduling.rolling_update import BlockedRollout
-from nexusform.domains.fleet.scheduling.update_validation import (
+from nexusform.domains.fleet.scheduling.fleet_api_validation import (
+    build_error,
     check_disruption_budget,
     check_policy_change,
     check_strategy_change,
+    format_sentence,
 )
+from nexusform.domains.fleet.scheduling.rolling_update import BlockedRollout
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path
@@ -69,7 +70,7 @@ from nexusform.planning.instances.instance import ActionDecision, Instance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.preparation.planning_order import PLACEMENT_PHASE
 from nexusform.plans.plan import PlacementChange
-from nexusform.resources.address import Address, ConfigAddress
+from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import Rejection
 
 
@@ -151,7 +152,12 @@ def _evaluate_placement_block(
         for path in find_unknown_placement_arguments(instance):
             instance.is_invalid = True
             if other_placements:
-                diagnostics.append(_build_cycle_error(instance, path, other_placements[0]))
+                text = (
+                    f"All placements are decided together, so an argument of {instance.address} cannot depend "
+                    f"on the result of {other_placements[0]}. Use a literal value, or derive both from the same "
+                    "variable."
+                )
+                diagnostics.append(instance.build_error("placement-dependency-cycle", text, path))
             else:
                 diagnostics.append(build_unknown_placement_error(instance, path))
         assert instance.config is not None
@@ -198,9 +204,14 @@ def _check_immutable_changes(spec: PlacementSpec) -> Iterator[Diagnostic]:
         path: Path = ("manifest",) if in_manifest else change.path
         if path == ("policy",) and configuration.policy is None:
             path = ()  # the block is removed: report the placement
-        detail = (
-            _explain_foreign_list(spec, change.path) or f"{format_sentence(change.detail)} {_suggest_remedy(instance)}"
-        )
+        remedy = f"To re-create the placement and every binding, plan with -replace='{instance.address}'."
+        if instance.before is None:
+            name = instance.type.build_id(instance.config or {})
+            remedy = (
+                "The placement exists on the hub but not in state. Import it with an import block (to = "
+                f'{instance.address}, id = "{name}"), or choose another name.'
+            )
+        detail = _explain_foreign_list(spec, change.path) or f"{format_sentence(change.detail)} {remedy}"
         yield instance.build_diagnostic(Problem(path, "change-not-allowed", detail))
 
 
@@ -210,11 +221,8 @@ def _explain_foreign_list(spec: PlacementSpec, path: Path) -> str:
     if not owner or spec.previous_configuration is None or spec.previous_configuration.policy is None:
         return ""
     configured = spec.configuration.policy.tolerations if spec.configuration.policy is not None else ()
-    foreign = [
-        toleration.title
-        for toleration in spec.previous_configuration.policy.tolerations
-        if toleration not in configured
-    ]
+    previous = spec.previous_configuration.policy.tolerations
+    foreign = [toleration.title for toleration in previous if toleration not in configured]
     pronoun, verb = select_word_form(len(foreign), "it", "them"), select_word_form(len(foreign), "is", "are")
     return (
         f"{owner} set {TOLERATIONS} on the hub. {format_list(foreign, 4)} {verb} missing here, "
@@ -222,17 +230,6 @@ def _explain_foreign_list(spec: PlacementSpec, path: Path) -> str:
         f"to {owner}: lifecycle {{ ignore_changes = [policy.toleration] }}. Only "
         f"-replace='{spec.instance.address}' removes {pronoun}; it re-creates the placement and "
         "every binding."
-    )
-
-
-def _suggest_remedy(instance: Instance) -> str:
-    """Return the suggested fix: replacement, or an import for placements missing in state."""
-    if instance.before is not None:
-        return f"To re-create the placement and every binding, plan with -replace='{instance.address}'."
-    name = instance.type.build_id(instance.config or {})
-    return (
-        "The placement exists on the hub but not in state. Import it with an import block (to = "
-        f'{instance.address}, id = "{name}"), or choose another name.'
     )
 
 
@@ -263,16 +260,6 @@ def _build_all_binding_rows(
         placement = placements.get(instance.address)
         if placement is not None:
             yield from build_binding_rows(placement, members, rejections.get(instance.address, ()))
-
-
-def _build_cycle_error(instance: Instance, path: Path, other_placement: ConfigAddress) -> Diagnostic:
-    return instance.build_error(
-        "placement-dependency-cycle",
-        f"All placements are decided together, so an argument of {instance.address} cannot depend "
-        f"on the result of {other_placement}. Use a literal value, or derive both from the same "
-        "variable.",
-        path,
-    )
 
 
 def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> list[Diagnostic]:
@@ -334,30 +321,29 @@ def _check_pick_all_budgets(placements: Mapping[str, PlacementPlan], hub: Planne
 def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
     """Plan the rollouts of placements without staged runs, wave by wave."""
     for placement in placements:
-        if not placement.spec.is_external:
-            # Plan the rollout of changes within the strategy; warn if it is blocked.
-            outcome = placement.project_rollout()
-            placement.bindings = outcome.bindings
-            rollout = placement.rollout
-            clusters = rollout.clusters | outcome.reached_clusters
-            placement.rollout = replace(
-                rollout, clusters=clusters, waves=outcome.waves, blocked_clusters=outcome.blocked_clusters
-            )
-            timeline = build_rolling_timeline(placement)
-            if timeline is not None:
-                placement.rollout = placement.rollout.append_rollout_timeline(timeline)
-            departed = [cluster for cluster in outcome.blocked_clusters if cluster in placement.departed_clusters]
-            if departed:
-                yield from _warn_bindings_of_departed_members(placement, departed)
-            blocked = [cluster for cluster in outcome.blocked_clusters if cluster not in placement.departed_clusters]
-            if blocked:
-                failing = sorted(
-                    (placement.failing_clusters & {binding.cluster for binding in placement.bindings}) - {*blocked}
-                )
-                config = placement.spec.instance.config
-                path = ("strategy",) if config and not config.get("manifest") else ()
-                stop = BlockedRollout(placement.key, placement.spec.configuration.rolling_update, tuple(blocked))
-                yield placement.spec.instance.build_diagnostic(stop.build_problem(path, failing))
+        if placement.spec.is_external:
+            continue
+        # Plan the rollout of changes within the strategy; warn if it is blocked.
+        outcome, rollout = placement.project_rollout(), placement.rollout
+        placement.bindings = outcome.bindings
+        clusters = rollout.clusters | outcome.reached_clusters
+        placement.rollout = replace(
+            rollout, clusters=clusters, waves=outcome.waves, blocked_clusters=outcome.blocked_clusters
+        )
+        timeline = build_rolling_timeline(placement)
+        if timeline is not None:
+            placement.rollout = placement.rollout.append_rollout_timeline(timeline)
+        departed = [cluster for cluster in outcome.blocked_clusters if cluster in placement.departed_clusters]
+        if departed:
+            yield from _warn_bindings_of_departed_members(placement, departed)
+        blocked = [cluster for cluster in outcome.blocked_clusters if cluster not in placement.departed_clusters]
+        if blocked:
+            bound = {binding.cluster for binding in placement.bindings}
+            failing = sorted((placement.failing_clusters & bound) - {*blocked})
+            config = placement.spec.instance.config
+            path = ("strategy",) if config and not config.get("manifest") else ()
+            stop = BlockedRollout(placement.key, placement.spec.configuration.rolling_update, tuple(blocked))
+            yield placement.spec.instance.build_diagnostic(stop.build_problem(path, failing))
 
 
 def _warn_bindings_of_departed_members(placement: PlacementPlan, departed: Sequence[str]) -> Iterator[Diagnostic]:

@@ -10,24 +10,107 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_export import FAILED, OVERRIDE_FAILED, WAITING
-from nexusform.domains.fleet.planning.override_rendering import RenderedResources, expand_envelopes, get_object_identity
-from nexusform.domains.fleet.planning.placement_decisions import ObjectOwnership, RolloutResult, SchedulingResult
-from nexusform.domains.fleet.planning.placement_records import is_availability_tracked
+from nexusform.domains.fleet.planning.override_rendering import (
+    ObjectIdentity,
+    RenderedResources,
+    expand_envelopes,
+    get_object_identity,
+)
+from nexusform.domains.fleet.planning.placement_records import OwnershipConflict, is_availability_tracked
 from nexusform.domains.fleet.planning.placement_spec import PlacementSpec
 from nexusform.domains.fleet.planning.resource_selection import CurrentResources, ResourceSelection, SnapshotStore
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementType
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingAction,
+    BindingState,
+    ChangeCause,
+    CycleAbort,
+    PlacementType,
+    Policy,
+    PolicySnapshot,
+)
+from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 from nexusform.domains.fleet.scheduling.eviction import EvictionResult
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.rolling_update import (
     Readiness,
     RolloutProjection,
+    RolloutWave,
     compute_rollout_target,
     simulate_rollout,
 )
 from nexusform.domains.fleet.scheduling.scheduling_cycle import CycleResult
-from nexusform.domains.fleet.scheduling.watcher import SchedulingTriggers, Trigger, WatchedPlacement
+from nexusform.domains.fleet.scheduling.watcher import (
+    SchedulingTriggers,
+    Trigger,
+    WatchedPlacement,
+    find_change_trigger,
+)
 from nexusform.domains.pods.importers.manifest_parser import Manifest
-from nexusform.plans.plan import RolloutStep
+from nexusform.plans.plan import Rollout, RolloutStep
+
+
+class SchedulingResult(Struct, frozen=True):
+    """Scheduling result of a placement. `has_run`: the scheduler processed it. `is_fulfilled`: all requested
+    clusters are bound. `pick_triggers` and `release_triggers` give the trigger by cluster; `cycle_start`
+    holds bindings and members at the start of the last cycles with a picked cluster.
+    """
+
+    is_fulfilled: bool
+    has_run: bool = False
+    status: SchedulingStatus | None = None
+    abort: CycleAbort | None = None
+    cycle_start: tuple[tuple[Binding, ...], MemberList] | None = None
+    pick_triggers: Mapping[str, Trigger] = field(default_factory=dict)
+    release_triggers: Mapping[str, Trigger] = field(default_factory=dict)
+
+    def append_scheduling_cycles(
+        self, result: CycleResult, occasion: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
+    ) -> SchedulingResult:
+        """Return the result extended by a chain of scheduling cycles; `start` are the bindings before it."""
+        pick_triggers, release_triggers = dict(self.pick_triggers), dict(self.release_triggers)
+        for change in result.changes:
+            trigger = find_change_trigger(change, occasion)
+            if change.action in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
+                release_triggers[change.cluster] = trigger
+                pick_triggers.pop(change.cluster, None)
+            else:
+                pick_triggers[change.cluster] = trigger
+        has_picked = any(change.cause is ChangeCause.PICKED for change in result.changes)
+        return SchedulingResult(
+            is_fulfilled=result.status.is_fulfilled if result.status is not None else self.is_fulfilled,
+            has_run=True,
+            status=result.status if result.status is not None else self.status,
+            abort=result.abort,
+            cycle_start=(start, member_list) if has_picked else self.cycle_start,
+            pick_triggers=pick_triggers,
+            release_triggers=release_triggers,
+        )
+
+
+class ObjectOwnership(Struct, frozen=True):
+    """Ownership of a placement's objects by cluster: `conflicts` with other owners, and `duplicates` recorded
+    in state for another placement (an address) too.
+    """
+
+    conflicts: dict[str, dict[ObjectIdentity, OwnershipConflict]] = field(default_factory=dict)
+    duplicates: dict[str, dict[ObjectIdentity, str]] = field(default_factory=dict)
+
+
+class RolloutResult(Struct, frozen=True):
+    """Clusters reached by rollouts and runs. `run_by_cluster` names the run that changed a cluster; `waves`
+    are those of a rolling update, `blocked_clusters` the clusters it cannot reach.
+    """
+
+    clusters: frozenset[str] = frozenset()
+    run_by_cluster: Mapping[str, str] = field(default_factory=dict)
+    waves: tuple[RolloutWave, ...] = ()
+    blocked_clusters: tuple[str, ...] = ()
+    timelines: tuple[Rollout, ...] = ()
+
+    def append_rollout_timeline(self, timeline: Rollout) -> RolloutResult:
+        """Return a copy with one more rollout timeline."""
+        return replace(self, timelines=(*self.timelines, timeline))
 
 
 class PlacementPlan(Struct):
@@ -123,10 +206,8 @@ class PlacementPlan(Struct):
         expected_count = self.spec.policy_snapshot.number_of_clusters or 0
         if self.spec.configuration.placement_type is PlacementType.PICK_FIXED and self.spec.configuration.policy:
             expected_count = len(set(self.spec.configuration.policy.cluster_names))
-        scheduled_bindings = [
-            binding for binding in self.spec.prior_bindings if binding.state is not BindingState.UNSCHEDULED
-        ]
-        return len(scheduled_bindings) < expected_count
+        count = sum(binding.state is not BindingState.UNSCHEDULED for binding in self.spec.prior_bindings)
+        return count < expected_count
 
     @property
     def missing_clusters(self) -> tuple[str, ...]:
@@ -158,21 +239,26 @@ class PlacementPlan(Struct):
         previous_conflicts = {cluster: content.conflicting_objects for cluster, content in on_cluster.items()}
         if not self.ownership.conflicts and not any(previous_conflicts.values()):
             return False
-        for cluster, content in self.compute_final_resources().items():
-            if content.conflicting_objects != previous_conflicts.get(cluster, ()):
-                return True
-        return False
+        return any(
+            content.conflicting_objects != previous_conflicts.get(cluster, ())
+            for cluster, content in self.compute_final_resources().items()
+        )
 
     def build_watcher_input(self) -> WatchedPlacement:
         """Return the placement as input of the watcher."""
         return WatchedPlacement(self.address, self.spec.configuration.placement_type, self.scheduling.is_fulfilled)
 
+    def build_scheduling_arguments(
+        self, member_list: MemberList
+    ) -> tuple[MemberList, Policy | None, PolicySnapshot, str]:
+        """Return the arguments of scheduling cycles and explanations after the bindings."""
+        policy = self.spec.resolve_policy(member_list)
+        return member_list, policy, self.spec.policy_snapshot, self.spec.configuration.namespace
+
     # --- resources ---
 
     def compute_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
-        """Return the resources on a binding's cluster after the rollout to the `reached` clusters, without
-        objects of other owners; None if there are none.
-        """
+        """Return a cluster's resources after the rollout to `reached`, without objects of others; None if empty."""
         resources = self._compute_own_resources(binding, reached)
         conflicts = self.ownership.conflicts.get(binding.cluster, {})
         if resources is None or not (conflicts or resources.conflicting_objects):
@@ -200,9 +286,7 @@ class PlacementPlan(Struct):
         return (*manifests, *conflicting)
 
     def _compute_own_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
-        """Return the resources of a cluster by this placement alone. Existing resources stay if overrides
-        fail or differences are only reported.
-        """
+        """Return this placement's own resources; if overrides fail or only report, existing ones stay."""
         if not binding.has_resources:
             return None
         cluster = binding.cluster
@@ -226,14 +310,11 @@ class PlacementPlan(Struct):
                 configuration.policy, self.spec.policy_snapshot.number_of_clusters, self.bindings
             )
             # Waiting clusters count as available later.
-            outdated_clusters = (
-                self.current.outdated_clusters if self._has_rollout_trigger(latest.index) else frozenset()
-            )
             readiness = Readiness(
                 unready_clusters=self.departed_clusters,
                 never_ready_clusters=self.failing_clusters,
                 failed_clusters=self.previously_failed_clusters,
-                outdated_clusters=outdated_clusters,
+                outdated_clusters=self._find_outdated_clusters(latest.index),
                 is_trackable=is_availability_tracked(latest.objects),
             )
             outcome = simulate_rollout(self.bindings, configuration.rolling_update, target, latest.index, readiness)
@@ -248,15 +329,10 @@ class PlacementPlan(Struct):
 
     @property
     def previously_failed_clusters(self) -> frozenset[str]:
-        """Clusters with permanently failed resources before this plan. If the apply strategy changes,
-        failures under the new one count.
-        """
-        spec = self.spec
-        effective = (
-            spec.configuration
-            if spec.apply_strategy_changed or spec.previous_configuration is None
-            else spec.previous_configuration
-        )
+        """Clusters with permanent failures before this plan, under the new apply strategy if it changes."""
+        spec, effective = self.spec, self.spec.configuration
+        if not spec.apply_strategy_changed and spec.previous_configuration is not None:
+            effective = spec.previous_configuration
         failure_states = {FAILED, OVERRIDE_FAILED}
         if effective.is_report_only and spec.apply_strategy_changed:
             failure_states.remove(FAILED)
@@ -270,9 +346,7 @@ class PlacementPlan(Struct):
 
     @property
     def clusters_with_unknown_rollout(self) -> frozenset[str]:
-        """Bound clusters with a binding changed by the scheduler after their staged run; a hub reports the
-        rollout as unknown until the next run.
-        """
+        """Bound clusters changed by the scheduler after their run; a hub reports their rollout as unknown."""
         prior = {binding.cluster: binding for binding in self.spec.prior_bindings if binding.has_resources}
         statuses = self.spec.prior_attributes.get("placement_statuses") or ()
         unknown_statuses = [status for status in statuses if _has_condition(status, "RolloutStarted", "Unknown")]
@@ -282,7 +356,11 @@ class PlacementPlan(Struct):
             for binding in self.bindings
             if binding.state is BindingState.BOUND
             and binding.cluster in prior
-            and (binding.cluster in reported or _is_kept_binding_changed(prior[binding.cluster], binding))
+            and (
+                binding.cluster in reported
+                or prior[binding.cluster].state is not binding.state
+                or prior[binding.cluster].policy_snapshot != binding.policy_snapshot
+            )
         )
 
     @property
@@ -296,14 +374,15 @@ class PlacementPlan(Struct):
     def clusters_failing_apply(self) -> frozenset[str]:
         """Bound clusters with apply failures, by configuration or as reported by a hub."""
         # A failed override or envelope is no evidence of an apply failure.
-        previously_failed = {c for c in self.previously_failed_clusters if not self._has_override_failure(c)}
+        failed_overrides = {c for c, content in self.current.applied.on_cluster.items() if content.failure}
         failing = frozenset() if self.spec.configuration.is_report_only else self.selection.clusters.failing
-        return frozenset(previously_failed | failing) & {binding.cluster for binding in self.bindings}
+        failing_clusters = (self.previously_failed_clusters - failed_overrides) | failing
+        return failing_clusters & {binding.cluster for binding in self.bindings}
 
     @property
     def failing_clusters(self) -> frozenset[str]:
         """Clusters with current failures of overrides, envelopes or apply."""
-        latest = self.snapshot_store.snapshots[-1].index if self.snapshot_store.snapshots else None
+        latest = self.snapshot_store.latest_index
         override_failures = set()
         for binding in self.bindings:
             rendered = self.snapshot_store.render_cluster(latest, binding.cluster)
@@ -311,35 +390,21 @@ class PlacementPlan(Struct):
                 override_failures.add(binding.cluster)
         return self.clusters_failing_apply | override_failures
 
-    def _has_override_failure(self, cluster: str) -> bool:
-        resources = self.current.applied.on_cluster.get(cluster)
-        return resources is not None and bool(resources.failure)
-
-    @property
-    def _is_rollout_blocked(self) -> bool:
-        """Whether an earlier rollout is blocked; a hub retries it continuously."""
-        statuses = self.spec.prior_attributes.get("placement_statuses") or ()
-        return any(_has_condition(status, "RolloutStarted", "False") for status in statuses)
-
-    def _has_rollout_trigger(self, latest: int) -> bool:
-        """Return True if anything starts a rollout: new resources, a binding change, the strategy, or an own
-        override. A rollout distributes all overrides.
+    def _find_outdated_clusters(self, latest: int) -> frozenset[str]:
+        """Return the clusters with outdated overrides, none without a rollout, which distributes all overrides. New
+        resources, a binding change, the strategy, or an own override start one.
         """
-        if (
+        previous, statuses = self.spec.previous_configuration, self.spec.prior_attributes.get("placement_statuses")
+        has_rollout = (
             self.current.has_override_change
             or self.spec.apply_strategy_changed
-            or self.evicted_clusters
-            or self._is_rollout_blocked
-        ):
-            return True
-        if (
-            self.spec.previous_configuration is not None
-            and self.spec.previous_configuration.strategy != self.spec.configuration.strategy
-        ):
-            return True
-        return any(
-            binding.state is not BindingState.BOUND or binding.resource_snapshot != latest for binding in self.bindings
+            or bool(self.evicted_clusters)
+            # A hub retries a blocked rollout continuously.
+            or any(_has_condition(status, "RolloutStarted", "False") for status in statuses or ())
+            or (previous is not None and previous.strategy != self.spec.configuration.strategy)
+            or any(item.state is not BindingState.BOUND or item.resource_snapshot != latest for item in self.bindings)
         )
+        return self.current.outdated_clusters if has_rollout else frozenset()
 
     @property
     def clusters_moved_by_hub(self) -> tuple[Mapping[str, str], tuple[str, ...]]:
@@ -364,11 +429,7 @@ class PlacementPlan(Struct):
         if self.spec.is_external or not self.current.differing_clusters:
             return ()
         # A rollout includes outdated overrides, even if it is blocked.
-        outdated_clusters = (
-            self.current.outdated_clusters
-            if self._has_rollout_trigger(self.snapshot_store.snapshots[-1].index)
-            else frozenset()
-        )
+        outdated_clusters = self._find_outdated_clusters(self.snapshot_store.snapshots[-1].index)
         return tuple(sorted(self.current.differing_clusters - outdated_clusters - self.rollout.clusters))
 
     def compute_final_resources(self) -> dict[str, RenderedResources]:
@@ -376,19 +437,13 @@ class PlacementPlan(Struct):
         resources = {
             binding.cluster: self.compute_resources(binding, self.rollout.clusters) for binding in self.bindings
         }
-        return {
-            cluster: cluster_resources
-            for cluster, cluster_resources in resources.items()
-            if cluster_resources is not None
-        }
+        return {cluster: content for cluster, content in resources.items() if content is not None}
 
     def has_override_change(self, binding: Binding) -> bool:
         """Return True if the plan changes the override result on a binding's cluster."""
         previous = self.current.applied.on_cluster.get(binding.cluster)
         planned = self.compute_resources(binding, self.rollout.clusters)
-        if previous is None or planned is None:
-            return False
-        return not previous.has_same_result(planned)
+        return previous is not None and planned is not None and not previous.has_same_result(planned)
 
     def record_scheduling_cycles(
         self, result: CycleResult, occasion: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
@@ -404,11 +459,6 @@ def _has_condition(status: Mapping[str, Any], condition: str, value: str) -> boo
     """Return True if a cluster's status has a condition with this value."""
     conditions = status.get("conditions") or ()
     return any(item.get("type") == condition and item.get("status") == value for item in conditions)
-
-
-def _is_kept_binding_changed(previous: Binding, current: Binding) -> bool:
-    """Return True if the scheduler changed a kept binding."""
-    return (previous.state, previous.policy_snapshot) != (current.state, current.policy_snapshot)
 
 
 def _collect_scheduled_clusters(bindings: Iterable[Binding]) -> set[str]:

@@ -211,8 +211,7 @@ def write_applied_resources(applied: AppliedResources, bindings: Iterable[Bindin
 
 
 class _ObjectBodyCollector:
-    # Bodies of objects, each once. Many clusters share lists and manifests.
-    """Collector of object bodies, each once. Shared lists and manifests are processed once."""
+    """Collector of object bodies, each once. Many clusters share lists and manifests, which are processed once."""
 
     def __init__(self) -> None:
         self.by_digest: dict[str, Any] = {}
@@ -252,22 +251,18 @@ def list_cluster_objects(
 def read_bindings(attributes: Mapping[str, Any]) -> tuple[Binding, ...]:
     """Return the bindings of an object in state, by cluster name."""
     bindings = attributes.get("bindings")
-    if not isinstance(bindings, Mapping):
-        return ()
-    return tuple(_decode_binding(cluster, bindings[cluster]) for cluster in sorted(bindings))
-
-
-def _decode_binding(cluster: str, values: Mapping[str, Any]) -> Binding:
-    previous = values.get("previous_state")
-    return Binding(
-        cluster=cluster,
-        state=BindingState(values["state"]),
-        policy_snapshot=int(values.get("policy_snapshot") or 0),
-        affinity_score=_read_integer(values.get("affinity_score")),
-        topology_spread_score=_read_integer(values.get("topology_spread_score")),
-        previous_state=BindingState(previous) if previous else None,
-        resource_snapshot=_read_integer(values.get("resource_snapshot")),
-        is_deleting=values.get("deleting") is True,  # only a hub shows that
+    return tuple(
+        Binding(
+            cluster=cluster,
+            state=BindingState(values["state"]),
+            policy_snapshot=int(values.get("policy_snapshot") or 0),
+            affinity_score=_read_integer(values.get("affinity_score")),
+            topology_spread_score=_read_integer(values.get("topology_spread_score")),
+            previous_state=BindingState(values["previous_state"]) if values.get("previous_state") else None,
+            resource_snapshot=_read_integer(values.get("resource_snapshot")),
+            is_deleting=values.get("deleting") is True,  # only a hub shows that
+        )
+        for cluster, values in (sorted(bindings.items()) if isinstance(bindings, Mapping) else ())
     )
 
 
@@ -301,56 +296,47 @@ def read_policy_snapshot(attributes: Mapping[str, Any]) -> PolicySnapshot | None
 
 def write_policy_snapshot(snapshot: PolicySnapshot) -> dict[str, Any]:
     """Return the policy snapshot as an attribute."""
-    return {"index": snapshot.index, "hash": snapshot.hash, "number_of_clusters": snapshot.number_of_clusters}
+    return asdict(snapshot)
 
 
 def write_conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
     """Return conditions as an attribute."""
-    return [
-        {"type": condition.type, "status": condition.status, "reason": condition.reason, "message": condition.message}
-        for condition in conditions
-    ]
+    return [asdict(condition) for condition in conditions]
 
 
 def read_conditions(values: Any) -> tuple[Condition, ...]:
     """Return the conditions of an object in state."""
-    return tuple(
-        Condition(str(condition["type"]), str(condition["status"]), str(condition["reason"]), str(condition["message"]))
-        for condition in values or ()
-    )
+    names = Condition.__struct_fields__
+    return tuple(Condition(*(str(condition[name]) for name in names)) for condition in values or ())
 
 
 def write_statuses(status: PlacementStatus) -> list[dict[str, Any]]:
     """Return the status of each cluster as an attribute."""
-    return list(map(_encode_cluster_status, status.clusters))
-
-
-def _encode_cluster_status(status: ClusterStatus) -> dict[str, Any]:
-    attribute: dict[str, Any] = {
-        "cluster_name": status.cluster,
-        "observed_resource_index": status.observed_resource_index,
-        "conditions": write_conditions(status.conditions),
-    }
-    if status.failed_objects:
-        attribute["failed_placements"] = [asdict(failed) for failed in status.failed_objects]
-    return attribute
+    attributes = []
+    for cluster in status.clusters:
+        attribute: dict[str, Any] = {
+            "cluster_name": cluster.cluster,
+            "observed_resource_index": cluster.observed_resource_index,
+            "conditions": write_conditions(cluster.conditions),
+        }
+        if cluster.failed_objects:
+            attribute["failed_placements"] = [asdict(failed) for failed in cluster.failed_objects]
+        attributes.append(attribute)
+    return attributes
 
 
 def read_status(attributes: Mapping[str, Any]) -> PlacementStatus:
     """Return the status of an object in state."""
-    statuses = attributes.get("placement_statuses") or ()
-    clusters = tuple(map(_decode_cluster_status, statuses))
-    return PlacementStatus(read_conditions(attributes.get("conditions")), clusters)
-
-
-def _decode_cluster_status(attribute: Mapping[str, Any]) -> ClusterStatus:
-    failed_placements = attribute.get("failed_placements") or ()
-    return ClusterStatus(
-        str(attribute["cluster_name"] or ""),
-        read_conditions(attribute["conditions"]),
-        _read_integer(attribute.get("observed_resource_index")),
-        tuple(FailedObject(**failed) for failed in failed_placements),
+    clusters = tuple(
+        ClusterStatus(
+            str(status["cluster_name"] or ""),
+            read_conditions(status["conditions"]),
+            _read_integer(status.get("observed_resource_index")),
+            tuple(FailedObject(**failed) for failed in status.get("failed_placements") or ()),
+        )
+        for status in attributes.get("placement_statuses") or ()
     )
+    return PlacementStatus(read_conditions(attributes.get("conditions")), clusters)
 
 
 class SelectedObject(Struct, frozen=True):
@@ -375,6 +361,7 @@ class RecordedPlacement(Struct, frozen=True):
 
 def read_placement(attributes: Mapping[str, Any], configuration: FleetPlacement) -> RecordedPlacement:
     """Return a placement from state. `configuration` is read from the same attributes by its resource type."""
+    names = SelectedObject.__struct_fields__
     selected = attributes.get("selected_resources") or ()
     manifest = attributes.get("manifest")
     documents = parse_yaml("manifest", manifest).documents if isinstance(manifest, str) else ()
@@ -386,13 +373,8 @@ def read_placement(attributes: Mapping[str, Any], configuration: FleetPlacement)
         api_version,
         read_bindings(attributes),
         read_status(attributes),
-        tuple(map(_decode_selected_object, selected)),
+        tuple(SelectedObject(*(attribute.get(name) or "" for name in names)) for attribute in selected),
     )
-
-
-def _decode_selected_object(attribute: Mapping[str, Any]) -> SelectedObject:
-    names = SelectedObject.__struct_fields__
-    return SelectedObject(**{name: attribute.get(name) or "" for name in names})
 
 
 def read_scheduling(attributes: Mapping[str, Any], bindings: Iterable[Binding]) -> SchedulingStatus | None:
@@ -419,9 +401,7 @@ def read_scheduling(attributes: Mapping[str, Any], bindings: Iterable[Binding]) 
 def is_scheduled(attributes: Mapping[str, Any]) -> bool:
     """Return True if the Scheduled condition of an object in state is True."""
     conditions = attributes.get("conditions")
-    if not isinstance(conditions, list) or not conditions:
-        return False
-    return bool(conditions[0].get("status") == "True")
+    return isinstance(conditions, list) and bool(conditions) and conditions[0].get("status") == "True"
 
 
 def write_eviction(name: str, eviction: EvictionResult) -> dict[str, Any]:

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import Struct, json
+from msgspec.structs import replace
 
+from nexusform.domains.fleet.importers.fleet_documents import NODE_COUNT, OLD_NODE_COUNT
 from nexusform.domains.fleet.importers.fleet_records import EXTERNAL, REPORT_DIFF, ApplyStrategy, FleetPlacement
-from nexusform.domains.fleet.planning.legacy_property_names import rename_policy_properties
 from nexusform.domains.fleet.planning.placement_records import is_scheduled, read_bindings, read_policy_snapshot
 from nexusform.domains.fleet.planning.shared_ownership import build_merged_placement, find_deleting_objects
-from nexusform.domains.fleet.scheduling.bindings import Binding, Policy, PolicySnapshot
+from nexusform.domains.fleet.scheduling.bindings import Binding, ClusterSelectorTerm, Policy, PolicySnapshot
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot
 from nexusform.planning.instances.instance import Instance
@@ -64,16 +65,14 @@ class PlacementSpec(Struct, frozen=True):
     @property
     def is_first_scheduling(self) -> bool:
         """Whether the scheduler processes the placement for the first time."""
-        return self.is_new or (not self.prior_bindings and (self.is_pending or not self._has_policy_snapshot))
+        if self.is_new or self.prior_bindings:
+            return self.is_new
+        return self.is_pending or read_policy_snapshot(self.prior_attributes) is None
 
     @property
     def is_pending(self) -> bool:
         """Whether a hub reports that its scheduler has not processed the placement yet."""
         return self.observed_attributes.get("pending") is True
-
-    @property
-    def _has_policy_snapshot(self) -> bool:
-        return read_policy_snapshot(self.prior_attributes) is not None
 
     @property
     def prior_attributes(self) -> Mapping[str, Any]:
@@ -88,9 +87,9 @@ class PlacementSpec(Struct, frozen=True):
     @property
     def strategy_changed(self) -> bool:
         """Whether only the rollout strategy changed."""
-        return self.previous_configuration is not None and _get_rollout_settings(
-            self.previous_configuration
-        ) != _get_rollout_settings(self.configuration)
+        previous, current = self.previous_configuration, self.configuration
+        settings = (current.strategy, current.rolling_update, current.apply)
+        return previous is not None and (previous.strategy, previous.rolling_update, previous.apply) != settings
 
     @property
     def apply_strategy_changed(self) -> bool:
@@ -124,25 +123,18 @@ class PlacementSpec(Struct, frozen=True):
         """Return the policy for these members. The old name of node-count is replaced by the current one
         unless a member has the old property or the configuration is strict.
         """
-        configuration = self.configuration
-        return (
-            rename_policy_properties(configuration.policy, member_list)
-            if configuration.accepts_old_names
-            else configuration.policy
-        )
-
-    @property
-    def _was_report_only(self) -> bool:
-        """Whether differences were only reported before the plan."""
-        strategies = [self.find_apply_strategy(cluster) for cluster in self.observed_attributes.get("bindings") or ()]
-        if self.previous_configuration is not None:
-            strategies.append(self.previous_configuration.apply)
-        return any(apply is not None and apply.type == REPORT_DIFF for apply in strategies)
+        policy = self.configuration.policy
+        return rename_policy_properties(policy, member_list) if self.configuration.accepts_old_names else policy
 
     @property
     def switches_to_applying(self) -> bool:
         """Whether the plan switches from reporting differences to applying the existing Works."""
-        return self.apply_strategy_changed and not self.configuration.is_report_only and self._was_report_only
+        if self.configuration.is_report_only or not self.apply_strategy_changed:
+            return False
+        strategies = [self.find_apply_strategy(cluster) for cluster in self.observed_attributes.get("bindings") or ()]
+        if self.previous_configuration is not None:
+            strategies.append(self.previous_configuration.apply)
+        return any(apply is not None and apply.type == REPORT_DIFF for apply in strategies)
 
 
 def build_placement_spec(
@@ -156,6 +148,8 @@ def build_placement_spec(
     bindings = read_bindings(attributes)
     last_snapshot = read_policy_snapshot(attributes)
     snapshot = build_next_snapshot(last_snapshot, configuration.policy)
+    last_number = None if last_snapshot is None else last_snapshot.number_of_clusters
+    number = configuration.number_of_clusters
     return PlacementSpec(
         instance=instance,
         configuration=configuration,
@@ -164,20 +158,43 @@ def build_placement_spec(
         deleting_clusters=frozenset(binding.cluster for binding in bindings if binding.is_deleting),
         policy_snapshot=snapshot,
         policy_changed=last_snapshot is not None and last_snapshot.index != snapshot.index,
-        number_changed=last_snapshot is not None
-        and last_snapshot.number_of_clusters != configuration.number_of_clusters,
-        number_increased=_is_number_increased(last_snapshot, configuration.number_of_clusters),
+        number_changed=last_snapshot is not None and last_number != number,
+        number_increased=last_number is not None and number is not None and number > last_number,
         was_fulfilled=is_scheduled(attributes),
         observed_attributes=observed_attributes,
     )
 
 
-def _is_number_increased(last: PolicySnapshot | None, number: int | None) -> bool:
-    if last is None or last.number_of_clusters is None or number is None:
-        return False
-    return number > last.number_of_clusters
+def rename_policy_properties(policy: Policy | None, member_list: MemberList) -> Policy | None:
+    """Return the policy with the old name of node-count replaced, unless a member has the old property."""
+    if policy is None or not has_old_property_name(policy):
+        return policy
+    if any(OLD_NODE_COUNT in member.properties for member in member_list.members):
+        return policy
+    required = policy.required_terms
+    preferred = policy.preferred_terms
+    return replace(
+        policy,
+        required_terms=None if required is None else tuple(map(_rename_properties_in_term, required)),
+        preferred_terms=tuple(replace(t, preference=_rename_properties_in_term(t.preference)) for t in preferred),
+    )
 
 
-def _get_rollout_settings(placement: FleetPlacement) -> tuple[object, ...]:
-    """Return the settings that control how changes reach the clusters."""
-    return placement.strategy, placement.rolling_update, placement.apply
+def has_old_property_name(policy: Policy) -> bool:
+    """Return True if a policy uses the old name of node-count."""
+    terms = (*(policy.required_terms or ()), *(term.preference for term in policy.preferred_terms))
+    return any(_rename_properties_in_term(term) != term for term in terms)
+
+
+def _rename_properties_in_term(term: ClusterSelectorTerm) -> ClusterSelectorTerm:
+    """Return the term with the current name of node-count."""
+    sorter, selector = term.property_sorter, term.property_selector
+    if sorter is not None:
+        sorter = replace(sorter, name=_rename_property(sorter.name))
+    if selector is not None:
+        selector = tuple(replace(requirement, name=_rename_property(requirement.name)) for requirement in selector)
+    return replace(term, property_sorter=sorter, property_selector=selector)
+
+
+def _rename_property(name: str) -> str:
+    return NODE_COUNT if name == OLD_NODE_COUNT else name

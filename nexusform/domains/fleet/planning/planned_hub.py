@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -15,13 +16,13 @@ from nexusform.domains.fleet.importers.fleet_records import (
     FleetApprovalRequest,
     FleetDisruptionBudget,
     FleetEviction,
+    FleetObject,
     FleetOverride,
     FleetUpdateRun,
     FleetUpdateStrategy,
     HubObjects,
 )
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, ObservedHub
-from nexusform.domains.fleet.planning.immutable_fields import check_immutable_fields
 from nexusform.domains.fleet.planning.override_rendering import (
     ObjectIdentity,
     OverrideIndex,
@@ -30,9 +31,8 @@ from nexusform.domains.fleet.planning.override_rendering import (
     get_object_identity,
 )
 from nexusform.domains.fleet.planning.placement_records import compute_body_hash
-from nexusform.domains.fleet.planning.resource_selectors import HubIndex
-from nexusform.domains.fleet.planning.server_side_apply import merge_applied_objects
-from nexusform.domains.fleet.planning.shared_ownership import find_deleting_objects
+from nexusform.domains.fleet.planning.resource_selection import HubIndex
+from nexusform.domains.fleet.planning.shared_ownership import find_deleting_objects, merge_applied_objects
 from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
 from nexusform.domains.fleet.scheduling.fleet_api_validation import format_sentence
 from nexusform.domains.fleet.scheduling.staged_update import check_run_state_transition
@@ -87,8 +87,7 @@ class PlannedHub(Struct, dict=True):
         manifests: list[Manifest] = []
         overrides: list[FleetOverride] = []
         for instance in self.prior_instances:
-            assert instance.type.build_fleet_object is not None
-            fleet_object = instance.type.build_fleet_object(instance.before or {})
+            fleet_object = _read_prior_object(instance)
             if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
                 manifests += fleet_object.manifests
             elif isinstance(fleet_object, FleetOverride):
@@ -105,20 +104,14 @@ class PlannedHub(Struct, dict=True):
         """Index of the objects in state."""
         return HubIndex(self.prior_objects[0])
 
-    def list_overrides(self, placement: str) -> tuple[FleetOverride, ...]:
-        """Return the overrides of a placement (its key) in the order of application."""
-        return self._override_index.list_overrides(placement)
-
-    def list_prior_overrides(self, placement: str) -> tuple[FleetOverride, ...]:
-        """Return the overrides of a placement in state, in the order of application."""
-        return self._prior_override_index.list_overrides(placement)
-
     @cached_property
-    def _override_index(self) -> OverrideIndex:
+    def override_index(self) -> OverrideIndex:
+        """Overrides by placement."""
         return OverrideIndex(self.overrides)
 
     @cached_property
-    def _prior_override_index(self) -> OverrideIndex:
+    def prior_override_index(self) -> OverrideIndex:
+        """Overrides in state by placement."""
         return OverrideIndex(self.prior_objects[1])
 
     @property
@@ -126,16 +119,12 @@ class PlannedHub(Struct, dict=True):
         """Keys of the workloads re-created on the hub, themselves or with their namespace."""
         replaced: list[Manifest] = []
         for instance in self.prior_instances:
-            assert instance.type.build_fleet_object is not None
-            fleet_object = instance.type.build_fleet_object(instance.before or {}) if instance.is_replaced else None
+            fleet_object = _read_prior_object(instance) if instance.is_replaced else None
             if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
                 replaced += unwrap_envelopes(fleet_object.manifests).manifests
         namespaces = {manifest.name for manifest in replaced if (manifest.group, manifest.kind) == ("", "Namespace")}
-        namespaced = [
-            manifest
-            for manifest in unwrap_envelopes(self.prior_objects[0]).manifests
-            if manifest.namespace in namespaces
-        ]
+        prior_manifests = unwrap_envelopes(self.prior_objects[0]).manifests
+        namespaced = [manifest for manifest in prior_manifests if manifest.namespace in namespaces]
         return frozenset(workload.key for workload in collect_workloads((*replaced, *namespaced)).workloads)
 
     def find_budget(self, placement: str) -> PlacementDisruptionBudget | None:
@@ -148,8 +137,7 @@ class PlannedHub(Struct, dict=True):
         """Observed budgets, and those in state that this plan neither changes nor deletes."""
         budgets = dict(self.observed.budgets)
         for instance in self.prior_instances:
-            assert instance.type.build_fleet_object is not None
-            prior_object = instance.type.build_fleet_object(instance.before or {})
+            prior_object = _read_prior_object(instance)
             if isinstance(prior_object, FleetDisruptionBudget) and instance.is_removed:
                 budgets.pop(prior_object.placement, None)
             elif isinstance(prior_object, FleetDisruptionBudget):
@@ -216,8 +204,7 @@ class PlannedHub(Struct, dict=True):
         """Return the objects on the hub after this plan, with fields of other managers."""
         if instance.before is None or instance.is_replaced or not self.observed.objects:
             return manifests
-        assert instance.type.build_fleet_object is not None
-        prior_object = instance.type.build_fleet_object(instance.before)
+        prior_object = _read_prior_object(instance)
         prior_manifests = prior_object.manifests if isinstance(prior_object, HubObjects) else ()
         return merge_applied_objects(manifests, prior_manifests, self.observed.objects)
 
@@ -228,8 +215,8 @@ class PlannedHub(Struct, dict=True):
         observed_snapshots = [snapshot for snapshot in self.observed.overrides.values() if snapshot.key == override.key]
         if observed_snapshots:
             latest = max(observed_snapshots, key=lambda snapshot: snapshot.snapshot)
-        elif instance.before is not None and instance.type.build_fleet_object is not None:
-            recorded = instance.type.build_fleet_object(instance.before)
+        elif instance.before is not None:
+            recorded = _read_prior_object(instance)
             assert isinstance(recorded, FleetOverride)
             latest = replace(recorded, snapshot=_get_prior_override_snapshot_number(instance))
         else:
@@ -243,10 +230,8 @@ class PlannedHub(Struct, dict=True):
 
     def apply_approvals(self) -> None:
         """Add granted approvals to the runs, and resume runs waiting for one."""
-        active_runs = list(self.runs)
-        for instance, run in self.waiting_runs:
-            if run.build_key(run.name) in self.resumed_runs:
-                active_runs.append((instance, run))
+        resumed_runs = [pair for pair in self.waiting_runs if pair[1].build_key(pair[1].name) in self.resumed_runs]
+        active_runs = [*self.runs, *resumed_runs]
         self.runs = []
         for instance, run in active_runs:
             key = run.build_key(run.name)
@@ -255,18 +240,14 @@ class PlannedHub(Struct, dict=True):
 
     def _add_staged_run(self, instance: Instance, run: FleetUpdateRun) -> None:
         """Add a staged run, unless its state transition is invalid."""
-        if instance.before is not None and not instance.is_replaced and instance.type.build_fleet_object is not None:
-            prior_run = instance.type.build_fleet_object(instance.before)
-            transition_error = None
-            if isinstance(prior_run, FleetUpdateRun):
-                transition_error = check_run_state_transition(prior_run.state, run.state)
-            if transition_error is not None:
-                text = (
-                    f"{transition_error[:1].upper()}{transition_error[1:]}. Create another run, or replace "
-                    "this one with -replace."
-                )
-                self.diagnostics.append(instance.build_error("invalid-staged-run-state", text, ("state",)))
-                return
+        prior_run = None if instance.before is None or instance.is_replaced else _read_prior_object(instance)
+        transition_error = None
+        if isinstance(prior_run, FleetUpdateRun):
+            transition_error = check_run_state_transition(prior_run.state, run.state)
+        if transition_error is not None:
+            text = f"{format_sentence(transition_error)} Create another run, or replace this one with -replace."
+            self.diagnostics.append(instance.build_error("invalid-staged-run-state", text, ("state",)))
+            return
         observed_run = None if instance.is_replaced else self.observed.runs.get(run.build_key(run.name))
         if observed_run is not None and observed_run.ended:
             # Warn about a run to create if it failed on the hub already.
@@ -284,6 +265,13 @@ class PlannedHub(Struct, dict=True):
         (self.runs if is_active else self.waiting_runs).append((instance, run))
 
 
+def _read_prior_object(instance: Instance) -> FleetObject:
+    """Return the fleet object of an instance in state."""
+    assert instance.type.build_fleet_object is not None
+    fleet_object: FleetObject = instance.type.build_fleet_object(instance.before or {})
+    return fleet_object
+
+
 def _get_prior_override_snapshot_number(instance: Instance) -> int:
     """Return the snapshot number of an override in state."""
     prior_note = instance.prior.private if instance.prior is not None else None
@@ -294,28 +282,20 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
     """Build the hub of a plan; `observed` is the content read from real hubs."""
     hub = PlannedHub(observed=observed)
     for instance in instances:
-        if instance.type.build_fleet_object is not None and instance.before is not None:
-            hub.prior_instances.append(instance)
-        if (
-            instance.type.build_fleet_object is None
-            or instance.is_removed
-            or instance.is_invalid
-            or instance.planned is None
-        ):
+        if instance.type.build_fleet_object is None:
             continue
-        hub.add_instance(instance)
-    hub.manifests += _find_unmanaged_objects(hub)
+        if instance.before is not None:
+            hub.prior_instances.append(instance)
+        if not instance.is_removed and not instance.is_invalid and instance.planned is not None:
+            hub.add_instance(instance)
+    # The hub objects outside the configuration and state.
+    managed = collect_object_identities((*hub.manifests, *hub.prior_objects[0]))
+    hub.manifests += (manifest for manifest in observed.objects if get_object_identity(manifest) not in managed)
     hub.apply_approvals()
     hub.diagnostics += _check_override_conflicts(hub)
     hub.overrides += _find_unmanaged_overrides(hub)
     hub.diagnostics += _warn_missing_namespaces(hub)
     return hub
-
-
-def _find_unmanaged_objects(hub: PlannedHub) -> Iterator[Manifest]:
-    """Yield the hub objects outside the configuration and state."""
-    managed = collect_object_identities((*hub.manifests, *hub.prior_objects[0]))
-    yield from (manifest for manifest in hub.observed.objects if get_object_identity(manifest) not in managed)
 
 
 def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
@@ -331,13 +311,8 @@ def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
 
 def _list_hub_objects_of_instance(instance: Instance) -> Sequence[Manifest]:
     """Return an instance's objects on the hub from state; `-target` may exclude it from the plan."""
-    if instance.planned is not None:
-        return ()
-    assert instance.type.build_fleet_object is not None
-    fleet_object = instance.type.build_fleet_object(instance.before or {})
-    if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
-        return fleet_object.manifests
-    return ()
+    fleet_object = _read_prior_object(instance) if instance.planned is None else None
+    return fleet_object.manifests if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id else ()
 
 
 def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
@@ -346,9 +321,7 @@ def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
     configured_objects = (manifests for _, manifests in hub.configured_objects)  # those in deletion, too
     lists = chain([hub.manifests], configured_objects, map(_list_hub_objects_of_instance, kept_instances))
     existing_objects = chain.from_iterable(lists)
-    namespaces = {
-        namespaced.name for namespaced in existing_objects if (namespaced.group, namespaced.kind) == ("", "Namespace")
-    }
+    namespaces = {item.name for item in existing_objects if (item.group, item.kind) == ("", "Namespace")}
     for instance, manifests in hub.configured_objects:
         if instance.block is not None and instance.block.provider:
             continue  # a hub with namespaces of others, and with a dry run
@@ -384,3 +357,38 @@ def _check_override_conflicts(hub: PlannedHub) -> Iterator[Diagnostic]:
                 path = (block, selector)
             detail = f"{format_sentence(text)} Combine the rules, or remove one of the overrides."
             yield instance.build_diagnostic(Problem(path, "invalid-fleet-object", detail))
+
+
+# Fields by record, each with its API name. Source: the CRDs' rules with oldSelf.
+_IMMUTABLE_FIELDS: Final[Mapping[type, tuple[tuple[str, str], ...]]] = {
+    FleetUpdateRun: (
+        ("placement", "placementName"),
+        ("strategy", "stagedRolloutStrategyName"),
+        ("resource_index", "resourceSnapshotIndex"),
+    ),
+    FleetApprovalRequest: (("run", "parentStageRollout"), ("stage", "targetStage")),
+    FleetOverride: (("placement", "placement"),),
+}
+
+
+def check_immutable_fields(instance: Instance, planned: FleetObject) -> Iterator[Diagnostic]:
+    """Yield an error for each changed immutable field; none for a re-created object."""
+    fields = _IMMUTABLE_FIELDS.get(type(planned), ())
+    if not fields or instance.before is None or instance.is_replaced:
+        return
+    current = _read_prior_object(instance)
+    if type(current) is not type(planned):
+        return
+    for attribute, name in fields:
+        current_value, planned_value = getattr(current, attribute), getattr(planned, attribute)
+        if current_value != planned_value:
+            detail = (
+                f"{name} is immutable on a hub. Current value: {_format_value(current_value)}. Manifest: "
+                f"{_format_value(planned_value)}. To re-create the object, plan with "
+                f"-replace='{instance.address}'."
+            )
+            yield instance.build_error("change-not-allowed", detail, ("manifest",))
+
+
+def _format_value(value: object) -> str:
+    return "not set" if value in ("", None) else f'"{value}"'

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem
+from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.domains.fleet.importers.fleet_records import FleetMember
 from nexusform.domains.fleet.planning.fleet_snapshot import (
     UNNOTIFIED_PLACEMENTS,
@@ -32,36 +32,26 @@ def build_planned_member(
     """Build the planned member: the observed one with configured fields if a provider writes it, else the latter."""
     if not _is_managed_by_hub_provider(instance, configuration.name, observed):
         return configuration
-    # The previously configured member, if any.
-    previous = (
-        instance.type.build_fleet_object(instance.before)
-        if instance.type.build_fleet_object and instance.before
-        else None
+    build = instance.type.build_fleet_object
+    previous = build(instance.before) if build is not None and instance.before else None
+    # Labels removed from the configuration are dropped; taints are one list.
+    previous_member = previous if isinstance(previous, FleetMember) else FleetMember(configuration.name)
+    observed_member = observed[configuration.name]
+    removed_labels = previous_member.labels.keys() - configuration.labels.keys()
+    labels = {name: value for name, value in observed_member.labels.items() if name not in removed_labels}
+    has_taints = bool(configuration.taints or previous_member.taints)
+    return replace(
+        observed_member,
+        labels={**labels, **configuration.labels},
+        taints=configuration.taints if has_taints else observed_member.taints,
+        cluster_id=configuration.cluster_id,
+        apply_fails=configuration.apply_fails,
     )
-    previous_member = previous if isinstance(previous, FleetMember) else None
-    return _merge_observed(configuration, observed[configuration.name], previous_member)
 
 
 def _is_managed_by_hub_provider(instance: Instance, name: str, observed: Mapping[str, FleetMember]) -> bool:
     """Return True if a provider writes the member to a hub that has it."""
     return name in observed and instance.block is not None and bool(instance.block.provider)
-
-
-def _merge_observed(configuration: FleetMember, observed: FleetMember, previous: FleetMember | None) -> FleetMember:
-    """Return the observed member with configured labels and taints. Labels removed from the configuration are
-    dropped; taints are one list.
-    """
-    removed_labels = (previous.labels.keys() if previous is not None else set()) - configuration.labels.keys()
-    labels = {name: value for name, value in observed.labels.items() if name not in removed_labels}
-    had_taints = previous is not None and bool(previous.taints)
-    taints = configuration.taints if configuration.taints or had_taints else observed.taints
-    return replace(
-        observed,
-        labels={**labels, **configuration.labels},
-        taints=taints,
-        cluster_id=configuration.cluster_id,
-        apply_fails=configuration.apply_fails,
-    )
 
 
 def build_members(
@@ -75,12 +65,13 @@ def build_members(
     members, by id; `observed` are the members of a hub, configured or not; `missing_members` are those of
     state that a provider did not find.
     """
-    instances = list(instances)
     members: dict[str, FleetMemberState] = {}
-    removed = set(missing_members) | set(_list_removed_names(instances))
+    member_instances = [instance for instance in instances if instance.type.kind is PlanningKind.MEMBER]
+    leaving = [item for item in member_instances if item.action is Action.DELETE or item.is_replaced]
+    removed = {*missing_members, *(str((instance.before or {}).get("name")) for instance in leaving)}
     problems: list[Diagnostic] = []
-    for instance in instances:
-        if instance.type.kind is not PlanningKind.MEMBER or instance.type.build_fleet_object is None:
+    for instance in member_instances:
+        if instance.type.build_fleet_object is None:
             continue
         leaving_member = _build_leaving_member(instance)
         if leaving_member is not None and leaving_member.previous is not None:
@@ -93,7 +84,12 @@ def build_members(
         configuration = build_planned_member(instance, configuration, observed)
         cluster = clusters.get(configuration.cluster_id) if configuration.cluster_id else None
         if configuration.cluster_id and cluster is None:
-            problems.append(_build_unknown_cluster_problem(instance, configuration.cluster_id, clusters))
+            listed = f" Known clusters: {', '.join(sorted(clusters)[:8])}." if clusters else ""
+            text = (
+                f'No nexus_kubernetes_cluster or tacker_vnf has the id "{configuration.cluster_id}".{listed} Use a '
+                "reference such as nexus_kubernetes_cluster.a.id, so that the cluster is planned first."
+            )
+            problems.append(instance.build_error("unknown-cluster", text, ("kubernetes_cluster_id",)))
             instance.is_invalid = True
         # A hub reports the figures of its members; the nodes are used for pods only.
         figures = None if _is_managed_by_hub_provider(instance, configuration.name, observed) else cluster
@@ -114,13 +110,6 @@ def build_members(
             planned = build_member(observed_member, None, (0, 0))
             members[name] = FleetMemberState(None, observed_member, None, planned, planned)
     return members, problems
-
-
-def _list_removed_names(instances: Iterable[Instance]) -> Iterator[str]:
-    """Yield the names of destroyed or re-created members."""
-    for instance in instances:
-        if instance.type.kind is PlanningKind.MEMBER and (instance.action is Action.DELETE or instance.is_replaced):
-            yield str((instance.before or {}).get("name"))
 
 
 def _list_excluded_placements(instance: Instance) -> frozenset[str]:
@@ -154,9 +143,7 @@ def _find_previous_member(instance: Instance, planned: Member, observed: Mapping
 def record_processed_members(members: Iterable[FleetMemberState], instances: Mapping[Address, Instance]) -> None:
     """Record the members as processed by all placements; for excluded placements the change stays pending."""
     placements = [instance for instance in instances.values() if instance.type.kind is PlanningKind.PLACEMENT]
-    excluded = [
-        str(placement.address) for placement in placements if placement.block is None and not placement.is_removed
-    ]
+    excluded = [str(item.address) for item in placements if item.block is None and not item.is_removed]
     for member in members:
         instance = instances.get(member.address) if member.address is not None else None
         if member.planned is None or instance is None:
@@ -164,21 +151,6 @@ def record_processed_members(members: Iterable[FleetMemberState], instances: Map
         if not excluded:
             instance.private = build_member_record(member.planned)
         elif member.previous is None:
-            unnotified = (
-                excluded if member.is_rejoining else sorted(member.unnotified_placements.intersection(excluded))
-            )
+            still_unnotified = sorted(member.unnotified_placements.intersection(excluded))
+            unnotified = excluded if member.is_rejoining else still_unnotified
             instance.private = {**UNPROCESSED, UNNOTIFIED_PLACEMENTS: unnotified} if unnotified else UNPROCESSED
-
-
-def _build_unknown_cluster_problem(
-    instance: Instance, cluster_id: str, known_clusters: Mapping[str, NodeCluster]
-) -> Diagnostic:
-    listed = f" Known clusters: {', '.join(sorted(known_clusters)[:8])}." if known_clusters else ""
-    return instance.build_diagnostic(
-        Problem(
-            ("kubernetes_cluster_id",),
-            "unknown-cluster",
-            f'No nexus_kubernetes_cluster or tacker_vnf has the id "{cluster_id}".{listed} Use a '
-            "reference such as nexus_kubernetes_cluster.a.id, so that the cluster is planned first.",
-        )
-    )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_records import NAMESPACE_ACCESSIBLE, REPORT_DIFF
-from nexusform.domains.fleet.planning.override_rendering import ObjectIdentity, RenderedResources
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
-    OwnershipConflict,
     is_availability_tracked,
     read_scheduling,
     write_conditions,
@@ -26,7 +24,6 @@ from nexusform.domains.fleet.scheduling.placement_status import (
     TRUE,
     UNKNOWN,
     ClusterProgress,
-    ClusterStatus,
     FailedObject,
     PlacementStatus,
     build_placement_status,
@@ -44,9 +41,11 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
     if scheduling is None and prior.get("conditions") is not None:
         # No cycle ran, or it stopped before it wrote a status.
         is_reprocessed = placement.current.is_selection_changed and _has_stale_status(placement)
-        if not placement.has_changes and not _has_new_apply_failure(placement) and not is_reprocessed:
+        if not is_reprocessed and not placement.has_changes and not _has_new_apply_failure(placement):
             return {name: prior.get(name) for name in ("conditions", "placement_statuses")}
         scheduling = read_scheduling(prior, placement.bindings)
+    namespaces = (manifest.name for manifest in placement.selection.manifests if manifest.kind == "Namespace")
+    reports_in_namespace = placement.spec.configuration.status_reporting_scope == NAMESPACE_ACCESSIBLE
     status = build_placement_status(
         scheduling,
         placement.spec.configuration.policy,
@@ -54,11 +53,13 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
         _compute_progress(placement),
         prefix=NAMESPACED if placement.spec.configuration.namespace else CLUSTER_SCOPED,
         is_external=placement.spec.is_external,
-        status_namespace=_find_status_namespace(placement),
+        status_namespace=next(namespaces, "") if reports_in_namespace else "",
     )
     conditions = write_conditions(status.conditions)
     statuses = write_statuses(_sort_status_clusters(placement, status))
-    if placement.spec.is_external and not placement.rollout.clusters and _is_repicked_after_eviction(placement):
+    picked = {binding.cluster for binding in placement.bindings if binding.state is not BindingState.UNSCHEDULED}
+    is_repicked = bool(placement.evicted_clusters) and placement.evicted_clusters <= picked
+    if placement.spec.is_external and not placement.rollout.clusters and is_repicked:
         # With unchanged clusters a hub keeps its rollout status, also of evicted clusters, until a run or
         # another change. Seen on a running hub.
         conditions = [*conditions[:1], *(prior.get("conditions") or ())[1:]]
@@ -80,44 +81,28 @@ def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
     return is_same_configuration and not placement.has_changes and not _has_new_apply_failure(placement)
 
 
-def _is_repicked_after_eviction(placement: PlacementPlan) -> bool:
-    """Return True if all evicted clusters were picked again."""
-    scheduled = {binding.cluster for binding in placement.bindings if binding.state is not BindingState.UNSCHEDULED}
-    return bool(placement.evicted_clusters) and placement.evicted_clusters <= scheduled
-
-
 def _has_stale_status(placement: PlacementPlan) -> bool:
-    """Return True if the status reports a rollout for a cluster with a new binding: it was evicted and the
-    hub has not updated the status.
-    """
+    """Return whether the status still reports the rollout of an evicted cluster with a new binding."""
     scheduled = {b.cluster for b in placement.spec.prior_bindings if b.state is BindingState.SCHEDULED}
-    return any(
-        condition["type"] == "RolloutStarted" and condition["status"] == TRUE
-        for status in placement.spec.prior_attributes.get("placement_statuses") or ()
-        for condition in status.get("conditions") or ()
-        if str(status.get("cluster_name") or "") in scheduled
-    )
+    conditions = _list_prior_conditions(placement, "RolloutStarted")
+    return any(cluster in scheduled and condition["status"] == TRUE for cluster, condition in conditions)
+
+
+def _list_prior_conditions(placement: PlacementPlan, kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the conditions of a type in the prior status, each with its cluster."""
+    for status in placement.spec.prior_attributes.get("placement_statuses") or ():
+        for condition in status.get("conditions") or ():
+            if condition["type"] == kind:
+                yield str(status.get("cluster_name") or ""), condition
 
 
 def _has_new_apply_failure(placement: PlacementPlan) -> bool:
     """Return True if the configuration declares an apply failure missing in the status."""
     failing = placement.clusters_failing_apply & placement.selection.clusters.failing
-    reported = {
-        str(status.get("cluster_name") or "")
-        for status in placement.spec.prior_attributes.get("placement_statuses") or ()
-        for condition in status.get("conditions") or ()
-        if condition["type"] == "Applied" and condition["status"] == FALSE
-    }
+    reported = {cluster for cluster, item in _list_prior_conditions(placement, "Applied") if item["status"] == FALSE}
     bound = {b.cluster for b in placement.spec.prior_bindings if b.state is BindingState.BOUND}
     overridden = bound - {c for c, content in placement.current.applied.on_cluster.items() if content.failure}
     return bool(failing & overridden - reported)
-
-
-def _find_status_namespace(placement: PlacementPlan) -> str:
-    """Return the namespace of the reported status, "" without one."""
-    if placement.spec.configuration.status_reporting_scope != NAMESPACE_ACCESSIBLE:
-        return ""
-    return next((manifest.name for manifest in placement.selection.manifests if manifest.kind == "Namespace"), "")
 
 
 def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> PlacementStatus:
@@ -125,33 +110,13 @@ def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> 
     prior_statuses = placement.spec.prior_attributes.get("placement_statuses") or ()
     names = [str(attribute["cluster_name"]) for attribute in prior_statuses if attribute["cluster_name"]]
     position_of = {name: position for position, name in enumerate(names)}
-
-    def get_order(cluster: ClusterStatus) -> tuple[bool, int]:
-        is_nameless = not cluster.cluster  # reports an unfilled position: sorted last
-        return is_nameless, position_of.get(cluster.cluster, len(position_of))
-
-    clusters = [
-        replace(cluster, failed_objects=_build_failed_objects(placement.ownership.conflicts.get(cluster.cluster, {})))
-        for cluster in status.clusters
-    ]
-    return replace(status, clusters=tuple(sorted(clusters, key=get_order)))
-
-
-def _build_failed_objects(conflicts: Mapping[ObjectIdentity, OwnershipConflict]) -> tuple[FailedObject, ...]:
-    return tuple(
-        FailedObject(*identity, reason=conflict.reason, message=conflict.message)
-        for identity, conflict in sorted(conflicts.items())
-    )
-
-
-def _read_prior_run_texts(placement: PlacementPlan) -> dict[str, str]:
-    """Return the run texts of each cluster in the prior status."""
-    texts = {}
-    for status in placement.spec.prior_attributes.get("placement_statuses") or ():
-        for condition in status.get("conditions") or ():
-            if condition["type"] == "RolloutStarted":
-                texts[str(status["cluster_name"])] = parse_run_status_text(str(condition["message"]))
-    return texts
+    clusters = []
+    # A status without a name reports an unfilled position and is sorted last.
+    for cluster in sorted(status.clusters, key=lambda c: (not c.cluster, position_of.get(c.cluster, len(position_of)))):
+        conflicts = sorted(placement.ownership.conflicts.get(cluster.cluster, {}).items())
+        failed = (FailedObject(*identity, reason=item.reason, message=item.message) for identity, item in conflicts)
+        clusters.append(replace(cluster, failed_objects=tuple(failed)))
+    return replace(status, clusters=tuple(clusters))
 
 
 def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
@@ -163,7 +128,9 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
     blocked = () if placement.spec.is_external else placement.rollout.blocked_clusters
     run_by_cluster = {}
     if placement.spec.is_external:
-        run_by_cluster = {**_read_prior_run_texts(placement), **placement.rollout.run_by_cluster}
+        prior_conditions = _list_prior_conditions(placement, "RolloutStarted")
+        prior_texts = {name: parse_run_status_text(str(condition["message"])) for name, condition in prior_conditions}
+        run_by_cluster = {**prior_texts, **placement.rollout.run_by_cluster}
     # Namespaced placements prefix the name with their namespace.
     work = f"{placement.key.replace('/', '.')}-work"
     by_cluster = {}
@@ -190,7 +157,8 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
         trackable = resources is None or is_availability_tracked(resources.manifests)
         by_cluster[binding.cluster] = replace(
             progress,
-            has_overrides=has_override_failure or _has_overrides(resources),
+            # Overrides named by the binding count, whatever their result.
+            has_overrides=has_override_failure or bool(resources and (resources.overrides or resources.digest)),
             overridden=FALSE if has_override_failure else progress.overridden,
             work_synchronized=FALSE if resources and resources.has_envelope_failure else progress.work_synchronized,
             applied=FALSE
@@ -213,8 +181,3 @@ def _adjust_for_apply_strategy(placement: PlacementPlan, cluster: str, progress:
     if is_report_only == placement.spec.configuration.is_report_only:
         return progress
     return replace(progress, diff_reported=UNKNOWN) if not is_report_only else replace(progress, applied=UNKNOWN)
-
-
-def _has_overrides(resources: RenderedResources | None) -> bool:
-    """Return True if the cluster's binding names overrides, whatever their result."""
-    return resources is not None and bool(resources.overrides or resources.digest)

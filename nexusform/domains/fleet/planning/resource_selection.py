@@ -1,18 +1,175 @@
-"""Selected and current resources of a placement: the second stage of its plan."""
+"""Selected and current resources of a placement, and the hub's errors about selectors: the second stage of its plan."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import chain, product
+from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from nexusform.domains.fleet.importers.fleet_records import FleetOverride
+from nexusform.domains.fleet.importers.fleet_records import (
+    NAMESPACE_ONLY,
+    WITH_RESOURCES,
+    WITH_SELECTED,
+    FleetOverride,
+    FleetPlacement,
+    ObjectSelector,
+)
 from nexusform.domains.fleet.planning.fleet_snapshot import MemberClusters
 from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, RenderedResources
 from nexusform.domains.fleet.planning.placement_records import AppliedResources, ResourceSnapshot, add_snapshot
-from nexusform.domains.fleet.planning.resource_selectors import ResourceSelectorProblem
 from nexusform.domains.fleet.scheduling.watcher import Trigger
-from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.domains.pods.importers.manifest_parser import Manifest, find_selection_exclusion, is_reserved_namespace
+from nexusform.kubernetes.matching import is_selected
+
+_NAMESPACE: Final = ("", "Namespace")
+T = TypeVar("T")
+
+
+class ResourceSelectorProblem(Struct, frozen=True):
+    """Error of a hub about a placement's selectors: index of the selector, the hub's message, and a remedy."""
+
+    selector: int
+    message: str
+    advice: str
+
+
+ObjectKey: TypeAlias = tuple[str, str, str, str]
+
+
+class HubIndex:
+    """Index of a hub's selectable objects by the fields of selectors: a fleet may have a placement per namespace."""
+
+    def __init__(self, hub: Sequence[Manifest]) -> None:
+        services = {(item.namespace, item.name) for item in hub if (item.group, item.kind) == ("", "Service")}
+        self._objects = [manifest for manifest in hub if find_selection_exclusion(manifest, services) is None]
+
+    @cached_property
+    def unique_index(self) -> HubIndex:
+        """Index with each object once, in its last form."""
+        last = {manifest.identity: manifest for manifest in self._objects}
+        return self if len(last) == len(self._objects) else HubIndex(list(last.values()))
+
+    def select_objects(self, selector: ObjectSelector, namespaces: Collection[str]) -> list[Manifest]:
+        """Return the objects of a selector in these namespaces ("": cluster scope), in the hub's order."""
+        kind = (selector.group, selector.kind)
+        if selector.name:
+            named = [self._by_key.get((*kind, namespace, selector.name), ()) for namespace in namespaces]
+            return self._get_objects(named)
+        of_kind = self._get_objects([self._by_kind.get((*kind, namespace), ()) for namespace in namespaces])
+        return [manifest for manifest in of_kind if _has_selected_labels(selector, manifest)]
+
+    def list_namespaced(self, namespaces: Collection[str]) -> list[Manifest]:
+        """Return all objects in these namespaces, in the hub's order."""
+        return self._get_objects([self._by_namespace.get(namespace, ()) for namespace in namespaces])
+
+    def _get_objects(self, lists: Sequence[Sequence[int]]) -> list[Manifest]:
+        """Return the objects at some positions, each once."""
+        numbers = lists[0] if len(lists) == 1 else sorted(set(chain.from_iterable(lists)))
+        return [self._objects[number] for number in numbers]
+
+    @cached_property
+    def _by_key(self) -> Mapping[ObjectKey, list[int]]:
+        return self._index_positions(lambda manifest: manifest.identity)
+
+    @cached_property
+    def _by_kind(self) -> Mapping[tuple[str, str, str], list[int]]:
+        return self._index_positions(lambda manifest: (manifest.group, manifest.kind, manifest.namespace))
+
+    @cached_property
+    def _by_namespace(self) -> Mapping[str, list[int]]:
+        return self._index_positions(lambda manifest: manifest.namespace)
+
+    def _index_positions(self, get_key: Callable[[Manifest], T]) -> Mapping[T, list[int]]:
+        numbers: dict[T, list[int]] = {}
+        for number, manifest in enumerate(self._objects):
+            numbers.setdefault(get_key(manifest), []).append(number)
+        return numbers
+
+
+def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest, ...]:
+    """Return the hub objects selected by a placement, in selector order, each once."""
+    by_key: dict[ObjectKey, Manifest] = {}
+    includes_all: dict[str, bool] = {}  # selected namespaces: whether all their objects are included
+    for selector in placement.selectors:
+        for manifest in hub.select_objects(selector, (placement.namespace,)):
+            by_key.setdefault(manifest.identity, manifest)
+            if (manifest.group, manifest.kind) == _NAMESPACE and selector.scope != NAMESPACE_ONLY:
+                is_complete = selector.scope != WITH_SELECTED
+                includes_all[manifest.name] = includes_all.get(manifest.name, False) or is_complete
+    # The objects in selected namespaces: all, or those of other selectors.
+    for namespace, is_complete in includes_all.items() if not placement.namespace else ():
+        for manifest in hub.list_namespaced((namespace,)):
+            if is_complete or any(_is_match(selector, manifest, namespace) for selector in placement.selectors):
+                by_key.setdefault(manifest.identity, manifest)
+    return tuple(by_key.values())
+
+
+def find_empty_selectors(placement: FleetPlacement, objects: Sequence[Manifest]) -> list[int]:
+    """Return the indexes of selectors that match none of the selected objects."""
+    namespaces = {item.name for item in objects if (item.group, item.kind) == _NAMESPACE} | {placement.namespace}
+    empty_selectors = []
+    for number, selector in enumerate(placement.selectors):
+        pairs = product(objects, namespaces)
+        if not any(_is_match(selector, manifest, namespace) for manifest, namespace in pairs):
+            empty_selectors.append(number)
+    return empty_selectors
+
+
+def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceSelectorProblem | None:
+    """Return the first error of a hub: a selected reserved namespace, or an object selected twice. Source:
+    KubeFleet pkg/utils/controller/resource_selector_resolver.go.
+    """
+    with_selected = (selector.name for selector in placement.selectors if selector.scope == WITH_SELECTED)
+    content_namespace = placement.namespace or next(with_selected, "")
+    selected_keys: set[ObjectKey] = set()
+    for number, selector in enumerate(placement.selectors):
+        is_namespace = (selector.group, selector.kind) == _NAMESPACE and not placement.namespace
+        includes_content = is_namespace and selector.scope == WITH_RESOURCES
+        if includes_content and is_reserved_namespace(selector.name):
+            # The double R is KubeFleet's.
+            text = (
+                f"invalid clusterRresourcePlacement {placement.key}: namespace {selector.name} is not "
+                "allowed to propagate"
+            )
+            return ResourceSelectorProblem(number, text, _RESERVED_ADVICE)
+        manifests = hub.unique_index.select_objects(selector, {placement.namespace, content_namespace})
+        if includes_content:
+            manifests += hub.unique_index.list_namespaced({manifest.name for manifest in manifests})
+        for manifest in manifests:
+            if manifest.identity in selected_keys:
+                # The identifier as printed by Go.
+                identifier = (
+                    f"{{Group:{manifest.group} Version:{manifest.version} Kind:{manifest.kind} Name:{manifest.name} "
+                    f"Namespace:{manifest.namespace} Envelope:<nil>}}"
+                )
+                text = f"found duplicate resource {identifier}"
+                return ResourceSelectorProblem(number, text, f"{manifest.title}: {_DUPLICATE_ADVICE}")
+            selected_keys.add(manifest.identity)
+    return None
+
+
+_RESERVED_ADVICE: Final = "A placement cannot select the namespaces default, kube-* and fleet-*."
+_DUPLICATE_ADVICE: Final = "an earlier selector already selects it; select it only once."
+
+
+def _is_match(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bool:
+    """Return True if a selector matches an object of this namespace ("": cluster scope)."""
+    if manifest.namespace != namespace or (manifest.group, manifest.kind) != (selector.group, selector.kind):
+        return False
+    return manifest.name == selector.name if selector.name else _has_selected_labels(selector, manifest)
+
+
+def _has_selected_labels(selector: ObjectSelector, manifest: Manifest) -> bool:
+    return selector.labels is None or is_selected(selector.labels, manifest.labels)
+
+
+def write_selected_resources(manifests: Iterable[Manifest]) -> list[dict[str, Any]]:
+    """Return the selected objects as an attribute."""
+    names = ("group", "version", "kind", "namespace", "name")
+    return [{name: getattr(manifest, name) for name in names} for manifest in manifests]
 
 
 class ResourceSelection(Struct, frozen=True):
@@ -59,6 +216,11 @@ class SnapshotStore:
         """Return the snapshot of the current selection, a new one if it changed. `limit`: number of snapshots kept."""
         self.snapshots = add_snapshot(self.snapshots, self._selection.manifests, limit)
         return self.snapshots[-1]
+
+    @property
+    def latest_index(self) -> int | None:
+        """Index of the newest snapshot; None without one."""
+        return self.snapshots[-1].index if self.snapshots else None
 
     def lock_cluster(self, cluster: str, index: int, renderer: ClusterRenderer) -> None:
         """Use this renderer for a cluster and snapshot from now on."""

@@ -1,6 +1,4 @@
-"""Selected resources of a placement: objects, resource snapshots, and the resources already on clusters, from
-state or a hub.
-"""
+"""Selected resources of a placement: objects, resource snapshots, and those on clusters, from state or a hub."""
 
 from __future__ import annotations
 
@@ -25,9 +23,11 @@ from nexusform.domains.fleet.planning.placement_records import (
 )
 from nexusform.domains.fleet.planning.placement_spec import PlacementSpec
 from nexusform.domains.fleet.planning.planned_hub import PlannedHub
-from nexusform.domains.fleet.planning.resource_selection import CurrentResources, ResourceSelection, SnapshotStore
-from nexusform.domains.fleet.planning.resource_selectors import (
+from nexusform.domains.fleet.planning.resource_selection import (
+    CurrentResources,
     HubIndex,
+    ResourceSelection,
+    SnapshotStore,
     find_empty_selectors,
     find_selector_problem,
     select_resources,
@@ -51,13 +51,11 @@ class PlacementResources(NamedTuple):
 
 
 def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: MemberClusters) -> PlacementResources:
-    """Select the objects, take a resource snapshot if they changed, and find clusters with changed overrides.
-    `clusters` are the members.
-    """
+    """Select the objects, take a resource snapshot of changes, and find the member clusters with other overrides."""
     manifests = select_resources(spec.configuration, hub.object_index) or _select_observed_objects(spec, hub)
     selection = ResourceSelection(
         manifests=manifests,
-        overrides=hub.list_overrides(spec.configuration.key),
+        overrides=hub.override_index.list_overrides(spec.configuration.key),
         empty_selectors=find_empty_selectors(spec.configuration, manifests),
         selector_problem=find_selector_problem(spec.configuration, hub.object_index),
         clusters=clusters,
@@ -83,7 +81,9 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
             snapshot_store,
         )
     latest, previous = snapshot_store.add_snapshot(spec.configuration.revision_history_limit), applied.latest
-    outdated_clusters = frozenset(_find_clusters_with_outdated_overrides(prepared, latest.index))
+    # The clusters with outdated override snapshots in their bindings.
+    pairs = _pair_current_and_new_resources(prepared, latest.index)
+    outdated_clusters = frozenset(name for name, before, after in pairs if not before.has_same_overrides(after))
     current = CurrentResources(
         applied,
         resources_changed=previous is not None and previous.hash != latest.hash,
@@ -95,9 +95,7 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
 
 
 def _select_observed_objects(spec: PlacementSpec, hub: PlannedHub) -> tuple[Manifest, ...]:
-    """Return the selected objects of the latest observed snapshot, for a dump without manifests; () if the
-    plan removes the selected objects.
-    """
+    """Return the objects of the latest observed snapshot, for a dump without manifests; () if the plan removes them."""
     snapshots = spec.observed_attributes.get("resource_snapshots")
     previous = spec.previous_configuration
     if not snapshots or (previous is not None and select_resources(previous, hub.prior_object_index)):
@@ -127,13 +125,11 @@ def _find_trigger_of_staged_change(preparation: _ResourceComparisonInput, hub: P
         if latest.hash != compute_fingerprint(preparation.selection.manifests):
             return Trigger.RESOURCES_CHANGED
         return Trigger.OVERRIDES_CHANGED if any(_find_differing_clusters(preparation, latest.index)) else None
-    if compute_fingerprint(select_resources(previous, hub.prior_object_index)) != compute_fingerprint(
-        preparation.selection.manifests
-    ):
+    previous_objects = select_resources(previous, hub.prior_object_index)
+    if compute_fingerprint(previous_objects) != compute_fingerprint(preparation.selection.manifests):
         return Trigger.RESOURCES_CHANGED
-    if hub.list_prior_overrides(previous.key) != preparation.selection.overrides:
-        return Trigger.OVERRIDES_CHANGED
-    return None
+    prior_overrides = hub.prior_override_index.list_overrides(previous.key)
+    return Trigger.OVERRIDES_CHANGED if prior_overrides != preparation.selection.overrides else None
 
 
 def _has_own_override_changes(preparation: _ResourceComparisonInput, hub: PlannedHub) -> bool:
@@ -144,14 +140,14 @@ def _has_own_override_changes(preparation: _ResourceComparisonInput, hub: Planne
     key = preparation.spec.configuration.key
     own_overrides = [override for override in preparation.selection.overrides if override.placement == key]
     if not preparation.spec.observed_attributes:
-        return own_overrides != [candidate for candidate in hub.list_prior_overrides(key) if candidate.placement == key]
-    override_snapshots: Mapping[str, FleetOverride] = (
-        preparation.spec.observed_attributes.get("override_snapshots") or {}
-    )
+        prior_overrides = hub.prior_override_index.list_overrides(key)
+        return own_overrides != [override for override in prior_overrides if override.placement == key]
+    observed = preparation.spec.observed_attributes
+    override_snapshots: Mapping[str, FleetOverride] = observed.get("override_snapshots") or {}
     # An override on any cluster is part of a rollout already; other clusters match it because of label
     # changes.
     captured_overrides = [override for override in override_snapshots.values() if override.placement == key]
-    for cluster, binding in (preparation.spec.observed_attributes.get("bindings") or {}).items():
+    for cluster, binding in (observed.get("bindings") or {}).items():
         snapshot = preparation.snapshot_store.find_snapshot(binding.get("resource_snapshot"))
         if snapshot is None or cluster not in preparation.selection.clusters.labels:
             continue
@@ -159,21 +155,13 @@ def _has_own_override_changes(preparation: _ResourceComparisonInput, hub: Planne
         if any(name not in override_snapshots for name in names):
             continue  # uncaptured overrides count as unchanged
         bound_overrides = [override_snapshots[name] for name in names if override_snapshots[name].placement == key]
-        current_overrides = select_overrides(
-            own_overrides, snapshot.objects, preparation.selection.clusters.labels[cluster]
-        )
+        labels = preparation.selection.clusters.labels[cluster]
+        current_overrides = select_overrides(own_overrides, snapshot.objects, labels)
         has_removed = any(candidate not in own_overrides for candidate in bound_overrides)
         has_added = any(candidate not in captured_overrides for candidate in current_overrides)
         if has_removed or has_added:
             return True
     return False
-
-
-def _find_clusters_with_outdated_overrides(preparation: _ResourceComparisonInput, index: int) -> Iterator[str]:
-    """Yield the clusters with outdated override snapshots in their bindings."""
-    for cluster, previous, updated in _pair_current_and_new_resources(preparation, index):
-        if not previous.has_same_overrides(updated):
-            yield cluster
 
 
 def _find_differing_clusters(preparation: _ResourceComparisonInput, index: int) -> Iterator[str]:
@@ -216,10 +204,9 @@ def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, h
     last_resources = note.get("resources")
     if last_resources is not None:
         digest, index = str(last_resources["hash"]), int(last_resources.get("index") or 0)
-    is_changed = digest != digest_now
-    objects = (
-        select_resources(spec.previous_configuration, hub.prior_object_index) if is_changed else selection.manifests
-    )
+    objects = selection.manifests
+    if digest != digest_now:
+        objects = select_resources(spec.previous_configuration, hub.prior_object_index)
     on_cluster = _restore_resources_from_hashes(spec, selection, hub, objects, note.get("overrides"))
     return AppliedResources((ResourceSnapshot(index, digest, objects),), on_cluster)
 
@@ -248,13 +235,10 @@ def _read_observed_resources(
     indices = [b.resource_snapshot for b in spec.prior_bindings if b.resource_snapshot is not None]
     if not indices:
         return AppliedResources()
-    recorded = (
-        read_applied_resources(note, spec.prior_bindings, hub.manifests_by_hash).latest
-        if has_resource_record(note)
-        else None
-    )
-    objects = recorded.objects if recorded is not None else selection.manifests
-    digest = recorded.hash if recorded is not None else compute_fingerprint(objects)
+    objects, digest = selection.manifests, digest_now
+    recorded = read_applied_resources(note, spec.prior_bindings, hub.manifests_by_hash).latest
+    if recorded is not None:
+        objects, digest = recorded.objects, recorded.hash
     on_cluster = _restore_resources_from_hashes(spec, selection, hub, objects, None)
     return AppliedResources((ResourceSnapshot(max(indices), digest, objects),), on_cluster)
 
@@ -279,23 +263,17 @@ def _render_observed_clusters(
             overrides = tuple(override_snapshots[name] for name in names) if is_captured else selection.overrides
             renderers[key] = ClusterRenderer(snapshot.objects, overrides, selection.clusters.labels)
         rendered = renderers[key].render_cluster(binding.cluster) or RenderedResources(snapshot.objects)
-        failure = _find_observed_override_failure(observed_bindings[binding.cluster], rendered)
+        # A hub's report of the override failure precedes the current result, because labels may have changed.
+        failure, readiness = rendered.failure_message, observed_bindings[binding.cluster].get("readiness")
+        if readiness == OVERRIDE_FAILED:
+            failure = observed_bindings[binding.cluster].get("failure") or failure or "overrides failed on the hub"
+        elif readiness in (READY, FAILED) and not rendered.has_envelope_failure:
+            failure = ""
         if is_captured:
             rendered = replace(rendered, overrides=names)
         if failure != rendered.failure_message:  # the full text of a truncated failure is known
             rendered = replace(rendered, failure=failure, reported_failure="")
         yield binding.cluster, rendered
-
-
-def _find_observed_override_failure(binding: Mapping[str, Any], rendered: RenderedResources) -> str:
-    """Return the override failure of a cluster, from its binding; a hub's report precedes the current result,
-    because labels may have changed.
-    """
-    state = binding.get("readiness")
-    if state == OVERRIDE_FAILED:
-        return binding.get("failure") or rendered.failure_message or "overrides failed on the hub"
-    has_succeeded = state in (READY, FAILED) and not rendered.has_envelope_failure
-    return "" if has_succeeded else rendered.failure_message
 
 
 def _restore_resources_from_hashes(
@@ -306,7 +284,7 @@ def _restore_resources_from_hashes(
     digests: Mapping[str, str] | None,
 ) -> dict[str, RenderedResources]:
     """Return the resources of each cluster, for states with only the hash of the override result."""
-    prior_overrides = hub.list_prior_overrides(spec.configuration.key)
+    prior_overrides = hub.prior_override_index.list_overrides(spec.configuration.key)
     # State recorded no overrides: try the current ones, then those of state.
     renderers = [
         ClusterRenderer(objects, overrides, selection.clusters.labels)

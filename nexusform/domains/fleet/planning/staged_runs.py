@@ -19,7 +19,7 @@ from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer,
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import ResourceSnapshot
 from nexusform.domains.fleet.planning.planned_hub import PlannedHub
-from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType
+from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType, Policy
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.placement_status import format_run_status_text
 from nexusform.domains.fleet.scheduling.staged_update import (
@@ -168,17 +168,12 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
     by_cluster = hub.observed.run_overrides.get(run.build_key(run.name)) or {}
     names = sorted({*chain.from_iterable(by_cluster.values())})
     if any(name not in hub.observed.overrides for name in names):
-        overrides, per_cluster = None, None
-    else:
-        position_of = {name: position for position, name in enumerate(names)}
-        positions = {
-            cluster: tuple(position_of[name] for name in override_names)
-            for cluster, override_names in by_cluster.items()
-        }
-        overrides, per_cluster = tuple(hub.observed.overrides[name] for name in names), positions
-    if overrides is None:  # some snapshots were not captured; use those recorded in state
-        overrides, per_cluster = recorded.overrides, recorded.picked
-    return replace(observed, overrides=overrides, picked=per_cluster)
+        # Some snapshots were not captured; use those recorded in state.
+        return replace(observed, overrides=recorded.overrides, picked=recorded.picked)
+    overrides = tuple(hub.observed.overrides[name] for name in names)
+    position_of = {name: position for position, name in enumerate(names)}
+    picked = {cluster: tuple(position_of[name] for name in used) for cluster, used in by_cluster.items()}
+    return replace(observed, overrides=overrides, picked=picked)
 
 
 def _warn_unused_approvals(instance: Instance, run: FleetUpdateRun, context: _StagedRunInput) -> Iterator[Diagnostic]:
@@ -215,10 +210,9 @@ def _warn_pruned_snapshot(instance: Instance, run: FleetUpdateRun, placement: Pl
     """Warn about a run with an old snapshot that a hub may have pruned. Seen on a running hub: of eight under
     a limit of three, 4, 6 and 8 remained.
     """
-    newest, limit = (placement.snapshot_store.snapshots[-1].index, placement.spec.configuration.revision_history_limit)
-    observed_indexes = {
-        int(snapshot["index"]) for snapshot in placement.spec.observed_attributes.get("resource_snapshots") or ()
-    }
+    newest, limit = placement.snapshot_store.snapshots[-1].index, placement.spec.configuration.revision_history_limit
+    observed_snapshots = placement.spec.observed_attributes.get("resource_snapshots") or ()
+    observed_indexes = {int(snapshot["index"]) for snapshot in observed_snapshots}
     if run.resource_index in (None, newest) or newest < limit:
         return
     if run.resource_index in observed_indexes and newest in observed_indexes:
@@ -284,10 +278,15 @@ def _build_run_context(
         text = f'The staged update strategy "{run.strategy}" does not exist.'
         return _RejectedRun("missing-staged-strategy", text)
     stages = record.strategy if strategy is None or record.strategy is not None else strategy.stages
+    # The number of requested clusters; None for all.
+    policy = placement.spec.configuration.policy or Policy()
+    requested_count = placement.spec.policy_snapshot.number_of_clusters
+    if policy.placement_type is not PlacementType.PICK_N:
+        requested_count = len(policy.cluster_names) if policy.placement_type is PlacementType.PICK_FIXED else None
     plan = initialize_staged_run(
         placement.bindings,
         placement.spec.policy_snapshot,
-        _count_requested_clusters(placement),
+        requested_count,
         placement.scheduling.is_fulfilled,
         member_list.members,
         stages or (),
@@ -296,14 +295,21 @@ def _build_run_context(
         return _RejectedRun("blocked-staged-run", f"{plan.message}.")
     outdated_reason = _explain_outdated_run(run, placement, plan, record)
     if outdated_reason:
-        return _RejectedRun(
-            "aborted-staged-run", f"{outdated_reason}. Create another run, or replace this one with -replace."
-        )
-    index = _select_resource_snapshot(run, placement, record)
+        text = f"{outdated_reason}. Create another run, or replace this one with -replace."
+        return _RejectedRun("aborted-staged-run", text)
+    # The snapshot is the configured one, the one fixed at the start of the run, or a new one.
+    index = record.resource_snapshot if run.resource_index is None else run.resource_index
+    if index is None:
+        index = placement.snapshot_store.add_snapshot(placement.spec.configuration.revision_history_limit).index
     snapshot = placement.snapshot_store.find_snapshot(index)
     if snapshot is None:
-        text = f"no resourceSnapshots with index `{index}` found for placement `{placement.key}`"
-        return _RejectedRun("blocked-staged-run", f"{text}.{_describe_snapshots(placement)}")
+        numbers = ", ".join(str(existing.index) for existing in placement.snapshot_store.snapshots)
+        listing = f"Existing snapshots: {numbers}." if numbers else "No snapshot exists yet."
+        text = (
+            f"no resourceSnapshots with index `{index}` found for placement `{placement.key}`. {listing} "
+            "A run without resource_snapshot_index selects one at its start."
+        )
+        return _RejectedRun("blocked-staged-run", text)
     overrides, per_cluster = record.overrides, record.picked
     if overrides is None or per_cluster is None:
         overrides, per_cluster = _select_run_overrides(placement, plan, snapshot)
@@ -346,60 +352,33 @@ def _select_run_overrides(
 ) -> tuple[tuple[FleetOverride, ...], dict[str, tuple[int, ...]]]:
     """Return the overrides of a run, and by cluster their positions."""
     by_cluster: dict[str, Sequence[FleetOverride]] = {}
+    selection = placement.selection
     for cluster in chain.from_iterable(stage.clusters for stage in plan.stages):
-        cluster_overrides = select_overrides(
-            placement.selection.overrides, snapshot.objects, placement.selection.clusters.labels[cluster]
-        )
+        labels = selection.clusters.labels[cluster]
+        cluster_overrides = select_overrides(selection.overrides, snapshot.objects, labels)
         if cluster_overrides:
             by_cluster[cluster] = cluster_overrides
     # Overrides contain mappings, so identity distinguishes them.
     used_ids = {id(override) for override in chain.from_iterable(by_cluster.values())}
-    run_overrides = tuple(override for override in placement.selection.overrides if id(override) in used_ids)
+    run_overrides = tuple(override for override in selection.overrides if id(override) in used_ids)
     position_of = {id(override): position for position, override in enumerate(run_overrides)}
-    positions = {}
-    for cluster, overrides in by_cluster.items():
-        positions[cluster] = tuple(position_of[id(override)] for override in overrides)
+    positions = {
+        cluster: tuple(position_of[id(item)] for item in overrides) for cluster, overrides in by_cluster.items()
+    }
     return run_overrides, positions
 
 
 def _lock_resources_of_run(placement: PlacementPlan, context: _StagedRunInput) -> None:
     """Lock the resources of the run's clusters to its snapshot and overrides."""
-    overrides, snapshot = (
-        context.record.overrides or (),
+    snapshot, labels = (
         placement.snapshot_store.find_snapshot(context.resource_snapshot),
+        placement.selection.clusters.labels,
     )
     assert snapshot is not None, "a run with a missing snapshot does not start"
     renderers: dict[tuple[int, ...], ClusterRenderer] = {}
     for cluster in chain.from_iterable(stage.clusters for stage in context.plan.stages):
         positions = (context.record.picked or {}).get(cluster, ())
         if positions not in renderers:
-            cluster_overrides = tuple(overrides[position] for position in positions)
-            renderers[positions] = ClusterRenderer(
-                snapshot.objects, cluster_overrides, placement.selection.clusters.labels
-            )
+            cluster_overrides = tuple((context.record.overrides or ())[position] for position in positions)
+            renderers[positions] = ClusterRenderer(snapshot.objects, cluster_overrides, labels)
         placement.snapshot_store.lock_cluster(cluster, context.resource_snapshot, renderers[positions])
-
-
-def _count_requested_clusters(placement: PlacementPlan) -> int | None:
-    """Return the number of requested clusters; None for all."""
-    if placement.spec.configuration.placement_type is PlacementType.PICK_N:
-        return placement.spec.policy_snapshot.number_of_clusters
-    if placement.spec.configuration.placement_type is PlacementType.PICK_FIXED:
-        return len(placement.spec.configuration.policy.cluster_names) if placement.spec.configuration.policy else 0
-    return None
-
-
-def _select_resource_snapshot(run: FleetUpdateRun, placement: PlacementPlan, record: RunRecord) -> int:
-    """Return the snapshot index of a run: the configured one, the one fixed at its start, or a new one."""
-    if run.resource_index is not None:
-        return run.resource_index
-    if record.resource_snapshot is not None:
-        return record.resource_snapshot
-    return placement.snapshot_store.add_snapshot(placement.spec.configuration.revision_history_limit).index
-
-
-def _describe_snapshots(placement: PlacementPlan) -> str:
-    """Describe the snapshots available to a run."""
-    numbers = [str(snapshot.index) for snapshot in placement.snapshot_store.snapshots]
-    listing = f" Existing snapshots: {', '.join(numbers)}." if numbers else " No snapshot exists yet."
-    return f"{listing} A run without resource_snapshot_index selects one at its start."

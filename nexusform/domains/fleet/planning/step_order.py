@@ -35,7 +35,7 @@ from nexusform.domains.fleet.planning.override_rendering import (
 )
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.planned_hub import PlannedHub
-from nexusform.domains.fleet.planning.resource_selectors import select_resources
+from nexusform.domains.fleet.planning.resource_selection import select_resources
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.preparation.planning_order import PlanningOrder
@@ -181,9 +181,7 @@ def _is_rollout_override(changed: _ChangedInstance, context: _StepOrderContext) 
 
 
 def _is_awaited_by_objects(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    """Return True for an override awaited by content. New placements wait for it themselves; a namespace precedes
-    its overrides.
-    """
+    """Return True for an override awaited by content; new placements wait themselves, a namespace comes first."""
     is_namespace_first = _has_new_namespace_of_override(context.changed, changed.versions[-1])
     return not context.rollout.is_new and not is_namespace_first and _is_rollout_override(changed, context)
 

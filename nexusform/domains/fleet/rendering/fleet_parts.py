@@ -4,9 +4,9 @@ Longer texts, such as the reason for a pick, are tooltips of the cells and a lis
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -19,8 +19,18 @@ from nexusform.json_data.plain_data import has_unknown_part
 from nexusform.placement_kinds.placement_kind import format_location_text
 from nexusform.plans.impact.object_effects import Effect, compute_effect, describe_state, format_effect_verb
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
-from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_markup
+from nexusform.rendering.notation.markup import (
+    Markup,
+    Part,
+    build_breakable_name,
+    build_element,
+    build_svg_element,
+    join_markup,
+)
+from nexusform.rendering.page.domain_parts import DomainPageParts
 from nexusform.rendering.page.page_elements import build_section, build_table
+from nexusform.rendering.page.svg_map import MARGIN, render_document, render_text, translate_parts
+from nexusform.rendering.page.svg_rack_overview import MAX_BYTES
 from nexusform.rendering.report.folding import fold_instances, format_instances
 
 _SIGNS: Final = {
@@ -90,9 +100,7 @@ def build_fleet_matrix(plan: Plan) -> FleetMatrix:
     all_clusters = {cluster for _, cluster in cells}.union(member.name for member in list_fleet_members(plan))
     unpicked = sorted(all_clusters - picked_clusters, key=compute_natural_sort_key)
     changed_clusters = {get_binding_cluster(row) for row in bindings if row.action is not PlacementAction.KEEP}
-    columns = sorted(
-        picked_clusters, key=lambda cluster: (cluster not in changed_clusters, compute_natural_sort_key(cluster))
-    )
+    columns = sorted(picked_clusters, key=lambda name: (name not in changed_clusters, compute_natural_sort_key(name)))
     if len(all_clusters) <= _FEW_CLUSTERS:
         columns, unpicked = [*columns, *unpicked], []
     grid_columns = tuple(columns) if len(columns) <= MAX_GRID_COLUMNS else ()
@@ -105,19 +113,21 @@ def render_fleet_part(plan: Plan) -> Part:
     if not bindings:
         return None
     matrix = build_fleet_matrix(plan)
-    content = (
-        render_placement_grid(matrix, "Placements by cluster, with the scores of picked ones")
-        if matrix.clusters
-        else render_binding_list(bindings)
-    )
-    if not matrix.unpicked:
-        unpicked = None
+    if matrix.clusters:
+        content = render_placement_grid(matrix, "Placements by cluster, with the scores of picked ones")
     else:
-        summary = build_element(
-            "summary", f"{format_count(len(matrix.unpicked), 'cluster')} not picked by any placement"
-        )
-        unpicked = build_element("details", summary, build_element("p", ", ".join(matrix.unpicked)), class_="reasons")
-    return build_section("fleet", "Fleet", content, unpicked, _render_hint(matrix.cells), render_reasons(matrix.cells))
+        content = render_binding_list(bindings)
+    unpicked = None
+    if matrix.unpicked:
+        title = f"{format_count(len(matrix.unpicked), 'cluster')} not picked by any placement"
+        names = build_element("p", ", ".join(matrix.unpicked))
+        unpicked = build_element("details", build_element("summary", title), names, class_="reasons")
+    hint = None
+    if _has_only_bindings(matrix.cells):
+        flag, command = build_element("code", "-placements=all"), build_element("code", "nexusform explain")
+        text = ["To see why a cluster was not picked, plan with ", flag, " or run ", command, "."]
+        hint = build_element("p", text, class_="quiet")
+    return build_section("fleet", "Fleet", content, unpicked, hint, render_reasons(matrix.cells))
 
 
 def list_fleet_members(plan: Plan) -> list[RenderedFleetMember]:
@@ -150,28 +160,19 @@ def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str,
         for rejection in row.rejections:
             cell = MatrixCell(None, rejection.rule, rejection.reason)
             cells.setdefault((str(row.address), rejection.candidate), cell)
-    for rejected_cluster in plan.rejected_clusters:
-        cells.setdefault(
-            (str(rejected_cluster.address), rejected_cluster.cluster), MatrixCell(None, "", rejected_cluster.reason)
-        )
+    for rejected in plan.rejected_clusters:
+        cells.setdefault((str(rejected.address), rejected.cluster), MatrixCell(None, "", rejected.reason))
     placements = {str(row.address) for row in rows}
     for change in plan.changes:
         placement = str(change.address)
         if placement not in placements or change.after is None or change.sensitive_after:
             continue
-        for cluster, message in _list_rejected_clusters(change.after):
-            cells.setdefault((placement, cluster), MatrixCell(None, "", message))
+        # The clusters rejected in the placement's status.
+        statuses = {"placement_statuses": change.after.get("placement_statuses")}
+        for status in () if has_unknown_part(statuses) else read_status(statuses).clusters:
+            if status.cluster and status.conditions and status.conditions[0].status == "False":
+                cells.setdefault((placement, status.cluster), MatrixCell(None, "", status.conditions[0].message))
     return cells
-
-
-def _list_rejected_clusters(placement: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Yield the clusters rejected in a placement's status, with reasons."""
-    statuses = {"placement_statuses": placement.get("placement_statuses")}
-    if has_unknown_part(statuses):
-        return
-    for status in read_status(statuses).clusters:
-        if status.cluster and status.conditions and status.conditions[0].status == "False":
-            yield status.cluster, status.conditions[0].message
 
 
 def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
@@ -186,7 +187,12 @@ def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
             cells.append(_render_cell(title, matrix.get_cell(placement, cluster)))
         placements_by_cells.setdefault(join_markup(cells), []).append(placement)
     rows = [_render_row(placements, cells) for cells, placements in islice(placements_by_cells.items(), _MAX_ROWS)]
-    heads = [_render_column_head(name, matrix.notes.get(name, "")) for name in ("Placement", *columns)]
+    heads = []
+    for name in ("Placement", *columns):
+        note = matrix.notes.get(name, "")
+        heads.append(
+            build_element("th", name, build_element("div", note, class_="small") if note else None, scope="col")
+        )
     inner = build_element(
         "table",
         build_element("caption", caption, class_="quiet"),
@@ -196,11 +202,6 @@ def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
     )
     box = build_element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
     return [_render_limit_note(len(placements_by_cells)), box]
-
-
-def _render_column_head(name: str, note: str) -> Markup:
-    """Render the head of a column, with a note about the cluster."""
-    return build_element("th", name, build_element("div", note, class_="small") if note else None, scope="col")
 
 
 def _render_row(placements: Sequence[str], cells: Markup) -> Markup:
@@ -254,11 +255,10 @@ def render_binding_list(rows: Sequence[PlacementChange]) -> Part:
     """Render the bindings as lists if there are too many clusters for a grid: changed ones, then kept ones folded."""
     changed_rows = [row for row in rows if row.action is not PlacementAction.KEEP]
     kept_rows = [row for row in rows if row.action is PlacementAction.KEEP]
-    changed_part = (
-        [_render_limit_note(len(changed_rows)), _render_binding_table(changed_rows, "Placements by cluster")]
-        if changed_rows
-        else None
-    )
+    changed_part = None
+    if changed_rows:
+        changed_table = _render_binding_table(changed_rows, "Placements by cluster")
+        changed_part = [_render_limit_note(len(changed_rows)), changed_table]
     if not kept_rows:
         return changed_part
     summary = build_element("summary", f"{format_count(len(kept_rows), 'binding')} kept")
@@ -277,15 +277,6 @@ def _render_binding_table(rows: Sequence[PlacementChange], caption: str) -> Part
 def _render_limit_note(count: int) -> Part:
     """Render a note if only the first rows are listed."""
     return build_element("p", f"The first {_MAX_ROWS:,} of {count:,} are listed.") if count > _MAX_ROWS else None
-
-
-def _render_hint(cells: Mapping[tuple[str, str], MatrixCell]) -> Part:
-    """Render the command that explains rejections, if none are known."""
-    if not _has_only_bindings(cells):
-        return None
-    flag, command = build_element("code", "-placements=all"), build_element("code", "nexusform explain")
-    hint = ["To see why a cluster was not picked, plan with ", flag, " or run ", command, "."]
-    return build_element("p", hint, class_="quiet")
 
 
 def _has_only_bindings(cells: Mapping[tuple[str, str], MatrixCell]) -> bool:
@@ -338,3 +329,93 @@ def render_pods(rows: Sequence[PlacementChange], title: str = "Pods") -> Part:
 
 # Effects that the action alone would report as placed, moved or kept.
 _SPECIAL_EFFECTS: Final = frozenset({Effect.RECREATED, Effect.UNPLACED, Effect.WAITING, Effect.STILL_WAITING})
+
+
+_ACTION_COLOURS: Final = {
+    PlacementAction.PLACE: "#dafbe1",
+    PlacementAction.KEEP: "#f3f4f6",
+    PlacementAction.REMOVE: "#ffebe9",
+}
+_CELL_WIDTH: Final = 132
+_CELL_HEIGHT: Final = 40
+_LETTER_WIDTH: Final = 7.4  # pixels, about
+_FRAME_BYTES: Final = 200_000  # bytes reserved for parts outside the lines
+_LINE_OVERHEAD: Final = 60
+_OMITTED_NOTE: Final = (
+    "{shown:,} of {all:,} placements are shown, changed ones first: the whole picture would exceed 5 MB."
+)
+
+
+def render_fleet_svg(plan: Plan, verdict: str) -> str:
+    """Render placements as rows and clusters as columns, with the changes of bindings; "" without any."""
+    matrix = build_fleet_matrix(plan)
+    if not matrix.clusters:
+        return ""
+    label = round(max(len(placement) for placement in matrix.placements) * _LETTER_WIDTH) + 16
+    columns = {name: MARGIN + label + position * _CELL_WIDTH for position, name in enumerate(matrix.clusters)}
+    lines = _render_lines(matrix, columns)
+    omitted_count = len(matrix.placements) - len(lines)
+    notes = [_OMITTED_NOTE.format(shown=len(lines), all=len(matrix.placements))] if omitted_count else []
+    if matrix.unpicked:
+        notes.append(f"{format_count(len(matrix.unpicked), 'cluster')} without a placement: not shown.")
+    note = " ".join(notes)
+    parts = [render_text(MARGIN, MARGIN + 16, f"Fleet. {note}" if note else "Fleet", "heading")]
+    parts += [render_text(offset + 4, MARGIN + 42, name, "rack") for name, offset in columns.items()]
+    top = MARGIN + 50
+    for line in lines:
+        parts.append(translate_parts([line], 0, top))
+        top += _CELL_HEIGHT
+    binding_count = sum(cell.binding is not None for cell in matrix.cells.values())
+    counts = (
+        format_count(len(matrix.placements), "placement"),
+        format_count(len(matrix.clusters), "cluster"),
+        format_count(binding_count, "binding"),
+    )
+    width = label + len(columns) * _CELL_WIDTH
+    description = " ".join(filter(None, (f"{', '.join(counts)}.", note)))
+    return render_document("Fleet", description, parts, width, top + MARGIN, verdict)
+
+
+def _render_lines(matrix: FleetMatrix, columns: Mapping[str, int]) -> list[Markup]:
+    """Render a line per placement in order; if there are too many, changed placements have priority."""
+    changed = {
+        placement
+        for (placement, _), cell in matrix.cells.items()
+        if cell.binding is not None and cell.binding.action is not PlacementAction.KEEP
+    }
+    lines: dict[str, Markup] = {}
+    remaining_bytes = MAX_BYTES - _FRAME_BYTES
+    for placement in sorted(matrix.placements, key=lambda name: name not in changed):
+        cells = [
+            translate_parts(_render_svg_cell(matrix.get_cell(placement, cluster)), offset, 0)
+            for cluster, offset in columns.items()
+        ]
+        line = join_markup(render_text(MARGIN, 22, placement, "rack"), cells)
+        remaining_bytes -= len(line) + _LINE_OVERHEAD
+        if remaining_bytes < 0:
+            break
+        lines[placement] = line
+    return [lines[placement] for placement in matrix.placements if placement in lines]
+
+
+def _render_svg_cell(cell: MatrixCell) -> list[Markup]:
+    """Render one cell: white without a binding, else coloured by its change."""
+    row = cell.binding
+    fill = "#ffffff" if row is None else _ACTION_COLOURS.get(row.action, "#fff8c5")
+    width, height = _CELL_WIDTH - 4, _CELL_HEIGHT - 4
+    parts = [build_svg_element("title", cell.reason)] if cell.reason else []
+    parts.append(build_svg_element("rect", class_="cell", width=width, height=height, style=f"fill:{fill}"))
+    if row is not None:
+        parts.append(render_text(8, 16, format_binding_change(row), "rack"))
+        parts.append(render_text(8, 30, format_binding_scores(row), "slim"))
+    elif cell.rejection:
+        parts.append(render_text(8, 22, f"rejected: {cell.rule}" if cell.rule else "not picked", "slim"))
+    return parts
+
+
+def _list_members(plan: Plan) -> Iterator[tuple[str, str]]:
+    for member in list_fleet_members(plan):
+        yield member.name, member.cluster_id
+
+
+PARTS: Final = DomainPageParts(render_fleet_part, render_pods_part, _list_members, render_fleet_svg)

@@ -1,4 +1,4 @@
-"""Kubernetes YAML of a plan's fleet objects for GitOps tools, and a script with node labels. Blocks mirror
+"""Exports of a plan: Kubernetes YAML of fleet objects for GitOps tools, a script with node labels. Blocks mirror
 the API in snake case, repeated ones in the singular; the schemas give the API names.
 """
 
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_documents import NODE_COUNT, OLD_NODE_COUNT, read_fleet_document
 from nexusform.domains.fleet.importers.fleet_records import FleetUpdateRun
@@ -18,6 +19,7 @@ from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Action, Plan
+from nexusform.resource_types.registry import build_registries
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 
 _PLACEMENT: Final = "placement.kubernetes-fleet.io/v1beta1"
@@ -61,9 +63,7 @@ class FleetManifestExport(Struct, frozen=True):
 
 
 def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetManifestExport:
-    """Render the fleet after the plan: objects, labels and taints of members, placements, related objects,
-    and evictions of this plan.
-    """
+    """Render the fleet after the plan: objects, labels and taints, placements and related objects, new evictions."""
     changes = [change for change in plan.changes if change.after and change.address.type in _ORDER]
     documents: list[str] = []
     for change in sorted(changes, key=lambda change: _ORDER.index(change.address.type)):
@@ -263,3 +263,14 @@ def render_node_labels(plan: Plan) -> str:
                 labels = " ".join(shlex.quote(f"{key}={node['machine']}") for key in keys)
                 lines.append(f"kubectl --context {context} label node {node_name} --overwrite {labels}")
     return "\n".join([_SCRIPT_HEAD, *lines, ""]) if lines else ""
+
+
+def export_manifests(plan: Plan) -> tuple[str, list[Diagnostic]]:
+    """Render the fleet objects of a plan as Kubernetes manifests."""
+    export = render_fleet_manifests(plan, build_registries())
+    return export.text, [build_warning("missing-in-export", sentence) for sentence in export.limitations]
+
+
+def export_node_labels(plan: Plan) -> tuple[str, list[Diagnostic]]:
+    """Render the node labels of a plan as `kubectl label` commands."""
+    return render_node_labels(plan), []

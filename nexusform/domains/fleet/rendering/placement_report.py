@@ -1,12 +1,12 @@
-"""Answer about a placement's clusters: verdicts, scores and overridden objects."""
+"""Answers about a placement's clusters (verdicts, scores, overridden objects) and about one pod's node."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_list, select_word_form
+from nexusform.diagnostics.phrases import format_first_items, format_list, select_word_form
 from nexusform.domains.fleet.scheduling.bindings import PlacementType
 from nexusform.domains.fleet.scheduling.placement_explanation import (
     ClusterExplanation,
@@ -14,8 +14,11 @@ from nexusform.domains.fleet.scheduling.placement_explanation import (
     PreferredTermScore,
     SchedulingDrift,
 )
-from nexusform.domains.fleet.workflow.placement_reasons import PlacementReason
+from nexusform.domains.fleet.workflow.placement_reasons import PlacementReason, PodPlacementReason
 from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.domains.pods.planning.pod_rows import REASONS
+from nexusform.domains.pods.scheduling.cluster_records import PodState
+from nexusform.domains.pods.scheduling.pod_explanation import NodeVerdict
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import PlacementAction
 from nexusform.rendering.json.json_placements import REJECTION_FORM
@@ -48,11 +51,10 @@ def build_placement_report(reason: PlacementReason) -> Report:
         sections += [_build_verdict_section(cluster_explanation, explanation) for cluster_explanation in clusters]
     else:
         sections.append(Section("Clusters", table=_build_table(explanation)))
-    sections += [
-        _build_preference_section(cluster_explanation)
-        for cluster_explanation in clusters
-        if cluster_explanation.preferences
-    ]
+    for verdict in clusters:
+        if verdict.preferences:
+            lines = [_format_preference(number, points) for number, points in enumerate(verdict.preferences, 1)]
+            sections.append(Section(f"Preferences of {verdict.cluster}", tuple(lines), is_folded=True))
     for name, failure in reason.failures.items():
         location = "there" if cluster else f"on {name}"
         text = f"{failure}. The cluster keeps its earlier objects."
@@ -215,9 +217,8 @@ def _format_scheduling_result(cluster: ClusterExplanation) -> str:
 def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementExplanation) -> Section:
     """Build the section with every rule's verdict on one cluster, and its rank."""
     # The hub's message of the pick does not explain a present rejection.
-    lines = (
-        [cluster.reported_reason] if cluster.reported_reason and not (cluster.is_bound and cluster.rejections) else []
-    )
+    is_rejected_now = cluster.is_bound and bool(cluster.rejections)
+    lines = [cluster.reported_reason] if cluster.reported_reason and not is_rejected_now else []
     if cluster.is_bound:
         lines.append("Already bound: existing bindings are not rescheduled.")
     verb = "would reject a new pick" if cluster.is_bound else "rejects it"
@@ -239,11 +240,6 @@ def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementEx
     return Section(f"Rule verdicts on {cluster.cluster}", tuple(lines))
 
 
-def _build_preference_section(cluster: ClusterExplanation) -> Section:
-    lines = tuple(_format_preference(number, preference) for number, preference in enumerate(cluster.preferences, 1))
-    return Section(f"Preferences of {cluster.cluster}", lines, is_folded=True)
-
-
 def _format_preference(number: int, preference: PreferredTermScore) -> str:
     """Return the points of a cluster from one preferred term, with the reason."""
     text = f"{number}. {preference.points} of {preference.weight}"
@@ -261,7 +257,7 @@ def _build_override_sections(objects: Sequence[Manifest], rendered: Sequence[Man
         if rendered_manifest is None:
             sections.append(Section(f"{manifest.title} is removed by an override"))
         elif rendered_manifest.body != manifest.body:
-            hub_lines, cluster_lines = (_render_yaml_lines(manifest.body), _render_yaml_lines(rendered_manifest.body))
+            hub_lines, cluster_lines = _render_yaml_lines(manifest.body), _render_yaml_lines(rendered_manifest.body)
             lines = difflib.unified_diff(hub_lines, cluster_lines, "on the hub", "on the cluster", lineterm="")
             sections.append(Section(f"{manifest.title} as overridden", commands=tuple(lines)))
             sections.append(Section(f"{manifest.title} on the cluster", commands=tuple(cluster_lines), is_folded=True))
@@ -320,3 +316,134 @@ def _build_cluster_document(cluster: ClusterExplanation, reason: PlacementReason
         "serial": serial,
         **_CLUSTER_FORM(cluster),
     }
+
+
+_MAX_NODE_NAMES: Final = 3
+_UNSCHEDULED_TEXTS: Final = {
+    PodState.PENDING: "stays Pending",
+    PodState.GATED: "is not scheduled: SchedulingGated",
+    PodState.FAILED: "is Failed: kubelet rejects it",
+}
+
+
+def build_pod_report(reason: PodPlacementReason) -> Report:
+    """Build the report of one pod on one cluster."""
+    outcome = reason.outcome
+    zone = f"zone {reason.zone}" if reason.zone else ""
+    location = " / ".join(text for text in (outcome.node, reason.machine, zone) if text)
+    sections = []
+    if any(verdict.total is not None for verdict in reason.nodes):
+        sections.append(_build_node_scores_section(reason))
+    if any(verdict.rejections for verdict in reason.nodes):
+        sections.append(_build_rejections_section(reason.nodes))
+    return Report(
+        f"{outcome.name} ({outcome.workload}) on {reason.cluster}",
+        f"runs on {location}" if outcome.node else _UNSCHEDULED_TEXTS[outcome.state],
+        not outcome.node,
+        tuple(_describe_node_choice(reason)),
+        tuple(sections),
+    )
+
+
+def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
+    """Yield sentences about the reason for the pod's node."""
+    outcome = reason.outcome
+    if outcome.trigger:
+        cause = REASONS.get(outcome.trigger, outcome.trigger)
+        if outcome.preempted_by:
+            cause = f"{outcome.preempted_by} has a higher priority and preempts it"
+        yield f"Decided in this plan ({outcome.trigger}): {cause}."
+    elif outcome.is_pending:
+        yield "It was Pending and still is: every plan evaluates the rules again."
+    else:
+        yield "It runs and stays: the rules are not evaluated again for a running pod."
+    if outcome.victims:
+        victims = ", ".join(f"{pod.name} (priority {pod.spec.priority})" for pod in outcome.victims)
+        yield f"No node was free, so it evicts {victims}. The nodes below are those before the eviction."
+    if reason.is_current:
+        yield "Verdicts of the rules on every node at present:"
+    elif outcome.node and outcome.is_certain:
+        # Pods of one template are interchangeable.
+        has_template = {"StatefulSet", "DaemonSet", "Pod"}.isdisjoint(outcome.workload.split("/")[:2])
+        result = "puts the same number of these pods on this node" if has_template else "picks this node"
+        yield f"Certain: every run of the scheduler {result}."
+    elif outcome.alternative:
+        yield f"Not certain: {outcome.node or 'no node'}, or {outcome.alternative} ({outcome.doubt})."
+    elif outcome.node:
+        yield _describe_uncertainty(reason)
+    if not outcome.node and outcome.reason:
+        yield outcome.reason
+
+
+def _describe_uncertainty(reason: PodPlacementReason) -> str:
+    """Return a sentence about random choices that lead to this node."""
+    if reason.outcome.spec is not None and reason.outcome.spec.has_unknown_rules:
+        return "One possible outcome: this plan does not know all of its scheduling rules (see the warning)."
+    feasible_count = sum(verdict.total is not None for verdict in reason.nodes)
+    if reason.outcome.victims:
+        return "One possible outcome: the scheduler picks at random among equal nodes or victims."
+    if feasible_count > 1:
+        return (
+            f"One possible outcome: {feasible_count} nodes are feasible, and the scheduler picks at "
+            "random among equal ones."
+        )
+    return "One possible outcome: the only node left after random choices for earlier pods."
+
+
+def _build_node_scores_section(reason: PodPlacementReason) -> Section:
+    """Build the section with the points of feasible nodes by rule."""
+    feasible = [verdict for verdict in reason.nodes if verdict.total is not None]
+    rules: dict[str, None] = {}
+    for verdict in feasible:
+        rules.update(dict.fromkeys(verdict.points))
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for verdict in feasible:
+        mark = "chosen" if verdict.node == reason.outcome.node else ""
+        points = [str(verdict.points.get(rule, 0)) for rule in rules]
+        groups.setdefault((mark, *points, f"{verdict.total:,}"), []).append(verdict.node)
+    rows = [
+        Row((f"{names[0]} (chosen)" if mark else format_first_items(names, _MAX_NODE_NAMES), *figures))
+        for (mark, *figures), names in groups.items()
+    ]
+    figures = frozenset(range(1, len(rules) + 2))
+    return Section("Feasible nodes by points", table=Table(("node", *rules, "total"), tuple(rows), figures))
+
+
+def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:
+    """Build the section with a row per node and rejecting rule."""
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for verdict in nodes:
+        reasons = []
+        for rejection in verdict.rejections:
+            hint = verdict.hints.get(rejection.rule)
+            reasons.append((rejection.rule, f"{rejection.reason}: {hint}" if hint else rejection.reason))
+        groups.setdefault(tuple(reasons), []).append(verdict.node)
+    rows = [
+        Row((format_first_items(names, _MAX_NODE_NAMES), *reason))
+        for reasons, names in groups.items()
+        for reason in reasons
+    ]
+    return Section("Rejected nodes", table=Table(("node", "rule", "reason"), tuple(rows)))
+
+
+def _build_node_document(verdict: NodeVerdict) -> dict[str, Any]:
+    return {
+        "node": verdict.node,
+        "total": verdict.total,
+        "points": dict(verdict.points),
+        "rejections": [
+            {"rule": rejection.rule, "reason": rejection.reason, "hint": verdict.hints.get(rejection.rule)}
+            for rejection in verdict.rejections
+        ],
+    }
+
+
+# The answer about a pod's node, as JSON data.
+POD_FORM: Final = RecordForm(
+    PodPlacementReason,
+    "address object=outcome.name kind=. workload=outcome.workload cluster node=outcome.node? machine? "
+    "availability_zone=zone? trigger=outcome.trigger certain=. reason=outcome.reason today=is_current nodes",
+    kind=lambda _: "pod",
+    certain=lambda reason: None if reason.is_current else reason.outcome.is_certain,
+    nodes=_build_node_document,
+)

@@ -11,14 +11,20 @@ from typing import Any, Final
 from msgspec.structs import asdict
 
 from nexusform.domains.fleet.importers.fleet_records import EXTERNAL, ApplyStrategy, FleetPlacement, ObjectSelector
-from nexusform.domains.fleet.planning.placement_records import RecordedPlacement
-from nexusform.domains.fleet.rendering.placement_events import render_events
+from nexusform.domains.fleet.planning.placement_records import RecordedPlacement, read_placement
 from nexusform.domains.fleet.scheduling.bindings import Condition
-from nexusform.domains.fleet.scheduling.placement_status import ClusterStatus, FailedObject
-from nexusform.domains.fleet.scheduling.placement_status_2023 import convert_to_status_2023
+from nexusform.domains.fleet.scheduling.placement_status import (
+    TRUE,
+    ClusterStatus,
+    FailedObject,
+    convert_to_status_2023,
+)
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_policy_document, build_selector_document
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.notation.colours import escape_control_characters, wrap_line
+from nexusform.resource_types.registry import RESOURCE_TYPES
+from nexusform.resources.address import Address
+from nexusform.state.objects import InstanceState
 
 CURRENT, IN_2023 = "", "2023"
 PLACEMENTS: Final[Mapping[str, str]] = {
@@ -109,7 +115,7 @@ _CONDITION: Final = RecordForm(Condition, "message reason status type")
 def _build_cluster_status(status: ClusterStatus) -> dict[str, Any]:
     document: dict[str, Any] = {"conditions": [_CONDITION(condition) for condition in status.conditions]}
     if status.failed_objects:
-        document["failedPlacements"] = [_build_failed_object(failed_object) for failed_object in status.failed_objects]
+        document["failedPlacements"] = [_FAILED_OBJECT(failed_object) for failed_object in status.failed_objects]
     if status.cluster:
         document["clusterName"] = status.cluster
     if status.observed_resource_index is not None:
@@ -117,15 +123,11 @@ def _build_cluster_status(status: ClusterStatus) -> dict[str, Any]:
     return document
 
 
-def _build_failed_object(failed_object: FailedObject) -> dict[str, Any]:
-    condition = {"message": failed_object.message, "reason": failed_object.reason, "status": "False", "type": "Applied"}
-    identity = {
-        "group": failed_object.group,
-        "kind": failed_object.kind,
-        "namespace": failed_object.namespace,
-        "name": failed_object.name,
-    }
-    return {**_remove_empty_fields(identity), "condition": condition}
+_FAILED_OBJECT: Final = RecordForm(
+    FailedObject,
+    "[group] [kind] [namespace] [name] condition=.",
+    condition=lambda item: {"message": item.message, "reason": item.reason, "status": "False", "type": "Applied"},
+)
 
 
 # --- layout of kubectl -------------------------------------------------------------------------
@@ -177,3 +179,70 @@ def _format_aligned_block(block: Iterable[tuple[str, str]], width: int) -> Itera
         first_line, *further_lines = wrap_line(value, 0, width - indent)
         yield f"{prefix:<{indent}}{first_line}".rstrip()
         yield from (f"{' ' * indent}{line}" for line in further_lines)
+
+
+_COMPLETED: Final = "PlacementRolloutCompleted"
+# Condition, without the prefix of its placement: reason and message of KubeFleet's event.
+_EVENTS: Final = {
+    "RolloutStarted": ("PlacementRolloutStarted", "Started rolling out the latest resources"),
+    "Overridden": ("PlacementOverriddenSucceeded", "Placement has been successfully overridden"),
+    "WorkSynchronized": (
+        "PlacementWorkSynchronized",
+        "Work(s) have been created or updated successfully for the selected cluster(s)",
+    ),
+    "Applied": ("PlacementApplied", "Resources have been applied to the selected cluster(s)"),
+    "Available": ("PlacementAvailable", "Resources are available on the selected cluster(s)"),
+}
+_COMPLETED_MESSAGE: Final = "Placement has finished the rollout process and reached the desired status"
+_EVENTS_2023: Final = {
+    "Scheduled": ("PlacementScheduleSuccess", "Successfully scheduled the placement"),
+    "Synchronized": ("PlacementSyncSuccess", "Successfully synchronized the placement"),
+    "Applied": (_COMPLETED, "Resources have been applied to the selected clusters"),
+}
+_HEADINGS: Final = (("Type", "Reason", "Age", "From", "Message"), ("----", "------", "----", "----", "-------"))
+
+
+def render_events(
+    kind: str, conditions: Iterable[Condition], *, is_2023: bool = False, width: int = 0
+) -> Iterator[str]:
+    """Yield the lines below `Events:`; none without a true condition. `kind` is the Kubernetes kind. Lines longer
+    than `width` columns break before the message; 0 disables this.
+    """
+    events = list(_list_events(kind, tuple(conditions), is_2023=is_2023))
+    component = "cluster-resource-placement-controller" if is_2023 else "placement-controller"
+    rows = [*_HEADINGS, *(("Normal", reason, "<unknown>", component, message) for reason, message in events)]
+    widths = [max(len(row[column]) for row in rows) + 2 for column in range(len(_HEADINGS[0]) - 1)]
+    for row in rows if events else ():
+        line = "  " + "".join(map(str.ljust, row, widths))
+        if width and len(line) + len(row[-1]) > width:
+            yield line.rstrip()
+            yield from wrap_line(f"    {row[-1]}", 4, width)
+        else:
+            yield line + row[-1]
+
+
+def _list_events(kind: str, conditions: tuple[Condition, ...], *, is_2023: bool) -> Iterator[tuple[str, str]]:
+    texts = _EVENTS_2023 if is_2023 else _EVENTS
+    for condition in conditions:
+        name = condition.type.removeprefix(kind)
+        if condition.status == TRUE and name in texts:
+            yield texts[name]
+    if not is_2023 and conditions and all(condition.status == TRUE for condition in conditions):
+        yield _COMPLETED, _COMPLETED_MESSAGE
+
+
+def render_placements(
+    instances: Mapping[Address, InstanceState], version: str, width: int, *, show_sensitive: bool
+) -> str:
+    """Render placements like `kubectl describe`; "" if one is unreadable or hidden."""
+    texts = []
+    for address, instance in instances.items():
+        read_object = RESOURCE_TYPES[address.type].build_fleet_object
+        current = instance.current
+        if current is None or read_object is None or (current.sensitive and not show_sensitive):
+            return ""
+        configuration = read_object(current.attributes)
+        if isinstance(configuration, FleetPlacement):
+            placement = read_placement(current.attributes, configuration)
+            texts.append(render_placement(address.type, placement, version, width))
+    return "\n\n".join(texts)

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.fleet.scheduling import decisions, scheduling_cycle
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     BindingState,
     ChangeCause,
     CycleAbort,
+    Member,
     PlacementRequest,
     PlacementType,
     Policy,
     PolicySnapshot,
     PreferredTerm,
+    PropertyRequirement,
 )
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, BindingTable, MemberList, iterate_ascending
 from nexusform.domains.fleet.scheduling.profile import FILTERS
-from nexusform.domains.fleet.scheduling.properties import PropertyExtremes, find_property_extremes, read_property
-from nexusform.domains.fleet.scheduling.rejection_details import describe_rejection
-from nexusform.domains.fleet.scheduling.rules import cluster_affinity, same_placement_affinity, topology_spread
+from nexusform.domains.fleet.scheduling.properties import (
+    COMPARISONS,
+    PropertyExtremes,
+    find_property_extremes,
+    read_property,
+)
+from nexusform.domains.fleet.scheduling.rules import cluster_affinity, topology_spread
 from nexusform.domains.fleet.scheduling.scheduling_cycle import ScoredMember, filter_members, rank_members
-from nexusform.kubernetes.quantity import Quantity
+from nexusform.kubernetes.matching import DOES_NOT_EXIST, EXISTS, IN, LabelSelector, Requirement, is_requirement_met
+from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, parse_quantity
 from nexusform.scheduling.placement_decision import Rejection
 
 
@@ -39,9 +47,7 @@ class PreferredTermScore(Struct, frozen=True):
 
     def format_share(self) -> str:
         """Return the share with at most two decimals: "11.11 %"."""
-        if self.share is None:
-            return ""
-        return f"{self.share * 100:.2f}".rstrip("0").rstrip(".") + " %"
+        return "" if self.share is None else f"{self.share * 100:.2f}".rstrip("0").rstrip(".") + " %"
 
 
 class ScoreMargin(Struct, frozen=True):
@@ -54,10 +60,7 @@ class ScoreMargin(Struct, frozen=True):
     @property
     def deciding_part(self) -> str:
         """Name of the deciding part."""
-        for part in ("topology_spread", "affinity", "obsolete"):
-            if getattr(self, part):
-                return part
-        return "name"
+        return next((part for part in ("topology_spread", "affinity", "obsolete") if getattr(self, part)), "name")
 
 
 class ClusterExplanation(Struct, frozen=True):
@@ -165,20 +168,19 @@ def explain(
         return _explain_aborted_cycle(request, binding_table, snapshot, ranking)
     ranked = list(ranking.iterate_best_first(filter_result.eligible))
     picks = replay.batches[-1] if replay.has_final_picks else ()
-    picked = [scored for scored in ranked if _get_member_name(member_list, scored) in picks]
-    last_picked = picked[-1] if picked else None
+    picked = [scored for scored in ranked if member_list.members[scored.position].name in picks]
     positions: _RankTable = {}
     for number, scored in enumerate(ranked, 1):
-        margin = None if last_picked is None else _compute_margin(scored, last_picked, binding_table.masks)
-        positions[_get_member_name(member_list, scored)] = (number, margin)
+        margin = _compute_margin(scored, picked[-1], binding_table.masks) if picked else None
+        positions[member_list.members[scored.position].name] = (number, margin)
     rows = _explain_members(request, binding_table, positions, replay)
     return PlacementExplanation(request.policy, snapshot, snapshot.number_of_clusters, rows, replay.batches)
 
 
 class _SchedulingReplay(Struct, frozen=True):
-    # A chain of cycles: bindings at the start, before the last cycle (which writes a status) and after it,
-    # and the clusters picked in each. `ends_with_picks`: the last cycle picked any.
-    """Replay of a chain of cycles."""
+    """Replay of a chain of cycles: bindings at the start, before the last cycle (which writes a status) and after
+    it, and the clusters picked in each. `has_final_picks`: the last cycle picked any.
+    """
 
     initial_bindings: tuple[Binding, ...]
     last_bindings: tuple[Binding, ...]
@@ -207,10 +209,6 @@ def _collect_pick_batches(
         bindings = cycle_result.bindings
 
 
-def _get_member_name(member_list: MemberList, scored: ScoredMember) -> str:
-    return member_list.members[scored.position].name
-
-
 _RankTable = dict[str, tuple[int, ScoreMargin | None]]
 
 
@@ -228,8 +226,9 @@ def _compute_margin(scored: ScoredMember, last_picked: ScoredMember, binding_mas
 def _explain_members(
     request: PlacementRequest, binding_table: BindingTable, ranks: _RankTable, replay: _SchedulingReplay
 ) -> tuple[ClusterExplanation, ...]:
-    member_list, binding_masks = binding_table.member_list, binding_table.masks
-    scores = _compute_scores(request, member_list, binding_masks) if _is_pick_n(request) else {}
+    member_list, masks = binding_table.member_list, binding_table.masks
+    scores = _compute_scores(request, member_list, masks) if _is_pick_n(request) else {}
+    preferred_terms = request.policy.preferred_terms if _is_pick_n(request) else ()
     initially_bound = BindingTable(replay.initial_bindings, member_list, binding_table.policy_snapshot).current
     rows: list[ClusterExplanation] = []
     for position, member in enumerate(member_list.members):
@@ -241,6 +240,9 @@ def _explain_members(
         binding = replay.final_bindings.get(member.name) if is_bound or batch else None
         if binding is not None:
             affinity, spread = binding.affinity_score, binding.topology_spread_score
+        details: tuple[str, ...] = ()
+        if rejections:
+            details = describe_rejection(rejections[0].rule, request, member_list, masks, position)
         rows.append(
             ClusterExplanation(
                 cluster=member.name,
@@ -250,12 +252,12 @@ def _explain_members(
                 reported_reason=_build_reported_reason(member.name, binding, rejections, affinity, spread),
                 affinity_score=affinity,
                 topology_spread_score=spread,
-                preferences=_compute_preferred_terms_points(request, member_list, position),
+                preferences=tuple(_compute_preference(term, member_list, position) for term in preferred_terms),
                 rank=rank,
                 margin=margin,
                 is_bound=is_bound,
                 batch=batch,
-                details=_describe_first_rejection(request, binding_table, rejections, position),
+                details=details,
             )
         )
     return tuple(rows)
@@ -269,26 +271,16 @@ def _list_rejections(request: PlacementRequest, binding_table: BindingTable, pos
     """Return every rule's rejections of a member. An existing binding is none, nor is its own part of the spread."""
     member_list, binding_masks = binding_table.member_list, binding_table.masks
     is_bound = bool(binding_masks.current >> position & 1)
-    ignored_plugins = {same_placement_affinity.PLUGIN}
-    if is_bound:
-        ignored_plugins.add(topology_spread.PLUGIN)
+    ignored_rules = {"same_placement_affinity", "topology_spread" if is_bound else ""}
     rejections: list[Rejection] = []
     for rule in FILTERS:
-        if rule.plugin in ignored_plugins:
+        if rule.rule in ignored_rules:
             continue
-        accepted = rule.find_eligible(request, member_list, binding_masks)
+        accepted = rule.module.find_eligible(request, member_list, binding_masks)
         if not isinstance(accepted, CycleAbort) and not accepted >> position & 1:
-            reason = rule.explain_rejection(request, member_list, binding_masks, position)
+            reason = rule.module.explain_rejection(request, member_list, binding_masks, position)
             rejections.append(Rejection(member_list.members[position].name, rule.rule, reason))
     return tuple(rejections)
-
-
-def _describe_first_rejection(
-    request: PlacementRequest, binding_table: BindingTable, rejections: tuple[Rejection, ...], position: int
-) -> tuple[str, ...]:
-    if not rejections:
-        return ()
-    return describe_rejection(rejections[0].rule, request, binding_table.member_list, binding_table.masks, position)
 
 
 def _build_reported_reason(
@@ -308,20 +300,10 @@ def _compute_scores(
     """Return affinity and topology spread scores by position; the latter is None under a violated hard constraint."""
     affinities, _ = cluster_affinity.compute_scores(request, member_list)
     spreads: dict[int, int] = {}
-    for score, members in topology_spread.evaluate_constraints(
-        request, member_list, binding_masks
-    ).members_by_score.items():
+    verdict = topology_spread.evaluate_constraints(request, member_list, binding_masks)
+    for score, members in verdict.members_by_score.items():
         spreads.update(dict.fromkeys(iterate_ascending(members), score))
     return {position: (affinity, spreads.get(position)) for position, affinity in enumerate(affinities)}
-
-
-def _compute_preferred_terms_points(
-    request: PlacementRequest, member_list: MemberList, position: int
-) -> tuple[PreferredTermScore, ...]:
-    """Return the points of a member from each preferred term of a PickN."""
-    if not _is_pick_n(request):
-        return ()
-    return tuple(_compute_preference(term, member_list, position) for term in request.policy.preferred_terms)
 
 
 def _compute_preference(term: PreferredTerm, member_list: MemberList, position: int) -> PreferredTermScore:
@@ -366,29 +348,110 @@ def _explain_pick_fixed_placement(
     )
     decisions_made = cycle_result.status.list_decisions() if cycle_result.status else ()
     decisions_by_cluster = {decision.cluster: decision for decision in decisions_made}
-    members = sorted(binding_table.member_list.positions)
-    unknown_names = sorted(set(request.policy.cluster_names) - binding_table.member_list.positions.keys())
-    bound_before = {
-        name
-        for name, binding in binding_table.by_cluster.items()
-        if binding.state is not BindingState.UNSCHEDULED and not binding.is_deleting
-    }
+    positions = binding_table.member_list.positions
+    unknown_names = sorted(set(request.policy.cluster_names) - positions.keys())
     rows: list[ClusterExplanation] = []
-    for name in (*members, *unknown_names):
+    for name in (*sorted(positions), *unknown_names):
         decision = decisions_by_cluster.get(name)
         binding = binding_table.by_cluster.get(name)
         if decision is None:
             rejection = Rejection(name, "cluster_names", "the policy does not name this cluster")
             rows.append(ClusterExplanation(name, binding, is_picked=False, rejections=(rejection,)))
         elif decision.is_selected:
-            is_bound = name in bound_before
-            rows.append(
-                ClusterExplanation(
-                    name, binding, is_picked=not is_bound, reported_reason=decision.reason, is_bound=is_bound
-                )
-            )
+            is_bound = binding is not None and binding.state is not BindingState.UNSCHEDULED and not binding.is_deleting
+            reason = decision.reason
+            rows.append(ClusterExplanation(name, binding, not is_bound, reported_reason=reason, is_bound=is_bound))
         else:
-            rule = "cluster_eligibility" if name in binding_table.member_list.positions else "cluster_names"
+            rule = "cluster_eligibility" if name in positions else "cluster_names"
             rejections = (Rejection(name, rule, decision.reason),)
             rows.append(ClusterExplanation(name, binding, False, rejections, reported_reason=decision.reason))
     return PlacementExplanation(request.policy, snapshot, len(request.policy.cluster_names), tuple(rows))
+
+
+_MAX_NAMES = 6
+_SIGNS: Mapping[str, str] = {"Gt": ">", "Ge": ">=", "Lt": "<", "Le": "<=", "Eq": "=", "Ne": "!="}
+
+
+def describe_rejection(
+    rule: str, request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks, position: int
+) -> tuple[str, ...]:
+    """Return details of a rule's rejection, one sentence each; none if its reason is complete."""
+    describe_rule = _DESCRIBERS.get(rule)
+    return tuple(describe_rule(request, member_list, binding_masks, position)) if describe_rule is not None else ()
+
+
+def _describe_term_mismatches(
+    request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks, position: int
+) -> Iterator[str]:
+    """Yield the mismatches of each required term; one matching term is enough."""
+    terms, member = request.policy.required_terms or (), member_list.members[position]
+    for number, term in enumerate(terms, 1):
+        # The mismatches of a term: labels first, properties only if all labels match.
+        mismatches = list(_find_label_mismatches(term.label_selector or LabelSelector(), member.labels))
+        if not mismatches:
+            texts = (_format_property_mismatch(requirement, member) for requirement in term.property_selector or ())
+            mismatches = [text for text in texts if text]
+        if mismatches:
+            prefix = f"term {number}: " if len(terms) > 1 else ""
+            yield f"{prefix}{'; '.join(mismatches)}"
+
+
+def _find_label_mismatches(selector: LabelSelector, labels: Mapping[str, str]) -> Iterator[str]:
+    for key, value in selector.match_labels:
+        if labels.get(key) != value:
+            yield _format_label_mismatch(key, labels.get(key), value)
+    for requirement in selector.match_expressions:
+        if not is_requirement_met(requirement, labels):
+            yield _format_expression_mismatch(requirement, labels.get(requirement.key))
+
+
+def _format_label_mismatch(key: str, value: str | None, requested: str) -> str:
+    observed = f"no label {key}" if value is None else f"label {key} is {value}"
+    return f"{observed} (required: {requested})"
+
+
+def _format_expression_mismatch(requirement: Requirement, value: str | None) -> str:
+    """Return the text of a label with a failed expression."""
+    key, values = requirement.key, format_list(requirement.values, _MAX_NAMES)
+    if requirement.operator == IN:
+        return _format_label_mismatch(key, value, f"in {values}")
+    if requirement.operator == EXISTS:
+        return f"no label {key}"
+    if requirement.operator == DOES_NOT_EXIST:
+        return f"label {key} exists ({value})"
+    return f"label {key} is {value} (required: not in {values})"
+
+
+def _format_property_mismatch(requirement: PropertyRequirement, member: Member) -> str:
+    """Return the text of a property with a failed comparison; "" if it succeeds."""
+    name, sign = requirement.name, _SIGNS.get(requirement.operator, requirement.operator)
+    requested = f"{sign} {format_list(requirement.values, _MAX_NAMES)}"
+    value = read_property(member, name)
+    if not isinstance(value, Quantity):
+        return f"no property {name} (required: {requested})" if value is None else ""
+    compare = COMPARISONS.get(requirement.operator)
+    bound = parse_quantity(requirement.values[0]) if len(requirement.values) == 1 else None
+    if compare is None or bound is None or isinstance(bound, InvalidQuantity) or compare(value.nano, bound.nano):
+        return ""
+    return f"{name} is {value} (required: {requested})"
+
+
+def _describe_spread_rejection(
+    request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks, position: int
+) -> Iterator[str]:
+    """Yield the picks per domain for a constraint that rejects the member."""
+    verdict = topology_spread.evaluate_constraints(request, member_list, binding_masks)
+    for constraint, members in verdict.rejected_by_constraint:
+        if members >> position & 1:
+            by_value = member_list.members_by_label.get(constraint.topology_key, {})
+            own_value = member_list.members[position].labels.get(constraint.topology_key, "")
+            values = sorted(by_value, key=lambda value: (value != own_value, value))
+            counts = [f"{value}: {(by_value[value] & binding_masks.current).bit_count()}" for value in values]
+            yield f"picks by {constraint.topology_key}: {format_list(counts, _MAX_NAMES)}"
+            return
+
+
+_DESCRIBERS: Mapping[str, Callable[[PlacementRequest, MemberList, BindingMasks, int], Iterator[str]]] = {
+    "cluster_affinity": _describe_term_mismatches,
+    "topology_spread": _describe_spread_rejection,
+}

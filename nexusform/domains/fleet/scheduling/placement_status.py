@@ -1,6 +1,6 @@
 """Status of a placement as in `kubectl describe crp`: conditions, and a status per cluster. Source: KubeFleet
 pkg/utils/condition and pkg/controllers/placement. Conditions have a fixed order and end at the first that is
-not True.
+not True. The functions with 2023 in their names give the names and texts of November 2023, as in the product document.
 """
 
 from __future__ import annotations
@@ -9,8 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Condition, PlacementType, Policy
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingState,
+    Condition,
+    Decision,
+    PlacementType,
+    Policy,
+)
 from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
@@ -76,26 +84,23 @@ class _ConditionTexts(Struct, frozen=True):
     cluster: Mapping[str, tuple[str, str]]
 
 
+# Starts of the texts about the status Unknown, of the placement and of one cluster.
+_STILL: Final = "There are still {} cluster(s) in the process of"
+_IN_PROCESS: Final = "In the process of"
 _STEP_TEXTS = {
     "rollout_started": _ConditionTexts(
         "RolloutStarted",
         {
             TRUE: ("RolloutStarted", "All {} cluster(s) start rolling out the latest resource"),
             FALSE: ("RolloutNotStartedYet", "The rollout is being blocked by the rollout strategy in {} cluster(s)"),
-            UNKNOWN: (
-                "RolloutStartedUnknown",
-                (
-                    "There are still {} cluster(s) in the process of deciding whether to roll out the latest"
-                    " resources or not"
-                ),
-            ),
+            UNKNOWN: ("RolloutStartedUnknown", f"{_STILL} deciding whether to roll out the latest resources or not"),
         },
         {
             TRUE: ("RolloutStarted", "Detected the new changes on the resources and started the rollout process"),
             FALSE: ("RolloutNotStartedYet", "The rollout is being blocked by the rollout strategy"),
             UNKNOWN: (
                 "RolloutStartedUnknown",
-                "In the process of deciding whether to roll out the latest resources or not",
+                f"{_IN_PROCESS} deciding whether to roll out the latest resources or not",
             ),
         },
     ),
@@ -106,10 +111,7 @@ _STEP_TEXTS = {
             FALSE: ("OverriddenFailed", "Failed to override resources in {} cluster(s)"),
             UNKNOWN: (
                 "OverriddenPending",
-                (
-                    "There are still {} cluster(s) in the process of overriding the selected resources"
-                    " if there is any override defined"
-                ),
+                f"{_STILL} overriding the selected resources if there is any override defined",
             ),
         },
         {
@@ -117,7 +119,7 @@ _STEP_TEXTS = {
             FALSE: ("OverriddenFailed", "Failed to apply the override rules on the resources"),
             UNKNOWN: (
                 "OverriddenPending",
-                "In the process of overriding the selected resources if there is any override defined",
+                f"{_IN_PROCESS} overriding the selected resources if there is any override defined",
             ),
         },
     ),
@@ -134,10 +136,7 @@ _STEP_TEXTS = {
             ),
             UNKNOWN: (
                 "WorkSynchronizedUnknown",
-                (
-                    "There are still {} cluster(s) in the process of creating or updating the work"
-                    " object(s) in the hub cluster"
-                ),
+                f"{_STILL} creating or updating the work object(s) in the hub cluster",
             ),
         },
         {
@@ -145,7 +144,7 @@ _STEP_TEXTS = {
             FALSE: ("SyncWorkFailed", "Failed to synchronize the work to the latest"),
             UNKNOWN: (
                 "WorkSynchronizedUnknown",
-                "In the process of creating or updating the work object(s) in the hub cluster",
+                f"{_IN_PROCESS} creating or updating the work object(s) in the hub cluster",
             ),
         },
     ),
@@ -157,15 +156,12 @@ _STEP_TEXTS = {
                 "ApplyFailed",
                 "Failed to apply resources to {} cluster(s), please check the `failedPlacements` status",
             ),
-            UNKNOWN: (
-                "ApplyPending",
-                ("There are still {} cluster(s) in the process of applying the resources on the member cluster"),
-            ),
+            UNKNOWN: ("ApplyPending", f"{_STILL} applying the resources on the member cluster"),
         },
         {
             TRUE: ("AllWorkHaveBeenApplied", "All corresponding work objects are applied"),
             FALSE: ("NotAllWorkHaveBeenApplied", "Not all corresponding work objects are applied"),
-            UNKNOWN: ("ApplyPending", "In the process of applying the resources on the member cluster"),
+            UNKNOWN: ("ApplyPending", f"{_IN_PROCESS} applying the resources on the member cluster"),
         },
     ),
     "available": _ConditionTexts(
@@ -173,10 +169,7 @@ _STEP_TEXTS = {
         {
             TRUE: ("ResourceAvailable", "The selected resources in {} cluster(s) are available now"),
             FALSE: ("ResourceNotAvailableYet", "The selected resources in {} cluster(s) are still not available yet"),
-            UNKNOWN: (
-                "ResourceAvailableUnknown",
-                ("There are still {} cluster(s) in the process of checking the availability of the selected resources"),
-            ),
+            UNKNOWN: ("ResourceAvailableUnknown", f"{_STILL} checking the availability of the selected resources"),
         },
         {
             TRUE: ("AllWorkAreAvailable", "All corresponding work objects are available"),
@@ -192,10 +185,7 @@ _STEP_TEXTS = {
                 "DiffReportingIncompleteOrFailed",
                 "Diff reporting in {} clusters is still in progress or has failed",
             ),
-            UNKNOWN: (
-                "DiffReportingPending",
-                "There are still {} cluster(s) in the process of checking for configuration differences",
-            ),
+            UNKNOWN: ("DiffReportingPending", f"{_STILL} checking for configuration differences"),
         },
         {
             TRUE: ("AllWorkHaveDiffReported", "All corresponding work objects have reported diff"),
@@ -209,7 +199,7 @@ _REPORT_STEPS = ("rollout_started", "overridden", "work_synchronized", "diff_rep
 
 
 _BLOCKED_TEXT: Final = "The resources cannot be updated to the latest because of the rollout strategy"
-_UNDECIDED_TEXT: Final = "In the process of deciding whether to roll out some version of the resources or not"
+_UNDECIDED_TEXT: Final = f"{_IN_PROCESS} deciding whether to roll out some version of the resources or not"
 
 
 def format_run_status_text(index: int | None, name: str) -> str:
@@ -257,12 +247,7 @@ def build_placement_status(
     if scheduling is None:
         text = "Scheduling has not completed"
         return PlacementStatus((Condition(f"{prefix}Scheduled", UNKNOWN, "SchedulePending", text),), ())
-    scheduling_condition = scheduling.condition
-    first_conditions = [
-        Condition(
-            f"{prefix}Scheduled", scheduling_condition.status, scheduling_condition.reason, scheduling_condition.message
-        )
-    ]
+    first_conditions = [replace(scheduling.condition, type=f"{prefix}Scheduled")]
     if status_namespace:
         text = f"Successfully created or updated ClusterResourcePlacementStatus in namespace '{status_namespace}'"
         first_conditions.append(Condition(f"{prefix}StatusSynced", TRUE, "StatusSyncSucceeded", text))
@@ -303,9 +288,7 @@ def _build_placement_conditions(progresses: Sequence[ClusterProgress], prefix: s
 def _build_external_condition(
     clusters: Sequence[str], progresses: Sequence[ClusterProgress], prefix: str
 ) -> Condition | None:
-    """Build the condition while staged runs have not distributed one version everywhere, or a cluster's state
-    is unknown.
-    """
+    """Build the condition while staged runs have not distributed one version, or a cluster's state is unknown."""
     versions = {progress.resource_snapshot for progress in progresses}
     unknown_clusters = [
         cluster for cluster, progress in zip(clusters, progresses, strict=True) if progress.rollout_started == UNKNOWN
@@ -365,3 +348,96 @@ def _build_unfilled_statuses(
     missing_count = max(0, requested_count - len(scheduling.selected_bindings))
     for decision in scheduling.unselected_decisions[:missing_count]:
         yield ClusterStatus("", (Condition("Scheduled", FALSE, "ScheduleFailed", decision.reason),))
+
+
+def build_placement_status_2023(
+    scheduling: SchedulingStatus | None, progress: Mapping[str, ClusterProgress]
+) -> PlacementStatus:
+    """Build the status with the older texts: Scheduled, Synchronized, Applied."""
+    if scheduling is None:
+        text = "Scheduling has not completed"
+        return PlacementStatus((Condition(f"{CLUSTER_SCOPED}Scheduled", UNKNOWN, "SchedulePending", text),), ())
+    is_fulfilled = scheduling.is_fulfilled
+    text = (
+        "found all the clusters needed as specified by the scheduling policy"
+        if is_fulfilled
+        else "could not find all the clusters needed as specified by the scheduling policy"
+    )
+    scheduled = Condition(f"{CLUSTER_SCOPED}Scheduled", scheduling.condition.status, scheduling.condition.reason, text)
+    selected = [decision for decision in scheduling.list_decisions() if decision.is_selected]
+    states = [progress.get(decision.cluster, ClusterProgress(rollout_started=UNKNOWN)) for decision in selected]
+    clusters = tuple(_build_cluster_status_2023(d, state) for d, state in zip(selected, states, strict=True))
+    return PlacementStatus((scheduled, *_build_conditions_2023(states)), clusters)
+
+
+# Conditions of a cluster's progress, in the order of ClusterProgress.
+_STEPS_2023: Final = ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available")
+
+
+def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding]) -> PlacementStatus:
+    """Convert a current status to the older texts; `bindings` are those of the placement."""
+    if not status.conditions or status.conditions[0].status == UNKNOWN:
+        return build_placement_status_2023(None, {})
+    by_cluster = {binding.cluster: binding for binding in bindings}
+    status_by_cluster = {cluster_status.cluster: cluster_status for cluster_status in status.clusters}
+    selected = tuple(by_cluster[name] for name in status_by_cluster if name in by_cluster)
+    progress = {
+        name: _read_progress_of_status(cluster_status) for name, cluster_status in status_by_cluster.items() if name
+    }
+    older = build_placement_status_2023(SchedulingStatus(status.conditions[0], selected, ()), progress)
+    # The resource index was added later.
+    clusters = tuple(replace(cluster, observed_resource_index=None) for cluster in older.clusters)
+    return replace(older, clusters=clusters)
+
+
+def _read_progress_of_status(status: ClusterStatus) -> ClusterProgress:
+    """Return the progress of a cluster from its current conditions."""
+    verdicts = {condition.type: condition.status for condition in status.conditions}
+    # With reported differences only, nothing is applied and nothing fails.
+    missing = TRUE if "DiffReported" in verdicts else UNKNOWN
+    rollout, overridden, synchronized, applied, available = (verdicts.get(step, missing) for step in _STEPS_2023)
+    index = status.observed_resource_index
+    return ClusterProgress(rollout, overridden, synchronized, applied, available, resource_snapshot=index)
+
+
+def _is_synchronized(state: ClusterProgress) -> bool:
+    """Return True if the hub has delivered the latest resources for a cluster."""
+    return state.rollout_started == state.overridden == state.work_synchronized == TRUE
+
+
+def _build_conditions_2023(states: list[ClusterProgress]) -> list[Condition]:
+    """Build the conditions of a placement after Scheduled."""
+    count = len(states)
+    outdated_count = sum(not _is_synchronized(state) for state in states)
+    if outdated_count:
+        text = (
+            f"There are {outdated_count} cluster(s) still not synchronized to the latest resources on the hub cluster"
+        )
+        return [Condition(f"{CLUSTER_SCOPED}Synchronized", FALSE, "SynchronizePending", text)]
+    text = f"All {count} cluster(s) are synchronized to the latest resources on the hub cluster"
+    synchronized = Condition(f"{CLUSTER_SCOPED}Synchronized", TRUE, "SynchronizeSucceeded", text)
+    failed_count = sum(state.applied == FALSE for state in states)
+    if failed_count:
+        text = f"Failed to apply manifests to {failed_count} clusters, please check the `failedPlacements` status"
+        return [synchronized, Condition(f"{CLUSTER_SCOPED}Applied", FALSE, "ApplyFailed", text)]
+    text = f"Successfully applied resources to {count} member clusters"
+    if not count:
+        text = "There are no clusters selected to place the resources"
+    return [synchronized, Condition(f"{CLUSTER_SCOPED}Applied", TRUE, "ApplySucceeded", text)]
+
+
+def _build_cluster_status_2023(decision: Decision, state: ClusterProgress) -> ClusterStatus:
+    unquoted = decision.reason.replace(f'"{decision.cluster}"', decision.cluster)
+    conditions = [Condition("ResourceScheduled", TRUE, "ScheduleSucceeded", unquoted)]
+    if not _is_synchronized(state):
+        text = "In the process of synchronizing or operation is blocked by the rollout strategy"
+        conditions.append(Condition("WorkSynchronized", FALSE, "WorkSynchronizePending", text))
+        return ClusterStatus(decision.cluster, tuple(conditions), state.resource_snapshot)
+    text = "Successfully Synchronized work(s) for placement"
+    conditions.append(Condition("WorkSynchronized", TRUE, "WorkSynchronizeSucceeded", text))
+    if state.applied == TRUE:
+        conditions.append(Condition("ResourceApplied", TRUE, "ApplySucceeded", "Successfully applied resources"))
+    else:
+        text = "Failed to apply manifests, please check the `failedPlacements` status"
+        conditions.append(Condition("ResourceApplied", state.applied, "ApplyFailed", text))
+    return ClusterStatus(decision.cluster, tuple(conditions), state.resource_snapshot)

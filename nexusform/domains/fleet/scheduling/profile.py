@@ -5,7 +5,7 @@ none and checks eligibility only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -20,60 +20,32 @@ from nexusform.domains.fleet.scheduling.rules import (
     topology_spread,
 )
 
+_Verdict = Mask | CycleAbort
+
+
+class _RuleModule(Protocol):
+    """Module of one filter rule: accepted members, and the reason for the others."""
+
+    def find_eligible(self, request: PlacementRequest, members: MemberList, masks: BindingMasks, /) -> _Verdict: ...
+
+    def explain_rejection(
+        self, request: PlacementRequest, members: MemberList, masks: BindingMasks, position: int, /
+    ) -> str: ...
+
 
 class SchedulerFilter(Struct, frozen=True):
-    """Filter rule: name of the plugin, name of the file, accepted members, and the reason for the others.
-    `is_static`: it depends on members only, never on existing bindings.
-    """
+    """Filter rule with its module. `is_static`: it depends on members only, never on existing bindings."""
 
-    plugin: str
     rule: str
-    find_eligible: Callable[[PlacementRequest, MemberList, BindingMasks], Mask | CycleAbort]
-    explain_rejection: Callable[[PlacementRequest, MemberList, BindingMasks, int], str]
+    module: _RuleModule
     is_static: bool
 
 
 FILTERS: tuple[SchedulerFilter, ...] = (
-    SchedulerFilter(
-        cluster_affinity.PLUGIN,
-        "cluster_affinity",
-        cluster_affinity.find_eligible,
-        cluster_affinity.explain_rejection,
-        True,
-    ),
-    SchedulerFilter(
-        cluster_eligibility.PLUGIN,
-        "cluster_eligibility",
-        cluster_eligibility.find_eligible,
-        cluster_eligibility.explain_rejection,
-        True,
-    ),
-    SchedulerFilter(
-        namespace_affinity.PLUGIN,
-        "namespace_affinity",
-        namespace_affinity.find_eligible,
-        namespace_affinity.explain_rejection,
-        True,
-    ),
-    SchedulerFilter(
-        taint_toleration.PLUGIN,
-        "taint_toleration",
-        taint_toleration.find_eligible,
-        taint_toleration.explain_rejection,
-        True,
-    ),
-    SchedulerFilter(
-        same_placement_affinity.PLUGIN,
-        "same_placement_affinity",
-        same_placement_affinity.find_eligible,
-        same_placement_affinity.explain_rejection,
-        False,
-    ),
-    SchedulerFilter(
-        topology_spread.PLUGIN,
-        "topology_spread",
-        topology_spread.find_eligible,
-        topology_spread.explain_rejection,
-        False,
-    ),
+    SchedulerFilter("cluster_affinity", cluster_affinity, True),
+    SchedulerFilter("cluster_eligibility", cluster_eligibility, True),
+    SchedulerFilter("namespace_affinity", namespace_affinity, True),
+    SchedulerFilter("taint_toleration", taint_toleration, True),
+    SchedulerFilter("same_placement_affinity", same_placement_affinity, False),
+    SchedulerFilter("topology_spread", topology_spread, False),
 )

@@ -88,18 +88,11 @@ def find_property_extremes(member_list: MemberList, name: str) -> PropertyExtrem
 
 def _compute_minimum_and_maximum(values: tuple[PropertyValue, ...]) -> PropertyExtremes | UnreadablePropertyError:
     """Return the minimum and maximum of the existing values."""
-    minimum: Quantity | None = None
-    maximum: Quantity | None = None
-    for value in values:
-        if isinstance(value, UnreadablePropertyError):
-            return value
-        if value is None:
-            continue
-        if minimum is None or value < minimum:
-            minimum = value
-        if maximum is None or maximum < value:
-            maximum = value
-    return PropertyExtremes(minimum, maximum)
+    unreadable = next((value for value in values if isinstance(value, UnreadablePropertyError)), None)
+    if unreadable is not None:
+        return unreadable
+    quantities = [value for value in values if isinstance(value, Quantity)]
+    return PropertyExtremes(min(quantities, default=None), max(quantities, default=None))
 
 
 class _PropertyBound(Struct, frozen=True):

@@ -89,22 +89,23 @@ class BlockedRollout(Struct, frozen=True):
     def build_problem(self, path: Path = (), failing: Sequence[str] = ()) -> Problem:
         """Build the warning: cause and remedy. Failing clusters count as unavailable."""
         unavailable, surge = self.strategy.max_unavailable, self.strategy.max_surge
-        failing_text = (
-            f"{format_list(failing, _MAX_NAMES)} {select_word_form(len(failing), 'fails', 'fail')}" if failing else ""
-        )
-        cause = f" {failing_text} and counts as unavailable." if failing else ""
+        cause, advice = "", "Raise one of them."
+        hint = f"raise max_unavailable ({unavailable}) or max_surge ({surge})"
+        if failing:
+            failing_text = f"{format_list(failing, _MAX_NAMES)} {select_word_form(len(failing), 'fails', 'fail')}"
+            cause, advice = (
+                f" {failing_text} and counts as unavailable.",
+                "Fix the failure there, or raise one of them.",
+            )
+            hint = f"{failing_text} there"
         consequence = select_word_form(
             len(self.clusters), "it keeps its current resources", "they keep their current resources"
         )
-        advice = "Fix the failure there, or raise one of them." if failing else "Raise one of them."
         text = (
             f"The rollout of {self._subject}; {consequence}.{cause} max_unavailable = {unavailable} "
             f"and max_surge = {surge} allow no further change. {advice}"
         )
-        hint = (
-            f"; {failing_text} there" if failing else f"; raise max_unavailable ({unavailable}) or max_surge ({surge})"
-        )
-        summary = f"{self.placement}: the rollout stops before {format_first_items(self.clusters, _MAX_NAMES)}{hint}"
+        summary = f"{self.placement}: the rollout stops before {format_first_items(self.clusters, _MAX_NAMES)}; {hint}"
         return Problem(path, BLOCKED_ROLLOUT, text, Severity.WARNING, brief=summary)
 
 
@@ -116,9 +117,7 @@ class WaveBudget(Struct, frozen=True):
 
 
 def compute_rollout_target(policy: Policy | None, number: int | None, bindings: Iterable[Binding]) -> int:
-    """Return the base of percentages: N, the number of names, or for PickAll (and PickN without a number) the
-    scheduled and bound clusters.
-    """
+    """Return the base of percentages: N, the number of names, or else the scheduled and bound clusters."""
     kind = policy.placement_type if policy else PlacementType.PICK_ALL
     if policy and kind is PlacementType.PICK_FIXED:
         return len(policy.cluster_names)
@@ -128,9 +127,7 @@ def compute_rollout_target(policy: Policy | None, number: int | None, bindings: 
 
 
 def compute_rollout_budget(strategy: RollingUpdate, target: int, *, ready: int, can_be_ready: int) -> WaveBudget:
-    """Return the budget: ready clusters above target minus max_unavailable, and target plus max_surge minus
-    started ones.
-    """
+    """Return the budget: ready clusters above target - max_unavailable; target + max_surge above started ones."""
     return WaveBudget(
         ready - (target - strategy.max_unavailable.compute(target)),
         target + strategy.max_surge.compute(target) - can_be_ready,
@@ -148,18 +145,15 @@ def simulate_rollout(
     initial_readiness = readiness or Readiness()
     outdated = set(initial_readiness.outdated_clusters)
     by_cluster = {b.cluster: b for b in sorted(bindings, key=lambda b: b.cluster) if not b.is_deleting}
-    failed, unavailable = (
-        set(initial_readiness.failed_clusters),
-        {*initial_readiness.unready_clusters, *initial_readiness.failed_clusters},
-    )
+    failed = set(initial_readiness.failed_clusters)
+    unavailable = {*initial_readiness.unready_clusters, *failed}
     waves: list[RolloutWave] = []
     while True:
         pending = _group_pending_clusters(by_cluster, resource_snapshot, outdated)
         if not any(pending):
             return RolloutProjection(tuple(waves), tuple(by_cluster.values()))
-        wave = _build_next_wave(
-            by_cluster, pending, strategy, target, _WaveState(failed, unavailable, initial_readiness.is_trackable)
-        )
+        state = _WaveState(failed, unavailable, initial_readiness.is_trackable)
+        wave = _build_next_wave(by_cluster, pending, strategy, target, state)
         changed = {*wave.updated_clusters, *wave.bound_clusters}
         if not wave.deleted_clusters and not changed:
             blocked = set().union(*pending)

@@ -103,18 +103,12 @@ def _group_by_spread(
     """Return members by topology spread score, in descending order."""
     if not request.policy.spread_constraints:
         return ((0, member_list.all_members),)
-    return tuple(
-        sorted(
-            topology_spread.evaluate_constraints(request, member_list, binding_masks).members_by_score.items(),
-            reverse=True,
-        )
-    )
+    verdict = topology_spread.evaluate_constraints(request, member_list, binding_masks)
+    return tuple(sorted(verdict.members_by_score.items(), reverse=True))
 
 
 class FilterResult(Struct, frozen=True):
-    """Eligible members, and by rule those first rejected by it. A member with a current binding is in
-    neither, unless an earlier rule rejects it.
-    """
+    """Eligible members, and those first rejected by each rule; bound ones are in neither if no earlier rule rejects."""
 
     eligible: Mask
     rejected_by_rule: tuple[tuple[SchedulerFilter, Mask], ...]
@@ -122,7 +116,7 @@ class FilterResult(Struct, frozen=True):
     @property
     def rejected_members(self) -> Mask:
         """Members reported as filtered out by KubeFleet."""
-        return sum(members for rule, members in self.rejected_by_rule if rule.plugin != same_placement_affinity.PLUGIN)
+        return sum(members for rule, members in self.rejected_by_rule if rule.rule != "same_placement_affinity")
 
     def find_rejecting_rule(self, position: int) -> SchedulerFilter | None:
         """Return the first rule that rejects a member."""
@@ -141,11 +135,9 @@ def filter_members(
             static_rules, FilterResult(member_list.all_members, ()), request, member_list, BindingMasks()
         ),
     )
-    return (
-        start
-        if isinstance(start, CycleAbort)
-        else _apply_filters(dynamic_rules, start, request, member_list, binding_masks)
-    )
+    if isinstance(start, CycleAbort):
+        return start
+    return _apply_filters(dynamic_rules, start, request, member_list, binding_masks)
 
 
 def _apply_filters(
@@ -158,7 +150,7 @@ def _apply_filters(
     """Return the result extended by these filters."""
     eligible, rejected_by_rule = start.eligible, list(start.rejected_by_rule)
     for rule in rules:
-        accepted = rule.find_eligible(request, member_list, binding_masks)
+        accepted = rule.module.find_eligible(request, member_list, binding_masks)
         if isinstance(accepted, CycleAbort):
             return accepted
         newly_rejected = eligible & ~accepted
@@ -199,7 +191,7 @@ def run_cycle(
     namespace: str = "",
 ) -> CycleResult:
     """Run one scheduling cycle for a placement; `namespace` is set for a namespaced one."""
-    return _run_cycle_chain(prior, member_list, policy, snapshot, namespace, is_single=True)
+    return run_scheduling_cycles(prior, member_list, policy, snapshot, namespace, is_single=True)
 
 
 def run_scheduling_cycles(
@@ -208,21 +200,10 @@ def run_scheduling_cycles(
     policy: Policy | None,
     snapshot: PolicySnapshot,
     namespace: str = "",
-) -> CycleResult:
-    """Run cycles until none requests another; `changes` are those of all of them, in order."""
-    return _run_cycle_chain(prior, member_list, policy, snapshot, namespace, is_single=False)
-
-
-def _run_cycle_chain(
-    prior: Iterable[Binding],
-    member_list: MemberList,
-    policy: Policy | None,
-    snapshot: PolicySnapshot,
-    namespace: str,
     *,
-    is_single: bool,
+    is_single: bool = False,
 ) -> CycleResult:
-    """Run cycles until none requests another, or a single one."""
+    """Run cycles until none requests another, or a single one; `changes` are those of all cycles, in order."""
     request = PlacementRequest(policy or Policy(), namespace)
     binding_table = BindingTable(prior, member_list, snapshot.index)
     step = _PICKERS[request.policy.placement_type]
@@ -253,13 +234,8 @@ def _pick_all(request: PlacementRequest, binding_table: BindingTable, _snapshot:
         return _CycleOutcome(abort=picked)
     selected = (*picked, *existing)
     rejected = _build_rejections(filter_result, request, binding_table)
-    return _CycleOutcome(
-        SchedulingStatus(
-            decisions.build_scheduled_condition(len(selected), True),
-            selected,
-            decisions.list_unselected_clusters(selected, (), rejected),
-        )
-    )
+    unselected = decisions.list_unselected_clusters(selected, (), rejected)
+    return _CycleOutcome(_build_status(len(selected), selected, unselected))
 
 
 def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapshot: PolicySnapshot) -> _CycleOutcome:
@@ -285,12 +261,8 @@ def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapsho
     result = _bind_picked_clusters(binding_table, picks, targets, has_scores=False)
     if isinstance(result, CycleAbort):
         return _CycleOutcome(abort=result)
-    condition = decisions.build_scheduled_condition(len(valid_positions), not ineligible and not missing)
-    return _CycleOutcome(
-        SchedulingStatus(
-            condition, tuple(binding_table.get_binding(p) for p in valid_positions), (*ineligible, *missing)
-        )
-    )
+    selected = tuple(map(binding_table.get_binding, valid_positions))
+    return _CycleOutcome(_build_status(len(names), selected, (*ineligible, *missing)))
 
 
 def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot) -> _CycleOutcome:
@@ -361,14 +333,18 @@ def _pick_missing_clusters(
     if missing_count > limit and len(picked_bindings) == limit:
         return _CycleOutcome(needs_requeue=True)
     selected = (*picked_bindings, *_list_bindings(binding_table, *kept_groups))
-    outscored = _build_outscored(ranking, filter_result.eligible & ~picked_members, binding_table.member_list)
-    return _CycleOutcome(
-        _build_status(number, selected, decisions.list_unselected_clusters(selected, outscored, rejected))
+    # The eligible members that were not picked, best first.
+    members = binding_table.member_list.members
+    outscored = (
+        decisions.build_outscored_decision(members[scored.position].name, scored.affinity, scored.topology_spread)
+        for scored in ranking.iterate_best_first(filter_result.eligible & ~picked_members)
     )
+    unselected = decisions.list_unselected_clusters(selected, outscored, rejected)
+    return _CycleOutcome(_build_status(number, selected, unselected))
 
 
 def _build_status(number: int, selected: tuple[Binding, ...], unselected: tuple[Decision, ...]) -> SchedulingStatus:
-    """Build the status of a PickN; `number` is the requested number of clusters."""
+    """Build the status of a placement; `number` is the requested number of clusters."""
     condition = decisions.build_scheduled_condition(len(selected), len(selected) >= number)
     return SchedulingStatus(condition, selected, unselected)
 
@@ -386,9 +362,8 @@ def _bind_picked_clusters(
     created: list[Binding] = []
     updated: dict[BindingAction, list[Binding]] = {BindingAction.REPOINTED: [], BindingAction.RECOVERED: []}
     for pick in picks:
-        change = binding_table.bind_member(
-            pick.position, pick.affinity if has_scores else None, pick.topology_spread if has_scores else None
-        )
+        scores = (pick.affinity, pick.topology_spread) if has_scores else (None, None)
+        change = binding_table.bind_member(pick.position, *scores)
         updated.get(change, created).append(binding_table.get_binding(pick.position))
     for position in iterate_ascending(binding_table.obsolete & ~targets):
         binding_table.release_member(position, ChangeCause.POLICY)
@@ -401,13 +376,6 @@ def _list_bindings(binding_table: BindingTable, *groups: Mask) -> tuple[Binding,
     return tuple(map(binding_table.get_binding, positions))
 
 
-def _build_outscored(ranking: MemberRanking, candidates: Mask, member_list: MemberList) -> Iterable[Decision]:
-    """Yield the decisions on eligible members that were not picked, best first."""
-    for scored in ranking.iterate_best_first(candidates):
-        name = member_list.members[scored.position].name
-        yield decisions.build_outscored_decision(name, scored.affinity, scored.topology_spread)
-
-
 def _build_rejections(
     filter_result: FilterResult, request: PlacementRequest, binding_table: BindingTable
 ) -> Iterable[Decision]:
@@ -416,7 +384,7 @@ def _build_rejections(
     for position in iterate_ascending(filter_result.rejected_members):
         rule = filter_result.find_rejecting_rule(position)
         if rule is not None:
-            reason = rule.explain_rejection(request, member_list, binding_masks, position)
+            reason = rule.module.explain_rejection(request, member_list, binding_masks, position)
             yield decisions.build_rejected_decision(member_list.members[position].name, reason)
 
 

@@ -82,9 +82,7 @@ def initialize_staged_run(
     members: Iterable[Member],
     stages: Iterable[Stage],
 ) -> StagedRunPlan | RunProblem:
-    """Assign every picked cluster to its stage. `number` is N of a PickN, the number of names of a PickFixed,
-    None for a PickAll.
-    """
+    """Assign every picked cluster to its stage. `number` is that of requested clusters, None for a PickAll."""
     if not is_fulfilled:
         return RunProblem("policy snapshot not fully scheduled yet")
     active = sorted((binding for binding in bindings if not binding.is_deleting), key=lambda b: b.cluster)
@@ -100,11 +98,8 @@ def initialize_staged_run(
     if not picked_clusters and not deletes:
         return RunProblem("no scheduled or to-be-deleted bindings found for the latest policy snapshot")
     if number is not None and number != len(picked_clusters):
-        return RunProblem(
-            f"the number of selected bindings {len(picked_clusters)} is not equal to the observed cluster "
-            f"count"
-            f" {number}"
-        )
+        text = f"the number of selected bindings {len(picked_clusters)} is not equal to the observed cluster count"
+        return RunProblem(f"{text} {number}")
     by_name = {member.name: member for member in members}
     plans = _assign_clusters_to_stages(tuple(stages), picked_clusters, by_name)
     if isinstance(plans, RunProblem):
@@ -186,9 +181,7 @@ class RunStep(Struct, frozen=True):
 
 
 class StagedRunOutcome(Struct, frozen=True):
-    """Steps taken, bindings after them, the approval the run waits for ("": none), and the failing clusters
-    that block it.
-    """
+    """Steps taken, bindings after them, the approval it waits for ("": none), and failing clusters that block it."""
 
     steps: tuple[RunStep, ...]
     bindings: tuple[Binding, ...]
@@ -224,13 +217,12 @@ def list_run_steps(plan: StagedRunPlan, run: str, failing: frozenset[str] = froz
 
 def _build_task_steps(tasks: tuple[UpdateStageTask, ...], stage: str, approval: str) -> list[RunStep]:
     """Return the steps of the tasks before or after a stage."""
-    steps: list[RunStep] = []
-    for task in tasks:
-        if task.type == APPROVAL:
-            steps.append(RunStep(RunStepKind.APPROVAL, stage, task=approval))
-        else:
-            steps.append(RunStep(RunStepKind.WAIT, stage, wait_seconds=task.wait_seconds or 0))
-    return steps
+    return [
+        RunStep(RunStepKind.APPROVAL, stage, task=approval)
+        if task.type == APPROVAL
+        else RunStep(RunStepKind.WAIT, stage, wait_seconds=task.wait_seconds or 0)
+        for task in tasks
+    ]
 
 
 def simulate_staged_run(

@@ -136,15 +136,9 @@ def find_queue_trigger(old_member: Member | None, new_member: Member | None) -> 
         return Trigger.CLUSTER_LABELS_CHANGED
     if not set(old_member.taints) <= set(new_member.taints):
         return Trigger.TAINT_REMOVED
-    # True if properties, resource usage or namespaces changed.
-    is_properties_changed = (
-        old_member.properties != new_member.properties
-        or old_member.resources != new_member.resources
-        or old_member.namespaces != new_member.namespaces
-    )
-    if is_properties_changed:
-        return Trigger.CLUSTER_PROPERTIES_CHANGED
-    return None
+    old_figures = old_member.properties, old_member.resources, old_member.namespaces
+    new_figures = new_member.properties, new_member.resources, new_member.namespaces
+    return Trigger.CLUSTER_PROPERTIES_CHANGED if old_figures != new_figures else None
 
 
 def find_member_changes(old_members: Iterable[Member], new_members: Iterable[Member]) -> tuple[MemberChange, ...]:

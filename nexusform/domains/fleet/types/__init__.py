@@ -4,5 +4,6 @@
 PUBLIC = {
     "fleet_hub_export": "FLEET_HUB_EXPORT build_hub_attributes build_placement_attributes",
     "fleet_member_cluster": "MEMBER_LABEL",
-    "kubernetes_manifests": "make_computed ManifestReader",
+    "fleet_schemas": "make_computed",
+    "kubernetes_manifests": "ManifestReader",
 }

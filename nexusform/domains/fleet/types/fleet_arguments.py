@@ -72,9 +72,7 @@ def build_line_problems(findings: Iterable[Problem], argument: str) -> list[Prob
 
 
 def build_problems(findings: Iterable[Problem], document: FleetDocument | None = None) -> list[Problem]:
-    """Return validation findings as problems at the block, or at the manifest's line. Parts already reported
-    by the manifest parser are skipped.
-    """
+    """Return findings as problems at the block or the manifest's line, except in parts already reported."""
     problems = []
     for finding in findings:
         path, text, line = finding.path, format_sentence(finding.detail), 0

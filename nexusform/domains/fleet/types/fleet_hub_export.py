@@ -36,7 +36,7 @@ from nexusform.domains.fleet.importers.hub_records import ObservedEviction, Obse
 from nexusform.domains.fleet.scheduling.policy_snapshots import compute_policy_hash
 from nexusform.domains.fleet.scheduling.staged_update import Stage
 from nexusform.domains.fleet.types.fleet_placements import FLEET_CLUSTER_RESOURCE_PLACEMENT, FLEET_RESOURCE_PLACEMENT
-from nexusform.domains.fleet.types.fleet_schemas import BINDING
+from nexusform.domains.fleet.types.fleet_schemas import BINDING, CONDITIONS, EVICTION, POLICY_SNAPSHOT, make_computed
 from nexusform.domains.fleet.types.fleet_staged import (
     FLEET_CLUSTER_STAGED_UPDATE_STRATEGY,
     FLEET_STAGED_UPDATE_STRATEGY,
@@ -49,7 +49,7 @@ from nexusform.domains.fleet.types.kubernetes_manifests import (
     build_id,
     check,
     group_objects_by_kind,
-    make_computed,
+    make_file_arguments,
     read_files,
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
@@ -57,7 +57,7 @@ from nexusform.interfaces.plugins import DataResult, PlanningKind, ReadContext, 
 from nexusform.json_data.plain_data import Path
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.kubernetes.dump_script import FLEET_KINDS
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType
 
 COMMAND: Final = f"kubectl get {','.join(FLEET_KINDS)} -A -o json"
@@ -66,7 +66,6 @@ _TYPES: Final = {
     "ResourcePlacement": FLEET_RESOURCE_PLACEMENT,
 }
 _MAX_NAMES: Final = 4
-_CONDITION: Final = ObjectType.create({"type": STRING, "status": STRING, "reason": STRING, "message": STRING})
 # Attributes of observed bindings in addition to those in state.
 _OBSERVED_BINDING: Final = ObjectType.create(
     {
@@ -79,9 +78,6 @@ _OBSERVED_BINDING: Final = ObjectType.create(
     }
 )
 _SNAPSHOT: Final = ObjectType.create({"index": NUMBER, "objects": ListType(STRING)})
-_EVICTION: Final = ObjectType.create(
-    {"name": STRING, "cluster_name": STRING, "valid": BOOL, "executed": BOOL, "reason": STRING}
-)
 _RUN: Final = ObjectType.create(
     {
         "placement": STRING,
@@ -99,39 +95,29 @@ _PLACEMENT: Final = ObjectType.create(
         "type": STRING,
         "manifest": STRING,
         "bindings": MapType(_OBSERVED_BINDING),
-        "policy_snapshot": ObjectType.create({"index": NUMBER, "hash": STRING, "number_of_clusters": NUMBER}),
+        "policy_snapshot": POLICY_SNAPSHOT,
         "resource_snapshots": ListType(_SNAPSHOT),
         "override_snapshots": MapType(STRING),
-        "evictions": ListType(_EVICTION),
+        "evictions": ListType(EVICTION),
         "pending": BOOL,
         "rejections": MapType(STRING),
-        "conditions": ListType(_CONDITION),
+        "conditions": CONDITIONS,
         "placement_statuses": ListType(
-            ObjectType.create(
-                {"cluster_name": STRING, "observed_resource_index": NUMBER, "conditions": ListType(_CONDITION)}
-            )
+            ObjectType.create({"cluster_name": STRING, "observed_resource_index": NUMBER, "conditions": CONDITIONS})
         ),
     }
 )
 
 _SCHEMA: Final = BlockSchema(
     {
-        "id": make_computed(STRING, "The directory, or the first file."),
-        "directory": AttributeSchema(
-            STRING, "Directory with .yaml, .yml and .json files, without subdirectories.", optional=True
-        ),
-        "files": AttributeSchema(
-            ListType(STRING), f"Files, instead of directory. Export them with `{COMMAND}`.", optional=True
-        ),
-        "lenient": AttributeSchema(BOOL, "As in kubernetes_manifests.", optional=True),
-        "observed_at": AttributeSchema(
-            STRING, "Time of the export (RFC 3339). Default: the newest heartbeat.", optional=True
+        **make_file_arguments(
+            f"Files, instead of directory. Export them with `{COMMAND}`.", "As in kubernetes_manifests."
         ),
         "placements": make_computed(
             MapType(_PLACEMENT), "Placements on the hub by id. A plan starts from these, not from state."
         ),
         "override_snapshots": make_computed(MapType(STRING), "Override snapshots as manifests, by namespace and name."),
-        "evictions": make_computed(MapType(_EVICTION), "Finished evictions by name. They evict nothing again."),
+        "evictions": make_computed(MapType(EVICTION), "Finished evictions by name. They evict nothing again."),
         "runs": make_computed(MapType(_RUN), "Started staged runs by id, with their progress."),
         "managed_by": make_computed(
             MapType(STRING), 'Objects applied by Flux or Argo CD, by "<kind> <namespace>/<name>".'
@@ -157,9 +143,8 @@ def read_export(attributes: Mapping[str, Any], context: ReadContext) -> DataResu
     if argument is None:
         return DataResult({}, reader.problems)
     answer = build_hub_attributes(reader, argument, attributes)
-    if not answer.attributes:
-        return answer
-    return replace(answer, attributes={"id": build_id(attributes), **answer.attributes})
+    identity = {"id": build_id(attributes)} if answer.attributes else {}
+    return replace(answer, attributes={**identity, **answer.attributes})
 
 
 def build_hub_attributes(
@@ -208,11 +193,7 @@ def build_hub_attributes(
 
 def _select_user_objects(manifests: list[Manifest], placements: Mapping[str, ObservedPlacement]) -> list[Manifest]:
     """Return the user-created objects without server fields, also those only in the latest resource snapshots."""
-    services = {
-        (manifest.namespace, manifest.name)
-        for manifest in manifests
-        if (manifest.group, manifest.kind) == ("", "Service")
-    }
+    services = {(item.namespace, item.name) for item in manifests if (item.group, item.kind) == ("", "Service")}
     user_objects = [manifest for manifest in manifests if is_user_object(manifest, services)]
     for placement in placements.values():
         user_objects += placement.snapshots[-1].objects if placement.snapshots else ()
@@ -243,7 +224,7 @@ def _build_placement(
             "hash": compute_policy_hash(_read_policy(placement, body)),
             "number_of_clusters": placement.number_of_clusters,
         },
-        "resource_snapshots": [_build_snapshot(item) for item in placement.snapshots],
+        "resource_snapshots": [_SNAPSHOT_FORM(item) for item in placement.snapshots],
         "override_snapshots": {name: overrides[name] for name in sorted(used_names) if name in overrides},
         "evictions": [_EVICTION_FORM(item) for item in evictions if item.placement == placement.key],
         "pending": _is_scheduling_pending(placement),
@@ -302,11 +283,11 @@ _BINDING_FORM: Final = RecordForm(
 )
 
 
-def _build_snapshot(snapshot: ObservedResourceSnapshot) -> dict[str, Any]:
-    bodies = [remove_server_fields(manifest.body) for manifest in snapshot.objects]
-    return {"index": snapshot.index, "objects": [json.dumps(body, ensure_ascii=False) for body in bodies]}
-
-
+_SNAPSHOT_FORM: Final = RecordForm(
+    ObservedResourceSnapshot,
+    "index objects",
+    objects=lambda manifest: json.dumps(remove_server_fields(manifest.body), ensure_ascii=False),
+)
 _EVICTION_FORM: Final = RecordForm(ObservedEviction, "name cluster_name=cluster valid executed reason")
 
 
@@ -443,21 +424,17 @@ def _find_export_warnings(
         if not placement.captured_count and any(status["cluster_name"] for status in _read_statuses(placement.manifest))
     ]
     if uncaptured:
-        noun, pronoun = (
-            select_word_form(len(uncaptured), "placement", "placements"),
-            select_word_form(len(uncaptured), "it", "them"),
+        noun, verb, pronoun = (
+            ("placement", "reports", "it") if len(uncaptured) == 1 else ("placements", "report", "them")
         )
         text = (
-            f"The {noun} {format_first_items(uncaptured, _MAX_NAMES)} "
-            f"{select_word_form(len(uncaptured), 'reports', 'report')} clusters, but no binding of "
+            f"The {noun} {format_first_items(uncaptured, _MAX_NAMES)} {verb} clusters, but no binding of "
             f"{pronoun} was captured. A plan would pick clusters again. Capture all with: {COMMAND}"
         )
         problems.append(Problem(argument, "not-captured", text))
     if managers:
-        manager_counts = Counter(managers.values())
-        summary = format_first_items(
-            [f"{name}: {count:,}" for name, count in sorted(manager_counts.items())], _MAX_NAMES
-        )
+        manager_counts = [f"{name}: {count:,}" for name, count in sorted(Counter(managers.values()).items())]
+        summary = format_first_items(manager_counts, _MAX_NAMES)
         objects = f"{format_count(len(managers), 'object')} of the hub {select_word_form(len(managers), 'is', 'are')}"
         text = (
             f"{objects} applied by other managers ({summary}). Change these objects in their source, "

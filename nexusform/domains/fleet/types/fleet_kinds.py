@@ -103,9 +103,8 @@ class FleetKind(Struct, frozen=True):
             problems.append(Problem((), MISSING, text))
         elif self.is_namespaced and isinstance(namespace, str):
             details = [f'namespace "{namespace}": {problem}' for problem in validate_dns_label(namespace)]
-            problems += _locate_name_problems(
-                "namespace", [build_error(("namespace",), detail) for detail in details], document
-            )
+            errors = [build_error(("namespace",), detail) for detail in details]
+            problems += _locate_name_problems("namespace", errors, document)
         return problems
 
     def _check_conflicts(self, attributes: Values, document: FleetDocument) -> Iterator[Problem]:
@@ -158,10 +157,7 @@ def build_fleet_type(
             "manifest": manifest,
             "lenient": LENIENT,
             "force_conflicts": FORCE_CONFLICTS,
-            **{
-                n: replace(a, required=False, optional=True) if a.required else a
-                for n, a in fleet.spec.attributes.items()
-            },
+            **{n: replace(a, required=False, optional=True) for n, a in fleet.spec.attributes.items()},
             **(values or {}),
         },
         fleet.spec.blocks,

@@ -60,26 +60,16 @@ PLACEMENT_NAME: Final = make_text("Name of the placement, as literal text: a ref
 
 def make_name(noun: str) -> AttributeSchema:
     """Return the `name` argument: from the manifest if set, else by default the block's name."""
-    return AttributeSchema(
-        STRING,
-        f"Name of the {noun}. Default: from the manifest, else the block's name. Required with count or for_each.",
-        optional=True,
-        computed=True,
-        on_change=OnChange.REPLACE,
-        decides_placement=True,
+    description = (
+        f"Name of the {noun}. Default: from the manifest, else the block's name. Required with count or for_each."
     )
+    return make_text(description, computed=True, on_change=OnChange.REPLACE)
 
 
 def make_namespace() -> AttributeSchema:
     """Return the `namespace` argument: required, or from the manifest."""
-    return AttributeSchema(
-        STRING,
-        "Namespace on the hub. Default: that of the manifest.",
-        optional=True,
-        computed=True,
-        on_change=OnChange.REPLACE,
-        decides_placement=True,
-    )
+    description = "Namespace on the hub. Default: that of the manifest."
+    return make_text(description, computed=True, on_change=OnChange.REPLACE)
 
 
 _LABEL_EXPRESSION: Final = BlockSchema(
@@ -257,8 +247,11 @@ PLACEMENT_BLOCKS: Final[Mapping[str, NestedBlock]] = {
     "strategy": make_block("Rollout of changes.", STRATEGY),
 }
 
-_CONDITION: Final = ObjectType.create({"type": STRING, "status": STRING, "reason": STRING, "message": STRING})
-_CONDITIONS: Final = ListType(_CONDITION)
+CONDITIONS: Final = ListType(ObjectType.create(dict.fromkeys(("type", "status", "reason", "message"), STRING)))
+EVICTION: Final = ObjectType.create(
+    {"name": STRING, "cluster_name": STRING, "valid": BOOL, "executed": BOOL, "reason": STRING}
+)
+POLICY_SNAPSHOT: Final = ObjectType.create({"index": NUMBER, "hash": STRING, "number_of_clusters": NUMBER})
 _FAILED: Final = ObjectType.create(dict.fromkeys(("group", "kind", "namespace", "name", "reason", "message"), STRING))
 BINDING: Final = ObjectType.create(
     {
@@ -303,18 +296,15 @@ PLACEMENT_VALUES: Final[Mapping[str, AttributeSchema]] = {
         predicted=True,
         refers_to=ObjectReference(("fleet_member_cluster",), by="name"),
     ),
-    "policy_snapshot": make_computed(
-        ObjectType.create({"index": NUMBER, "hash": STRING, "number_of_clusters": NUMBER}),
-        "Latest policy: number, hash and N.",
-    ),
-    "conditions": make_computed(_CONDITIONS, "Conditions as in `kubectl describe`."),
+    "policy_snapshot": make_computed(POLICY_SNAPSHOT, "Latest policy: number, hash and N."),
+    "conditions": make_computed(CONDITIONS, "Conditions as in `kubectl describe`."),
     "placement_statuses": make_computed(
         ListType(
             ObjectType.create(
                 {
                     "cluster_name": STRING,
                     "observed_resource_index": NUMBER,
-                    "conditions": _CONDITIONS,
+                    "conditions": CONDITIONS,
                     "failed_placements": ListType(_FAILED),
                 },
                 optional=("failed_placements",),
@@ -323,19 +313,10 @@ PLACEMENT_VALUES: Final[Mapping[str, AttributeSchema]] = {
         "A status per cluster.",
     ),
     "selected_resources": make_computed(
-        ListType(
-            ObjectType.create({"group": STRING, "version": STRING, "kind": STRING, "namespace": STRING, "name": STRING})
-        ),
+        ListType(ObjectType.create(dict.fromkeys(("group", "version", "kind", "namespace", "name"), STRING))),
         "Selected objects on the hub.",
         refers_to=ObjectReference(("fleet_hub_manifest",), "objects", ("group", "kind", "namespace", "name")),
     ),
-    "evictions": make_computed(
-        ListType(
-            ObjectType.create(
-                {"name": STRING, "cluster_name": STRING, "valid": BOOL, "executed": BOOL, "reason": STRING}
-            )
-        ),
-        "Evictions, executed or rejected.",
-    ),
+    "evictions": make_computed(ListType(EVICTION), "Evictions, executed or rejected."),
     "workloads": make_computed(MapType(PODS), "Pod placement by cluster, workload and pod.", predicted=True),
 }

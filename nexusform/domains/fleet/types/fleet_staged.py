@@ -15,9 +15,8 @@ from nexusform.domains.fleet.importers.fleet_records import (
     FleetUpdateRun,
     FleetUpdateStrategy,
 )
-from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error
+from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, check_update_stages
 from nexusform.domains.fleet.scheduling.staged_update import RunState, Stage, UpdateStageTask
-from nexusform.domains.fleet.scheduling.update_validation import check_update_stages
 from nexusform.domains.fleet.types.fleet_arguments import (
     check_integers_or_percentages,
     read_integer_or_percentage,

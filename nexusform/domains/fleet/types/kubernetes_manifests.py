@@ -20,6 +20,7 @@ from nexusform.domains.fleet.importers.fleet_members import (
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.scheduling.fleet_api_validation import check_name, check_taints, format_sentence
 from nexusform.domains.fleet.types.fleet_arguments import read_taints
+from nexusform.domains.fleet.types.fleet_schemas import make_computed
 from nexusform.domains.pods.importers.kubectl_kind_files import list_dump_errors
 from nexusform.domains.pods.importers.manifest_parser import (
     INVALID,
@@ -31,6 +32,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
 )
 from nexusform.interfaces.plugins import DataResult, FileProblem, ReadContext, ResourceType
 from nexusform.json_data.plain_data import Path
+from nexusform.json_data.record_forms import RecordForm
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING, ListType, MapType, ObjectType, SetType
 
@@ -64,23 +66,26 @@ MEMBER_TYPE: Final = ObjectType.create(
 )
 
 
-def make_computed(value_type: Any, description: str) -> AttributeSchema:
-    """Return an attribute set by reading."""
-    return AttributeSchema(value_type, description, computed=True)
-
-
-_SCHEMA: Final = BlockSchema(
-    {
+def make_file_arguments(files: str, lenient: str) -> dict[str, AttributeSchema]:
+    """Return the id and the arguments of a data source that reads files; `files` and `lenient` are descriptions."""
+    return {
         "id": make_computed(STRING, "The directory, or the first file."),
         "directory": AttributeSchema(
             STRING, "Directory with .yaml, .yml and .json files, without subdirectories.", optional=True
         ),
-        "files": AttributeSchema(ListType(STRING), "Files, instead of directory.", optional=True),
-        "lenient": AttributeSchema(
-            BOOL, "Correct known mistakes of printed manifests. Set it next to each manifest too.", optional=True
-        ),
+        "files": AttributeSchema(ListType(STRING), files, optional=True),
+        "lenient": AttributeSchema(BOOL, lenient, optional=True),
         "observed_at": AttributeSchema(
             STRING, "Time of the export (RFC 3339). Default: the newest heartbeat.", optional=True
+        ),
+    }
+
+
+_SCHEMA: Final = BlockSchema(
+    {
+        **make_file_arguments(
+            "Files, instead of directory.",
+            "Correct known mistakes of printed manifests. Set it next to each manifest too.",
         ),
         **{
             attribute: make_computed(_TEXTS, f"{kind} manifests by id, for {API_KINDS[kind].type_name}.")
@@ -191,7 +196,10 @@ def read_files(
     """
     directory = attributes.get("directory")
     try:
-        names = attributes.get("files") or _list_files(str(directory), context)
+        base = str(directory).rstrip("/") or "/"
+        names = attributes.get("files") or [
+            f"{base}/{name}" for name in context.files.find_files(base, "*") if name.endswith(_SUFFIXES)
+        ]
     except FileProblem as problem:
         reader.problems.append(Problem(("directory",), "unreadable-file", str(problem)))
         return None
@@ -207,12 +215,6 @@ def read_files(
         text = f"No object found in {build_id(attributes)}{empty_reason}"
         reader.problems.append(Problem(argument, INVALID, text))
     return argument
-
-
-def _list_files(directory: str, context: ReadContext) -> list[str]:
-    """Return the files of a directory with a known suffix. Raises FileProblem."""
-    base = directory.rstrip("/") or "/"
-    return [f"{base}/{name}" for name in context.files.find_files(base, "*") if name.endswith(_SUFFIXES)]
 
 
 def group_objects_by_kind(reader: ManifestReader, argument: Path, attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,22 +258,14 @@ def _build_members(
     if unreported:
         text = f"No status of {', '.join(unreported)}: assumed Healthy."
         reader.problems.append(Problem(argument, "unknown-member-health", text, Severity.WARNING))
-    return {name: _build_member_value(view) for name, view in views.items()}
+    return {name: _MEMBER_FORM(view) for name, view in views.items()}
 
 
-def _build_member_value(view: ObservedMember) -> dict[str, Any]:
-    return {
-        "labels": dict(view.labels),
-        "taints": [dict(taint) for taint in view.taints],
-        "health": str(view.health),
-        "properties": dict(view.properties),
-        "resources": {
-            "total": dict(view.total),
-            "allocatable": dict(view.allocatable),
-            "available": dict(view.available),
-        },
-        "namespaces": None if view.namespaces is None else list(view.namespaces),
-    }
+_MEMBER_FORM: Final = RecordForm(
+    ObservedMember,
+    "labels taints health properties resources=. namespaces",
+    resources=lambda view: {name: dict(getattr(view, name)) for name in ("total", "allocatable", "available")},
+)
 
 
 KUBERNETES_MANIFESTS: Final = ResourceType(

@@ -1,6 +1,4 @@
-"""Explanation of placements (every rule's verdict on every cluster) and of pods from hub objects and
-placements.
-"""
+"""Explanation of placements (every rule's verdict on every cluster) and of pods of hub objects and placements."""
 
 from __future__ import annotations
 
@@ -14,8 +12,12 @@ from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
-from nexusform.domains.fleet.rendering.placement_report import build_placement_document, build_placement_report
-from nexusform.domains.fleet.rendering.pod_report import POD_FORM, build_pod_report
+from nexusform.domains.fleet.rendering.placement_report import (
+    POD_FORM,
+    build_placement_document,
+    build_placement_report,
+    build_pod_report,
+)
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.workflow.placement_reasons import (
     PlacementReason,
@@ -40,9 +42,7 @@ OVERRIDE_TYPES = ("fleet_cluster_resource_override", "fleet_resource_override")
 def explain_placements(
     result: PlanResult, pattern: AddressPattern, name: str
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
-    """Explain the placements at an address; None without a placement, or if the name is no cluster while the
-    placement has pods.
-    """
+    """Explain the placements at an address; None without any, or if the name is no cluster and there are pods."""
     fleet = find_planned_fleet(result)
     if fleet is None:
         return None

@@ -57,10 +57,7 @@ def build_placement_reason(
     *,
     is_sensitive: bool,
 ) -> PlacementReason:
-    """Build the reason of a placement at one cluster, or ("") all. `rows` are those of its bindings;
-    sensitive objects are omitted.
-    """
-    policy, namespace = placement.spec.resolve_policy(member_list), placement.spec.configuration.namespace
+    """Build the reason of a placement at one cluster, or ("") all, from its rows; sensitive objects are omitted."""
     scheduled_bindings = [binding for binding in placement.bindings if binding.state is not BindingState.UNSCHEDULED]
     bindings = {binding.cluster: binding for binding in scheduled_bindings}
     private = placement.spec.instance.prior.private if placement.spec.instance.prior is not None else None
@@ -69,9 +66,7 @@ def build_placement_reason(
         placement.spec.instance.address,
         cluster,
         _explain_recorded_decision(placement, bindings, member_list),
-        fleet_explanation.compute_policy_drift(
-            placement.bindings, member_list, policy, placement.spec.policy_snapshot, namespace
-        ),
+        fleet_explanation.compute_policy_drift(placement.bindings, *placement.build_scheduling_arguments(member_list)),
         {row.object: row for row in rows},
         {name: note for name, note in notes.items() if note is not None},
         unscheduled=tuple(binding.cluster for binding in placement.bindings if binding.cluster not in bindings),
@@ -99,9 +94,8 @@ def _explain_recorded_decision(
 ) -> PlacementExplanation:
     """Return the explanation at the time of the decision, with the current bindings."""
     decision_bindings, decision_members = placement.scheduling.cycle_start or (placement.bindings, member_list)
-    policy = placement.spec.resolve_policy(decision_members)
-    snapshot, namespace = placement.spec.policy_snapshot, placement.spec.configuration.namespace
-    explanation = fleet_explanation.explain(decision_bindings, decision_members, policy, snapshot, namespace)
+    arguments = placement.build_scheduling_arguments(decision_members)
+    explanation = fleet_explanation.explain(decision_bindings, *arguments)
     verdicts = [replace(verdict, binding=bindings.get(verdict.cluster)) for verdict in explanation.clusters]
     return replace(explanation, clusters=tuple(verdicts))
 
@@ -109,13 +103,11 @@ def _explain_recorded_decision(
 def _get_snapshot_and_cluster_resources(
     placement: PlacementPlan, binding: Binding | None, cluster: str
 ) -> tuple[tuple[Manifest, ...], RenderedResources | None]:
-    """Return the objects of the snapshot bound to a cluster, and the cluster's resources. Without a binding
-    or rollout: the future ones.
-    """
+    """Return the objects of a cluster's snapshot, and its resources; the future ones without a rollout."""
     resources = placement.compute_resources(binding, placement.rollout.clusters) if binding is not None else None
     if binding is None or resources is None:
-        latest_index = placement.snapshot_store.snapshots[-1].index if placement.snapshot_store.snapshots else None
-        return placement.selection.manifests, placement.snapshot_store.render_cluster(latest_index, cluster)
+        store = placement.snapshot_store
+        return placement.selection.manifests, store.render_cluster(store.latest_index, cluster)
     snapshot = placement.snapshot_store.find_snapshot(binding.resource_snapshot)
     return (snapshot.objects if snapshot is not None else resources.manifests), resources
 
@@ -140,10 +132,11 @@ class PodPlacementReason(Struct, frozen=True):
 
 def build_pod_reasons(pods: PodPhase, addresses: Sequence[str], name: str) -> tuple[PodPlacementReason, ...]:
     """Build the reasons of every pod of this name at the addresses."""
-    reasons: list[PodPlacementReason] = []
-    for address in addresses:
-        reasons += [_build_pod_reason(address, decision) for decision in pods.find_planned_pods(address, name)]
-    return tuple(reasons)
+    return tuple(
+        _build_pod_reason(address, decision)
+        for address in addresses
+        for decision in pods.find_planned_pods(address, name)
+    )
 
 
 def _build_pod_reason(address: str, decision: PlannedPod) -> PodPlacementReason:

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.types.fleet_hub_export import FLEET_HUB_EXPORT, build_hub_attributes
-from nexusform.domains.fleet.types.kubernetes_manifests import ManifestReader, make_computed
+from nexusform.domains.fleet.types.fleet_schemas import make_computed
+from nexusform.domains.fleet.types.kubernetes_manifests import ManifestReader
 from nexusform.interfaces.plugins import DataResult, ExternalQueryProblem, ReadContext, ResourceType, ServerQuery
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING

@@ -6,8 +6,8 @@ import pytest
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.documents.field_validation import FieldKind
+from nexusform.domains.fleet.importers.fleet_documents import CORRECTIONS
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS, FieldShape, get_block_name
-from nexusform.domains.fleet.importers.manifest_corrections import CORRECTIONS
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from nexusform.schemas.block_schema import BlockSchema
 

@@ -15,7 +15,7 @@ from nexusform.domains.fleet.importers.fleet_records import (
 )
 from nexusform.domains.fleet.planning.override_rendering import OverrideIndex, render_resources
 from nexusform.domains.fleet.planning.placement_records import is_availability_tracked
-from nexusform.domains.fleet.planning.resource_selectors import HubIndex, select_resources
+from nexusform.domains.fleet.planning.resource_selection import HubIndex, select_resources
 from nexusform.domains.pods.importers.manifest_parser import Manifest, compute_fingerprint, parse_manifests
 from nexusform.kubernetes.matching import build_label_selector
 from nexusform.state.objects import State

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from nexusform.domains.fleet.binding_kind import BINDING
-from nexusform.domains.fleet.rendering.fleet_parts import build_fleet_matrix, render_fleet_part
-from nexusform.domains.fleet.rendering.fleet_svg import render_fleet_svg
+from nexusform.domains.fleet.rendering.fleet_parts import build_fleet_matrix, render_fleet_part, render_fleet_svg
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan, RejectedCluster
 from nexusform.rendering.notation.markup import build_element

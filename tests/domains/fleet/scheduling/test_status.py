@@ -11,9 +11,9 @@ from nexusform.domains.fleet.scheduling.placement_status import (
     ClusterProgress,
     PlacementStatus,
     build_placement_status,
+    build_placement_status_2023,
     compute_rollout_progress,
 )
-from nexusform.domains.fleet.scheduling.placement_status_2023 import build_placement_status_2023
 from nexusform.domains.fleet.scheduling.rolling_update import RollingUpdate, simulate_rollout
 from tests.domains.fleet.scheduling.samples import FIXED, build_pick_n, fleet, schedule
 

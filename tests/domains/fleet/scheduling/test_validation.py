@@ -16,20 +16,18 @@ from nexusform.domains.fleet.scheduling.bindings import (
 )
 from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
 from nexusform.domains.fleet.scheduling.fleet_api_validation import (
+    check_disruption_budget,
     check_member,
     check_name,
     check_policy,
+    check_policy_change,
     check_rolling_update,
+    check_strategy_change,
     check_taints,
+    check_update_stages,
     parse_resource_usage,
 )
 from nexusform.domains.fleet.scheduling.staged_update import Stage, UpdateStageTask
-from nexusform.domains.fleet.scheduling.update_validation import (
-    check_disruption_budget,
-    check_policy_change,
-    check_strategy_change,
-    check_update_stages,
-)
 from nexusform.kubernetes.matching import Requirement, Taint, Toleration, build_label_selector
 from nexusform.kubernetes.quantity import IntegerOrPercent, parse_duration
 from tests.domains.fleet.scheduling.samples import (

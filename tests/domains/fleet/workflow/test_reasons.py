@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
-from nexusform.domains.fleet.rendering.pod_report import POD_FORM, build_pod_report
+from nexusform.domains.fleet.rendering.placement_report import POD_FORM, build_pod_report
 from nexusform.domains.fleet.workflow.placement_reasons import PodPlacementReason, build_pod_reasons
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.rendering.text.report_text import render_report_text

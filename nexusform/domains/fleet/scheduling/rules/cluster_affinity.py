@@ -26,9 +26,7 @@ from nexusform.domains.fleet.scheduling.properties import (
 )
 from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, parse_quantity
 
-PLUGIN = "ClusterAffinity"
 REASON = "cluster does not match with any of the required cluster affinity terms"
-
 ASCENDING, DESCENDING = "Ascending", "Descending"
 
 
@@ -117,10 +115,8 @@ def _parse_requirement_quantity(requirement: PropertyRequirement) -> Quantity | 
         return "more than one value in the property selector expression"
     quantity = parse_quantity(requirement.values[0])
     if isinstance(quantity, InvalidQuantity):
-        return (
-            f"value specified in property selector {requirement.values[0]} is not a valid resource quantity:"
-            f" {quantity.message}"
-        )
+        subject = f"value specified in property selector {requirement.values[0]}"
+        return f"{subject} is not a valid resource quantity: {quantity.message}"
     return quantity
 
 
@@ -135,9 +131,7 @@ def check_property_sorters(request: PlacementRequest, member_list: MemberList) -
 
 
 def compute_scores(request: PlacementRequest, member_list: MemberList) -> tuple[tuple[int, ...], dict[int, str]]:
-    """Return every member's affinity score in name order, and errors by position. Terms add up, each rounded
-    on its own; a weight of 0 is skipped.
-    """
+    """Return every member's affinity score, a sum of rounded terms without zero weights, and errors by position."""
     terms = tuple(term for term in request.policy.preferred_terms if term.weight)
     return member_list.get_cached(("preferred", terms), lambda: _score_terms(terms, member_list))
 
@@ -191,11 +185,10 @@ def interpolate_score(value: Quantity, extremes: PropertyExtremes, sort_order: s
         return None
     observed, low, high = value.convert_to_float(), minimum.convert_to_float(), maximum.convert_to_float()
     if math.isinf(low) or math.isinf(high) or low > high or observed < low or observed > high:
-        return (
-            f"cannot interpolate weight, observed value {_format_like_go(observed)}, observed min "
-            f"{_format_like_go(low)},"
-            f" observed max {_format_like_go(high)}"
-        )
+        # The numbers as printed by Go.
+        value_text, low_text, high_text = (repr(number).removesuffix(".0") for number in (observed, low, high))
+        figures = f"observed value {value_text}, observed min {low_text}, observed max {high_text}"
+        return f"cannot interpolate weight, {figures}"
     if low == high:
         return None
     if sort_order == DESCENDING:
@@ -205,14 +198,8 @@ def interpolate_score(value: Quantity, extremes: PropertyExtremes, sort_order: s
     return f"cannot interpolate weight as sort order {sort_order} is invalid"
 
 
-def _format_like_go(value: float) -> str:
-    """Format a double like Go."""
-    return repr(value).removesuffix(".0")
-
-
 def round_half_away(value: float) -> int:
     """Round to the nearest integer, halves away from zero."""
     integer = math.floor(abs(value))
-    if abs(value) - integer >= 0.5:
-        integer += 1
-    return integer if value >= 0 else -integer
+    rounded = integer + (abs(value) - integer >= 0.5)
+    return rounded if value >= 0 else -rounded

@@ -7,8 +7,6 @@ from __future__ import annotations
 from nexusform.domains.fleet.scheduling.bindings import Health, Member, PlacementRequest
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 
-PLUGIN = "ClusterEligibility"
-
 _DISCONNECTED = "cluster is not connected to the fleet"
 _REASONS = {
     Health.LEAVING: "cluster has left the fleet",

@@ -1,13 +1,9 @@
-"""Namespace affinity: a namespaced placement requires its namespace on the cluster. Clusters that do not
-collect namespaces pass.
-"""
+"""Namespace affinity: a namespaced placement requires its namespace on clusters that collect namespaces."""
 
 from __future__ import annotations
 
 from nexusform.domains.fleet.scheduling.bindings import Member, PlacementRequest
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
-
-PLUGIN = "NamespaceAffinity"
 
 
 def explain_missing_namespace(member: Member, namespace: str) -> str | None:

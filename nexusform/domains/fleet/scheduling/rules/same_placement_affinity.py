@@ -5,8 +5,6 @@ from __future__ import annotations
 from nexusform.domains.fleet.scheduling.bindings import PlacementRequest
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 
-PLUGIN = "SamePlacementAffinity"
-
 
 def find_eligible(_request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks) -> Mask:
     """Return the members without a current binding."""

@@ -8,8 +8,6 @@ from nexusform.domains.fleet.scheduling.bindings import PlacementRequest
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 from nexusform.kubernetes.matching import EQUAL, EXISTS, Taint, Toleration
 
-PLUGIN = "TaintToleration"
-
 
 def is_tolerated(toleration: Toleration, taint: Taint) -> bool:
     """Return True if a toleration covers a taint: as for pods, but Equal compares an empty key too."""
@@ -22,10 +20,8 @@ def is_tolerated(toleration: Toleration, taint: Taint) -> bool:
 
 def find_untolerated_taint(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Taint | None:
     """Return the first taint without a toleration."""
-    for taint in taints:
-        if not any(is_tolerated(toleration, taint) for toleration in tolerations):
-            return taint
-    return None
+    untolerated = (taint for taint in taints if not any(is_tolerated(item, taint) for item in tolerations))
+    return next(untolerated, None)
 
 
 def find_eligible(request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks) -> Mask:

@@ -5,12 +5,13 @@ constraint if the skew after its pick exceeds max_skew, even if it did before.
 
 from __future__ import annotations
 
+from itertools import product
+
 from msgspec import Struct
 
 from nexusform.domains.fleet.scheduling.bindings import PlacementRequest, TopologySpreadConstraint
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 
-PLUGIN = "TopologySpreadConstraints"
 SCHEDULE_ANYWAY = "ScheduleAnyway"
 PENALTY = 1000
 
@@ -83,19 +84,14 @@ def evaluate_constraints(
         remaining_members = sum(members_by_score.values())
         if rejected & remaining_members:
             rejected_by_constraint.append((constraint, rejected & remaining_members))
-        members_by_score = _group_by_score_sum(members_by_score, deltas)
-    return SpreadVerdict(tuple(rejected_by_constraint), members_by_score)
-
-
-def _group_by_score_sum(members_by_score: dict[int, Mask], deltas: dict[int, Mask]) -> dict[int, Mask]:
-    """Return the members by the sum of score and delta."""
-    totals: dict[int, Mask] = {}
-    for score, members in members_by_score.items():
-        for delta, delta_members in deltas.items():
+        # The members by the sum of score and delta.
+        totals: dict[int, Mask] = {}
+        for (score, members), (delta, delta_members) in product(members_by_score.items(), deltas.items()):
             members_of_both = members & delta_members
             if members_of_both:
                 totals[score + delta] = totals.get(score + delta, 0) | members_of_both
-    return totals
+        members_by_score = totals
+    return SpreadVerdict(tuple(rejected_by_constraint), members_by_score)
 
 
 def find_eligible(request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks) -> Mask:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 import pytest
 
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement, ObjectSelector
-from nexusform.domains.fleet.planning.resource_selectors import HubIndex, find_selector_problem, select_resources
+from nexusform.domains.fleet.planning.resource_selection import HubIndex, find_selector_problem, select_resources
 from nexusform.domains.pods.importers.manifest_parser import Manifest, find_selection_exclusion
 from nexusform.kubernetes.matching import build_label_selector, is_selected
 

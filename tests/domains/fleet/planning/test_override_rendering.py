@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from nexusform.domains.fleet.importers.fleet_records import JsonPatch
-from nexusform.domains.fleet.planning.json_patches import PatchError, apply_json_patches, replace_patch_variables
+from nexusform.domains.fleet.planning.override_rendering import PatchError, apply_json_patches, replace_patch_variables
 
 ARGS: Final = "/spec/template/spec/containers/0/args"
 DEPLOYMENT: Final[dict[str, Any]] = {

@@ -1,0 +1,74 @@
+"""fleet_placement_eviction and fleet_placement_disruption_budget: evict a placement once, and limit evictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Problem
+from nexusform.domains.fleet.importers.fleet_records import FleetDisruptionBudget, FleetEviction, FleetObject
+from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
+from nexusform.domains.fleet.scheduling.fleet_api_validation import check_disruption_budget
+from nexusform.domains.fleet.types.fleet_arguments import check_integers_or_percentages, read_integer_or_percentage
+from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, build_fleet_type
+from nexusform.domains.fleet.types.fleet_schemas import MANIFEST, PLACEMENT_NAME, make_text
+from nexusform.schemas.block_schema import BlockSchema, OnChange
+
+_EVICTION_SPEC: Final = BlockSchema(
+    {
+        "placement_name": replace(PLACEMENT_NAME, required=True, optional=False, on_change=OnChange.REPLACE),
+        "cluster_name": make_text("Name of the member cluster.", required=True, on_change=OnChange.REPLACE),
+    }
+)
+
+
+def read_eviction(attributes: Values, arguments: Values) -> FleetEviction:
+    """Return the eviction."""
+    return FleetEviction(
+        str(attributes.get("name") or ""),
+        str(arguments.get("placement_name") or ""),
+        str(arguments.get("cluster_name") or ""),
+    )
+
+
+FLEET_PLACEMENT_EVICTION: Final = build_fleet_type(
+    "fleet_placement_eviction",
+    FleetKind("ClusterResourcePlacementEviction", _EVICTION_SPEC),
+    "Evicts a cluster resource placement from a cluster, once, at creation. The scheduler may pick the "
+    "same cluster again. Deleting the block has no effect.",
+    read=read_eviction,
+    findings=lambda _eviction, _arguments: (),
+    manifest=replace(MANIFEST, on_change=OnChange.REPLACE),
+)
+
+
+_BUDGET_AMOUNTS: Final = ("max_unavailable", "min_available")
+_BUDGET_SPEC: Final = BlockSchema(
+    {
+        "max_unavailable": make_text("Clusters that may be without it: a number or percent of N."),
+        "min_available": make_text("Clusters that must keep it: a number or percent of N."),
+    }
+)
+
+
+def read_budget(attributes: Values, arguments: Values) -> FleetDisruptionBudget:
+    """Return the budget; its placement has the same name."""
+    amounts = (read_integer_or_percentage(arguments.get(name)) for name in _BUDGET_AMOUNTS)
+    return FleetDisruptionBudget(str(attributes.get("name") or ""), PlacementDisruptionBudget(*amounts))
+
+
+def _check_budget(budget: FleetObject, arguments: Values) -> Iterator[Problem]:
+    assert isinstance(budget, FleetDisruptionBudget)
+    amount_errors = check_integers_or_percentages(arguments, _BUDGET_AMOUNTS, ())
+    yield from amount_errors or check_disruption_budget(budget.budget, None)
+
+
+FLEET_PLACEMENT_DISRUPTION_BUDGET: Final = build_fleet_type(
+    "fleet_placement_disruption_budget",
+    FleetKind("ClusterResourcePlacementDisruptionBudget", _BUDGET_SPEC),
+    "Limits evictions of the cluster resource placement with the same name.",
+    read=read_budget,
+    findings=_check_budget,
+)
