@@ -12,9 +12,15 @@ from nexusform.cli.commands import define_command
 from nexusform.cli.report_flag import write_to_stdout
 from nexusform.cli.shared_flags import ViewFlags
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
-from nexusform.domains.conformance.workflow.case_answers import build_program_answer, predict_decision
-from nexusform.domains.conformance.workflow.case_files import INVALID, read_cases
-from nexusform.domains.conformance.workflow.scores import ConformanceScore, WrongCaseAnswer, score_conformance_cases
+from nexusform.domains.conformance.workflow.recorded_cases import (
+    INVALID,
+    ConformanceScore,
+    WrongCaseAnswer,
+    build_program_answer,
+    predict_decision,
+    read_cases,
+    score_conformance_cases,
+)
 
 EXIT_WRONG: Final = 2
 _MAX_LISTED: Final = 20

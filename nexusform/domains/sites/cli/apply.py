@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Final
@@ -28,13 +27,11 @@ from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.sites.cli.plan import FORMATS
-from nexusform.domains.sites.cli.site_flags import TaskEngineFlags
-from nexusform.domains.sites.engines.engine_choice import PROCESSES, make_engine
+from nexusform.domains.sites.cli.site_flags import PROCESSES, TaskEngineFlags, make_engine
 from nexusform.domains.sites.rendering.status_report import build_apply_report
-from nexusform.domains.sites.task_engine import TaskEngineError
 from nexusform.domains.sites.types.fleet_definition import Wave
 from nexusform.domains.sites.types.fleet_plan import FleetPlan
-from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
+from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, TaskEngineError
 from nexusform.domains.sites.workflow.fleet_plan_file import read_fleet_plan
 from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, OpenedFleet, open_fleet
 from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_state_locations
@@ -215,7 +212,7 @@ def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tup
             try:
                 return fleet_apply, apply_waves(fleet_apply, job.waves)
             except TaskEngineError as lost:
-                with closing(make_engine(PROCESSES, os.environ)) as local_engine:
+                with closing(make_engine(PROCESSES)) as local_engine:
                     return fleet_apply, stop_after_lost_engine(fleet_apply, local_engine, lost)
         except FileProblem as problem:
             screen.print_diagnostics([build_error("stopped-wave", str(problem))], {})

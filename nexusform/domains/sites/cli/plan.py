@@ -1,4 +1,4 @@
-"""`nexusform sites plan`."""
+"""`nexusform sites plan` and `nexusform sites sign`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_report_flags, declare_switch_flag, declare_text_flag
+from nexusform.cli.arguments import (
+    declare_flag_group,
+    declare_optional_positional,
+    declare_report_flags,
+    declare_switch_flag,
+    declare_text_flag,
+)
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import ReportFlag, has_stdout_report, parse_reports, write_report, write_to_stdout
@@ -22,7 +28,7 @@ from nexusform.domains.sites.rendering.fleet_document import build_fleet_documen
 from nexusform.domains.sites.rendering.fleet_summary import build_fleet_markdown, build_fleet_summary
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
-from nexusform.domains.sites.workflow.fleet_plan_file import build_failed_plan, save_failed_plan
+from nexusform.domains.sites.workflow.fleet_plan_file import build_failed_plan, save_failed_plan, sign_fleet_plan
 from nexusform.domains.sites.workflow.fleet_planning import (
     FleetOptions,
     FleetPlanningResult,
@@ -213,3 +219,30 @@ def _compute_exit_code(result: FleetPlanningResult, *, is_detailed: bool) -> int
     ):
         return 1
     return EXIT_CHANGES if is_detailed and result.plan.select_by_status(SiteStatus.PLANNED) else 0
+
+
+class SignArguments(Struct, frozen=True, kw_only=True):
+    """Arguments of `sites sign`."""
+
+    planfile: str | None = declare_optional_positional(None)
+    key: str = declare_text_flag("Use this private key (Ed25519, PEM)", metavar="KEYFILE")
+    view: ViewFlags = declare_flag_group(ViewFlags)
+
+
+@define_command("sign", SignArguments)
+def sign(arguments: SignArguments) -> int:
+    """Sign an approved plan of sites, for `sites apply -verify=key:FILE`.
+
+    It must have been made with -confine, or type -confine=false.
+    """
+    if arguments.planfile is None or not arguments.key:
+        raise click.UsageError("The plan or the key is missing. Use nexusform sites sign -key=KEYFILE F.nfsites.")
+    screen = arguments.view.create_screen()
+    problems = sign_fleet_plan(
+        arguments.planfile, arguments.key, create_context(), is_unconfined_accepted=is_confinement_disabled()
+    )
+    screen.print_diagnostics(problems, {})
+    if problems:
+        return 1
+    screen.print_text(f"Signed: {arguments.planfile}")
+    return 0

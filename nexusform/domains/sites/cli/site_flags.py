@@ -1,10 +1,11 @@
-"""Flags shared by the sites commands."""
+"""Flags shared by the sites commands, and the engine of -engine."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import click
 from msgspec import Struct
@@ -13,8 +14,9 @@ from nexusform.cli.arguments import declare_number, declare_repeatable_text, dec
 from nexusform.cli.commands import get_trust_flags
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import build_error
-from nexusform.domains.sites.engines.engine_choice import PROCESSES, check_engine_name, make_engine
-from nexusform.domains.sites.task_engine import TaskEngine, TaskEngineError
+from nexusform.domains.sites.types.site_tasks import TaskEngine, TaskEngineError
+
+PROCESSES: Final = "processes"
 
 
 class TaskEngineFlags(Struct, frozen=True, kw_only=True):
@@ -41,7 +43,7 @@ class TaskEngineFlags(Struct, frozen=True, kw_only=True):
         """Open the engine and close it at the end; yield None with diagnostics if it is unusable."""
         engine: TaskEngine | None = None
         try:
-            engine = make_engine(self.engine, os.environ, self.workers)
+            engine = make_engine(self.engine, self.workers)
             yield engine
         except TaskEngineError as problem:
             screen.print_diagnostics([build_error("unusable-engine", str(problem))], {})
@@ -63,3 +65,29 @@ class ModuleSourceFlags(Struct, frozen=True, kw_only=True):
     """Flags for locations of root modules."""
 
     allow_source: tuple[str, ...] = declare_repeatable_text("Allow module sources below DIR", metavar="DIR")
+
+
+def check_engine_name(name: str) -> None:
+    """Check the engine name before anything is read. Raises EngineError."""
+    scheme = name.partition("://")[0]
+    if name == PROCESSES:
+        return
+    if scheme not in ("dask", "tcp", "tls"):
+        raise TaskEngineError(
+            f'There is no engine "{name}". Known engines: {PROCESSES} (worker processes of this '
+            "machine, the default) and dask://HOST:PORT (the scheduler of a Dask cluster)."
+        )
+    from nexusform.domains.sites.engines.dask_cluster import load_cluster_library
+
+    load_cluster_library(name)
+
+
+def make_engine(name: str, workers: int = 0) -> TaskEngine:
+    """Create the engine of a checked name. Raises EngineError."""
+    if name == PROCESSES:
+        from nexusform.domains.sites.engines.local_workers import LocalTaskEngine
+
+        return LocalTaskEngine(workers)
+    from nexusform.domains.sites.engines.dask_cluster import DaskTaskEngine
+
+    return DaskTaskEngine(name, os.environ)

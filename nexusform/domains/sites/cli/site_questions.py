@@ -12,8 +12,7 @@ from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_output import Answer, AnswerFormatFlags, PlanAnswerFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context
-from nexusform.domains.sites.cli.site_flags import ModuleSourceFlags, SiteSelectionFlags, TaskEngineFlags
-from nexusform.domains.sites.engines.engine_choice import PROCESSES
+from nexusform.domains.sites.cli.site_flags import PROCESSES, ModuleSourceFlags, SiteSelectionFlags, TaskEngineFlags
 from nexusform.domains.sites.rendering.question_report import (
     build_question_document,
     build_question_report,
@@ -22,7 +21,7 @@ from nexusform.domains.sites.rendering.question_report import (
 from nexusform.domains.sites.types.fleet_definition import FILE_NAME
 from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteQuestion
 from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, open_fleet, select_sites
-from nexusform.domains.sites.workflow.fleet_questions import run_fleet_question
+from nexusform.domains.sites.workflow.fleet_tasks import run_fleet_question
 from nexusform.domains.whatif.cli.simulate import FailureArguments
 
 

@@ -14,8 +14,15 @@ from typing import IO, Final
 from msgspec import Struct, field
 
 from nexusform.domains.sites.engines.local_worker import receive_message, send_message
-from nexusform.domains.sites.task_engine import OnResult, TaskEngineError, build_lost_result
-from nexusform.domains.sites.types.site_tasks import SiteTaskKind, Task, decode_task_result, encode_task_message
+from nexusform.domains.sites.types.site_tasks import (
+    OnResult,
+    SiteTaskKind,
+    Task,
+    TaskEngineError,
+    build_lost_result,
+    decode_task_result,
+    encode_task_message,
+)
 
 _MODULE: Final = "nexusform.domains.sites.engines.local_worker"
 _ATTEMPTS: Final = 3

@@ -12,6 +12,9 @@ from nexusform.diagnostics.diagnostic import Position, Severity, Span, build_dia
 from nexusform.diagnostics.levels import Level, PlacementImpact, get_diagnostic_level, get_warning_level
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.domains.sites.rendering.fleet_impact import (
+    UNDECLARED,
+    build_undeclared_document,
+    build_undeclared_findings,
     compute_fleet_impact,
     compute_site_impact,
     compute_site_level,
@@ -19,11 +22,6 @@ from nexusform.domains.sites.rendering.fleet_impact import (
     list_site_losses,
 )
 from nexusform.domains.sites.rendering.fleet_summary import group_sites
-from nexusform.domains.sites.rendering.undeclared_report import (
-    UNDECLARED,
-    build_undeclared_document,
-    build_undeclared_findings,
-)
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteStatus
 from nexusform.json_data.record_forms import RecordForm

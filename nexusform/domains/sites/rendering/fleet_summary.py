@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -12,13 +12,11 @@ from nexusform.diagnostics.phrases import format_count, format_first_items, form
 from nexusform.domains.sites.rendering.fleet_impact import (
     build_disruption_clauses,
     build_finding_sections,
+    build_undeclared_sections,
     build_workload_loss_sections,
     compute_fleet_impact,
 )
-from nexusform.domains.sites.rendering.name_list import format_names
-from nexusform.domains.sites.rendering.site_change_rows import SITE_PLACEHOLDER, replace_site_name
-from nexusform.domains.sites.rendering.undeclared_report import build_undeclared_sections
-from nexusform.domains.sites.rendering.waiting_tree import build_waiting_sections
+from nexusform.domains.sites.rendering.site_change_rows import SITE_PLACEHOLDER, format_names, replace_site_name
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, describe_diagnostic
 from nexusform.rendering.pull_request.report_markdown import render_report_markdown
@@ -235,3 +233,39 @@ def build_fleet_markdown(plan: FleetPlan) -> str:
         if len(text.encode()) <= MAX_BYTES:
             return text
     return text[:MAX_BYTES]
+
+
+def build_waiting_sections(plan: FleetPlan) -> Iterator[Section]:
+    """Build a section with a tree for each wave with waiting sites."""
+    for wave in plan.waves:
+        sites = plan.select_wave(wave.name)
+        names = {site.name for site in sites}
+        dependencies = {site.name: frozenset(site.dependencies) & names for site in sites}
+        waiting = sum(map(bool, dependencies.values()))
+        if waiting:
+            title = f'Order in the wave "{wave.name}": {waiting:,} of {len(sites):,} sites wait for others'
+            yield Section(title, commands=tuple(_render_site_tree(sites, dependencies)))
+
+
+def _render_site_tree(sites: Sequence[PlannedSite], dependencies: dict[str, frozenset[str]]) -> list[str]:
+    """Draw the sites below their dependencies. Sites with the same neighbours share a node."""
+    import networkx as nx  # few plans have dependencies between sites
+
+    dependents: dict[str, set[str]] = {}
+    for name, others in dependencies.items():
+        for other in others:
+            dependents.setdefault(other, set()).add(name)
+    groups: dict[tuple[frozenset[str], frozenset[str]], list[str]] = {}
+    for site in sites:
+        neighbours = dependencies[site.name], frozenset(dependents.get(site.name, ()))
+        if any(neighbours):
+            groups.setdefault(neighbours, []).append(site.name)
+    labels = {name: format_names(names) for names in groups.values() for name in names}
+    graph: Any = nx.DiGraph()
+    for (others, _), names in groups.items():
+        graph.add_node(labels[names[0]])
+        graph.add_edges_from((labels[other], labels[names[0]]) for other in sorted(others))
+    ordered: Any = nx.DiGraph()
+    ordered.add_nodes_from(graph)
+    ordered.add_edges_from(sorted(nx.transitive_reduction(graph).edges))
+    return list(nx.generate_network_text(ordered))

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, select_word_form
-from nexusform.domains.sites.rendering.name_list import format_names
-from nexusform.domains.sites.rendering.site_change_rows import replace_site_name
+from nexusform.domains.sites.rendering.site_change_rows import format_names, replace_site_name
 from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteQuestionFinding, SiteResult, SiteStatus
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table

@@ -23,7 +23,7 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.domains.sites.types.fleet_definition import FILE_NAME, SiteEntry
 from nexusform.domains.sites.types.site_tasks import FleetContext
-from nexusform.domains.sites.workflow.site_data_location import describe_data_location
+from nexusform.domains.sites.workflow.definition_file import describe_data_location
 from nexusform.files.regular_files import Confinement
 from nexusform.interfaces.state_storage import StateBackend
 from nexusform.state import json_codec

@@ -20,9 +20,8 @@ from nexusform.domains.sites.types.site_tasks import (
     SiteStatus,
     Task,
 )
-from nexusform.domains.sites.workflow.site_digest import compute_plan_digest
 from nexusform.domains.sites.workflow.site_project import open_site_project
-from nexusform.domains.sites.workflow.site_results import build_plan_result, build_rejected_result
+from nexusform.domains.sites.workflow.site_results import build_plan_result, build_rejected_result, compute_plan_digest
 from nexusform.domains.whatif.questions.failure_simulation import FailureScope, simulate_machine_loss
 from nexusform.domains.whatif.questions.pod_snapshot import NO_OBSERVATIONS, build_pods
 from nexusform.domains.whatif.rendering.failure_report import build_failure_summary

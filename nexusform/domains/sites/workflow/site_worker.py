@@ -24,7 +24,6 @@ from nexusform.domains.sites.rendering.site_change_rows import build_site_rows, 
 from nexusform.domains.sites.types.fleet_definition import FILE_NAME, FleetDefinition, SiteEntry
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, SiteTaskKind, Task
 from nexusform.domains.sites.workflow.definition_file import read_definition
-from nexusform.domains.sites.workflow.site_digest import compute_plan_digest
 from nexusform.domains.sites.workflow.site_locks import (
     describe_session,
     read_site_lock,
@@ -43,25 +42,30 @@ from nexusform.domains.sites.workflow.site_results import (
     build_plan_result,
     build_rejected_result,
     build_site_diagnostics,
+    compute_plan_digest,
     describe_state_location,
 )
-from nexusform.domains.sites.workflow.unsaved_state import check_unsaved_state, save_unsaved_state
 from nexusform.files.access_record import start_access_record
+from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.plans.plan import Mode, Plan
 from nexusform.plans.saved import plan_file
+from nexusform.state import state_codec
+from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.plan_files.plan_execution import PlanApplyOptions, apply_plan, apply_remaining_steps
 from nexusform.workflow.plan_files.remaining_steps import RemainingSteps, find_remaining_steps
-from nexusform.workflow.plan_files.saved_plans import save_plan
+from nexusform.workflow.plan_files.saved_plans import decrypt_document, read_limited_file, save_plan
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
+from nexusform.workflow.states.state_commands import check_lineage
 
 PLAN_SUFFIX: Final = ".nfplan"
 LOCK_TIMEOUT: Final = 120.0  # seconds a lock is kept without a heartbeat of its command
 _LINE: Final = re.compile(r"""(?<![^\s"'(])([^\s"'():,]+):(\d+,\d+)""")
 _MAX_RECURSION: Final = 3_000
 _MAX_WRONG_PREDICTIONS: Final = 5  # named per site
+_UNSAVED: Final = "unsaved-state"
 _CHANGED_MESSAGE: Final = (
     "nexusform.sites.hcl, or a file that it reads, changed since the command started. Run the command again."
 )
@@ -408,3 +412,40 @@ def _read_site_status(task: Task, site: SiteEntry) -> SiteResult:
         serial=state.serial,
         lock=lock,
     )
+
+
+def check_unsaved_state(location: CommandContext) -> list[Diagnostic]:
+    """Return an error if an unsaved state exists; a plan without it would create existing objects again."""
+    if not Path(location.rescue_path).exists():
+        return []
+    detail = (
+        "An earlier apply of this site could not save its state to the backend: "
+        f'"{location.rescue_path}". `nexusform sites apply -resume FILE` with the applied plan saves '
+        "it. Only that file records what was applied."
+    )
+    return [build_error(_UNSAVED, detail)]
+
+
+def save_unsaved_state(run: Run) -> list[Diagnostic]:
+    """Write the unsaved state to the locked backend; return diagnostics on failure."""
+    location = run.project.context
+    try:
+        data = read_limited_file(location.rescue_path, location)
+    except FileProblem as problem:
+        return [build_error(_UNSAVED, str(problem))]
+    document, problems = decrypt_document(data, location.rescue_path, location)
+    if has_errors(problems):
+        return problems
+    state, problems = state_codec.decode_state(document, location.rescue_path)
+    if state is None:
+        return problems
+    rejection = check_lineage(run.stored.state, state, location.rescue_path)
+    if rejection is not None:
+        return [rejection]
+    try:
+        run.project.backend.write_merged_state(state_codec.encode_state(state), ())
+        Path(location.rescue_path).unlink()
+    except (BackendProblem, OSError) as problem:
+        detail = f'The state in "{location.rescue_path}" still cannot be saved: {problem}'
+        return [build_error("state-save-failed", detail)]
+    return []

@@ -18,13 +18,20 @@ from nexusform.diagnostics.phrases import (
     format_list,
     select_word_form,
 )
-from nexusform.domains.sites.rendering.lock_text import format_locked_sites
-from nexusform.domains.sites.task_engine import TaskEngine, TaskEngineError
+from nexusform.domains.sites.rendering.status_report import format_locked_sites
 from nexusform.domains.sites.types.fleet_definition import Wave
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
-from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, SiteTaskKind, Task
-from nexusform.domains.sites.workflow.fleet_locks import read_locked_sites, release_locks
-from nexusform.domains.sites.workflow.site_order import split_wave_by_dependencies
+from nexusform.domains.sites.types.site_tasks import (
+    FleetContext,
+    SiteResult,
+    SiteStatus,
+    SiteTaskKind,
+    Task,
+    TaskEngine,
+    TaskEngineError,
+)
+from nexusform.domains.sites.workflow.fleet_planning import split_wave_by_dependencies
+from nexusform.domains.sites.workflow.fleet_tasks import read_locked_sites, release_locks
 from nexusform.domains.sites.workflow.site_results import LOCKED
 from nexusform.domains.sites.workflow.wave_progress import FleetApplyProgress, ProgressEventKind, WaveProgressLine
 from nexusform.interfaces.plugins import Clock

@@ -16,6 +16,8 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
+from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodDisruptionBudget, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PREEMPTED, PodOutcome, PodsPrediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
@@ -24,6 +26,7 @@ from nexusform.domains.pods.scheduling.preemption import has_budget, list_applie
 NO_PODS: Final[Mapping[str, ClusterPods]] = MappingProxyType({})  # no known pods
 _BARE = "Pod"
 _DAEMONS = "DaemonSet"
+_MAX_NAMES: Final = 20
 
 
 class ClusterPods(Struct, frozen=True):
@@ -292,3 +295,51 @@ def _describe_budget(budget: PodDisruptionBudget) -> str:
     if budget.max_unavailable:
         return f"maxUnavailable {budget.max_unavailable}"
     return f"minAvailable {budget.min_available}"
+
+
+class NodeDrainEffects(Struct, frozen=True):
+    """Effects of the drain of a node on the workloads of its cluster."""
+
+    cluster_id: str
+    node: str
+    workloads: tuple[WorkloadImpact, ...]
+
+    @property
+    def lost_workloads(self) -> tuple[WorkloadImpact, ...]:
+        """Workloads with fewer pods than before, or without a pod at once."""
+        kept = (WorkloadOutcome.UNTOUCHED, WorkloadOutcome.KEPT)
+        return tuple(item for item in self.workloads if item.determine_outcome(is_drained=True) not in kept)
+
+    @property
+    def blocking_budgets(self) -> tuple[str, ...]:
+        """Budgets violated by the evictions: the drain waits for them."""
+        return tuple(dict.fromkeys(name for item in self.workloads for name in item.blocking_budgets))
+
+
+def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[ClusterPods, str] | Diagnostic:
+    """Find a node by name, or by `CLUSTER/NAME`."""
+    ids = {
+        f"{cluster_id}/{node.name}": (pods, node.name)
+        for cluster_id, pods in clusters.items()
+        for node in pods.cluster.nodes
+    }
+    matches = [item for node_id, item in ids.items() if text in (node_id, item[1])]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = [node_id for node_id, item in ids.items() if item[1] == text]
+        detail = f'Several clusters have a node "{text}"; use an id: {format_list(names, _MAX_NAMES)}.'
+        return build_error("ambiguous-name", detail, headline="Ambiguous node")
+    if not ids:
+        detail = "No data kubernetes_nodes lists a cluster. Add one with the output of kubectl."
+        return build_error("nothing-to-simulate", detail)
+    names = [node for _, node in ids.values()]
+    detail = f'There is no node "{text}".{suggest_name(text, names)} Known: {format_list(sorted(ids), _MAX_NAMES)}.'
+    return build_error("unknown-node", detail)
+
+
+def simulate_node_drain(pods: ClusterPods, node: str) -> NodeDrainEffects:
+    """Simulate the drain of a node. Pods of DaemonSets stay."""
+    impacts, _ = simulate_nodes_down(pods, pods.existing, {node}, is_drained=True)
+    drained = tuple(impact for impact in impacts if "/DaemonSet/" not in impact.workload)
+    return NodeDrainEffects(pods.cluster_id, node, drained)

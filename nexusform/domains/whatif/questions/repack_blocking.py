@@ -16,11 +16,11 @@ from nexusform.domains.whatif.questions.repack_context import (
     Constraint,
     RepackContext,
     RepackRequest,
+    TimeBudget,
     build_repack_context,
 )
 from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram, SolverLimits
 from nexusform.domains.whatif.questions.repack_search import RepackSearch
-from nexusform.domains.whatif.questions.repack_time_budget import TimeBudget
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.snapshots.snapshot import SiteSnapshot
 

@@ -1,15 +1,30 @@
-"""Choice of VMs and machines from the counts of a program's solution."""
+"""Choice of VMs and machines from the counts of a program's solution, and a greedy one without the solver."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 
-from nexusform.domains.whatif.questions.repack_assignment import assign_machines
 from nexusform.domains.whatif.questions.repack_cells import CellChange, CellPatterns, CellPosition, Group, assign_groups
-from nexusform.domains.whatif.questions.repack_context import MovableVm, RepackContext, RepackMachine
-from nexusform.domains.whatif.questions.repack_program import OptionUse, PatternCount, RepackProgram, RepackSolution
+from nexusform.domains.whatif.questions.repack_context import MovableVm, RepackContext, RepackMachine, RepackRequest
+from nexusform.domains.whatif.questions.repack_program import (
+    LinearProgram,
+    OptionUse,
+    PatternCount,
+    ProgramColumn,
+    RepackProgram,
+    RepackSolution,
+    SolverLimits,
+    run_solver,
+)
+
+Slot = tuple[int, RepackMachine]
+_OWN_MACHINE_COST: Final = 1.0
+_CROWDING_COST: Final = 1_000.0
+_UNASSIGNED_COST: Final = 100_000.0
 
 
 class RepackChoice(Struct, frozen=True):
@@ -142,3 +157,114 @@ class _ChoiceBuilder:
                 slots += [(size, cell.host) for size, count in fill.pattern for _ in range(count)]
             del cells[: fill.count]
         return slots
+
+
+def assign_machines(
+    context: RepackContext, sources: Sequence[MovableVm], slots: Sequence[Slot], size_of: Sequence[int]
+) -> tuple[dict[int, str], frozenset[int]]:
+    """Assign a machine to every VM, by handle; return pools that crowd a rack in any case."""
+    slot_counts = Counter((size, host.machine.name) for size, host in slots)
+    hosts = {host.machine.name: host for _, host in slots}
+    existing = Counter(context.existing)
+    for source in sources:
+        existing[source.pool, source.vm.placement.rack] -= 1
+    program = LinearProgram()
+    for source in sources:
+        row = program.add_row(("vm", source.handle), 1.0, 1.0)
+        program.add_column(_UNASSIGNED_COST, 1.0, [(row, 1.0)], None)
+        for (size, name), count in slot_counts.items():
+            host = hosts[name]
+            if size != size_of[source.vm_class] or source.vm_class not in host.admitted:
+                continue
+            pool_rack = source.pool, host.machine.rack
+            capacity = max(context.limits[source.pool], context.existing.get(pool_rack, 0)) - existing[pool_rack]
+            entries = [
+                (row, 1.0),
+                (program.add_row(("slot", size, name), upper=float(count)), 1.0),
+                (program.add_row(("rack", *pool_rack), upper=float(max(capacity, 0))), 1.0),
+            ]
+            cost = _OWN_MACHINE_COST if name == source.vm.placement.machine else 0.0
+            program.add_column(cost, 1.0, entries, (source, name))
+    for key, row in program.names.items():
+        if isinstance(key, tuple) and key[0] == "rack":
+            program.add_column(_CROWDING_COST, float(len(sources)), [(row, -1.0)], key[1])
+    return _read_assignment(
+        program.columns, run_solver(program.columns, program.lower, program.upper, SolverLimits()).values
+    )
+
+
+def _read_assignment(
+    columns: Sequence[ProgramColumn], values: Sequence[int] | None
+) -> tuple[dict[int, str], frozenset[int]]:
+    """Read the assignment and the crowding pools from the solution."""
+    targets: dict[int, str] = {}
+    crowded: set[int] = set()
+    for column, value in zip(columns, values or (), strict=False):
+        if not value:
+            continue
+        match column.subject:
+            case (MovableVm() as source, str() as name):
+                targets[source.handle] = name
+            case int() as pool:
+                crowded.add(pool)
+    return targets, frozenset(crowded)
+
+
+class _Gain(Struct, frozen=True):
+    """Additional VMs of the demand on a machine if these VMs leave it."""
+
+    host: RepackMachine
+    leaving: tuple[MovableVm, ...]
+    gains: int
+
+
+def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> RepackChoice:
+    """Choose the VMs to re-create, without target machines."""
+    gains = [gain for host in context.hosts if host.admits_demand for gain in _compute_gains(context, request, host)]
+    gains.sort(key=lambda gain: (len(gain.leaving) / gain.gains, gain.host.machine.slot))
+    selected: dict[int, MovableVm] = {}
+    demanded: set[str] = set()
+    missing = request.want
+    for gain in gains:
+        if missing <= 0:
+            break
+        missing -= gain.gains
+        demanded.add(gain.host.machine.name)
+        selected |= {source.handle: source for source in gain.leaving}
+    sources = tuple(source for _, source in sorted(selected.items()))
+    return RepackChoice(sources, {}, frozenset(demanded), frozenset())
+
+
+def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackMachine) -> list[_Gain]:
+    """List the gains of a machine: by cell, or of the whole machine for multi-cell VMs or unknown cells."""
+    if host.has_unknown_cells or request.sku.numa_cells > 1:
+        return _compute_machine_gain(context, request, host)
+    gains = [_compute_cell_gain(context, request, host, cell) for cell in range(len(host.cells))]
+    return [gain for gain in gains if gain is not None]
+
+
+def _compute_machine_gain(context: RepackContext, request: RepackRequest, host: RepackMachine) -> list[_Gain]:
+    """Compute the gain of a machine without its movable VMs; every remaining cell counts once."""
+    if host.has_unknown_cells and not host.unknown_cell_vms:
+        return []
+    cells = list(host.cells)
+    movable = {source.handle: source for source in host.unknown_cell_vms}
+    for number, sources in enumerate(host.movable_vms_by_cell):
+        for source in sources:
+            cells[number] = cells[number].subtract(context.kinds[source.vm_class].sku, -1)
+            movable[source.handle] = source
+    gains = sum(cell.has_capacity(request.sku) for cell in cells) // request.sku.numa_cells
+    return [_Gain(host, tuple(movable.values()), gains)] if gains else []
+
+
+def _compute_cell_gain(context: RepackContext, request: RepackRequest, host: RepackMachine, cell: int) -> _Gain | None:
+    """Compute the gain of a cell: remove the largest VMs until one VM of the demand fits."""
+    free = host.cells[cell]
+    leaving: list[MovableVm] = []
+    narrow = [source for source in host.movable_vms_by_cell[cell] if context.kinds[source.vm_class].sku.numa_cells == 1]
+    for source in sorted(narrow, key=lambda candidate: -context.kinds[candidate.vm_class].sku.memory_gib):
+        if free.has_capacity(request.sku):
+            break
+        free = free.subtract(context.kinds[source.vm_class].sku, -1)
+        leaving.append(source)
+    return _Gain(host, tuple(leaving), 1) if free.has_capacity(request.sku) else None

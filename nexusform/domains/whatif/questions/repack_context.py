@@ -6,7 +6,7 @@ a cell is arithmetic.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from math import ceil
@@ -424,3 +424,29 @@ def _compute_cell_splits(
 def build_pool_demand(pool: PoolSnapshot, vm: PlacedVm) -> Demand:
     """Build the demand of a re-created VM; its own machine is the last choice."""
     return build_demand(pool.owner, pool.demand, vm.number, vm.placement.machine)
+
+
+class TimeBudget(Struct, frozen=True):
+    """Remaining seconds; None for no limit."""
+
+    seconds_left: Callable[[], float] | None = None
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether no time remains."""
+        return self.seconds_left is not None and self.seconds_left() <= 0
+
+    def compute_share(self, part: float) -> float | None:
+        """Return this share of the remaining seconds, None without a limit."""
+        return None if self.seconds_left is None else max(part * self.seconds_left(), 0.0)
+
+    def split(self, share: float) -> TimeBudget:
+        """Return a budget limited to this share of the remaining time."""
+        if self.seconds_left is None:
+            return self
+        remaining_seconds = self.seconds_left
+        reserved = (1 - share) * max(remaining_seconds(), 0.0)
+        return TimeBudget(lambda: remaining_seconds() - reserved)
+
+
+NO_TIME_LIMIT: Final = TimeBudget()

@@ -17,14 +17,15 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.domains.whatif.questions.repack_context import (
+    NO_TIME_LIMIT,
     FreeCell,
     MovableVm,
     RepackContext,
     RepackMachine,
     RepackRequest,
+    TimeBudget,
     build_pool_demand,
 )
-from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.domains.whatif.questions.repack_windows import (
     RepackWindowSequence,
     build_ordered_sequence,

@@ -18,9 +18,8 @@ from nexusform.domains.whatif.questions.repack_blocking import (
     find_order_constraints,
     fix_unknown_cells,
 )
-from nexusform.domains.whatif.questions.repack_context import Constraint, RepackRequest
+from nexusform.domains.whatif.questions.repack_context import NO_TIME_LIMIT, Constraint, RepackRequest, TimeBudget
 from nexusform.domains.whatif.questions.repack_search import RepackAttempt, RepackSearch
-from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.domains.whatif.questions.repack_windows import SAMPLES, RepackWindow, compute_minimum_windows
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.snapshots.snapshot import SiteSnapshot

@@ -14,19 +14,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
-from nexusform.domains.whatif.questions.repack_choice import RepackChoice, choose_vms_to_recreate
+from nexusform.domains.whatif.questions.repack_choice import RepackChoice, choose_vms_greedily, choose_vms_to_recreate
 from nexusform.domains.whatif.questions.repack_context import (
+    NO_TIME_LIMIT,
     NOTHING_LIFTED,
     Constraint,
     RepackContext,
     RepackRequest,
+    TimeBudget,
     build_repack_context,
 )
-from nexusform.domains.whatif.questions.repack_greedy import choose_vms_greedily
 from nexusform.domains.whatif.questions.repack_orders import MAX_RECREATIONS, is_searchable, search_orders
 from nexusform.domains.whatif.questions.repack_pods import simulate_window_pods
 from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram, SolverLimits
-from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.domains.whatif.questions.repack_windows import (
     RepackWindow,
     RepackWindowSequence,

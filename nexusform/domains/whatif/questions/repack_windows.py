@@ -18,15 +18,16 @@ from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions.repack_choice import RepackChoice
 from nexusform.domains.whatif.questions.repack_context import (
+    NO_TIME_LIMIT,
     Constraint,
     MovableVm,
     RepackContext,
     RepackRequest,
+    TimeBudget,
     build_pool_demand,
     find_pods_without_resources,
     is_drain_blocked,
 )
-from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.kubernetes.quantity import compute_amount_of_total
 from nexusform.plans.maintenance import compute_quorum
 from nexusform.scheduling.racks.explanation import MachineRanking

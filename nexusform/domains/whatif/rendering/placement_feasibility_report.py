@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count, format_list
-from nexusform.domains.whatif.questions.simulated_placement import NAME, SimulatedPlacement
+from nexusform.domains.whatif.questions.trial_configuration import NAME, SimulatedPlacement
 from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, PlacementAction, Plan, RejectedCluster
 from nexusform.rendering.json.json_placements import FEASIBILITY_FORM
 from nexusform.rendering.report.plan_conditions import (

@@ -11,13 +11,14 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions import repack_windows
-from nexusform.domains.whatif.questions.repack_assignment import assign_machines
+from nexusform.domains.whatif.questions.repack_choice import assign_machines
 from nexusform.domains.whatif.questions.repack_context import (
     Constraint,
     FreeCell,
     MovableVm,
     RepackContext,
     RepackRequest,
+    TimeBudget,
     build_repack_context,
     rebuild_scheduler,
 )
@@ -33,7 +34,6 @@ from nexusform.domains.whatif.questions.repack_separation import (
     SeparationRuleGroup,
     build_separation_rules,
 )
-from nexusform.domains.whatif.questions.repack_time_budget import TimeBudget
 from nexusform.domains.whatif.rendering.repack_report import build_repack_report
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler

@@ -1,4 +1,6 @@
-"""Questions to all sites, split into parts for any worker; the answer does not depend on the workers."""
+"""Tasks for all sites of a fleet: status, locks, and questions. Questions are split into parts for any worker; the
+answer does not depend on the workers.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,9 @@ from math import ceil
 
 from msgspec.structs import replace
 
-from nexusform.domains.sites.task_engine import TaskEngine
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, build_planned_site
 from nexusform.domains.sites.types.site_tasks import (
+    FleetContext,
     QuestionKind,
     SiteQuestion,
     SiteQuestionFinding,
@@ -16,6 +19,7 @@ from nexusform.domains.sites.types.site_tasks import (
     SiteStatus,
     SiteTaskKind,
     Task,
+    TaskEngine,
 )
 from nexusform.domains.sites.workflow.fleet_planning import OpenedFleet
 
@@ -88,3 +92,58 @@ def _add_finding(by_name: dict[str, SiteQuestionFinding], finding: SiteQuestionF
         return
     figures = {name: figure + finding.figures.get(name, 0) for name, figure in existing.figures.items()}
     by_name[finding.name] = replace(existing, figures=figures, is_problem=existing.is_problem or finding.is_problem)
+
+
+def read_site_locks(engine: TaskEngine, fleet: FleetContext, names: Sequence[str]) -> list[SiteResult]:
+    """Return the status of each site with its lock; `refused` if it cannot be read. Raises EngineError."""
+    return _run_on_all_sites(engine, fleet, names, SiteTaskKind.STATUS)
+
+
+def read_locked_sites(engine: TaskEngine, fleet: FleetContext, names: Sequence[str]) -> list[SiteResult]:
+    """Return the status of the locked sites, in the order of the names. Raises EngineError."""
+    return [result for result in read_site_locks(engine, fleet, names) if result.lock is not None]
+
+
+def release_locks(
+    engine: TaskEngine, fleet: FleetContext, names: Sequence[str], unlock_host: str = ""
+) -> list[SiteResult]:
+    """Release the locks of a host, or of this run without one, except those of started sites. The status of a
+    result is `applied` if its lock was released, `skipped` if not, and `refused` if it cannot be read. Raises
+    EngineError.
+    """
+    return _run_on_all_sites(engine, fleet, names, SiteTaskKind.UNLOCK, unlock_host)
+
+
+def _run_on_all_sites(
+    engine: TaskEngine, fleet: FleetContext, names: Sequence[str], kind: SiteTaskKind, unlock_host: str = ""
+) -> list[SiteResult]:
+    results: dict[str, SiteResult] = {}
+    tasks = [Task(kind, name, fleet, unlock_host=unlock_host) for name in names]
+    engine.run_tasks_until_stopped(
+        tasks,
+        lambda task, result: results.update({task.site: result}),
+        max_running=lambda: engine.parallelism,
+        is_stopping=lambda: False,
+    )
+    return [results[name] for name in names if name in results]
+
+
+def read_fleet_status(
+    opened: OpenedFleet, names: Sequence[str], engine: TaskEngine, is_stopping: Callable[[], bool]
+) -> FleetPlan:
+    """Read the status of each site: applied, interrupted, or not applied yet."""
+    definition, fleet = opened.definition, opened.fleet
+    assert definition is not None, "a fleet that was read"
+    assert fleet is not None, "a fleet that was read"
+    results: dict[str, SiteResult] = {}
+
+    def record_result(task: Task, result: SiteResult) -> None:
+        results[task.site] = result
+
+    tasks = [Task(SiteTaskKind.STATUS, name, fleet) for name in names]
+    engine.run_tasks_until_stopped(
+        tasks, record_result, max_running=lambda: engine.parallelism, is_stopping=is_stopping
+    )
+    entries = {site.name: site for site in definition.sites}
+    sites = tuple(build_planned_site(entries[name], results[name], ()) for name in names if name in results)
+    return FleetPlan(sites, definition.waves, fleet.now, definition.digest)
