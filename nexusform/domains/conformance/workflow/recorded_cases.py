@@ -195,23 +195,11 @@ def _predict_kubernetes_node(case: ConformanceCase) -> dict[str, Any]:
     return {"node": nodes[0]}
 
 
-def _predict_kubefleet_clusters(case: ConformanceCase) -> dict[str, Any]:
-    return decide_placement(case.snapshot, case.request)
-
-
-def _predict_kubefleet_operation(case: ConformanceCase) -> dict[str, Any]:
-    return decide_operation(case.snapshot, case.request)
-
-
-def _predict_nova_host(case: ConformanceCase) -> dict[str, Any]:
-    return decide_host(case.snapshot, case.request)
-
-
 _OWN_ANSWERS: Final[dict[str, Answer]] = {
     "kube-scheduler": _predict_kubernetes_node,
-    "kubefleet": _predict_kubefleet_clusters,
-    "nova": _predict_nova_host,
-    "tacker": _predict_kubefleet_operation,
+    "kubefleet": lambda case: decide_placement(case.snapshot, case.request),
+    "nova": lambda case: decide_host(case.snapshot, case.request),
+    "tacker": lambda case: decide_operation(case.snapshot, case.request),
 }
 
 

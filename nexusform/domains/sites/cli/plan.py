@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -108,21 +108,22 @@ def plan(arguments: PlanArguments) -> int:
     problems = [*opened.diagnostics, *problems]
     if has_errors(problems) or opened.definition is None:
         problems += save_failed_plan(problems, arguments.out) if arguments.out else []
-        _write_failure_reports(problems, reports, as_json=arguments.as_json)
+        write_plan_reports(build_failed_plan(problems), reports, as_json=arguments.as_json)
     screen.print_diagnostics(problems, opened.sources, is_aside=is_on_stderr)
     if has_errors(problems) or opened.definition is None:
         return 1
     result = _plan_sites_on_engine(opened, names, undeclared, arguments, signer, screen)
     if result is None:
         return 1
-    for report in reports:
-        write_report(FORMATS[report.format](result.plan), report)
-    if arguments.as_json:
-        write_to_stdout(FORMATS["json"](result.plan) + b"\n", "json")
-    elif not has_stdout_report(reports):
+    write_plan_reports(result.plan, reports, as_json=arguments.as_json)
+    if not is_on_stderr:
         _print_next_steps(result, screen, arguments.out)
     screen.print_diagnostics(result.diagnostics, opened.sources, is_aside=is_on_stderr)
-    return _compute_exit_code(result, is_detailed=arguments.detailed_exitcode)
+    rejected = result.plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED)
+    if rejected or has_errors(result.diagnostics):
+        return 1
+    has_changes = bool(result.plan.select_by_status(SiteStatus.PLANNED))
+    return EXIT_CHANGES if arguments.detailed_exitcode and has_changes else 0
 
 
 def _replace_older_plan_file(arguments: PlanArguments) -> list[Diagnostic]:
@@ -149,13 +150,12 @@ def _load_signer(arguments: PlanArguments) -> tuple[Signer | None, list[Diagnost
     return (None, unsafe) if unsafe else create_signer(arguments.sign, confinement)
 
 
-def _write_failure_reports(problems: Sequence[Diagnostic], reports: Iterable[ReportFlag], *, as_json: bool) -> None:
-    """Write the reports of a failed run."""
-    failed_plan = build_failed_plan(problems)
+def write_plan_reports(plan: FleetPlan, reports: Iterable[ReportFlag], *, as_json: bool) -> None:
+    """Write the reports of a plan, and its JSON document to stdout if requested."""
     for report in reports:
-        write_report(FORMATS[report.format](failed_plan), report)
+        write_report(FORMATS[report.format](plan), report)
     if as_json:
-        write_to_stdout(FORMATS["json"](failed_plan) + b"\n", "json")
+        write_to_stdout(FORMATS["json"](plan) + b"\n", "json")
 
 
 def _plan_sites_on_engine(
@@ -211,14 +211,6 @@ def _print_next_steps(result: FleetPlanningResult, screen: Screen, out: str) -> 
     elif result.plan.select_by_status(SiteStatus.PLANNED) and not out:
         screen.print_text("Not saved. Use -out=FILE to apply exactly this plan.")
     screen.print_text(f"Digest: {result.plan.digest}")
-
-
-def _compute_exit_code(result: FleetPlanningResult, *, is_detailed: bool) -> int:
-    if has_errors(result.diagnostics) or result.plan.select_by_status(
-        SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED
-    ):
-        return 1
-    return EXIT_CHANGES if is_detailed and result.plan.select_by_status(SiteStatus.PLANNED) else 0
 
 
 class SignArguments(Struct, frozen=True, kw_only=True):

@@ -10,11 +10,15 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_number, declare_repeatable_text, declare_text_flag
+from nexusform.cli.arguments import declare_flag_group, declare_number, declare_repeatable_text, declare_text_flag
 from nexusform.cli.commands import get_trust_flags
+from nexusform.cli.shared_flags import create_context
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import build_error
+from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import TaskEngine, TaskEngineError
+from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, OpenedFleet, open_fleet, select_sites
+from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites
 
 PROCESSES: Final = "processes"
 
@@ -65,6 +69,36 @@ class ModuleSourceFlags(Struct, frozen=True, kw_only=True):
     """Flags for locations of root modules."""
 
     allow_source: tuple[str, ...] = declare_repeatable_text("Allow module sources below DIR", metavar="DIR")
+
+
+class SelectedSites(Struct, frozen=True):
+    """Opened fleet with the names of its selected sites, and the undeclared ones if requested."""
+
+    opened: OpenedFleet
+    names: list[str]
+    undeclared: tuple[UndeclaredSite, ...]
+
+
+class SiteTargetFlags(Struct, frozen=True, kw_only=True):
+    """Flags for sites, sources and engine."""
+
+    selection: SiteSelectionFlags = declare_flag_group(SiteSelectionFlags)
+    sources: ModuleSourceFlags = declare_flag_group(ModuleSourceFlags)
+    engine: TaskEngineFlags = declare_flag_group(TaskEngineFlags)
+
+    def select(self, screen: Screen, *, with_undeclared: bool = False, is_aside: bool = False) -> SelectedSites | None:
+        """Open the fleet and select its sites; None with printed diagnostics if a flag or the definition is invalid."""
+        if not self.engine.check_usable(screen):
+            return None
+        opened = open_fleet(create_context(), FleetOptions(allowed_sources=self.sources.allow_source))
+        screen.print_diagnostics(opened.diagnostics, opened.sources, is_aside=is_aside)
+        if opened.definition is None:
+            return None
+        patterns = self.selection.site
+        undeclared = find_undeclared_sites(opened, create_context(), patterns) if with_undeclared else ()
+        names, problems = select_sites(opened.definition, patterns, self.selection.wave, undeclared)
+        screen.print_diagnostics(problems, {}, is_aside=is_aside)
+        return None if problems else SelectedSites(opened, names, undeclared)
 
 
 def check_engine_name(name: str) -> None:

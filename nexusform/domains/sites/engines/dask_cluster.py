@@ -175,10 +175,11 @@ class DaskTaskEngine:
         """Submit a task, only to the worker with the site's lock if any: another worker would find it locked."""
         self._task_counter += 1
         home = self._homes.get(task.site, "") if task.kind in (SiteTaskKind.APPLY, SiteTaskKind.RELEASE) else ""
+        label = task.question.kind.value if task.question is not None else task.kind.value  # on the dashboard
         future = self._client.submit(
             run_task,
             encode_task_message(task),
-            key=f"{_build_label(task)} {task.site}-{task.fleet.session}{self._task_counter:08x}",
+            key=f"{label} {task.site}-{task.fleet.session}{self._task_counter:08x}",
             workers=[home] if home else None,
             retries=_RETRIES,
             pure=False,
@@ -236,11 +237,6 @@ class DaskTaskEngine:
 
 def _list_sites(running: Mapping[str, _SubmittedTask]) -> list[str]:
     return [submitted.task.site for submitted in running.values()]
-
-
-def _build_label(task: Task) -> str:
-    """Build the label of a task on the dashboard."""
-    return task.question.kind.value if task.question is not None else task.kind.value
 
 
 def _read_certificates(environment: Mapping[str, str], address: str) -> dict[str, Any]:

@@ -178,9 +178,14 @@ def plan_fleet(
 
 def _build_plan(definition: FleetDefinition, fleet: FleetContext, results: Mapping[str, SiteResult]) -> FleetPlan:
     """Build the plan of a fleet from the results."""
-    dependencies = compute_dependencies(list(results.values()))
+    # For each site the other sites with states that it reads.
+    owners = {result.state_location: name for name, result in results.items() if result.state_location}
+    dependencies = {
+        name: tuple(sorted({owners[state] for state in result.read_states if state in owners} - {name}))
+        for name, result in results.items()
+    }
     entries = {site.name: site for site in definition.sites}
-    sites = tuple(build_planned_site(entries[name], results[name], dependencies.get(name, ())) for name in results)
+    sites = tuple(build_planned_site(entries[name], results[name], dependencies[name]) for name in results)
     return FleetPlan(
         sites=sites,
         waves=definition.waves,
@@ -191,17 +196,6 @@ def _build_plan(definition: FleetDefinition, fleet: FleetContext, results: Mappi
         is_confined=bool(fleet.confine),
         allow_remote=fleet.allow_remote,
     )
-
-
-def compute_dependencies(results: Sequence[SiteResult]) -> dict[str, tuple[str, ...]]:
-    """Compute for each site the other sites with states that it reads."""
-    owners = {result.state_location: result.site for result in results if result.state_location}
-    dependencies: dict[str, tuple[str, ...]] = {}
-    for result in results:
-        other_sites = {owners[state] for state in result.read_states if state in owners} - {result.site}
-        if other_sites:
-            dependencies[result.site] = tuple(sorted(other_sites))
-    return dependencies
 
 
 def check_site_order(definition: FleetDefinition, dependencies: Mapping[str, Sequence[str]]) -> list[Diagnostic]:

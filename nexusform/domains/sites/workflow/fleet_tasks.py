@@ -5,6 +5,7 @@ answer does not depend on the workers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from math import ceil
 
 from msgspec.structs import replace
@@ -70,28 +71,18 @@ def merge_site_results(name: str, parts: Mapping[int, SiteResult], count: int) -
     if len({(part_result.status, part_result.digest) for part_result in ordered}) > 1:
         reason = "Its plan input changed during the run. Run the command again."
         return SiteResult(name, SiteStatus.REFUSED, reason)
-    return replace(ordered[0], findings=tuple(_merge_findings(ordered)))
-
-
-def _merge_findings(parts: Sequence[SiteResult]) -> list[SiteQuestionFinding]:
-    """Merge the findings of all parts in the site's order; figures with the same name are added."""
+    # Racks are dealt to parts in turn; interleaving restores the site's order. Figures with the same name are added.
     by_name: dict[str, SiteQuestionFinding] = {}
-    # Racks are dealt to parts in turn; interleaving restores the site's order.
-    longest = max((len(part.findings) for part in parts), default=0)
-    for turn in range(longest):
-        for part in parts:
-            if turn < len(part.findings):
-                _add_finding(by_name, part.findings[turn])
-    return list(by_name.values())
-
-
-def _add_finding(by_name: dict[str, SiteQuestionFinding], finding: SiteQuestionFinding) -> None:
-    existing = by_name.get(finding.name)
-    if existing is None:
-        by_name[finding.name] = finding
-        return
-    figures = {name: figure + finding.figures.get(name, 0) for name, figure in existing.figures.items()}
-    by_name[finding.name] = replace(existing, figures=figures, is_problem=existing.is_problem or finding.is_problem)
+    for findings in zip_longest(*(part_result.findings for part_result in ordered)):
+        for finding in findings:
+            existing = by_name.get(finding.name) if finding is not None else None
+            if existing is not None:
+                figures = {name: figure + finding.figures.get(name, 0) for name, figure in existing.figures.items()}
+                is_problem = existing.is_problem or finding.is_problem
+                by_name[finding.name] = replace(existing, figures=figures, is_problem=is_problem)
+            elif finding is not None:
+                by_name[finding.name] = finding
+    return replace(ordered[0], findings=tuple(by_name.values()))
 
 
 def read_site_locks(engine: TaskEngine, fleet: FleetContext, names: Sequence[str]) -> list[SiteResult]:
@@ -111,19 +102,26 @@ def release_locks(
     result is `applied` if its lock was released, `skipped` if not, and `refused` if it cannot be read. Raises
     EngineError.
     """
-    return _run_on_all_sites(engine, fleet, names, SiteTaskKind.UNLOCK, unlock_host)
+    return _run_on_all_sites(engine, fleet, names, SiteTaskKind.UNLOCK, unlock_host=unlock_host)
 
 
 def _run_on_all_sites(
-    engine: TaskEngine, fleet: FleetContext, names: Sequence[str], kind: SiteTaskKind, unlock_host: str = ""
+    engine: TaskEngine,
+    fleet: FleetContext,
+    names: Sequence[str],
+    kind: SiteTaskKind,
+    *,
+    unlock_host: str = "",
+    is_stopping: Callable[[], bool] = lambda: False,
 ) -> list[SiteResult]:
+    """Run a task for each site; return the results in the order of the names."""
     results: dict[str, SiteResult] = {}
     tasks = [Task(kind, name, fleet, unlock_host=unlock_host) for name in names]
     engine.run_tasks_until_stopped(
         tasks,
         lambda task, result: results.update({task.site: result}),
         max_running=lambda: engine.parallelism,
-        is_stopping=lambda: False,
+        is_stopping=is_stopping,
     )
     return [results[name] for name in names if name in results]
 
@@ -135,15 +133,7 @@ def read_fleet_status(
     definition, fleet = opened.definition, opened.fleet
     assert definition is not None, "a fleet that was read"
     assert fleet is not None, "a fleet that was read"
-    results: dict[str, SiteResult] = {}
-
-    def record_result(task: Task, result: SiteResult) -> None:
-        results[task.site] = result
-
-    tasks = [Task(SiteTaskKind.STATUS, name, fleet) for name in names]
-    engine.run_tasks_until_stopped(
-        tasks, record_result, max_running=lambda: engine.parallelism, is_stopping=is_stopping
-    )
+    results = _run_on_all_sites(engine, fleet, names, SiteTaskKind.STATUS, is_stopping=is_stopping)
     entries = {site.name: site for site in definition.sites}
-    sites = tuple(build_planned_site(entries[name], results[name], ()) for name in names if name in results)
+    sites = tuple(build_planned_site(entries[result.site], result, ()) for result in results)
     return FleetPlan(sites, definition.waves, fleet.now, definition.digest)

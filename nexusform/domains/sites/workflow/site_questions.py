@@ -37,7 +37,8 @@ NO_STATE = "Nothing was applied yet."
 
 def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
     """Run the part of a question in a task."""
-    assert task.question is not None, "a task that asks"
+    question = task.question
+    assert question is not None, "a task that asks"
     opened = open_site_project(task.fleet, site, os.environ)
     if opened.project is None:
         return build_rejected_result(site.name, opened.diagnostics)
@@ -45,10 +46,8 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
         if not run.is_ready:
             return build_rejected_result(site.name, [*opened.diagnostics, *run.diagnostics])
-        if task.question.kind is QuestionKind.CERTAINTY:
+        if question.kind is QuestionKind.CERTAINTY:
             # Count the runs with the planned location for each placed VM.
-            question = task.question
-            assert question is not None, "a task that asks"
             options = PlanOptions(now=task.fleet.now, samples=question.runs, first_sample=question.part * question.runs)
             plan = run.plan(options).plan
             result = build_plan_result(run, plan, site, run.diagnostics)
@@ -61,10 +60,10 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
             )
         if not run.stored.state.lineage:
             return SiteResult(site.name, SiteStatus.SKIPPED, NO_STATE)
-        if task.question.kind is QuestionKind.FAILURE:
-            findings = tuple(_simulate_rack_failures(run.stored.state, run, task.question))
+        if question.kind is QuestionKind.FAILURE:
+            findings = tuple(_simulate_rack_failures(run.stored.state, run, question))
             return SiteResult(site.name, SiteStatus.UNCHANGED, findings=findings)
-        return _run_replay(task.question, site, run)
+        return _run_replay(question, site, run)
 
 
 # --- certainty ---------------------------------------------------------------------------------
@@ -96,8 +95,7 @@ def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> I
         missing = loss.missing if loss.samples is None else loss.samples.missing_count.maximum
         quorum = sum(pool.is_lost for pool in loss.pools)
         figures: dict[str, int | float] = {"down": loss.vm_count, "pools_lost": quorum, "without_room": missing}
-        failure_finding = SiteQuestionFinding(loss.lost, figures, (build_failure_summary(loss),), loss.has_findings)
-        yield failure_finding
+        yield SiteQuestionFinding(loss.lost, figures, (build_failure_summary(loss),), loss.has_findings)
 
 
 # --- replay ------------------------------------------------------------------------------------

@@ -108,10 +108,12 @@ class FleetTaskWorker:
             try:
                 os.chdir(site.source)  # as for `nexusform plan`: paths are relative to the root module
             except OSError as problem:
-                return _make_paths_relative_to_fleet(
-                    build_rejected_result(site.name, [_build_source_error(site, problem)]), site.source, task.fleet.root
-                )
-            return _make_paths_relative_to_fleet(self._run_task_by_kind(task, site), site.source, task.fleet.root)
+                detail = f'The source "{site.source}" of the site cannot be opened: {problem.strerror}.'
+                error = build_error("unreadable-configuration-directory", detail, site.span)
+                result = build_rejected_result(site.name, [error])
+            else:
+                result = self._run_task_by_kind(task, site)
+            return _make_paths_relative_to_fleet(result, site.source, task.fleet.root)
 
     def _load_definition(self, fleet: FleetContext) -> tuple[FleetDefinition | None, Sequence[Diagnostic]]:
         """Load the definition, once per worker."""
@@ -237,11 +239,6 @@ def _plan_site(task: Task, site: SiteEntry) -> SiteResult:
 def _build_options(task: Task, site: SiteEntry) -> PlanOptions:
     """Build the plan options of a site."""
     return PlanOptions(mode=Mode.DESTROY if site.destroy else Mode.NORMAL, now=task.fleet.now)
-
-
-def _build_source_error(site: SiteEntry, problem: OSError) -> Diagnostic:
-    detail = f'The source "{site.source}" of the site cannot be opened: {problem.strerror}.'
-    return build_error("unreadable-configuration-directory", detail, site.span)
 
 
 def _make_paths_relative_to_fleet(result: SiteResult, source: str, root: str) -> SiteResult:
@@ -402,7 +399,7 @@ def _read_site_status(task: Task, site: SiteEntry) -> SiteResult:
     if not state.lineage:
         reason = "Nothing was applied yet."
     elif stored.remaining is not None:
-        status, reason = (SiteStatus.FAILED, f"An apply was started and left {stored.remaining.remaining_steps} steps.")
+        status, reason = SiteStatus.FAILED, f"An apply was started and left {stored.remaining.remaining_steps} steps."
     return SiteResult(
         site.name,
         status,

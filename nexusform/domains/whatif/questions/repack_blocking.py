@@ -18,10 +18,10 @@ from nexusform.domains.whatif.questions.repack_context import (
     RepackRequest,
     TimeBudget,
     build_repack_context,
+    create_empty_scheduler,
 )
-from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram, SolverLimits
+from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram
 from nexusform.domains.whatif.questions.repack_search import RepackSearch
-from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.snapshots.snapshot import SiteSnapshot
 
 _LOOSENINGS: Final[Mapping[Constraint, str]] = {
@@ -125,7 +125,7 @@ def find_maximum_demand(
 
 def _has_solution(context: RepackContext, request: RepackRequest, time_budget: TimeBudget) -> bool | None:
     """Return True if the program has a solution within -moves; None if undecided."""
-    solution = RepackProgram(context, request).solve(SolverLimits(time_budget.compute_share(1.0)))
+    solution = RepackProgram(context, request).solve(time_budget.compute_share(1.0))
     moves = request.moves
     if isinstance(solution, NoRepackSolution):
         return False if solution.is_proved or (moves is not None and solution.bound > moves) else None
@@ -136,13 +136,7 @@ def _has_solution(context: RepackContext, request: RepackRequest, time_budget: T
 
 def fix_unknown_cells(site: SiteSnapshot) -> SiteSnapshot:
     """Return the site with unknown cells fixed as in the reported sample."""
-    scheduler = RackScheduler(
-        site.scheduler.machines,
-        site.scheduler.spread,
-        site.scheduler.seed,
-        split_choice=site.scheduler.split_choice,
-        profile=site.scheduler.profile,
-    )
+    scheduler = create_empty_scheduler(site.scheduler, site.scheduler.machines)
     for vm in site.scheduler.list_sampled_vms():
         scheduler.add_existing(vm.vm, vm.sku, vm.placement)
     return replace(site, scheduler=scheduler)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -14,10 +14,8 @@ from nexusform.domains.whatif.questions.repack_program import (
     LinearProgram,
     OptionUse,
     PatternCount,
-    ProgramColumn,
     RepackProgram,
     RepackSolution,
-    SolverLimits,
     run_solver,
 )
 
@@ -188,24 +186,14 @@ def assign_machines(
     for key, row in program.names.items():
         if isinstance(key, tuple) and key[0] == "rack":
             program.add_column(_CROWDING_COST, float(len(sources)), [(row, -1.0)], key[1])
-    return _read_assignment(
-        program.columns, run_solver(program.columns, program.lower, program.upper, SolverLimits()).values
-    )
-
-
-def _read_assignment(
-    columns: Sequence[ProgramColumn], values: Sequence[int] | None
-) -> tuple[dict[int, str], frozenset[int]]:
-    """Read the assignment and the crowding pools from the solution."""
+    values = run_solver(program.columns, program.lower, program.upper).values
     targets: dict[int, str] = {}
     crowded: set[int] = set()
-    for column, value in zip(columns, values or (), strict=False):
-        if not value:
-            continue
+    for column, value in zip(program.columns, values or (), strict=False):
         match column.subject:
-            case (MovableVm() as source, str() as name):
+            case (MovableVm() as source, str() as name) if value:
                 targets[source.handle] = name
-            case int() as pool:
+            case int() as pool if value:
                 crowded.add(pool)
     return targets, frozenset(crowded)
 
@@ -235,12 +223,24 @@ def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> Repac
     return RepackChoice(sources, {}, frozenset(demanded), frozenset())
 
 
-def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackMachine) -> list[_Gain]:
-    """List the gains of a machine: by cell, or of the whole machine for multi-cell VMs or unknown cells."""
+def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackMachine) -> Iterator[_Gain]:
+    """Yield the gains of a machine: by cell, or of the whole machine for multi-cell VMs or unknown cells."""
     if host.has_unknown_cells or request.sku.numa_cells > 1:
-        return _compute_machine_gain(context, request, host)
-    gains = [_compute_cell_gain(context, request, host, cell) for cell in range(len(host.cells))]
-    return [gain for gain in gains if gain is not None]
+        yield from _compute_machine_gain(context, request, host)
+        return
+    for free, movable_vms in zip(host.cells, host.movable_vms_by_cell, strict=True):
+        # Remove the largest VMs until one VM of the demand fits.
+        leaving: list[MovableVm] = []
+        skus = {source.handle: context.kinds[source.vm_class].sku for source in movable_vms}
+        narrow = [source for source in movable_vms if skus[source.handle].numa_cells == 1]
+        remaining = free
+        for source in sorted(narrow, key=lambda candidate: -context.kinds[candidate.vm_class].sku.memory_gib):
+            if remaining.has_capacity(request.sku):
+                break
+            remaining = remaining.subtract(skus[source.handle], -1)
+            leaving.append(source)
+        if remaining.has_capacity(request.sku):
+            yield _Gain(host, tuple(leaving), 1)
 
 
 def _compute_machine_gain(context: RepackContext, request: RepackRequest, host: RepackMachine) -> list[_Gain]:
@@ -255,16 +255,3 @@ def _compute_machine_gain(context: RepackContext, request: RepackRequest, host: 
             movable[source.handle] = source
     gains = sum(cell.has_capacity(request.sku) for cell in cells) // request.sku.numa_cells
     return [_Gain(host, tuple(movable.values()), gains)] if gains else []
-
-
-def _compute_cell_gain(context: RepackContext, request: RepackRequest, host: RepackMachine, cell: int) -> _Gain | None:
-    """Compute the gain of a cell: remove the largest VMs until one VM of the demand fits."""
-    free = host.cells[cell]
-    leaving: list[MovableVm] = []
-    narrow = [source for source in host.movable_vms_by_cell[cell] if context.kinds[source.vm_class].sku.numa_cells == 1]
-    for source in sorted(narrow, key=lambda candidate: -context.kinds[candidate.vm_class].sku.memory_gib):
-        if free.has_capacity(request.sku):
-            break
-        free = free.subtract(context.kinds[source.vm_class].sku, -1)
-        leaving.append(source)
-    return _Gain(host, tuple(leaving), 1) if free.has_capacity(request.sku) else None

@@ -19,7 +19,7 @@ from nexusform.domains.whatif.questions.repack_blocking import (
     fix_unknown_cells,
 )
 from nexusform.domains.whatif.questions.repack_context import NO_TIME_LIMIT, Constraint, RepackRequest, TimeBudget
-from nexusform.domains.whatif.questions.repack_search import RepackAttempt, RepackSearch
+from nexusform.domains.whatif.questions.repack_search import RepackSearch
 from nexusform.domains.whatif.questions.repack_windows import SAMPLES, RepackWindow, compute_minimum_windows
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.snapshots.snapshot import SiteSnapshot
@@ -105,25 +105,30 @@ def plan_repack(
     fits_now = site.scheduler.count_free_slots(request.demand)
     if fits_now.minimum >= request.want:
         return RepackResult(request, site, RepackStatus.NOTHING_TO_DO, fits_now, bound=0)
-    is_unknown = bool(site.scheduler.list_machines_with_unknown_cells())
+    unknown_machines = len(site.scheduler.list_machines_with_unknown_cells())
     search = RepackSearch(pods, time_budget)
-    attempt = search.run(site, request, share=_UNKNOWN_SHARE if is_unknown else 1.0)
+    attempt = search.run(site, request, share=_UNKNOWN_SHARE if unknown_machines else 1.0)
+    if_known = None
+    if unknown_machines:
+        # The re-creations with every cell as in the reported sample.
+        known_attempt = search.run(fix_unknown_cells(site), request, is_verified=False)
+        if_known = known_attempt.recreations if known_attempt.found else None
     result = RepackResult(
         request=request,
         site=site,
         status=RepackStatus.IMPOSSIBLE,
         fits_now=fits_now,
         bound=attempt.bound,
-        unknown_machines=len(site.scheduler.list_machines_with_unknown_cells()),
-        if_known=_count_recreations_if_known(search, site, request),
+        unknown_machines=unknown_machines,
+        if_known=if_known,
         is_machine_dependent=time_budget.seconds_left is not None,
         searched_orders=attempt.searched_orders,
         orders_cut_at=attempt.orders_cut_at,
         movable_vms=len(attempt.context.all_movable_vms),
     )
-    if attempt.found and _is_within_move_limit(attempt, request):
-        recreations = attempt.recreations
-        is_proved = recreations == attempt.bound
+    is_within_limit = request.moves is None or attempt.recreations <= request.moves
+    if attempt.found and is_within_limit:
+        is_proved = attempt.recreations == attempt.bound
         return replace(
             result,
             status=RepackStatus.OPTIMAL if is_proved else RepackStatus.GAP,
@@ -139,15 +144,3 @@ def plan_repack(
         return replace(result, status=RepackStatus.GAP, has_no_order=True, blocking=blocking)
     maximum = find_maximum_demand(site, request, pods, time_budget.split(0.3))
     return replace(result, maximum=maximum, blocking=find_blocking_constraints(site, request, attempt.context, search))
-
-
-def _is_within_move_limit(attempt: RepackAttempt, request: RepackRequest) -> bool:
-    return request.moves is None or attempt.recreations <= request.moves
-
-
-def _count_recreations_if_known(search: RepackSearch, site: SiteSnapshot, request: RepackRequest) -> int | None:
-    """Count the re-creations with every cell as in the reported sample."""
-    if not site.scheduler.list_machines_with_unknown_cells():
-        return None
-    attempt = search.run(fix_unknown_cells(site), request, is_verified=False)
-    return attempt.recreations if attempt.found else None

@@ -25,6 +25,7 @@ from nexusform.domains.whatif.questions.repack_context import (
     RepackRequest,
     TimeBudget,
     build_pool_demand,
+    create_empty_scheduler,
     find_pods_without_resources,
     is_drain_blocked,
 )
@@ -237,7 +238,8 @@ class _RepackSequenceBuilder:
         for source in remaining:
             if time_budget.is_exhausted:
                 break
-            if self._can_join_window(selected, source) and self._place_vm(window, source):
+            can_join = can_be_down_together(self._context, self._request, selected, source)
+            if can_join and self._place_vm(window, source):
                 selected.append(source)
         return selected or self._select_vm_for_other_machine(remaining) or self._select_all_allowed(remaining)
 
@@ -265,7 +267,7 @@ class _RepackSequenceBuilder:
         """Select all VMs that may be down together."""
         selected: list[MovableVm] = []
         for source in remaining:
-            if self._can_join_window(selected, source):
+            if can_be_down_together(self._context, self._request, selected, source):
                 selected.append(source)
         return selected
 
@@ -298,11 +300,6 @@ class _RepackSequenceBuilder:
             self._existing[source.pool, location.rack] += 1
             steps.append(RepackStep(source, location))
         return RepackWindow(tuple(steps), tuple(sorted(window.cordons, key=str.encode)))
-
-    # --- VMs down together ---------------------------------------------------------------------
-
-    def _can_join_window(self, selected: Sequence[MovableVm], source: MovableVm) -> bool:
-        return can_be_down_together(self._context, self._request, selected, source)
 
     # --- target machines -----------------------------------------------------------------------
 
@@ -384,21 +381,20 @@ class _RepackSequenceBuilder:
     def _choose_target_machine(self, window: _RepackWindowBuilder, source: MovableVm, best: Collection[str]) -> str:
         """Choose one of the best machines, "" for none."""
         forbidden = self._find_forbidden_locations(window, source)
-        best = {machine for machine in best if not {machine, self._get_rack(machine)} & forbidden}
+        best = {machine for machine in best if not {machine, self._racks[machine]} & forbidden}
         if self._is_steered:
             target = self._choice.targets.get(source.handle, "")
             if target in best and self._has_rack_capacity(window, source, target):
                 return target
             if source.handle not in self._unsteered:
                 return ""
-        best -= self._list_target_machines() if self._is_steered else frozenset()
-        allowed_machines = (machine for machine in best if self._is_machine_allowed(window, source, machine))
+            # Not the target machines of other VMs not yet moved.
+            pending = self._choice.targets.items() - self._reached.items()
+            best -= {machine for _, machine in pending}
+        # No machine with reserved capacity, and none of a crowded rack.
+        best -= {*self._choice.reserved, source.vm.placement.machine}
+        allowed_machines = (machine for machine in best if self._has_rack_capacity(window, source, machine))
         return min(allowed_machines, key=str.encode, default="")
-
-    def _list_target_machines(self) -> frozenset[str]:
-        """Return the target machines of other VMs not yet moved."""
-        pending = self._choice.targets.items() - self._reached.items()
-        return frozenset(machine for _, machine in pending)
 
     def _find_forbidden_locations(self, window: _RepackWindowBuilder, source: MovableVm) -> frozenset[str]:
         """Find the machines and racks forbidden by separation rules."""
@@ -410,18 +406,9 @@ class _RepackSequenceBuilder:
         forbidden = (rule.find_forbidden_locations(vm, existing) for rule in self._request.separation_rules)
         return frozenset(chain.from_iterable(forbidden))
 
-    def _get_rack(self, machine: str) -> str:
-        return self._racks[machine]
-
-    def _is_machine_allowed(self, window: _RepackWindowBuilder, source: MovableVm, machine: str) -> bool:
-        """Return True if a VM may use a machine without taking reserved capacity or crowding a rack."""
-        if machine in self._choice.reserved or machine == source.vm.placement.machine:
-            return False
-        return self._has_rack_capacity(window, source, machine)
-
     def _has_rack_capacity(self, window: _RepackWindowBuilder, source: MovableVm, machine: str) -> bool:
         """Return True if the rack of a machine may have one more VM of the pool."""
-        rack = self._get_rack(machine)
+        rack = self._racks[machine]
         count = self._existing[source.pool, rack]
         count += sum(
             placed_vm.pool == source.pool and location.rack == rack
@@ -513,13 +500,7 @@ def verify_sequence(
             replace(machine, unschedulable_reason=CORDONED) if machine.name in window.cordons else machine
             for machine in context.scheduler.machines
         ]
-        base = RackScheduler(
-            machines,
-            context.scheduler.spread,
-            context.scheduler.seed,
-            split_choice=context.scheduler.split_choice,
-            profile=context.scheduler.profile,
-        )
+        base = create_empty_scheduler(context.scheduler, machines)
         leaving = {step.source.handle for step in window.steps}
         for handle, vm in existing.items():
             if handle not in leaving:

@@ -5,7 +5,7 @@ file.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -49,21 +49,7 @@ def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
 
 def render_evictions(trial: EvictionProposal, members: Mapping[str, MemberBlock]) -> str:
     """Render the eviction blocks; each depends on the one before, the first on the tainted members."""
-    return "\n".join(_iterate_evictions(trial, members))
-
-
-def render_taints(trial: EvictionProposal, members: Mapping[str, MemberBlock]) -> str:
-    """Render the override of the tainted members; "" without taints."""
-    parts = []
-    for cluster in trial.tainted_clusters:
-        member = members[cluster]
-        taints = (*member.taints, f"taint {{\n    key = {quote_string(TAINT_KEY)}\n  }}")
-        body = "".join(f"  {text}\n" for text in taints)
-        parts.append(f'resource "{_MEMBER_TYPE}" {quote_string(member.label)} {{\n{body}}}\n')
-    return "\n".join(parts)
-
-
-def _iterate_evictions(trial: EvictionProposal, members: Mapping[str, MemberBlock]) -> Iterator[str]:
+    blocks = []
     awaited = [f"{_MEMBER_TYPE}.{members[cluster].label}" for cluster in trial.tainted_clusters]
     for eviction in trial.evictions:
         name = eviction.name
@@ -76,8 +62,20 @@ def _iterate_evictions(trial: EvictionProposal, members: Mapping[str, MemberBloc
             *([f"  depends_on = [{', '.join(awaited)}]"] if awaited else []),
             "}",
         ]
-        yield "\n".join(lines) + "\n"
+        blocks.append("\n".join(lines) + "\n")
         awaited = [f"{_TYPE}.{name}"]
+    return "\n".join(blocks)
+
+
+def render_taints(trial: EvictionProposal, members: Mapping[str, MemberBlock]) -> str:
+    """Render the override of the tainted members; "" without taints."""
+    parts = []
+    for cluster in trial.tainted_clusters:
+        member = members[cluster]
+        taints = (*member.taints, f"taint {{\n    key = {quote_string(TAINT_KEY)}\n  }}")
+        body = "".join(f"  {text}\n" for text in taints)
+        parts.append(f'resource "{_MEMBER_TYPE}" {quote_string(member.label)} {{\n{body}}}\n')
+    return "\n".join(parts)
 
 
 def _is_taint_block(part: object) -> bool:
@@ -136,7 +134,11 @@ def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
     """Build the configuration of the placement and its manifests."""
     declared = {manifest.name for manifest in trial.manifests if manifest.kind == _NAMESPACE and not manifest.group}
     namespaces = sorted(declared | {manifest.namespace for manifest in trial.manifests if manifest.namespace})
-    missing = [_build_namespace(name) for name in namespaces if name not in declared]
+    missing = [
+        json.dumps({"apiVersion": "v1", "kind": _NAMESPACE, "metadata": {"name": name}})
+        for name in namespaces
+        if name not in declared
+    ]
     text = "\n---\n".join([trial.text, *missing])
     selectors = [_build_selector("", "v1", _NAMESPACE, name) for name in namespaces]
     selectors += [
@@ -156,7 +158,3 @@ def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
 
 def _build_selector(group: str, version: str, kind: str, name: str) -> dict[str, str]:
     return {**({"group": group} if group else {}), "version": version, "kind": kind, "name": name}
-
-
-def _build_namespace(name: str) -> str:
-    return json.dumps({"apiVersion": "v1", "kind": _NAMESPACE, "metadata": {"name": name}})

@@ -48,12 +48,11 @@ def _describe_order_and_versions(path: SiteUpgradePath) -> Iterable[str]:
     yield "Minor versions cannot be skipped. Each hop starts from the result of the previous one."
     if len(path.clusters) > 1:
         order = ", ".join(cluster.cluster for cluster in path.clusters)
-        fits = all(hop.has_surge_capacity for cluster in path.clusters for hop in cluster.hops)
-        if fits:
+        if all(cluster.fits for cluster in path.clusters):
             yield f"Every surge fits in this order: {order}."
         else:
             orders_text = "each order" if path.is_exhaustive else f"{path.tried_orders} orders"
-            yield (f"No tested order fits every surge ({orders_text} tested); shown in the given order: {order}.")
+            yield f"No tested order fits every surge ({orders_text} tested); shown in the given order: {order}."
     hops = [hop for cluster in path.clusters for hop in cluster.hops]
     if any(hop.supported_until for hop in hops):
         yield "End-of-support dates by day: from the site's kubernetesVersions catalog."
@@ -103,14 +102,6 @@ def _describe_hop_problems(hop: ClusterUpgradeHop) -> Iterable[str]:
         yield f"{prefix}etcd 3.5 to 3.6 is likely to fail: upgrade to a version bundle of 4.4 or 4.5 first."
 
 
-def _round_hours(hours: float) -> float:
-    return round(hours, 3)
-
-
-def _list_runbook_steps(hop: ClusterUpgradeHop) -> list[str]:
-    return list(build_upgrade_runbook(hop.course))
-
-
 def _get_support_source(hop: ClusterUpgradeHop) -> str | None:
     """Return the source of the end of support: "site", "list" or None."""
     if hop.supported_until:
@@ -124,8 +115,8 @@ _HOP: Final = RecordForm(
     "end_of_support_told_by=. offered=available_versions blocking_budgets=course.budgets lost=course.lost_pools "
     "single_replicas=course.single_replicas runbook=. needs_a_bundle_between=needs_intermediate_bundle upgrade",
     to=str,
-    drain_hours=_round_hours,
-    runbook=_list_runbook_steps,
+    drain_hours=lambda hours: round(hours, 3),
+    runbook=lambda hop: list(build_upgrade_runbook(hop.course)),
     end_of_support_told_by=_get_support_source,
     upgrade=KUBERNETES_UPGRADE,
 )

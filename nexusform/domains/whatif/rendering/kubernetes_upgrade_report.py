@@ -11,7 +11,6 @@ from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.answers.location_text import REPLACEMENT_FORM, format_short_location
 from nexusform.rendering.notation.sample_text import build_sampled_capacity, describe_sampled_capacity
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
-from nexusform.snapshots.availability import VmReplacement
 
 
 def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> Report:
@@ -120,17 +119,13 @@ def _build_batch_section(pool: PoolUpgrade) -> Section:
     """Build the section of a pool: one row per node with current and new machine."""
     rows: list[Row] = []
     for batch in pool.batches:
-        rows += [_build_move_row(batch, move) for move in batch.moves]
+        for move in batch.moves:
+            location_text = format_short_location(move.placement) if move.placement is not None else "no capacity"
+            cells = (str(batch.number), move.vm.name, format_short_location(move.vm.placement), location_text)
+            rows.append(Row(cells, not batch.fits))
     heads = ("batch", "node", "runs on", "new VM on")
     title = f"{pool.pool}: {format_count(len(pool.batches), 'batch', 'batches')}"
     return Section(title, table=Table(heads, tuple(rows), frozenset({0})), is_folded=True, is_finding=pool.is_blocked)
-
-
-def _build_move_row(batch: NodeUpgradeBatch, move: VmReplacement) -> Row:
-    location_text = format_short_location(move.placement) if move.placement is not None else "no capacity"
-    return Row(
-        (str(batch.number), move.vm.name, format_short_location(move.vm.placement), location_text), not batch.fits
-    )
 
 
 _BATCH: Final = RecordForm(NodeUpgradeBatch, "batch=number up fits nodes=moves", nodes=REPLACEMENT_FORM)
@@ -143,15 +138,11 @@ _POOL: Final = RecordForm(
 )
 
 
-def _has_surge_capacity(upgrade: KubernetesUpgrade) -> bool:
-    return not upgrade.blocked_pools
-
-
 # Upgrade as JSON data.
 KUBERNETES_UPGRADE: Final = RecordForm(
     KubernetesUpgrade,
     "cluster_id site_id kubernetes_version=version? fits=. blocking_budgets=disruptions.budgets pools samples",
-    fits=_has_surge_capacity,
+    fits=lambda upgrade: not upgrade.blocked_pools,
     pools=_POOL,
     samples=build_sampled_capacity,
 )

@@ -54,7 +54,12 @@ def build_verdict_section(verdicts: Sequence[WorkloadVerdict], prefix: str) -> S
     lines = [_COLUMN_NOTE]
     if not all(verdict.is_certain for verdict in verdicts):
         lines.append("* kube-scheduler picks randomly among equal nodes: this is one possible outcome.")
-    lines += [_describe_blocking_budgets(verdict) for verdict in verdicts if verdict.blocking_budgets]
+    lines += [
+        f"{format_list(verdict.blocking_budgets)} cannot be respected for {verdict.workload}: drains time out, then "
+        "the pods lose power."
+        for verdict in verdicts
+        if verdict.blocking_budgets
+    ]
     has_findings = any(row.is_finding for row in rows)
     return Section(f"{prefix}Verdict by workload", tuple(lines), table=table, is_finding=has_findings)
 
@@ -64,13 +69,6 @@ def _build_verdict_row(verdict: WorkloadVerdict) -> Row:
     outcome_text = verdict.outcome.value if verdict.is_certain else f"{verdict.outcome.value} *"
     cells = (_extract_name(verdict.cluster_id), verdict.workload, *map(str, pods))
     return Row((*cells, format_spans(verdict.waves) or "-", outcome_text), verdict.outcome is WorkloadOutcome.LOST)
-
-
-def _describe_blocking_budgets(verdict: WorkloadVerdict) -> str:
-    return (
-        f"{format_list(verdict.blocking_budgets)} cannot be respected for {verdict.workload}: drains "
-        "time out, then the pods lose power."
-    )
 
 
 _COLUMN_NOTE = (

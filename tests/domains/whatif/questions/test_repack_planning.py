@@ -23,12 +23,7 @@ from nexusform.domains.whatif.questions.repack_context import (
     rebuild_scheduler,
 )
 from nexusform.domains.whatif.questions.repack_planning import RepackResult, RepackStatus, plan_repack
-from nexusform.domains.whatif.questions.repack_program import (
-    NoRepackSolution,
-    RepackProgram,
-    RepackSolution,
-    SolverLimits,
-)
+from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram, RepackSolution
 from nexusform.domains.whatif.questions.repack_separation import (
     SeparationRule,
     SeparationRuleGroup,
@@ -439,8 +434,8 @@ def test_single_machines_exclude_no_solution_with_ample_disk(seed: int, known: b
     asked = build_request(site.scheduler.count_free_slots(build_request(1).demand).minimum + 1)
     ground = build_repack_context(site, asked)
     names = frozenset(host.machine.name for host in ground.hosts)
-    together = RepackProgram(ground, asked, is_fine=True).solve(SolverLimits())
-    apart = RepackProgram(ground, asked, is_fine=True, single_machines=names).solve(SolverLimits())
+    together = RepackProgram(ground, asked, is_fine=True).solve()
+    apart = RepackProgram(ground, asked, is_fine=True, single_machines=names).solve()
     assert isinstance(apart, NoRepackSolution) == isinstance(together, NoRepackSolution)
     if isinstance(apart, RepackSolution) and isinstance(together, RepackSolution):
         assert apart.recreations == together.recreations
@@ -452,7 +447,7 @@ def test_freed_disk_is_counted_on_single_machines() -> None:
     asked = build_request(site.scheduler.count_free_slots(build_request(1).demand).minimum + 1)
     ground = build_repack_context(site, asked)
     names = frozenset(host.machine.name for host in ground.hosts)
-    made = RepackProgram(ground, asked, is_fine=True, single_machines=names).solve(SolverLimits())
+    made = RepackProgram(ground, asked, is_fine=True, single_machines=names).solve()
     assert isinstance(made, RepackSolution)
 
 
