@@ -30,8 +30,7 @@ from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.sites.cli.plan import FORMATS, write_plan_reports
 from nexusform.domains.sites.cli.site_flags import PROCESSES, TaskEngineFlags, make_engine
 from nexusform.domains.sites.rendering.status_report import build_apply_report
-from nexusform.domains.sites.types.fleet_definition import Wave
-from nexusform.domains.sites.types.fleet_plan import FleetPlan
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, Wave
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, TaskEngineError
 from nexusform.domains.sites.workflow.fleet_plan_file import read_fleet_plan
 from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, OpenedFleet, open_fleet

@@ -24,7 +24,7 @@ from nexusform.domains.sites.rendering.question_report import (
     build_question_report,
     select_failed_results,
 )
-from nexusform.domains.sites.types.fleet_definition import FILE_NAME
+from nexusform.domains.sites.types.fleet_plan import FILE_NAME
 from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteQuestion
 from nexusform.domains.sites.workflow.fleet_tasks import run_fleet_question
 from nexusform.domains.whatif.cli.simulate import FailureArguments

@@ -10,8 +10,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_w
 from nexusform.diagnostics.levels import Level, PlacementImpact
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.sites.rendering.site_change_rows import format_names, replace_site_name
-from nexusform.domains.sites.types.fleet_definition import FILE_NAME
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, UndeclaredSite
+from nexusform.domains.sites.types.fleet_plan import FILE_NAME, FleetPlan, PlannedSite, UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import get_kind_noun, get_kind_order

@@ -15,8 +15,7 @@ from nexusform.domains.sites.rendering.question_report import (
     select_failed_results,
 )
 from nexusform.domains.sites.rendering.site_change_rows import format_names
-from nexusform.domains.sites.types.fleet_definition import Wave
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave
 from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteLock, SiteResult, SiteStatus
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table

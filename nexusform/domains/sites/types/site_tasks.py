@@ -186,23 +186,10 @@ class SiteResult(Struct, frozen=True):
     lock: SiteLock | None = None
 
 
-_TASK_DECODER: Final = msgspec.json.Decoder(Task)
-_RESULT_DECODER: Final = msgspec.json.Decoder(SiteResult)
-
-
-def encode_task_message(message: Task | SiteResult) -> bytes:
-    """Encode a task or a result."""
-    return msgspec.json.encode(message)
-
-
-def decode_task(data: bytes) -> Task:
-    """Decode a task. Raises msgspec.ValidationError."""
-    return _TASK_DECODER.decode(data)
-
-
-def decode_task_result(data: bytes) -> SiteResult:
-    """Decode a result. Raises msgspec.ValidationError."""
-    return _RESULT_DECODER.decode(data)
+# Messages between processes. Decoding raises msgspec.ValidationError.
+encode_task_message: Final = msgspec.json.encode
+decode_task: Final = msgspec.json.Decoder(Task).decode
+decode_task_result: Final = msgspec.json.Decoder(SiteResult).decode
 
 
 OnResult: TypeAlias = Callable[[Task, SiteResult], None]

@@ -18,7 +18,7 @@ from nexusform.configuration.loader import find_hidden_characters
 from nexusform.configuration.prepared_body import PreparedBody, report_missing_argument
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error, has_errors, suggest_name
 from nexusform.diagnostics.phrases import format_count
-from nexusform.domains.sites.types.fleet_definition import (
+from nexusform.domains.sites.types.fleet_plan import (
     ANY_SITE,
     FILE_NAME,
     ONLY_WAVE,
@@ -222,7 +222,15 @@ def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteE
             break
     if not sites and not has_errors(problems):
         problems.append(build_error("no-sites", f"It declares no site. {_FILE_HINT}", body.span))
-    problems += _check_shared_state_locations(sites.values())
+    first_by_location: dict[tuple[str, str], SiteEntry] = {}
+    for site in sites.values():
+        earlier = first_by_location.setdefault((site.backend, repr(sorted(site.settings.items()))), site)
+        if earlier is not site:
+            detail = (
+                f'"{earlier.name}" and "{site.name}" have the same state location. Use the site name in '
+                f'the backend settings: path = "states/${{site.name}}.nfstate".'
+            )
+            problems.append(build_error("shared-site-state", detail, site.span))
     return list(sites.values()), waves
 
 
@@ -263,20 +271,6 @@ def _merge_equal_problems(problems: Iterable[Diagnostic], sites: set[str]) -> It
 _QUOTED_NAME: Final = re.compile(r'(site )?"([^"]*)"')
 
 
-def _check_shared_state_locations(sites: Iterable[SiteEntry]) -> Iterator[Diagnostic]:
-    """Return an error for every site with the state location of an earlier one."""
-    first: dict[tuple[str, str], SiteEntry] = {}
-    for site in sites:
-        key = (site.backend, repr(sorted(site.settings.items())))
-        earlier = first.setdefault(key, site)
-        if earlier is not site:
-            detail = (
-                f'"{earlier.name}" and "{site.name}" have the same state location. Use the site name in '
-                f'the backend settings: path = "states/${{site.name}}.nfstate".'
-            )
-            yield build_error("shared-site-state", detail, site.span)
-
-
 # --- waves -------------------------------------------------------------------------------------
 
 
@@ -288,11 +282,9 @@ def _read_waves(block: Block, reading: _FileReading) -> list[Wave]:
     if has_errors([*problems, *value_problems]):
         return [Wave(ONLY_WAVE)]
     reading.requests_per_minute = int(values.pop("max_requests_per_minute") or 0)
-    waves = []
-    for name in values["wave_order"]:
-        wave_values = {key: value for key, value in values["wave"][name].items() if value is not None}
-        waves.append(_build_wave(name, {**_remove_nulls(values), **wave_values}))
-    return waves or [_build_wave(ONLY_WAVE, _remove_nulls(values))]
+    common = _remove_nulls(values)
+    waves = [_build_wave(name, {**common, **_remove_nulls(values["wave"][name])}) for name in values["wave_order"]]
+    return waves or [_build_wave(ONLY_WAVE, common)]
 
 
 def _remove_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -533,7 +525,7 @@ def _read_backend(
             continue
         values, _, value_problems = candidate.settings.evaluate(scope)
         problems += value_problems
-        return candidate.backend, {setting: value for setting, value in values.items() if value is not None}
+        return candidate.backend, _remove_nulls(values)
     return "local", {"path": f"states/{name}.nfstate"}
 
 
@@ -546,7 +538,7 @@ def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterat
         assert block.settings is not None, "chosen for it"
         values, _, value_problems = block.settings.evaluate(names)
         if not has_errors(value_problems):  # with each.* it depends on more than the name
-            settings = {setting: value for setting, value in values.items() if value is not None}
+            settings = _remove_nulls(values)
             yield SiteEntry(ANY_SITE, ".", "", span, span, {}, backend=block.backend, settings=settings)
     if reading.defaults is None or reading.defaults.settings is None:
         settings = {"path": f"states/{ANY_SITE}.nfstate"}

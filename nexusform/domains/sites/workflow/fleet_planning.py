@@ -15,8 +15,13 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors, suggest_name
 from nexusform.diagnostics.phrases import format_list
-from nexusform.domains.sites.types.fleet_definition import FleetDefinition
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, UndeclaredSite, build_planned_site, compute_fleet_digest
+from nexusform.domains.sites.types.fleet_plan import (
+    FleetDefinition,
+    FleetPlan,
+    UndeclaredSite,
+    build_planned_site,
+    compute_fleet_digest,
+)
 from nexusform.domains.sites.types.site_tasks import (
     FleetContext,
     SiteResult,

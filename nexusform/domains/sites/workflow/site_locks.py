@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from nexusform.diagnostics.diagnostic import build_error
-from nexusform.domains.sites.types.fleet_definition import SiteEntry
+from nexusform.domains.sites.types.fleet_plan import SiteEntry
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteLock, SiteResult, SiteStatus, Task
 from nexusform.domains.sites.workflow.site_project import load_cached_configuration, make_site_location, open_state
 from nexusform.domains.sites.workflow.site_results import build_rejected_result

@@ -21,7 +21,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
-from nexusform.domains.sites.types.fleet_definition import FILE_NAME, SiteEntry
+from nexusform.domains.sites.types.fleet_plan import FILE_NAME, SiteEntry
 from nexusform.domains.sites.types.site_tasks import FleetContext
 from nexusform.domains.sites.workflow.definition_file import describe_data_location
 from nexusform.files.regular_files import Confinement

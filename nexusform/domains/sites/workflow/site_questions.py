@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.domains.azure.workflow.state_reconciliation import run_site_replays
-from nexusform.domains.sites.types.fleet_definition import SiteEntry
+from nexusform.domains.sites.types.fleet_plan import SiteEntry
 from nexusform.domains.sites.types.site_tasks import (
     QuestionKind,
     SiteQuestion,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from nexusform.diagnostics.levels import get_diagnostic_level
 from nexusform.domains.sites.rendering.site_change_rows import build_site_rows, count_placements, find_lost_redundancy
-from nexusform.domains.sites.types.fleet_definition import SiteEntry
+from nexusform.domains.sites.types.fleet_plan import SiteEntry
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.site_project import normalize_state_location
 from nexusform.plans.impact.object_effects import LOSS_EFFECTS, count_effects

@@ -21,7 +21,7 @@ from nexusform.applying.events import StepEvent
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
 from nexusform.domains.azure.providers.azure_rate_limit import BUDGET_VARIABLE
 from nexusform.domains.sites.rendering.site_change_rows import build_site_rows, count_placements
-from nexusform.domains.sites.types.fleet_definition import FILE_NAME, FleetDefinition, SiteEntry
+from nexusform.domains.sites.types.fleet_plan import FILE_NAME, FleetDefinition, SiteEntry
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, SiteTaskKind, Task
 from nexusform.domains.sites.workflow.definition_file import read_definition
 from nexusform.domains.sites.workflow.site_locks import (

@@ -18,8 +18,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.sites.types.fleet_definition import ANY_SITE, SITE_NAME, SiteEntry
-from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
+from nexusform.domains.sites.types.fleet_plan import ANY_SITE, SITE_NAME, SiteEntry, UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult
 from nexusform.domains.sites.workflow.fleet_planning import OpenedFleet
 from nexusform.domains.sites.workflow.site_project import build_fleet_context, normalize_state_location, open_state

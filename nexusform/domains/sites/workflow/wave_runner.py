@@ -19,8 +19,7 @@ from nexusform.diagnostics.phrases import (
     select_word_form,
 )
 from nexusform.domains.sites.rendering.status_report import format_locked_sites
-from nexusform.domains.sites.types.fleet_definition import Wave
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave
 from nexusform.domains.sites.types.site_tasks import (
     FleetContext,
     SiteResult,

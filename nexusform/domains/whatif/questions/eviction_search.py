@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import combinations, permutations
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.plans.plan import Feasibility, FeasibilityResult, PlacementAction, Plan
@@ -150,21 +150,18 @@ def find_minimum_evictions(
     )
 
 
-class _EvictionSearch:
+class _EvictionSearch(Struct):
     """Search by growing number of evictions."""
 
-    def __init__(
-        self, request: RebalanceRequest, before: TrialOutcome, taintable: frozenset[str], evaluate: Evaluate
-    ) -> None:
-        self.request = request
-        self.before = before
-        self.taintable = taintable
-        self.evaluate = evaluate
-        self.trial_counts: list[int] = [1]
-        self.rejections: dict[str, None] = {}
-        self.untaintable: dict[str, None] = {}
-        self.interruptions: dict[str, None] = {}
-        self.is_complete = True
+    request: RebalanceRequest
+    before: TrialOutcome
+    taintable: frozenset[str]
+    evaluate: Evaluate
+    trial_counts: list[int] = field(default_factory=lambda: [1])
+    rejections: dict[str, None] = {}
+    untaintable: dict[str, None] = {}
+    interruptions: dict[str, None] = {}
+    is_complete: bool = True
 
     def run(self, candidates: Sequence[EvictionCandidate]) -> tuple[EvictionProposal | None, TrialOutcome]:
         """Return the first working set, in its order, or None. A waiting pod needs an eviction on its own

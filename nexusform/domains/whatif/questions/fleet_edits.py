@@ -227,7 +227,13 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
     if template is not None:
         labels = {**template.record.labels, MEMBER_LABEL: edit.member}
         record = replace(template.record, name=edit.member, labels=labels, health=Health.HEALTHY)
-        return SimulatedMember(record, _copy_cluster(template.cluster, edit.member))
+        template_cluster = template.cluster
+        if template_cluster is not None:
+            # Its nodes on a site of their own, without pods.
+            site_id = f"simulated/{edit.member}"
+            identity = {"id": site_id, "name": edit.member, "site_id": site_id}
+            template_cluster = NodeCluster(**{**asdict(template_cluster), **identity})
+        return SimulatedMember(record, template_cluster)
     all_clusters = simulated_fleet.clusters.values()
     clusters = [cluster for cluster in all_clusters if edit.value in (cluster.id, cluster.name)]
     if len(clusters) != 1:
@@ -235,14 +241,6 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
         return _build_unknown_object_error("member or cluster", edit.value, names)
     [cluster] = clusters
     return SimulatedMember(FleetMember(edit.member, {MEMBER_LABEL: edit.member}, cluster_id=cluster.id), cluster)
-
-
-def _copy_cluster(cluster: NodeCluster | None, name: str) -> NodeCluster | None:
-    """Copy a cluster's nodes to a site of its own, without pods."""
-    if cluster is None:
-        return None
-    site_id = f"simulated/{name}"
-    return NodeCluster(**{**asdict(cluster), "id": site_id, "name": name, "site_id": site_id})
 
 
 def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember | Diagnostic:

@@ -72,19 +72,16 @@ def _group_options_by_unit(selections: Iterable[OptionUse]) -> Iterable[tuple[Op
         yield choice, options
 
 
-class _ChoiceBuilder:
+class _ChoiceBuilder(Struct):
     """Builder of a choice."""
 
-    def __init__(
-        self, groups: Mapping[int, Group], cells_by_sink: dict[CellPatterns, list[CellPosition]], size_of: Sequence[int]
-    ) -> None:
-        self._groups = groups
-        self._size_of = size_of
-        self._cells_by_sink = cells_by_sink
-        self._affected_pools: set[int] = set()
-        self.sources: list[MovableVm] = []
-        self.reserved: set[str] = set()
-        self.wide_slots: list[tuple[int, RepackMachine]] = []
+    _groups: Mapping[int, Group]
+    _cells_by_sink: dict[CellPatterns, list[CellPosition]]
+    _size_of: Sequence[int]
+    _affected_pools: set[int] = set()
+    sources: list[MovableVm] = []
+    reserved: set[str] = set()
+    wide_slots: list[tuple[int, RepackMachine]] = []
 
     def add_vm_to_recreate(self, source: MovableVm) -> None:
         """Add a VM to re-create."""

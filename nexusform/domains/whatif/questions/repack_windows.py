@@ -149,14 +149,13 @@ def has_capacity(scheduler: RackScheduler, request: RepackRequest) -> bool:
     return scheduler.count_free_slots(request.demand).minimum >= request.want
 
 
-class _RepackWindowBuilder:
+class _RepackWindowBuilder(Struct):
     """Builder of a window: scheduler, VMs, target machines and cordons."""
 
-    def __init__(self, scheduler: RackScheduler, handles: Mapping[int, int]) -> None:
-        self.scheduler = scheduler
-        self.handles = dict(handles)
-        self.placements: dict[int, tuple[MovableVm, int, Placement]] = {}
-        self.cordons: set[str] = set()
+    scheduler: RackScheduler
+    handles: dict[int, int]
+    placements: dict[int, tuple[MovableVm, int, Placement]] = {}
+    cordons: set[str] = set()
 
     @property
     def targets(self) -> set[str]:
@@ -233,7 +232,7 @@ class _RepackSequenceBuilder:
             remaining = [source for source, turn in zip(remaining, turns, strict=True) if turn == min(turns)]
             if min(turns) == _RETURN_TURN:
                 return self._select_all_allowed(remaining)
-        window = _RepackWindowBuilder(self._scheduler.copy(), self._handles)
+        window = _RepackWindowBuilder(self._scheduler.copy(), dict(self._handles))
         selected: list[MovableVm] = []
         for source in remaining:
             if time_budget.is_exhausted:
@@ -257,7 +256,7 @@ class _RepackSequenceBuilder:
         for source in remaining:
             self._unsteered.add(source.handle)
             self._reached[source.handle] = self._choice.targets.get(source.handle, "")
-            if self._place_vm(_RepackWindowBuilder(self._scheduler.copy(), self._handles), source):
+            if self._place_vm(_RepackWindowBuilder(self._scheduler.copy(), dict(self._handles)), source):
                 return [source]
             self._unsteered.remove(source.handle)
             del self._reached[source.handle]
@@ -282,7 +281,7 @@ class _RepackSequenceBuilder:
         return None
 
     def _place_vms_together(self, sources: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
-        window = _RepackWindowBuilder(self._scheduler.copy(), self._handles)
+        window = _RepackWindowBuilder(self._scheduler.copy(), dict(self._handles))
         for source in sources:
             window.scheduler.release(window.handles.pop(source.handle))
         for source in sources:

@@ -202,15 +202,6 @@ def _build_kept_cluster_sections(simulation: FleetSimulation) -> Iterator[Sectio
         yield Section(title, _truncate_sentences(fresh_lines))
 
 
-def _build_workload_row(pool: str, pods: Sequence[PlacementChange]) -> Row:
-    """Build the row of a workload (`cluster/workload`): pods added, removed and pending."""
-    cluster, _, workload = pool.partition("/")
-    added = sum(_get_node(row) is not None for row in pods)
-    removed = sum(row.target is None for row in pods)
-    pending = len(pods) - added - removed
-    return Row((cluster, workload, str(added or ""), str(removed or ""), str(pending or "")), pending > 0)
-
-
 def _build_pod_section(simulation: FleetSimulation) -> Iterator[Section]:
     """Build the section of added, removed and pending pods by workload."""
     rows: list[Row] = []
@@ -219,7 +210,13 @@ def _build_pod_section(simulation: FleetSimulation) -> Iterator[Section]:
         by_workload: dict[str, list[PlacementChange]] = {}
         for row in placement.pods:
             by_workload.setdefault(row.pool, []).append(row)
-        rows += [_build_workload_row(pool, pods) for pool, pods in by_workload.items()]
+        for pool, pods in by_workload.items():
+            cluster, _, workload = pool.partition("/")
+            added = sum(_get_node(row) is not None for row in pods)
+            removed = sum(row.target is None for row in pods)
+            pending = len(pods) - added - removed
+            cells = (cluster, workload, str(added or ""), str(removed or ""), str(pending or ""))
+            rows.append(Row(cells, pending > 0))
         reasons |= {f"{row.object}: {row.reason}": None for row in placement.pending}
     if rows:
         table = Table(("cluster", "workload", "come", "go", "have no node"), tuple(rows), frozenset({2, 3, 4}))

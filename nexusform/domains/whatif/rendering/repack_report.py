@@ -9,9 +9,8 @@ from itertools import groupby
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
-from nexusform.domains.whatif.questions.repack_blocking import BlockingConstraint
 from nexusform.domains.whatif.questions.repack_orders import MAX_VMS
-from nexusform.domains.whatif.questions.repack_planning import RepackResult, RepackStatus
+from nexusform.domains.whatif.questions.repack_planning import BlockingConstraint, RepackResult, RepackStatus
 from nexusform.domains.whatif.questions.repack_windows import MovedPod, RepackStep, RepackWindow
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import build_location_document

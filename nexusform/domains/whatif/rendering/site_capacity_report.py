@@ -114,15 +114,14 @@ def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
     yield Section("Spare capacity by VM SKU", (line,), table=table)
     # Build the section with a row per SKU and a column per availability zone.
     zones = answer.sku_capacities[0].zones if answer.sku_capacities else ()
-    rows = tuple(_build_zone_row(sku_capacity) for sku_capacity in answer.sku_capacities)
+    rows = tuple(Row((item.sku.title, *map(_format_zone, item.zones))) for item in answer.sku_capacities)
     lines = ("+N: additional in planned racks.",) if answer.planned_racks else ()
     table = _build_sku_table([zone.zone for zone in zones], rows)
     yield Section("By availability zone", lines, table=table)
     racks = list(answer.sku_capacities[0].without_rack) if answer.sku_capacities else []
-    rows = tuple(_build_sku_row_without_racks(sku_capacity) for sku_capacity in answer.sku_capacities)
+    rows = tuple(Row((item.sku.title, *map(str, item.without_rack.values()))) for item in answer.sku_capacities)
     line = "Capacity of the other racks now. VMs of the lost rack are down and not re-created."
-    rack_section = Section("With this rack down", (line,), table=_build_sku_table(racks, rows))
-    yield rack_section
+    yield Section("With this rack down", (line,), table=_build_sku_table(racks, rows))
     yield from build_site_resource_sections(answer.other_capacities)
     cells = answer.fragmentation
     if cells.yardstick is None:
@@ -145,16 +144,8 @@ def _build_sku_table(heads: Sequence[str], rows: tuple[Row, ...]) -> Table:
     return Table(("SKU", *heads), rows, frozenset(range(1, len(heads) + 1)))
 
 
-def _build_zone_row(sku_capacity: SkuCapacity) -> Row:
-    return Row((sku_capacity.sku.title, *(_format_zone(zone) for zone in sku_capacity.zones)))
-
-
 def _format_zone(zone: ZoneCapacity) -> str:
     return f"{zone.current} +{zone.planned:,}" if zone.planned else f"{zone.current}"
-
-
-def _build_sku_row_without_racks(sku_capacity: SkuCapacity) -> Row:
-    return Row((sku_capacity.sku.title, *(f"{count}" for count in sku_capacity.without_rack.values())))
 
 
 def _build_mix_section(mix: MixAnswer) -> Section:

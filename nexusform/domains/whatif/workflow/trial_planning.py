@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, Configuration
+from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     SourceFile,
@@ -140,26 +140,22 @@ class _EvictionTrials:
         return self._outcomes[trial]
 
     def _plan_trial(self, trial: EvictionProposal) -> TrialOutcome:
-        configuration, problems = self._load_trial_configuration(trial)
-        if configuration is None or has_errors(problems):
-            return TrialOutcome(error=problems[0].detail)
-        self.run.project = replace(self.project, configuration=configuration)
-        plan = self.run.plan(PlanOptions(refresh=False, samples=0, includes_remedies=False)).plan
-        errors = [problem for problem in plan.diagnostics if has_errors([problem])]
-        if not trial.evictions:
-            self.problems = errors
-        return build_trial_outcome(plan, errors[0].detail if errors else "")
-
-    def _load_trial_configuration(self, trial: EvictionProposal) -> tuple[Configuration | None, list[Diagnostic]]:
         texts = {
             _EVICTIONS_FILE: render_evictions(trial, self.members),
             _TAINTS_FILE: render_taints(trial, self.members),
         }
         extra = tuple(SourceFile(name, text) for name, text in texts.items() if text)
-        if not extra:
-            return self.project.configuration, []
-        configuration, problems = load_project_configuration(self.project.context, extra)
-        return configuration, list(problems)
+        self.run.project = self.project
+        if extra:
+            configuration, problems = load_project_configuration(self.project.context, extra)
+            if configuration is None or has_errors(problems):
+                return TrialOutcome(error=problems[0].detail)
+            self.run.project = replace(self.project, configuration=configuration)
+        plan = self.run.plan(PlanOptions(refresh=False, samples=0, includes_remedies=False)).plan
+        errors = [problem for problem in plan.diagnostics if has_errors([problem])]
+        if not trial.evictions:
+            self.problems = errors
+        return build_trial_outcome(plan, errors[0].detail if errors else "")
 
 
 def _list_candidate_bindings(run: Run) -> Iterator[EvictionCandidate]:
