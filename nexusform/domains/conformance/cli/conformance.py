@@ -15,7 +15,6 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.domains.conformance.workflow.recorded_cases import (
     INVALID,
     ConformanceScore,
-    WrongCaseAnswer,
     build_program_answer,
     predict_decision,
     read_cases,
@@ -83,12 +82,10 @@ def _render_score(score: ConformanceScore) -> str:
         for row in rows
     ]
     if score.wrong:
-        lines += ["", "Wrong or without an answer:", *map(_format_wrong_answers, score.wrong[:_MAX_LISTED])]
+        lines += ["", "Wrong or without an answer:"]
+        for item in score.wrong[:_MAX_LISTED]:
+            predicted = item.reason or f"predicted {json.encode(item.predicted).decode()}"
+            lines.append(f"  {item.place}: {predicted}; {item.system} decided {json.encode(item.actual).decode()}")
         if len(score.wrong) > _MAX_LISTED:
             lines.append(f"  ... and {len(score.wrong) - _MAX_LISTED:,} more (-json lists all)")
     return "\n".join(lines)
-
-
-def _format_wrong_answers(item: WrongCaseAnswer) -> str:
-    predicted = item.reason or f"predicted {json.encode(item.predicted).decode()}"
-    return f"  {item.place}: {predicted}; {item.system} decided {json.encode(item.actual).decode()}"

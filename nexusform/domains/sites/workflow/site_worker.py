@@ -26,17 +26,15 @@ from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, S
 from nexusform.domains.sites.workflow.definition_file import read_definition
 from nexusform.domains.sites.workflow.site_locks import (
     describe_session,
+    open_current_state,
     read_site_lock,
     release_session_lock,
     unlock_site,
 )
 from nexusform.domains.sites.workflow.site_project import (
     build_fleet_context,
-    load_cached_configuration,
-    make_site_location,
     normalize_state_location,
     open_site_project,
-    open_state,
 )
 from nexusform.domains.sites.workflow.site_results import (
     build_plan_result,
@@ -381,9 +379,7 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
 
 def _read_site_status(task: Task, site: SiteEntry) -> SiteResult:
     """Read the status of a site from its state, without a lock."""
-    location = make_site_location(task.fleet, site, os.environ)
-    configuration, _ = load_cached_configuration(location)
-    backend, problems = open_state(task.fleet, location, site, configuration)
+    backend, problems = open_current_state(task, site)
     if backend is None:
         return build_rejected_result(site.name, problems)
     stored, read_problems = read_stored_state(backend, checks_objects=False)

@@ -274,7 +274,7 @@ def _build_upgrade_path_answer(
 ) -> Answer:
     """Build the answer for clusters of one site and a target version."""
     from nexusform.domains.whatif.questions.kubernetes_upgrade_path import find_upgrade_path
-    from nexusform.domains.whatif.rendering.kubernetes_upgrade_path_report import (
+    from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
         build_upgrade_path_document,
         build_upgrade_path_report,
     )

@@ -130,7 +130,15 @@ def simulate_kubernetes_upgrade(
     scheduler = site.scheduler.copy()
 
     def count_missing_by_pool(sampled_scheduler: RackScheduler) -> list[int]:
-        return [_count_missing_vms(sampled_scheduler, pool) for pool in cluster.pools]
+        """Count the VMs without capacity in the batch that blocks a pool, 0 if none."""
+        counts = []
+        for pool in cluster.pools:
+            max_surge, max_unavailable = _read_surge_settings(pool)
+            surge = compute_amount_of_total(max_surge, len(pool.vms))
+            unavailable = compute_amount_of_total(max_unavailable, len(pool.vms))
+            batches, _ = _upgrade_batches(sampled_scheduler, pool, surge, unavailable)
+            counts.append(sum(move.placement is None for batch in batches for move in batch.moves))
+        return counts
 
     samples = sample_capacity(scheduler, cluster.vm_count, count_missing_by_pool)
     pools = tuple([_upgrade_pool(scheduler, pool) for pool in cluster.pools])
@@ -158,15 +166,15 @@ def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
     surge, unavailable = compute_amount_of_total(max_surge, count), compute_amount_of_total(max_unavailable, count)
     scheduler_before = scheduler.copy()
 
-    def fits_with(surge: int, unavailable: int) -> bool:
+    def is_feasible(surge: int, unavailable: int) -> bool:
         return _upgrade_batches(scheduler_before.copy(), pool, surge, unavailable)[1] is None
 
     batches, shortage = _upgrade_batches(scheduler, pool, surge, unavailable)
     fitting_surge, fits_in_place = 0, False
     if shortage is not None and not pool.is_control_plane:
         smaller_surges = range(min(surge, count) - 1, 0, -1)
-        fitting_surge = next((smaller for smaller in smaller_surges if fits_with(smaller, 0)), 0)
-        fits_in_place = fits_with(0, 1)
+        fitting_surge = next((smaller for smaller in smaller_surges if is_feasible(smaller, 0)), 0)
+        fits_in_place = is_feasible(0, 1)
     return PoolUpgrade(
         pool=pool.name,
         is_control_plane=pool.is_control_plane,
@@ -182,16 +190,6 @@ def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
         fitting_surge=fitting_surge,
         fits_in_place=fits_in_place,
     )
-
-
-def _count_missing_vms(scheduler: RackScheduler, pool: PoolSnapshot) -> int:
-    """Count the VMs without capacity in the batch that blocks a pool, 0 if none."""
-    max_surge, max_unavailable = _read_surge_settings(pool)
-    count = len(pool.vms)
-    batches, _ = _upgrade_batches(
-        scheduler, pool, compute_amount_of_total(max_surge, count), compute_amount_of_total(max_unavailable, count)
-    )
-    return sum(move.placement is None for batch in batches for move in batch.moves)
 
 
 def _read_surge_settings(pool: PoolSnapshot) -> tuple[str, str]:

@@ -5,7 +5,7 @@ hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -96,21 +96,20 @@ class _PodSimulation:
         """Find the machines and racks shared by groups of a rule: (number of the rule, location)."""
         if not self._separation_rules:
             return frozenset()
-        vm_locations = list(self._list_vm_locations())
-        return frozenset(
-            (number, location)
-            for number, rule in enumerate(self._separation_rules)
-            for location in rule.find_shared_locations(vm_locations)
-        )
-
-    def _list_vm_locations(self) -> Iterable[VmLocation]:
+        vm_locations: list[VmLocation] = []
         for cluster, pool in zip(self._context.clusters, self._context.pools, strict=True):
             specs: dict[str, list[PodSpec]] = {}
             for pod in self._existing.get(cluster.id, ()):
                 specs.setdefault(pod.node, []).append(pod.spec)
             for vm in pool.vms:
                 key = pool.owner.owner, pool.demand.rule_pool or pool.name
-                yield VmLocation(key, self._locations[cluster.id, vm.name], tuple(specs.get(vm.name, ())))
+                location = self._locations[cluster.id, vm.name]
+                vm_locations.append(VmLocation(key, location, tuple(specs.get(vm.name, ()))))
+        return frozenset(
+            (number, location)
+            for number, rule in enumerate(self._separation_rules)
+            for location in rule.find_shared_locations(vm_locations)
+        )
 
 
 def _move_node(node: Node, location: Placement) -> Node:

@@ -270,7 +270,14 @@ def build_pool_cells(pool: PoolAvailability) -> tuple[str, str, str, str, str]:
 
 def build_runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[str, Any]:
     """Build the upgrades as JSON data."""
-    return {"sites": [_build_site_document(upgrade) for upgrade in upgrades]}
+    sites = []
+    for upgrade in upgrades:
+        waves = []
+        for wave in upgrade.waves:
+            workloads = [build_workload_document(impact, is_drained=upgrade.options.drain) for impact in wave.workloads]
+            waves.append({**_WAVE(wave), "workloads": workloads, "availability_lost": wave.is_lost})
+        sites.append({**_SITE(upgrade), "waves": waves})
+    return {"sites": sites}
 
 
 # Pool with VMs down, as JSON data.
@@ -316,11 +323,3 @@ _SITE: Final = RecordForm(
     verdicts=_VERDICT,
     workloads=VERDICT,
 )
-
-
-def _build_site_document(upgrade: RuntimeUpgrade) -> dict[str, Any]:
-    waves = []
-    for wave in upgrade.waves:
-        workloads = [build_workload_document(impact, is_drained=upgrade.options.drain) for impact in wave.workloads]
-        waves.append({**_WAVE(wave), "workloads": workloads, "availability_lost": wave.is_lost})
-    return {**_SITE(upgrade), "waves": waves}

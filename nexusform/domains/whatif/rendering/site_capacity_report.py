@@ -178,22 +178,20 @@ def build_site_resource_sections(rows: Sequence[SiteResourceCapacity]) -> Iterab
         "Azure does not report the load-balancer addresses in use.",
         "PersistentVolumeClaims: those of pods known to nexusform, in addition to volumes.",
     )
-    cells = tuple(_build_site_resource_row(row) for row in rows)
-    table = Table(("resource", "of", "left", "during an upgrade"), cells, frozenset({2, 3}))
+    table_rows: list[Row] = []
+    for row in rows:
+        upgrade = f"+{row.surge:,}" if row.surge else ""
+        # Format the remaining amount: `1 of 6`, `3,992 of 5,040 GiB`, `not captured`, `254, use not captured`.
+        unit = f" {row.unit}" if row.unit == "GiB" else ""
+        if row.total is None:
+            remaining = "not captured"
+        elif row.free is None:
+            remaining = f"{row.total:,}{unit}, use not captured"
+        else:
+            remaining = f"{row.free:,} of {row.total:,}{unit}"
+        table_rows.append(Row((LABELS[row.kind], row.name or "-", remaining, upgrade), row.is_insufficient))
+    table = Table(("resource", "of", "left", "during an upgrade"), tuple(table_rows), frozenset({2, 3}))
     yield Section("Other resources", lines, table=table)
-
-
-def _build_site_resource_row(row: SiteResourceCapacity) -> Row:
-    upgrade = f"+{row.surge:,}" if row.surge else ""
-    # Format the remaining amount: `1 of 6`, `3,992 of 5,040 GiB`, `not captured`, `254, use not captured`.
-    unit = f" {row.unit}" if row.unit == "GiB" else ""
-    if row.total is None:
-        remaining = "not captured"
-    elif row.free is None:
-        remaining = f"{row.total:,}{unit}, use not captured"
-    else:
-        remaining = f"{row.free:,} of {row.total:,}{unit}"
-    return Row((LABELS[row.kind], row.name or "-", remaining, upgrade), row.is_insufficient)
 
 
 def _build_fragmentation_lines(cells: FragmentationCounts, yardstick: VmSku) -> Iterable[str]:
@@ -277,14 +275,14 @@ _SITE: Final = RecordForm(
 
 def build_capacity_document(answers: Sequence[CapacityAnswer]) -> dict[str, Any]:
     """Build the capacity of sites as JSON data."""
-    return {"sites": [_build_site_document(answer) for answer in answers]}
-
-
-def _build_site_document(answer: CapacityAnswer) -> dict[str, Any]:
-    other = (
-        {"capacity_other": list(map(OTHER_CAPACITY_FORM, answer.other_capacities))} if answer.other_capacities else {}
-    )
-    return {**_SITE(answer), **other, "mix": None if answer.mix is None else _build_mix_document(answer.mix)}
+    sites = []
+    for answer in answers:
+        document = _SITE(answer)
+        if answer.other_capacities:
+            document["capacity_other"] = list(map(OTHER_CAPACITY_FORM, answer.other_capacities))
+        document["mix"] = None if answer.mix is None else _build_mix_document(answer.mix)
+        sites.append(document)
+    return {"sites": sites}
 
 
 def _build_mix_document(mix: MixAnswer) -> dict[str, Any]:
