@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.domains.conformance.workflow import scores
+from nexusform.domains.conformance.workflow import recorded_cases
 from tests.conformance.write_table import build_table
 
 ROOT = Path(__file__).parents[3]
@@ -48,7 +48,7 @@ def test_many_cases_run_in_several_processes(
     lines[3]["decision"], lines[3]["equivalent"] = {"node": "elsewhere"}, []
     (tmp_path / "pods.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + "{")
     alone = run(capsys, str(tmp_path))
-    monkeypatch.setattr(scores, "_CASES_OF_ONE_PROCESS", 1)
+    monkeypatch.setattr(recorded_cases, "_CASES_OF_ONE_PROCESS", 1)
     assert run(capsys, str(tmp_path)) == alone
     assert "pods.jsonl:4: predicted" in alone[1]
     assert run(capsys, "-program=echo {}", str(tmp_path))[1].count("kube-scheduler decided") == 4

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.domains.sites.types.fleet_definition import FleetDefinition
+from nexusform.domains.sites.types.fleet_plan import FleetDefinition
 from nexusform.domains.sites.workflow.definition_file import read_definition
 from nexusform.files.regular_files import UNCONFINED
 

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.sites.rendering.fleet_summary import MAX_BYTES, build_fleet_markdown
-from nexusform.domains.sites.types.fleet_definition import FILE_NAME, Wave
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
+from nexusform.domains.sites.types.fleet_plan import FILE_NAME, FleetPlan, PlannedSite, Wave
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.definition_file import read_definition
 from nexusform.files.regular_files import UNCONFINED

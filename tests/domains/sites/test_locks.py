@@ -12,10 +12,8 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.sites.cli import apply as sites_apply
-from nexusform.domains.sites.engines import engine_choice
 from nexusform.domains.sites.engines.local_workers import LocalTaskEngine
-from nexusform.domains.sites.task_engine import OnResult, TaskEngineError
-from nexusform.domains.sites.types.site_tasks import SiteTaskKind, Task
+from nexusform.domains.sites.types.site_tasks import OnResult, SiteTaskKind, Task, TaskEngineError
 from nexusform.rendering.report.report_tree import Report
 from nexusform.rendering.text.report_text import render_report_text
 
@@ -158,6 +156,7 @@ def test_lost_engine_leaves_no_locks_of_unstarted_sites(
     assert command("plan", "-out=f.nfsites")[0] == 0
     from nexusform.domains.sites.cli import site_flags
 
+    make_engine = site_flags.make_engine
     monkeypatch.setattr(site_flags, "make_engine", lambda *_: LostEngine(1))
     reports: list[Report] = []
 
@@ -173,7 +172,7 @@ def test_lost_engine_leaves_no_locks_of_unstarted_sites(
     assert "Applied 2 of 7 sites" in out
     assert not list(Path("states").glob("*.lock.info"))
     assert message.endswith("continues once that is fixed. ╵")
-    monkeypatch.setattr(site_flags, "make_engine", engine_choice.make_engine)
+    monkeypatch.setattr(site_flags, "make_engine", make_engine)
     code, out, err = command("apply", "-resume", "f.nfsites")
     assert code == 0, err
     assert [report.is_finding for report in reports] == [True, False]  # Red and green.

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.domains.sites.engines.engine_choice import check_engine_name
-from nexusform.domains.sites.task_engine import TaskEngineError
+from nexusform.domains.sites.cli.site_flags import check_engine_name
+from nexusform.domains.sites.types.site_tasks import TaskEngineError
 
 Command = Callable[..., tuple[int, str, str]]
 Fleet = Callable[..., None]

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from nexusform.domains.sites.rendering.fleet_page import render_fleet_plan_page
 from nexusform.domains.sites.rendering.fleet_summary import build_fleet_summary
-from nexusform.domains.sites.types.fleet_definition import Wave
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.rendering.text.report_text import render_report_text
 

@@ -12,7 +12,7 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.sites.types.site_tasks import SiteQuestionFinding, SiteResult, SiteStatus
-from nexusform.domains.sites.workflow import fleet_questions
+from nexusform.domains.sites.workflow import fleet_tasks
 from tests.domains.azure.captured_site import write_site_export
 
 Command = Callable[..., tuple[int, str, str]]
@@ -43,7 +43,7 @@ def read_answers(command: Command, *words: str) -> dict[str, Any]:
 
 def test_merged_sample_parts_equal_the_plan(fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet()
-    monkeypatch.setattr(fleet_questions, "RUNS_PER_PART", 20)
+    monkeypatch.setattr(fleet_tasks, "RUNS_PER_PART", 20)
     _, out, err = command("status", "-samples=100", "-site=par1", "-json")
     assert err == ""
     document = json.loads(out)
@@ -112,7 +112,7 @@ def test_cluster_engine_gives_same_answers(fleet: Fleet, command: Command) -> No
 
 def test_incomplete_or_inconsistent_parts_give_no_answer() -> None:
     part = SiteResult("par1", SiteStatus.PLANNED, digest="a", findings=(SiteQuestionFinding("vm", {"runs": 100}),))
-    whole = fleet_questions.merge_site_results
+    whole = fleet_tasks.merge_site_results
     assert whole("par1", {0: part}, 2).status is SiteStatus.SKIPPED
     other = SiteResult("par1", SiteStatus.PLANNED, digest="b")
     assert "Run the command again" in whole("par1", {0: part, 1: other}, 2).reason

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.sites.task_engine import OnResult
-from nexusform.domains.sites.types.fleet_definition import Wave
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, compute_fleet_digest
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave, compute_fleet_digest
 from nexusform.domains.sites.types.site_tasks import (
     FleetContext,
+    OnResult,
     SiteDiagnostic,
     SiteResult,
     SiteStatus,

@@ -12,9 +12,14 @@ from nexusform.cli.commands import define_command
 from nexusform.cli.report_flag import write_to_stdout
 from nexusform.cli.shared_flags import ViewFlags
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
-from nexusform.domains.conformance.workflow.case_answers import build_program_answer, predict_decision
-from nexusform.domains.conformance.workflow.case_files import INVALID, read_cases
-from nexusform.domains.conformance.workflow.scores import ConformanceScore, WrongCaseAnswer, score_conformance_cases
+from nexusform.domains.conformance.workflow.recorded_cases import (
+    INVALID,
+    ConformanceScore,
+    build_program_answer,
+    predict_decision,
+    read_cases,
+    score_conformance_cases,
+)
 
 EXIT_WRONG: Final = 2
 _MAX_LISTED: Final = 20
@@ -77,12 +82,10 @@ def _render_score(score: ConformanceScore) -> str:
         for row in rows
     ]
     if score.wrong:
-        lines += ["", "Wrong or without an answer:", *map(_format_wrong_answers, score.wrong[:_MAX_LISTED])]
+        lines += ["", "Wrong or without an answer:"]
+        for item in score.wrong[:_MAX_LISTED]:
+            predicted = item.reason or f"predicted {json.encode(item.predicted).decode()}"
+            lines.append(f"  {item.place}: {predicted}; {item.system} decided {json.encode(item.actual).decode()}")
         if len(score.wrong) > _MAX_LISTED:
             lines.append(f"  ... and {len(score.wrong) - _MAX_LISTED:,} more (-json lists all)")
     return "\n".join(lines)
-
-
-def _format_wrong_answers(item: WrongCaseAnswer) -> str:
-    predicted = item.reason or f"predicted {json.encode(item.predicted).decode()}"
-    return f"  {item.place}: {predicted}; {item.system} decided {json.encode(item.actual).decode()}"

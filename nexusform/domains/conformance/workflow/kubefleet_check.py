@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -46,7 +46,17 @@ def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> P
     fleet = find_planned_fleet(result)
     placements = list(fleet.outcome.placements.values()) if fleet is not None else []
     members = fleet.outcome.member_list.members if fleet is not None else ()
-    new_placements = [placement for placement in placements if _is_placement_checkable(placement)]
+    new_placements = [
+        placement
+        for placement in placements
+        if placement.spec.is_new and not placement.spec.configuration.namespace and not placement.is_left_unchanged
+    ]
+    manifests = yaml.safe_load_all(render_fleet_manifests(result.plan, build_registries()).text)
+    manifests_by_name = {
+        body["metadata"]["name"]: body
+        for body in manifests
+        if isinstance(body, dict) and body.get("kind") == "ClusterResourcePlacement"
+    }
     if any(member.health not in _HEALTH for member in members):
         raise ProgramCheckProblem("A member has not joined, or reports no health.")
     end, has_timed_out = time.monotonic() + seconds, False
@@ -54,7 +64,7 @@ def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> P
         version = read_agent_version(Path(programs, _AGENT))
         with open_programs(programs) as running:
             start_hub_agent(running, Path(programs))
-            check = FleetCheck(running, version, {body["metadata"]["name"]: body for body in _read_manifests(result)})
+            check = FleetCheck(running, version, manifests_by_name)
             check.join_members(members)
             for placement in new_placements:
                 if has_timed_out := time.monotonic() > end:
@@ -74,18 +84,6 @@ def read_agent_version(program: Path) -> str:
     except OSError as problem:
         raise ProgramProblem(f"{program} cannot be read: {problem.strerror}.") from None
     return found[1].decode() if found and found[1] != b"0.0.0" else "of unknown version"
-
-
-def _is_placement_checkable(placement: PlacementPlan) -> bool:
-    spec = placement.spec
-    return spec.is_new and not spec.configuration.namespace and not placement.is_left_unchanged
-
-
-def _read_manifests(result: PlanResult) -> Iterator[Body]:
-    """Yield the placements of a plan as objects."""
-    for body in yaml.safe_load_all(render_fleet_manifests(result.plan, build_registries()).text):
-        if isinstance(body, dict) and body.get("kind") == "ClusterResourcePlacement":
-            yield body
 
 
 def start_hub_agent(running: LoopbackPrograms, programs: Path) -> None:

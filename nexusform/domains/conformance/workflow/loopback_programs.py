@@ -136,7 +136,10 @@ class LoopbackPrograms:
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None, patch: str = "") -> dict[str, Any]:
         """Return the JSON answer of the API server, {} if the object does not exist. Raises ProgramProblem."""
-        answer = self._send(method, path, body, patch)
+        try:
+            answer = self._send_once(method, path, body, patch)
+        except WebError as problem:
+            raise ProgramProblem(f"kube-apiserver does not answer: {problem}") from None
         if answer.status == 404:
             return {}
         content: dict[str, Any] = json.decode(answer.content) if answer.content.startswith(b"{") else {}
@@ -164,12 +167,6 @@ class LoopbackPrograms:
             answer = self._send_once(method, path, None, "")
             return answer if answer.is_success else None
         return None
-
-    def _send(self, method: str, path: str, body: Mapping[str, Any] | None, patch: str) -> ApiResponse:
-        try:
-            return self._send_once(method, path, body, patch)
-        except WebError as problem:
-            raise ProgramProblem(f"kube-apiserver does not answer: {problem}") from None
 
     def _send_once(self, method: str, path: str, body: Mapping[str, Any] | None, patch: str) -> ApiResponse:
         assert self._client is not None, "start_api_server was called"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Mapping
 from contextlib import closing
 from typing import Final
 
@@ -22,19 +22,16 @@ from nexusform.cli.arguments import (
 )
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
-from nexusform.cli.report_flag import has_stdout_report, parse_reports, write_report, write_to_stdout
+from nexusform.cli.report_flag import has_stdout_report, parse_reports
 from nexusform.cli.shared_flags import ViewFlags, create_context, parse_duration
 from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count, select_word_form
-from nexusform.domains.sites.cli.plan import FORMATS
-from nexusform.domains.sites.cli.site_flags import TaskEngineFlags
-from nexusform.domains.sites.engines.engine_choice import PROCESSES, make_engine
+from nexusform.domains.sites.cli.plan import FORMATS, write_plan_reports
+from nexusform.domains.sites.cli.site_flags import PROCESSES, TaskEngineFlags, make_engine
 from nexusform.domains.sites.rendering.status_report import build_apply_report
-from nexusform.domains.sites.task_engine import TaskEngineError
-from nexusform.domains.sites.types.fleet_definition import Wave
-from nexusform.domains.sites.types.fleet_plan import FleetPlan
-from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, Wave
+from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, TaskEngineError
 from nexusform.domains.sites.workflow.fleet_plan_file import read_fleet_plan
 from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, OpenedFleet, open_fleet
 from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_state_locations
@@ -102,11 +99,8 @@ def apply(arguments: ApplyArguments) -> int:
         return 1
     record_state_locations(job.opened, create_context(), fleet_apply.results.values())
     outcome = _build_plan_with_results(job, fleet_apply)
-    for report in reports:
-        write_report(FORMATS[report.format](outcome), report)
-    if arguments.as_json:
-        write_to_stdout(FORMATS["json"](outcome) + b"\n", "json")
-    elif not has_stdout_report(reports):
+    write_plan_reports(outcome, reports, as_json=arguments.as_json)
+    if not is_on_stderr:
         report_sections = build_apply_report(outcome, is_stopped=stop is not None)
         screen.print_text(render_report_text(report_sections, colour=screen.colour, width=screen.width), end="")
     if stop is not None:
@@ -165,7 +159,14 @@ def _select_waves(
         detail = "The whole plan was applied already. Plan again."
         return (), [build_error("saved-plan-already-applied", detail)]
     if arguments.wave in names and arguments.wave not in unfinished_names:
-        return (), [_build_already_applied_error(arguments, plan, pending_names or unfinished_names)]
+        remaining_names = pending_names or unfinished_names
+        count = sum(len(plan.select_wave(name)) for name in remaining_names)
+        detail = (
+            f'The wave "{arguments.wave}" of this plan was applied already. {format_count(count, "site")} in '
+            f"other waves {select_word_form(count, 'is', 'are')} not applied. Continue with `nexusform sites apply "
+            f"-wave={remaining_names[0]} {arguments.planfile}`."
+        )
+        return (), [build_error("wave-already-applied", detail)]
     if started_wave and not arguments.resume:
         detail = (
             f'The wave "{started_wave}" was started and did not finish. `nexusform sites apply '
@@ -190,19 +191,6 @@ def _select_waves(
     return (plan.find_wave(arguments.wave),), []
 
 
-def _build_already_applied_error(
-    arguments: ApplyArguments, plan: FleetPlan, pending_names: Sequence[str]
-) -> Diagnostic:
-    """Build the error for a finished wave, with the remaining ones."""
-    count = sum(len(plan.select_wave(name)) for name in pending_names)
-    detail = (
-        f'The wave "{arguments.wave}" of this plan was applied already. {format_count(count, "site")} in '
-        f"other waves {select_word_form(count, 'is', 'are')} not applied. Continue with `nexusform sites apply "
-        f"-wave={pending_names[0]} {arguments.planfile}`."
-    )
-    return build_error("wave-already-applied", detail)
-
-
 def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tuple[FleetApply | None, WaveStop | None]:
     """Apply the waves with progress messages; return None if an engine or file is unusable."""
     assert job.opened.fleet is not None, "a fleet that was read"
@@ -215,7 +203,7 @@ def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tup
             try:
                 return fleet_apply, apply_waves(fleet_apply, job.waves)
             except TaskEngineError as lost:
-                with closing(make_engine(PROCESSES, os.environ)) as local_engine:
+                with closing(make_engine(PROCESSES)) as local_engine:
                     return fleet_apply, stop_after_lost_engine(fleet_apply, local_engine, lost)
         except FileProblem as problem:
             screen.print_diagnostics([build_error("stopped-wave", str(problem))], {})
@@ -237,18 +225,12 @@ def _build_observer(job: _ApplyJob, arguments: ApplyArguments, screen: Screen, i
     def approve_wave(wave: Wave, count: int) -> bool:
         if arguments.wave == wave.name:
             return True
-        if not is_input_allowed(arguments.input) or arguments.as_json or not _is_stdin_terminal():
+        if not is_input_allowed(arguments.input) or arguments.as_json or not sys.stdin.isatty():
             return False
         question = f'Do you want to apply the wave "{wave.name}" ({format_count(count, "site")})?'
         return screen.prompt_user(question, "  Only 'yes' will be accepted to approve.") == "yes"
 
     return ApplyObserver(print_message, print_result, approve_wave, is_stopping)
-
-
-def _is_stdin_terminal() -> bool:
-    import sys
-
-    return sys.stdin.isatty()
 
 
 def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPlan:

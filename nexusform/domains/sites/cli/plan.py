@@ -1,16 +1,22 @@
-"""`nexusform sites plan`."""
+"""`nexusform sites plan` and `nexusform sites sign`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_report_flags, declare_switch_flag, declare_text_flag
+from nexusform.cli.arguments import (
+    declare_flag_group,
+    declare_optional_positional,
+    declare_report_flags,
+    declare_switch_flag,
+    declare_text_flag,
+)
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import ReportFlag, has_stdout_report, parse_reports, write_report, write_to_stdout
@@ -22,7 +28,7 @@ from nexusform.domains.sites.rendering.fleet_document import build_fleet_documen
 from nexusform.domains.sites.rendering.fleet_summary import build_fleet_markdown, build_fleet_summary
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
-from nexusform.domains.sites.workflow.fleet_plan_file import build_failed_plan, save_failed_plan
+from nexusform.domains.sites.workflow.fleet_plan_file import build_failed_plan, save_failed_plan, sign_fleet_plan
 from nexusform.domains.sites.workflow.fleet_planning import (
     FleetOptions,
     FleetPlanningResult,
@@ -102,21 +108,22 @@ def plan(arguments: PlanArguments) -> int:
     problems = [*opened.diagnostics, *problems]
     if has_errors(problems) or opened.definition is None:
         problems += save_failed_plan(problems, arguments.out) if arguments.out else []
-        _write_failure_reports(problems, reports, as_json=arguments.as_json)
+        write_plan_reports(build_failed_plan(problems), reports, as_json=arguments.as_json)
     screen.print_diagnostics(problems, opened.sources, is_aside=is_on_stderr)
     if has_errors(problems) or opened.definition is None:
         return 1
     result = _plan_sites_on_engine(opened, names, undeclared, arguments, signer, screen)
     if result is None:
         return 1
-    for report in reports:
-        write_report(FORMATS[report.format](result.plan), report)
-    if arguments.as_json:
-        write_to_stdout(FORMATS["json"](result.plan) + b"\n", "json")
-    elif not has_stdout_report(reports):
+    write_plan_reports(result.plan, reports, as_json=arguments.as_json)
+    if not is_on_stderr:
         _print_next_steps(result, screen, arguments.out)
     screen.print_diagnostics(result.diagnostics, opened.sources, is_aside=is_on_stderr)
-    return _compute_exit_code(result, is_detailed=arguments.detailed_exitcode)
+    rejected = result.plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED)
+    if rejected or has_errors(result.diagnostics):
+        return 1
+    has_changes = bool(result.plan.select_by_status(SiteStatus.PLANNED))
+    return EXIT_CHANGES if arguments.detailed_exitcode and has_changes else 0
 
 
 def _replace_older_plan_file(arguments: PlanArguments) -> list[Diagnostic]:
@@ -143,13 +150,12 @@ def _load_signer(arguments: PlanArguments) -> tuple[Signer | None, list[Diagnost
     return (None, unsafe) if unsafe else create_signer(arguments.sign, confinement)
 
 
-def _write_failure_reports(problems: Sequence[Diagnostic], reports: Iterable[ReportFlag], *, as_json: bool) -> None:
-    """Write the reports of a failed run."""
-    failed_plan = build_failed_plan(problems)
+def write_plan_reports(plan: FleetPlan, reports: Iterable[ReportFlag], *, as_json: bool) -> None:
+    """Write the reports of a plan, and its JSON document to stdout if requested."""
     for report in reports:
-        write_report(FORMATS[report.format](failed_plan), report)
+        write_report(FORMATS[report.format](plan), report)
     if as_json:
-        write_to_stdout(FORMATS["json"](failed_plan) + b"\n", "json")
+        write_to_stdout(FORMATS["json"](plan) + b"\n", "json")
 
 
 def _plan_sites_on_engine(
@@ -207,9 +213,28 @@ def _print_next_steps(result: FleetPlanningResult, screen: Screen, out: str) -> 
     screen.print_text(f"Digest: {result.plan.digest}")
 
 
-def _compute_exit_code(result: FleetPlanningResult, *, is_detailed: bool) -> int:
-    if has_errors(result.diagnostics) or result.plan.select_by_status(
-        SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED
-    ):
+class SignArguments(Struct, frozen=True, kw_only=True):
+    """Arguments of `sites sign`."""
+
+    planfile: str | None = declare_optional_positional(None)
+    key: str = declare_text_flag("Use this private key (Ed25519, PEM)", metavar="KEYFILE")
+    view: ViewFlags = declare_flag_group(ViewFlags)
+
+
+@define_command("sign", SignArguments)
+def sign(arguments: SignArguments) -> int:
+    """Sign an approved plan of sites, for `sites apply -verify=key:FILE`.
+
+    It must have been made with -confine, or type -confine=false.
+    """
+    if arguments.planfile is None or not arguments.key:
+        raise click.UsageError("The plan or the key is missing. Use nexusform sites sign -key=KEYFILE F.nfsites.")
+    screen = arguments.view.create_screen()
+    problems = sign_fleet_plan(
+        arguments.planfile, arguments.key, create_context(), is_unconfined_accepted=is_confinement_disabled()
+    )
+    screen.print_diagnostics(problems, {})
+    if problems:
         return 1
-    return EXIT_CHANGES if is_detailed and result.plan.select_by_status(SiteStatus.PLANNED) else 0
+    screen.print_text(f"Signed: {arguments.planfile}")
+    return 0

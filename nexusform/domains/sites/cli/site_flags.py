@@ -1,20 +1,26 @@
-"""Flags shared by the sites commands."""
+"""Flags shared by the sites commands, and the engine of -engine."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_number, declare_repeatable_text, declare_text_flag
+from nexusform.cli.arguments import declare_flag_group, declare_number, declare_repeatable_text, declare_text_flag
 from nexusform.cli.commands import get_trust_flags
+from nexusform.cli.shared_flags import create_context
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import build_error
-from nexusform.domains.sites.engines.engine_choice import PROCESSES, check_engine_name, make_engine
-from nexusform.domains.sites.task_engine import TaskEngine, TaskEngineError
+from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
+from nexusform.domains.sites.types.site_tasks import TaskEngine, TaskEngineError
+from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, OpenedFleet, open_fleet, select_sites
+from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites
+
+PROCESSES: Final = "processes"
 
 
 class TaskEngineFlags(Struct, frozen=True, kw_only=True):
@@ -41,7 +47,7 @@ class TaskEngineFlags(Struct, frozen=True, kw_only=True):
         """Open the engine and close it at the end; yield None with diagnostics if it is unusable."""
         engine: TaskEngine | None = None
         try:
-            engine = make_engine(self.engine, os.environ, self.workers)
+            engine = make_engine(self.engine, self.workers)
             yield engine
         except TaskEngineError as problem:
             screen.print_diagnostics([build_error("unusable-engine", str(problem))], {})
@@ -63,3 +69,59 @@ class ModuleSourceFlags(Struct, frozen=True, kw_only=True):
     """Flags for locations of root modules."""
 
     allow_source: tuple[str, ...] = declare_repeatable_text("Allow module sources below DIR", metavar="DIR")
+
+
+class SelectedSites(Struct, frozen=True):
+    """Opened fleet with the names of its selected sites, and the undeclared ones if requested."""
+
+    opened: OpenedFleet
+    names: list[str]
+    undeclared: tuple[UndeclaredSite, ...]
+
+
+class SiteTargetFlags(Struct, frozen=True, kw_only=True):
+    """Flags for sites, sources and engine."""
+
+    selection: SiteSelectionFlags = declare_flag_group(SiteSelectionFlags)
+    sources: ModuleSourceFlags = declare_flag_group(ModuleSourceFlags)
+    engine: TaskEngineFlags = declare_flag_group(TaskEngineFlags)
+
+    def select(self, screen: Screen, *, with_undeclared: bool = False, is_aside: bool = False) -> SelectedSites | None:
+        """Open the fleet and select its sites; None with printed diagnostics if a flag or the definition is invalid."""
+        if not self.engine.check_usable(screen):
+            return None
+        opened = open_fleet(create_context(), FleetOptions(allowed_sources=self.sources.allow_source))
+        screen.print_diagnostics(opened.diagnostics, opened.sources, is_aside=is_aside)
+        if opened.definition is None:
+            return None
+        patterns = self.selection.site
+        undeclared = find_undeclared_sites(opened, create_context(), patterns) if with_undeclared else ()
+        names, problems = select_sites(opened.definition, patterns, self.selection.wave, undeclared)
+        screen.print_diagnostics(problems, {}, is_aside=is_aside)
+        return None if problems else SelectedSites(opened, names, undeclared)
+
+
+def check_engine_name(name: str) -> None:
+    """Check the engine name before anything is read. Raises EngineError."""
+    scheme = name.partition("://")[0]
+    if name == PROCESSES:
+        return
+    if scheme not in ("dask", "tcp", "tls"):
+        raise TaskEngineError(
+            f'There is no engine "{name}". Known engines: {PROCESSES} (worker processes of this '
+            "machine, the default) and dask://HOST:PORT (the scheduler of a Dask cluster)."
+        )
+    from nexusform.domains.sites.engines.dask_cluster import load_cluster_library
+
+    load_cluster_library(name)
+
+
+def make_engine(name: str, workers: int = 0) -> TaskEngine:
+    """Create the engine of a checked name. Raises EngineError."""
+    if name == PROCESSES:
+        from nexusform.domains.sites.engines.local_workers import LocalTaskEngine
+
+        return LocalTaskEngine(workers)
+    from nexusform.domains.sites.engines.dask_cluster import DaskTaskEngine
+
+    return DaskTaskEngine(name, os.environ)

@@ -11,27 +11,23 @@ from nexusform.cli.arguments import declare_flag_group, declare_text_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_output import Answer, AnswerFormatFlags, PlanAnswerFlags, write_answer
-from nexusform.cli.shared_flags import ViewFlags, create_context
-from nexusform.domains.sites.cli.site_flags import ModuleSourceFlags, SiteSelectionFlags, TaskEngineFlags
-from nexusform.domains.sites.engines.engine_choice import PROCESSES
+from nexusform.cli.shared_flags import ViewFlags
+from nexusform.domains.sites.cli.site_flags import (
+    PROCESSES,
+    ModuleSourceFlags,
+    SiteSelectionFlags,
+    SiteTargetFlags,
+    TaskEngineFlags,
+)
 from nexusform.domains.sites.rendering.question_report import (
     build_question_document,
     build_question_report,
     select_failed_results,
 )
-from nexusform.domains.sites.types.fleet_definition import FILE_NAME
+from nexusform.domains.sites.types.fleet_plan import FILE_NAME
 from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteQuestion
-from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, open_fleet, select_sites
-from nexusform.domains.sites.workflow.fleet_questions import run_fleet_question
+from nexusform.domains.sites.workflow.fleet_tasks import run_fleet_question
 from nexusform.domains.whatif.cli.simulate import FailureArguments
-
-
-class QuestionTargetFlags(Struct, frozen=True, kw_only=True):
-    """Flags for sites, sources and engine of a question."""
-
-    selection: SiteSelectionFlags = declare_flag_group(SiteSelectionFlags)
-    sources: ModuleSourceFlags = declare_flag_group(ModuleSourceFlags)
-    engine: TaskEngineFlags = declare_flag_group(TaskEngineFlags)
 
 
 class ReplayArguments(Struct, frozen=True, kw_only=True):
@@ -40,7 +36,7 @@ class ReplayArguments(Struct, frozen=True, kw_only=True):
     source: str = declare_text_flag(
         "Read DIR (SITE is replaced by the site name) or azure", metavar="DIR|azure", flag="from"
     )
-    targets: QuestionTargetFlags = declare_flag_group(QuestionTargetFlags)
+    targets: SiteTargetFlags = declare_flag_group(SiteTargetFlags)
     answer: AnswerFormatFlags = declare_flag_group(AnswerFormatFlags)
     view: ViewFlags = declare_flag_group(ViewFlags)
 
@@ -50,7 +46,7 @@ def simulate_failure(arguments: FailureArguments) -> int:
     question = arguments.question
     if question.answer.plan or question.state or question.variables:
         raise click.UsageError("-plan, -state and variables need one site, not -site=*.")
-    targets = QuestionTargetFlags(
+    targets = SiteTargetFlags(
         selection=SiteSelectionFlags(site=(arguments.site,), wave=""),
         sources=ModuleSourceFlags(allow_source=arguments.allow_source),
         engine=TaskEngineFlags(engine=arguments.engine or PROCESSES, workers=arguments.workers),
@@ -75,24 +71,17 @@ def replay(arguments: ReplayArguments) -> int:
 
 
 def _run_question_on_sites(
-    question: SiteQuestion, targets: QuestionTargetFlags, flags: PlanAnswerFlags | AnswerFormatFlags, view: ViewFlags
+    question: SiteQuestion, targets: SiteTargetFlags, flags: PlanAnswerFlags | AnswerFormatFlags, view: ViewFlags
 ) -> int:
     """Run a question on all sites and print the answer."""
     screen = view.create_screen()
-    if not targets.engine.check_usable(screen):
-        return 1
-    opened = open_fleet(create_context(), FleetOptions(allowed_sources=targets.sources.allow_source))
-    screen.print_diagnostics(opened.diagnostics, opened.sources, is_aside=True)
-    if opened.definition is None:
-        return 1
-    names, problems = select_sites(opened.definition, targets.selection.site, targets.selection.wave)
-    screen.print_diagnostics(problems, {}, is_aside=True)
-    if problems:
+    sites = targets.select(screen, is_aside=True)
+    if sites is None:
         return 1
     with targets.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
         if engine is None:
             return 1
-        results = run_fleet_question(opened, names, engine, question, interrupts.is_stopping)
+        results = run_fleet_question(sites.opened, sites.names, engine, question, interrupts.is_stopping)
     report = build_question_report(question.kind, results)
     document = build_question_document(question.kind, results)
     code = write_answer(Answer(question.kind.value, FILE_NAME, report, document), flags, screen)

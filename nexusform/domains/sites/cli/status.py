@@ -1,4 +1,4 @@
-"""`nexusform sites status`."""
+"""`nexusform sites status` and `nexusform sites unlock`."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.arguments import declare_flag_group, declare_number, declare_switch_flag
+from nexusform.cli.arguments import declare_flag_group, declare_number, declare_switch_flag, declare_text_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import write_to_stdout
 from nexusform.cli.shared_flags import ViewFlags, create_context
-from nexusform.domains.sites.cli.site_flags import ModuleSourceFlags, SiteSelectionFlags, TaskEngineFlags
+from nexusform.cli.terminal_screen import Screen, is_input_allowed
+from nexusform.diagnostics.diagnostic import build_error
+from nexusform.diagnostics.phrases import format_count, format_list
+from nexusform.domains.sites.cli.site_flags import SiteTargetFlags
 from nexusform.domains.sites.rendering.question_report import select_failed_results
 from nexusform.domains.sites.rendering.status_report import build_status_document, build_status_report
-from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteQuestion, SiteStatus
-from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, open_fleet, select_sites
-from nexusform.domains.sites.workflow.fleet_questions import RUNS_PER_PART, run_fleet_question
-from nexusform.domains.sites.workflow.fleet_status import read_fleet_status
-from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_state_locations
+from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteQuestion, SiteResult, SiteStatus
+from nexusform.domains.sites.workflow.fleet_tasks import (
+    RUNS_PER_PART,
+    read_fleet_status,
+    read_site_locks,
+    release_locks,
+    run_fleet_question,
+)
+from nexusform.domains.sites.workflow.undeclared_states import record_state_locations
 from nexusform.rendering.json.json_document import encode_document
 from nexusform.rendering.text.report_text import render_report_text
 from nexusform.workflow.opening.system_io import SystemClock
@@ -29,9 +36,7 @@ class StatusArguments(Struct, frozen=True, kw_only=True):
 
     as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
     samples: int = declare_number("Compute certainty per site with N tie-break samples", default=0, minimum=0)
-    selection: SiteSelectionFlags = declare_flag_group(SiteSelectionFlags)
-    sources: ModuleSourceFlags = declare_flag_group(ModuleSourceFlags)
-    engine: TaskEngineFlags = declare_flag_group(TaskEngineFlags)
+    targets: SiteTargetFlags = declare_flag_group(SiteTargetFlags)
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 
@@ -46,26 +51,18 @@ def status(arguments: StatusArguments) -> int:
     if runs > RUNS_PER_PART and runs % RUNS_PER_PART:
         raise click.UsageError(f"-samples above {RUNS_PER_PART} are a multiple of it, not {runs}.")
     screen = arguments.view.create_screen()
-    if not arguments.engine.check_usable(screen):
+    sites = arguments.targets.select(screen, with_undeclared=True, is_aside=arguments.as_json)
+    if sites is None:
         return 1
-    opened = open_fleet(create_context(), FleetOptions(allowed_sources=arguments.sources.allow_source))
-    screen.print_diagnostics(opened.diagnostics, opened.sources, is_aside=arguments.as_json)
-    if opened.definition is None:
-        return 1
-    selection = arguments.selection
-    undeclared = find_undeclared_sites(opened, create_context(), selection.site)
-    names, problems = select_sites(opened.definition, selection.site, selection.wave, undeclared)
-    screen.print_diagnostics(problems, {}, is_aside=arguments.as_json)
-    if problems:
-        return 1
-    with arguments.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
+    opened, names = sites.opened, sites.names
+    with arguments.targets.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
         if engine is None:
             return 1
         plan = read_fleet_status(opened, names, engine, interrupts.is_stopping)
         question = SiteQuestion(QuestionKind.CERTAINTY, runs=runs)
         results = run_fleet_question(opened, names, engine, question, interrupts.is_stopping) if runs else []
     record_state_locations(opened, create_context(), (site.result for site in plan.sites))
-    plan = replace(plan, undeclared=undeclared)
+    plan = replace(plan, undeclared=sites.undeclared)
     if arguments.as_json:
         write_to_stdout(encode_document(build_status_document(plan, results)) + b"\n", "json")
     else:
@@ -73,3 +70,81 @@ def status(arguments: StatusArguments) -> int:
         screen.print_text(render_report_text(report, colour=screen.colour, width=screen.width), end="")
     failed = plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED)
     return 1 if failed or select_failed_results(results) or len(plan.sites) < len(names) else 0
+
+
+class UnlockArguments(Struct, frozen=True, kw_only=True):
+    """Arguments of `sites unlock`."""
+
+    host: str = declare_text_flag("Release the locks of this host", metavar="HOST")
+    force: bool = declare_switch_flag("Skip the confirmation")
+    targets: SiteTargetFlags = declare_flag_group(SiteTargetFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
+
+
+@define_command("unlock", UnlockArguments)
+def unlock(arguments: UnlockArguments) -> int:
+    """Release the locks of a dead host, except those of started sites.
+
+    Make sure no nexusform process runs on the host: two runs overwrite each other. Locks of started
+    sites remain; each is listed with its force-unlock command. Exit code 1 if a lock remains or
+    cannot be read.
+    """
+    if not arguments.host:
+        raise click.UsageError("-host=HOST is required. `nexusform sites status` lists the locks and their hosts.")
+    screen = arguments.view.create_screen()
+    sites = arguments.targets.select(screen)
+    if sites is None or sites.opened.fleet is None:
+        return 1
+    fleet = sites.opened.fleet
+    with arguments.targets.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error):
+        if engine is None:
+            return 1
+        locks = read_site_locks(engine, fleet, sites.names)
+        unreadable = [result for result in locks if result.status is SiteStatus.REFUSED]
+        _print_unreadable_locks(unreadable, screen)
+        selected = [result.site for result in locks if result.lock and result.lock.host == arguments.host]
+        if not selected:
+            hosts = sorted({result.lock.host for result in locks if result.lock is not None and result.lock.host})
+            others = f" Hosts with locks: {format_list(hosts)}." if hosts else ""
+            screen.print_error(f'No site is locked by the host "{arguments.host}".{others}')
+            return 1
+        if not arguments.force and not _confirm_unlock(arguments.host, len(selected), screen):
+            return 1
+        results = release_locks(engine, fleet, selected, arguments.host)
+        return max(_print_released_locks(results, arguments.host, screen), int(bool(unreadable)))
+    return 1
+
+
+def _confirm_unlock(host: str, count: int, screen: Screen) -> bool:
+    """Return whether the user confirms; print the reason if not."""
+    if not is_input_allowed(flag=True):
+        screen.print_error("Input is disabled (NF_INPUT). Use -force to unlock without a prompt.")
+        return False
+    answer = screen.prompt_user(
+        f'Do you really want to release locks of {format_count(count, "site")} held by "{host}"?',
+        "A process that still runs there could then write the same states.\nOnly 'yes' will be accepted to confirm.",
+    )
+    if answer != "yes":
+        screen.print_text("unlock cancelled.")
+    return answer == "yes"
+
+
+def _print_released_locks(results: list[SiteResult], host: str, screen: Screen) -> int:
+    """Print the released and the remaining locks; return the exit code."""
+    released = [result for result in results if result.status is SiteStatus.APPLIED]
+    screen.print_text(f"Released {format_count(len(released), 'lock')} of {host}.")
+    remaining = [result for result in results if result.status is SiteStatus.SKIPPED and result.lock is not None]
+    if remaining:
+        screen.print_text("\nThese locks remain. Check the site, then remove its lock:")
+    for result in remaining:
+        assert result.lock is not None, "selected above"
+        reason = "its apply has started" if result.lock.has_started else "its process is running on this machine"
+        screen.print_text(f"  {result.site}: {reason}\n    {result.lock.unlock_command}")
+    failed = [result for result in results if result.status is SiteStatus.REFUSED]
+    _print_unreadable_locks(failed, screen)
+    return 1 if remaining or failed else 0
+
+
+def _print_unreadable_locks(results: list[SiteResult], screen: Screen) -> None:
+    problems = [build_error("unreadable-lock", f"{result.site}: {result.reason}") for result in results]
+    screen.print_diagnostics(problems, {})

@@ -10,16 +10,26 @@ import queue
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from time import monotonic
+from threading import Thread
+from time import monotonic, sleep
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_installation
-from nexusform.domains.sites.engines.dask_task import record_heartbeat, run_task
-from nexusform.domains.sites.task_engine import OnResult, TaskEngineError, build_lost_result
-from nexusform.domains.sites.types.site_tasks import SiteTaskKind, Task, decode_task_result, encode_task_message
+from nexusform.domains.sites.engines.local_worker import run_task_safely
+from nexusform.domains.sites.types.site_tasks import (
+    OnResult,
+    SiteTaskKind,
+    Task,
+    TaskEngineError,
+    build_lost_result,
+    decode_task,
+    decode_task_result,
+    encode_task_message,
+)
+from nexusform.domains.sites.workflow.site_worker import FleetTaskWorker
 
 CERTIFICATES: Final = ("NF_CLUSTER_CA", "NF_CLUSTER_CERT", "NF_CLUSTER_KEY")
 _CONNECT_TIMEOUT: Final = 15.0  # seconds
@@ -29,6 +39,8 @@ _POLL_SECONDS: Final = 0.2
 _THREADS_CACHE_SECONDS: Final = 2.0  # seconds
 _NO_WORKERS_TIMEOUT: Final = 120.0  # maximum seconds without a worker
 _RETRIES: Final = 2
+_LOCK_CHECK_SECONDS: Final = 10.0  # seconds between a worker's checks for abandoned locks
+_WORKERS: Final[list[FleetTaskWorker]] = []  # the worker of this process
 
 
 def _parse_address(engine_name: str) -> tuple[str, bool]:
@@ -163,10 +175,11 @@ class DaskTaskEngine:
         """Submit a task, only to the worker with the site's lock if any: another worker would find it locked."""
         self._task_counter += 1
         home = self._homes.get(task.site, "") if task.kind in (SiteTaskKind.APPLY, SiteTaskKind.RELEASE) else ""
+        label = task.question.kind.value if task.question is not None else task.kind.value  # on the dashboard
         future = self._client.submit(
             run_task,
             encode_task_message(task),
-            key=f"{_build_label(task)} {task.site}-{task.fleet.session}{self._task_counter:08x}",
+            key=f"{label} {task.site}-{task.fleet.session}{self._task_counter:08x}",
             workers=[home] if home else None,
             retries=_RETRIES,
             pure=False,
@@ -226,11 +239,6 @@ def _list_sites(running: Mapping[str, _SubmittedTask]) -> list[str]:
     return [submitted.task.site for submitted in running.values()]
 
 
-def _build_label(task: Task) -> str:
-    """Build the label of a task on the dashboard."""
-    return task.question.kind.value if task.question is not None else task.kind.value
-
-
 def _read_certificates(environment: Mapping[str, str], address: str) -> dict[str, Any]:
     """Read the TLS options from the environment. Raises EngineError."""
     values = [environment.get(name, "") for name in CERTIFICATES]
@@ -244,3 +252,26 @@ def _read_certificates(environment: Mapping[str, str], address: str) -> dict[str
             raise TaskEngineError(f'{name}: there is no file "{path}".')
     names = ("tls_ca_file", "tls_client_cert", "tls_client_key")
     return {**dict(zip(names, values, strict=True)), "require_encryption": True}
+
+
+def _release_abandoned_locks(worker: FleetTaskWorker) -> None:
+    while True:
+        sleep(_LOCK_CHECK_SECONDS)
+        worker.release_abandoned_locks()
+
+
+def run_task(message: bytes) -> tuple[str, bytes]:
+    """Run the task in these bytes; return the worker's address and the result."""
+    from distributed import get_worker
+
+    if not _WORKERS:
+        _WORKERS.append(FleetTaskWorker())
+        Thread(target=_release_abandoned_locks, args=(_WORKERS[0],), daemon=True, name="nexusform-locks").start()
+    result = encode_task_message(run_task_safely(_WORKERS[0], decode_task(message)))
+    return str(get_worker().address), result
+
+
+def record_heartbeat(session: str) -> None:
+    """Record the heartbeat of a command, so that this worker keeps its locks."""
+    for worker in _WORKERS:
+        worker.record_heartbeat(session)

@@ -11,8 +11,13 @@ from typing import IO, Final
 
 import click
 
-from nexusform.domains.sites.task_engine import build_lost_result
-from nexusform.domains.sites.types.site_tasks import SiteResult, Task, decode_task, encode_task_message
+from nexusform.domains.sites.types.site_tasks import (
+    SiteResult,
+    Task,
+    build_lost_result,
+    decode_task,
+    encode_task_message,
+)
 from nexusform.domains.sites.workflow.site_worker import FleetTaskWorker
 from nexusform.files.run_log import start_log
 

@@ -14,8 +14,15 @@ from typing import IO, Final
 from msgspec import Struct, field
 
 from nexusform.domains.sites.engines.local_worker import receive_message, send_message
-from nexusform.domains.sites.task_engine import OnResult, TaskEngineError, build_lost_result
-from nexusform.domains.sites.types.site_tasks import SiteTaskKind, Task, decode_task_result, encode_task_message
+from nexusform.domains.sites.types.site_tasks import (
+    OnResult,
+    SiteTaskKind,
+    Task,
+    TaskEngineError,
+    build_lost_result,
+    decode_task_result,
+    encode_task_message,
+)
 
 _MODULE: Final = "nexusform.domains.sites.engines.local_worker"
 _ATTEMPTS: Final = 3
@@ -101,17 +108,12 @@ class LocalTaskEngine:
                 return
             queue = batch.assigned.get(number) or batch.pending
             if worker.task is None and queue:
-                self._send_task(number, queue.popleft(), batch)
-
-    def _send_task(self, number: int, task: Task, batch: _Batch) -> None:
-        """Send a task to a worker."""
-        worker = self._processes[number]
-        worker.task = task
-        batch.attempts[task.identity] = batch.attempts.get(task.identity, 0) + 1
-        try:
-            send_message(worker.tasks, encode_task_message(task))
-        except OSError:
-            self._replace_worker(number, batch)
+                task = worker.task = queue.popleft()
+                batch.attempts[task.identity] = batch.attempts.get(task.identity, 0) + 1
+                try:
+                    send_message(worker.tasks, encode_task_message(task))
+                except OSError:
+                    self._replace_worker(number, batch)
 
     def _receive_result(self, number: int, batch: _Batch) -> None:
         """Receive the result of a worker, or replace a crashed one."""
@@ -140,7 +142,11 @@ class LocalTaskEngine:
         if batch.attempts[crashed.task.identity] < _ATTEMPTS:
             batch.pending.append(crashed.task)
             return
-        batch.on_result(crashed.task, build_lost_result(crashed.task, _describe_exit(crashed.process)))
+        code = crashed.process.returncode
+        is_killed = code is not None and code < 0
+        exit_text = f"was ended by {signal.Signals(-code).name}" if is_killed else f"ended with {code}"
+        reason = f"The worker process of this site {exit_text} (also after retries)."
+        batch.on_result(crashed.task, build_lost_result(crashed.task, reason))
 
     def _close_worker(self, worker: _WorkerProcess) -> None:
         for stream in (worker.tasks, worker.results):
@@ -162,10 +168,3 @@ def _start_process() -> _WorkerProcess:
     assert process.stdin is not None, "a pipe"
     assert process.stdout is not None, "a pipe"
     return _WorkerProcess(process, process.stdin, process.stdout)
-
-
-def _describe_exit(process: subprocess.Popen[bytes]) -> str:
-    """Describe the exit of a process."""
-    code = process.returncode
-    exit_text = f"was ended by {signal.Signals(-code).name}" if code is not None and code < 0 else f"ended with {code}"
-    return f"The worker process of this site {exit_text} (also after retries)."

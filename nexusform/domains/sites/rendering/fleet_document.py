@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -12,6 +11,9 @@ from nexusform.diagnostics.diagnostic import Position, Severity, Span, build_dia
 from nexusform.diagnostics.levels import Level, PlacementImpact, get_diagnostic_level, get_warning_level
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.domains.sites.rendering.fleet_impact import (
+    UNDECLARED,
+    build_undeclared_document,
+    build_undeclared_findings,
     compute_fleet_impact,
     compute_site_impact,
     compute_site_level,
@@ -19,11 +21,6 @@ from nexusform.domains.sites.rendering.fleet_impact import (
     list_site_losses,
 )
 from nexusform.domains.sites.rendering.fleet_summary import group_sites
-from nexusform.domains.sites.rendering.undeclared_report import (
-    UNDECLARED,
-    build_undeclared_document,
-    build_undeclared_findings,
-)
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteStatus
 from nexusform.json_data.record_forms import RecordForm
@@ -75,21 +72,10 @@ SITE: Final = RecordForm(
 
 def build_fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
     """Build the findings and losses of sites as SARIF, located at their line, else at the site's."""
-    undeclared = [
-        Finding(diagnostic_item, get_diagnostic_level(diagnostic_item))
-        for diagnostic_item in build_undeclared_findings(plan.undeclared)
-    ]
-    errors = [_build_finding(error, error.file, error.line) for error in plan.errors]
-    findings = [*errors, *_build_findings(plan.sites), *undeclared]
-    findings.sort(key=lambda finding: (finding.level.order, finding.is_preexisting))
-    return build_findings_document(findings, nexusform.__version__)
-
-
-def _build_findings(sites: Iterable[PlannedSite]) -> list[Finding]:
-    """Build the errors of every site, and shared warnings once."""
-    findings: list[Finding] = []
+    findings = [_build_finding(error, error.file, error.line) for error in plan.errors]
     known_keys: set[tuple[str, str, int, bool]] = set()
-    for site in sites:
+    for site in plan.sites:
+        # The errors of every site, and shared warnings once.
         for site_diagnostic in site.result.diagnostics:
             is_error = site_diagnostic.severity == Severity.ERROR
             key = (site_diagnostic.id, site_diagnostic.file, site_diagnostic.line, site_diagnostic.is_preexisting)
@@ -105,7 +91,10 @@ def _build_findings(sites: Iterable[PlannedSite]) -> list[Finding]:
                 "warning", "site-loses-workloads", "", f"{loss_text}.", level=Level.WARNING.value
             )
             findings.append(_build_site_finding(site, loss_diagnostic))
-    return findings
+    undeclared = build_undeclared_findings(plan.undeclared)
+    findings += [Finding(diagnostic, get_diagnostic_level(diagnostic)) for diagnostic in undeclared]
+    findings.sort(key=lambda finding: (finding.level.order, finding.is_preexisting))
+    return build_findings_document(findings, nexusform.__version__)
 
 
 def _build_site_finding(site: PlannedSite, site_diagnostic: SiteDiagnostic) -> Finding:

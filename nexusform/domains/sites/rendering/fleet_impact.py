@@ -1,23 +1,30 @@
-"""Impact and findings of the plans of all sites, folded; weighted as in each plan."""
+"""Impact and findings of the plans of all sites, folded; weighted as in each plan. Sites no longer declared."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
+from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_warning
 from nexusform.diagnostics.levels import Level, PlacementImpact
-from nexusform.diagnostics.phrases import format_count, select_word_form
-from nexusform.domains.sites.rendering.name_list import format_names
-from nexusform.domains.sites.rendering.site_change_rows import replace_site_name
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
-from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.domains.sites.rendering.site_change_rows import format_names, replace_site_name
+from nexusform.domains.sites.types.fleet_plan import FILE_NAME, FleetPlan, PlannedSite, UndeclaredSite
+from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.placement_kinds.placement_kind import get_kind_noun, get_kind_order
 from nexusform.plans.impact.object_effects import LOSS_EFFECTS, Effect, EffectCount, format_effect_clauses
 from nexusform.rendering.report.report_tree import Section
 
 _LOSS_EFFECTS: Final = (Effect.LOST, Effect.UNPLACED, Effect.REMOVED, Effect.FORGOTTEN)
 _LEVEL_MARKS: Final = {Level.WARNING: "!", Level.ADVICE: "i"}
 _UNPLANNED_STATUSES: Final = (SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED)
+UNDECLARED: Final = "site-no-longer-declared"
+_ADVICE: Final = (
+    "It is not changed; its workload keeps running. To delete it, declare it with destroy = true and "
+    "apply. To keep it, declare it again. To forget it, move its state away."
+)
 
 
 def compute_fleet_impact(plan: FleetPlan) -> PlacementImpact:
@@ -84,12 +91,16 @@ def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) ->
     if by_loss:
         count = sum(len(names) for names in by_loss.values())
         title = f"Warning: {format_count(count, 'site')} {select_word_form(count, 'loses', 'lose')} running workload"
-        yield Section(title, _build_lines_by_sites(by_loss, max_rows))
+        ranked = sorted(by_loss.items(), key=lambda pair: -len(pair[1]))
+        lines = [f"{format_names(names)}: {text}" for text, names in ranked[:max_rows]]
+        if len(ranked) > max_rows:
+            lines.append(f"{format_count(len(ranked) - max_rows, 'more such row')}: -json has all.")
+        yield Section(title, tuple(lines))
 
 
 def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
     """Build the section of warnings and advice caused by plans, and one line for existing findings."""
-    by_text: dict[tuple[int, str], list[str]] = {}
+    by_text: dict[tuple[int, str], dict[str, None]] = {}
     sites_with_existing: set[str] = set()
     for site in sites:
         if site.result.status in _UNPLANNED_STATUSES:
@@ -99,32 +110,59 @@ def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Itera
             if site_diagnostic.is_preexisting:
                 sites_with_existing.add(site.name)
             elif mark is not None:
-                key = (
-                    Level(site_diagnostic.level).order,
-                    f"{mark} {replace_site_name(_format_diagnostic(site_diagnostic), site.name)}",
-                )
-                by_text.setdefault(key, []).append(site.name)
-    lines = {text: list(dict.fromkeys(by_text[order, text])) for order, text in sorted(by_text)}
-    finding_lines = [f"{text}: {format_names(names)}" for text, names in lines.items()]
-    hidden_lines = (
-        (f"{format_count(len(finding_lines) - max_rows, 'more finding')}: -json has all.",)
-        if len(finding_lines) > max_rows
-        else ()
+                summary = site_diagnostic.summary.removeprefix(f"{site_diagnostic.id}: ")
+                text = replace_site_name(f"{summary} ({site_diagnostic.id})", site.name)
+                key = (Level(site_diagnostic.level).order, f"{mark} {text}")
+                by_text.setdefault(key, {})[site.name] = None
+    finding_lines = [f"{text}: {format_names(list(by_text[order, text]))}" for order, text in sorted(by_text)]
+    lines = finding_lines[:max_rows]
+    if len(finding_lines) > max_rows:
+        lines.append(f"{format_count(len(finding_lines) - max_rows, 'more finding')}: -json has all.")
+    if sites_with_existing:
+        lines.append(f"{format_count(len(sites_with_existing), 'site')}: existing issues.")
+    if lines:
+        yield Section("Warnings and advice", tuple(lines))
+
+
+def build_undeclared_sections(sites: Sequence[UndeclaredSite], max_rows: int) -> Iterable[Section]:
+    """Build the section with a row per site and the advice."""
+    if not sites:
+        return
+    lines = [f"{site.name}: {_describe_state(site)}" for site in sites[:max_rows]]
+    hidden_count = len(sites) - max_rows
+    if hidden_count > 0:
+        lines.append(f"{format_count(hidden_count, 'more site')}: -json has all.")
+    title = (
+        f"Warning: {format_count(len(sites), 'site')} {select_word_form(len(sites), 'is', 'are')} no longer declared"
     )
-    existing_lines = (
-        (f"{format_count(len(sites_with_existing), 'site')}: existing issues.",) if sites_with_existing else ()
+    yield Section(title, (*lines, _ADVICE))
+
+
+def _describe_state(site: UndeclaredSite) -> str:
+    """Describe the state of a site and its number of objects and placements."""
+    if site.objects is None:
+        return f"its state {site.state_location} may exist. {site.reason}"
+    kinds = sorted(site.placement_counts, key=get_kind_order)
+    placement_texts = [format_count(site.placement_counts[kind], get_kind_noun(kind)) for kind in kinds]
+    return (
+        f"its state {site.state_location} exists, with "
+        f"{format_list([format_count(site.objects, 'object'), *placement_texts])}."
     )
-    if finding_lines or existing_lines:
-        yield Section("Warnings and advice", (*finding_lines[:max_rows], *hidden_lines, *existing_lines))
 
 
-def _format_diagnostic(site_diagnostic: SiteDiagnostic) -> str:
-    return f"{site_diagnostic.summary.removeprefix(f'{site_diagnostic.id}: ')} ({site_diagnostic.id})"
+_UNDECLARED: Final = RecordForm(
+    UndeclaredSite, "name state=state_location serial objects placed=placement_counts reason"
+)
 
 
-def _build_lines_by_sites(by_text: dict[str, list[str]], max_rows: int) -> tuple[str, ...]:
-    """Build lines `lon1, par1: TEXT`, most frequent first."""
-    ranked = sorted(by_text.items(), key=lambda pair: -len(pair[1]))
-    lines = [f"{format_names(names)}: {text}" for text, names in ranked[:max_rows]]
-    hidden_count = len(ranked) - max_rows
-    return (*lines, *((f"{format_count(hidden_count, 'more such row')}: -json has all.",) if hidden_count > 0 else ()))
+def build_undeclared_document(sites: Sequence[UndeclaredSite]) -> list[dict[str, Any]]:
+    """Build the report as JSON data; `objects` is null for an unreadable state."""
+    return [_UNDECLARED(site) for site in sites]
+
+
+def build_undeclared_findings(sites: Sequence[UndeclaredSite]) -> Iterable[Diagnostic]:
+    """Build a warning for each site, located at the start of the sites file."""
+    position = Position(1, 1, 0)
+    for site in sites:
+        detail = f"{site.name}: {_describe_state(site)} {_ADVICE}"
+        yield build_warning(UNDECLARED, detail, Span(FILE_NAME, position, position))

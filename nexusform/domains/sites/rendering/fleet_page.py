@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from nexusform.diagnostics.levels import PlacementImpact
@@ -35,10 +34,21 @@ def render_fleet_plan_page(plan: FleetPlan) -> str:
     # Render a map for each wave: sites by the label region, then by name.
     maps: list[Markup] = []
     for wave in plan.waves:
-        sites = plan.select_wave(wave.name)
+        sites = sorted(
+            plan.select_wave(wave.name),
+            key=lambda site: (site.labels.get("region", ""), compute_natural_sort_key(site.name)),
+        )
         if sites:
-            maps.append(build_element("h3", f"{wave.name}: {format_count(len(sites), 'site')}"))
-            maps.append(_render_site_status_map(sorted(sites, key=_build_sort_key), wave.name))
+            site_count = format_count(len(sites), "site")
+            status_map = build_element(
+                "svg",
+                [_render_square(site, number) for number, site in enumerate(sites)],
+                width=str(min(len(sites), _SQUARES_PER_ROW) * _SQUARE_SIZE),
+                height=str(((len(sites) - 1) // _SQUARES_PER_ROW + 1) * _SQUARE_SIZE),
+                role="img",
+                aria_label=f"{site_count} of the wave {wave.name}",
+            )
+            maps += [build_element("h3", f"{wave.name}: {site_count}"), status_map]
     # Render the legend with counts.
     parts = []
     for status in _STATUS_COLORS:
@@ -61,25 +71,6 @@ def _has_losses(site: PlannedSite) -> bool:
 def _render_swatch(color: str) -> Markup:
     square = build_svg_element("rect", width="12", height="12", fill=color, stroke="#555")
     return build_element("svg", square, width="12", height="12", aria_hidden="true")
-
-
-def _build_sort_key(site: PlannedSite) -> tuple[str, list[tuple[int, int, str]]]:
-    return site.labels.get("region", ""), compute_natural_sort_key(site.name)
-
-
-def _render_site_status_map(sites: Sequence[PlannedSite], wave: str) -> Markup:
-    """Render squares in rows with the status of each site."""
-    squares = [_render_square(site, number) for number, site in enumerate(sites)]
-    width = min(len(sites), _SQUARES_PER_ROW) * _SQUARE_SIZE
-    height = ((len(sites) - 1) // _SQUARES_PER_ROW + 1) * _SQUARE_SIZE
-    return build_element(
-        "svg",
-        squares,
-        width=str(width),
-        height=str(height),
-        role="img",
-        aria_label=f"{format_count(len(sites), 'site')} of the wave {wave}",
-    )
 
 
 def _render_square(site: PlannedSite, number: int) -> Markup:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -12,19 +12,16 @@ from nexusform.diagnostics.phrases import format_count, format_first_items, form
 from nexusform.domains.sites.rendering.fleet_impact import (
     build_disruption_clauses,
     build_finding_sections,
+    build_undeclared_sections,
     build_workload_loss_sections,
     compute_fleet_impact,
 )
-from nexusform.domains.sites.rendering.name_list import format_names
-from nexusform.domains.sites.rendering.site_change_rows import SITE_PLACEHOLDER, replace_site_name
-from nexusform.domains.sites.rendering.undeclared_report import build_undeclared_sections
-from nexusform.domains.sites.rendering.waiting_tree import build_waiting_sections
+from nexusform.domains.sites.rendering.site_change_rows import SITE_PLACEHOLDER, format_names, replace_site_name
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, describe_diagnostic
 from nexusform.rendering.pull_request.report_markdown import render_report_markdown
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
-_FULL_GROUPS: Final = 1  # groups with all rows
 _MAX_DIFFERENCES: Final = 12  # rows of a table of a terminal
 _MAX_ROWS: Final = 4
 _DATA_LOCATION: Final = re.compile(rf'("{SITE_PLACEHOLDER}" is set in [^\n]+), line \d+\.')
@@ -121,7 +118,10 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> s
     if rejected:
         reason, sites = group_by_reason(rejected)[0]
         suffix = "" if len(sites) == len(rejected) else ", and others"
-        clauses.append(f"{len(rejected):,} rejected: {_truncate_reason(reason)}{suffix}")
+        # Only the summary of the reason, without its location `FILE:LINE`.
+        parts = reason.split(": ", 2)
+        summary = parts[1] if len(parts) > 1 and re.search(r":\d+$", parts[0]) else parts[0]
+        clauses.append(f"{len(rejected):,} rejected: {summary.rstrip('.')}{suffix}")
     unfinished = plan.select_by_status(SiteStatus.SKIPPED, SiteStatus.FAILED)
     if unfinished:
         clauses.append(f"{len(unfinished):,} not planned")
@@ -135,13 +135,6 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> s
     if unchanged:
         clauses.append(f"{unchanged:,} unchanged")
     return f"{'; '.join(clauses)}."
-
-
-def _truncate_reason(reason: str) -> str:
-    """Truncate a reason for the first line."""
-    summary = reason.split(": ", 2)
-    short_reason = summary[1] if len(summary) > 1 and re.search(r":\d+$", summary[0]) else summary[0]
-    return short_reason.rstrip(".")
 
 
 def _build_blocked_section(plan: FleetPlan) -> Iterable[Section]:
@@ -191,18 +184,17 @@ def _build_redundancy_section(sites: Sequence[PlannedSite], max_rows: int) -> It
 
 def _build_group_sections(groups: Sequence[SitesWithEqualChanges], max_rows: int) -> Iterable[Section]:
     """Build the sections of groups: the largest in full, others by their difference from it."""
-    full_groups = [group for group in groups if len(group.sites) > 1][:_FULL_GROUPS] or list(groups[:1])
-    for group in full_groups:
-        same_text = "the same " if len(group.sites) > 1 else ""
-        title = f"{format_count(len(group.sites), 'site')}: {same_text}{format_count(len(group.rows), 'row')}"
-        names = f"Sites: {format_names(group.sites)}."
-        yield Section(title, (*group.rows, names))
-    other_groups = [group for group in groups if group not in full_groups]
+    if not groups:
+        return
+    first = groups[0]
+    same_text = "the same " if len(first.sites) > 1 else ""
+    title = f"{format_count(len(first.sites), 'site')}: {same_text}{format_count(len(first.rows), 'row')}"
+    yield Section(title, (*first.rows, f"Sites: {format_names(first.sites)}."))
+    other_groups = groups[1:]
     if not other_groups:
         return
     lines = [
-        f"{format_names(group.sites)}: {_describe_group_difference(group, full_groups[0])}"
-        for group in other_groups[:max_rows]
+        f"{format_names(group.sites)}: {_describe_group_difference(group, first)}" for group in other_groups[:max_rows]
     ]
     count = sum(len(group.sites) for group in other_groups)
     title = f"{format_count(count, 'site')} with changes of {select_word_form(count, 'its', 'their')} own"
@@ -235,3 +227,39 @@ def build_fleet_markdown(plan: FleetPlan) -> str:
         if len(text.encode()) <= MAX_BYTES:
             return text
     return text[:MAX_BYTES]
+
+
+def build_waiting_sections(plan: FleetPlan) -> Iterator[Section]:
+    """Build a section with a tree for each wave with waiting sites."""
+    for wave in plan.waves:
+        sites = plan.select_wave(wave.name)
+        names = {site.name for site in sites}
+        dependencies = {site.name: frozenset(site.dependencies) & names for site in sites}
+        waiting = sum(map(bool, dependencies.values()))
+        if waiting:
+            title = f'Order in the wave "{wave.name}": {waiting:,} of {len(sites):,} sites wait for others'
+            yield Section(title, commands=tuple(_render_site_tree(sites, dependencies)))
+
+
+def _render_site_tree(sites: Sequence[PlannedSite], dependencies: dict[str, frozenset[str]]) -> list[str]:
+    """Draw the sites below their dependencies. Sites with the same neighbours share a node."""
+    import networkx as nx  # few plans have dependencies between sites
+
+    dependents: dict[str, set[str]] = {}
+    for name, others in dependencies.items():
+        for other in others:
+            dependents.setdefault(other, set()).add(name)
+    groups: dict[tuple[frozenset[str], frozenset[str]], list[str]] = {}
+    for site in sites:
+        neighbours = dependencies[site.name], frozenset(dependents.get(site.name, ()))
+        if any(neighbours):
+            groups.setdefault(neighbours, []).append(site.name)
+    labels = {name: format_names(names) for names in groups.values() for name in names}
+    graph: Any = nx.DiGraph()
+    for (others, _), names in groups.items():
+        graph.add_node(labels[names[0]])
+        graph.add_edges_from((labels[other], labels[names[0]]) for other in sorted(others))
+    ordered: Any = nx.DiGraph()
+    ordered.add_nodes_from(graph)
+    ordered.add_edges_from(sorted(nx.transitive_reduction(graph).edges))
+    return list(nx.generate_network_text(ordered))

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, select_word_form
-from nexusform.domains.sites.rendering.name_list import format_names
-from nexusform.domains.sites.rendering.site_change_rows import replace_site_name
+from nexusform.domains.sites.rendering.site_change_rows import format_names, replace_site_name
 from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteQuestionFinding, SiteResult, SiteStatus
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
@@ -30,7 +29,18 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
     if failed:
         verdict = f"{verdict.rstrip('.')}; {format_count(len(failed), 'site')} failed."
     has_problems = bool(failed) or any(finding.is_problem for result in successful for finding in result.findings)
-    sections = [_build_failed_section(failed)] if failed else []
+    sections: list[Section] = []
+    if failed:
+        # Build the section of failed sites by reason.
+        by_reason: dict[str, list[SiteResult]] = {}
+        for result in failed:
+            by_reason.setdefault(replace_site_name(result.reason, result.site), []).append(result)
+        failed_lines = [
+            f"{format_names([result.site for result in same_reason])}: "
+            f"{reason if len(same_reason) > 1 else same_reason[0].reason}"
+            for reason, same_reason in by_reason.items()
+        ]
+        sections.append(Section("Failed sites", tuple(failed_lines), is_finding=True))
     if successful:
         # Build the section with one row per distinct result.
         heads, build_rows = _TABLES[question_kind]
@@ -69,19 +79,6 @@ _RESULT: Final = RecordForm(
 def build_question_document(question_kind: QuestionKind, results: Sequence[SiteResult]) -> dict[str, Any]:
     """Build the report as JSON data."""
     return {"asked": question_kind.value, "sites": [_RESULT(result) for result in results]}
-
-
-def _build_failed_section(results: Iterable[SiteResult]) -> Section:
-    """Build the section of failed sites by reason."""
-    by_reason: dict[str, list[SiteResult]] = {}
-    for result in results:
-        by_reason.setdefault(replace_site_name(result.reason, result.site), []).append(result)
-    lines = tuple(
-        f"{format_names([site_result.site for site_result in same_reason])}: "
-        f"{reason if len(same_reason) > 1 else same_reason[0].reason}"
-        for reason, same_reason in by_reason.items()
-    )
-    return Section("Failed sites", lines, is_finding=True)
 
 
 # --- certainty ---------------------------------------------------------------------------------

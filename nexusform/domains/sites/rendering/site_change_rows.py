@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_count, select_word_form
+from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items, select_word_form
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import get_kind_noun
 from nexusform.plans.impact.object_effects import Effect, count_effects, format_effect_verb
@@ -17,6 +18,7 @@ from nexusform.rendering.report.object_rows import build_object_folds, create_sc
 
 SITE_PLACEHOLDER: Final = "SITE"  # placeholder for the site's name
 _SYMBOLS: Final = {Action.CREATE: "+", Action.DELETE: "-"}
+_MAX_NAMES: Final = 8
 
 
 def build_site_rows(plan: Plan, site: str, registries: PluginRegistries) -> tuple[str, ...]:
@@ -72,3 +74,8 @@ def find_lost_redundancy(plan: Plan) -> tuple[str, ...]:
                 )
                 descriptions.append(f"{pool.cluster}/{pool.pool}: {description}")
     return tuple(descriptions)
+
+
+def format_names(names: Sequence[str], max_names: int = _MAX_NAMES) -> str:
+    """Format names in natural order: `lon1, lon2 and 3 more`."""
+    return format_first_items(sorted(names, key=compute_natural_sort_key), max_names)

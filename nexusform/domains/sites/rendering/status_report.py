@@ -1,4 +1,4 @@
-"""Reports of the status of all sites, and of applying their plan, folded."""
+"""Reports of the status of all sites, of their locks, and of applying their plan, folded."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import format_count, format_duration, format_list, select_word_form
+from nexusform.domains.sites.rendering.fleet_impact import build_undeclared_document, build_undeclared_sections
 from nexusform.domains.sites.rendering.fleet_summary import group_by_reason
-from nexusform.domains.sites.rendering.lock_text import format_age
-from nexusform.domains.sites.rendering.name_list import format_names
 from nexusform.domains.sites.rendering.question_report import (
     build_question_document,
     build_question_report,
     select_failed_results,
 )
-from nexusform.domains.sites.rendering.undeclared_report import build_undeclared_document, build_undeclared_sections
-from nexusform.domains.sites.types.fleet_definition import Wave
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
+from nexusform.domains.sites.rendering.site_change_rows import format_names
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave
 from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteLock, SiteResult, SiteStatus
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
@@ -117,3 +115,33 @@ def build_status_document(plan: FleetPlan, certainty: Sequence[SiteResult] = ())
     if certainty:
         document["certainty"] = build_question_document(QuestionKind.CERTAINTY, certainty)["sites"]
     return document
+
+
+def format_locked_sites(results: Sequence[SiteResult], now: datetime) -> str:
+    """Format the locks as a table below a sentence, with the command to release them; "" without locks."""
+    if not results:
+        return ""
+    rows = [_format_lock(result, result.lock, now) for result in results if result.lock is not None]
+    hosts = sorted({result.lock.host for result in results if result.lock is not None and result.lock.host})
+    hints = [
+        f"If no process on {host} runs any more, release the locks of sites that were not started:\n"
+        f"  nexusform sites unlock -host={host}"
+        for host in hosts
+    ]
+    verb = select_word_form(len(results), "is", "are")
+    title = f"{format_count(len(results), 'site')} {verb} locked:"
+    return "\n\n".join(["", "\n".join([title, *rows]), *hints])
+
+
+def format_age(created: str, now: datetime) -> str:
+    """Format the time since a lock was taken, "unknown" if its time cannot be read."""
+    try:
+        return format_duration(max((now - datetime.fromisoformat(created)).total_seconds(), 0))
+    except (ValueError, TypeError):
+        return "unknown"
+
+
+def _format_lock(result: SiteResult, lock: SiteLock, now: datetime) -> str:
+    progress = "started" if lock.has_started else "not started"
+    host = f"host {lock.host}" if lock.host else lock.who
+    return f"  {result.site}: ID {lock.id}, {host}, age {format_age(lock.created, now)}, apply {progress}"

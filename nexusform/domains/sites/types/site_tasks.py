@@ -1,11 +1,13 @@
 """Tasks and results of workers: plain data without state, credentials or sensitive values. A task names a
-site; the worker reads everything else itself. Both are sent between processes as JSON.
+site; the worker reads everything else itself. Both are sent between processes as JSON. `TaskEngine` is the
+interface of engines that run them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -184,20 +186,51 @@ class SiteResult(Struct, frozen=True):
     lock: SiteLock | None = None
 
 
-_TASK_DECODER: Final = msgspec.json.Decoder(Task)
-_RESULT_DECODER: Final = msgspec.json.Decoder(SiteResult)
+# Messages between processes. Decoding raises msgspec.ValidationError.
+encode_task_message: Final = msgspec.json.encode
+decode_task: Final = msgspec.json.Decoder(Task).decode
+decode_task_result: Final = msgspec.json.Decoder(SiteResult).decode
 
 
-def encode_task_message(message: Task | SiteResult) -> bytes:
-    """Encode a task or a result."""
-    return msgspec.json.encode(message)
+OnResult: TypeAlias = Callable[[Task, SiteResult], None]
 
 
-def decode_task(data: bytes) -> Task:
-    """Decode a task. Raises msgspec.ValidationError."""
-    return _TASK_DECODER.decode(data)
+class TaskEngineError(Exception):
+    """Unusable engine, or failed; the message is for the user. `running`: sites with a task in progress."""
+
+    def __init__(self, message: str, running: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.running = frozenset(running)
 
 
-def decode_task_result(data: bytes) -> SiteResult:
-    """Decode a result. Raises msgspec.ValidationError."""
-    return _RESULT_DECODER.decode(data)
+class TaskEngine(Protocol):
+    """Runner of tasks on workers. The crash of a worker affects no other task."""
+
+    @property
+    def parallelism(self) -> int:
+        """Number of tasks running at a time."""
+        ...
+
+    def run_tasks_until_stopped(
+        self,
+        tasks: Sequence[Task],
+        on_result: OnResult,
+        *,
+        max_running: Callable[[], int],
+        is_stopping: Callable[[], bool],
+    ) -> list[Task]:
+        """Run all tasks and report each result; return the tasks not started. Before each start,
+        `max_running` gives the maximum of running tasks (0: none now), and `is_stopping` if no further task
+        may start. A task with a crashed worker is retried on another one. Raises EngineError.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the workers."""
+        ...
+
+
+def build_lost_result(task: Task, reason: str) -> SiteResult:
+    """Build the result of a task that no worker completed."""
+    status = SiteStatus.REFUSED if task.kind in (SiteTaskKind.PLAN, SiteTaskKind.ASK) else SiteStatus.FAILED
+    return SiteResult(task.site, status, reason)

@@ -18,7 +18,7 @@ from nexusform.configuration.loader import find_hidden_characters
 from nexusform.configuration.prepared_body import PreparedBody, report_missing_argument
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error, has_errors, suggest_name
 from nexusform.diagnostics.phrases import format_count
-from nexusform.domains.sites.types.fleet_definition import (
+from nexusform.domains.sites.types.fleet_plan import (
     ANY_SITE,
     FILE_NAME,
     ONLY_WAVE,
@@ -27,8 +27,6 @@ from nexusform.domains.sites.types.fleet_definition import (
     SiteEntry,
     Wave,
 )
-from nexusform.domains.sites.workflow import definition_schemas
-from nexusform.domains.sites.workflow.site_data_location import convert_to_relative, describe_data_location
 from nexusform.files.regular_files import Confinement
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.json_data.plain_data import has_unknown_part
@@ -39,7 +37,8 @@ from nexusform.language.parser import parse_file
 from nexusform.language.syntax.scanner import describe_span
 from nexusform.language.syntax.syntax_nodes import Block, Body, Expression, Traversal
 from nexusform.planning.name_resolution.evaluation_settings import FileReadRecorder, PlanClock
-from nexusform.schemas.value_types import MapType, ObjectType, SetType
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
+from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, STRING, MapType, ObjectType, SetType
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Value, build_object, build_string, collect_marks
 from nexusform.workflow.opening.system_io import ConfinedFileAccess, read_file
 
@@ -47,6 +46,61 @@ _MAX_BYTES: Final = 16 << 20  # bytes
 _MAX_SITES: Final = 20_000
 _REPETITION_ARGUMENTS: Final = ("for_each", "name")
 _FILE_SCHEMA: Final = BodySchema(blocks={"defaults": (), "site": ("name",), "sites": (), "strategy": ()})
+# `30s`, `5m`, `1h30m`; not an empty string.
+_DURATION: Final = r"(?=.)(?:\d{1,5}h)?(?:\d{1,5}m)?(?:\d{1,7}s)?"
+
+
+def _make_count_attribute(description: str, *, minimum: int) -> AttributeSchema:
+    return AttributeSchema(NUMBER, description, optional=True, minimum=minimum)
+
+
+_SITE_ATTRIBUTES: Final = {
+    "source": AttributeSchema(STRING, "Root module directory of the site, relative to this file.", optional=True),
+    "inputs": AttributeSchema(DYNAMIC, "Values of the root module's variables by name.", optional=True),
+    "labels": AttributeSchema(MapType(STRING), "Display name of the site in reports and maps.", optional=True),
+    "wave": AttributeSchema(STRING, "Wave of the site. Default: the last one.", optional=True),
+}
+_DEFAULTS: Final = BlockSchema(_SITE_ATTRIBUTES, description="Defaults for all sites.")
+_SITE: Final = BlockSchema(
+    {**_SITE_ATTRIBUTES, "destroy": AttributeSchema(BOOL, "Delete everything of the site.", optional=True)},
+    description="One site.",
+)
+_LIMITS: Final = {
+    "max_unavailable": _make_count_attribute("Maximum number of sites in progress or failed.", minimum=1),
+    "max_parallel": _make_count_attribute("Maximum number of sites in progress.", minimum=1),
+    "max_failures": _make_count_attribute(
+        "Maximum number of failed or rejected sites before the wave stops.", minimum=0
+    ),
+    "max_miss_rate": AttributeSchema(
+        NUMBER, "Maximum share of wrong predictions, from 0 to 1.", optional=True, minimum=0, maximum=1
+    ),
+}
+_WAVE: Final = BlockSchema(
+    {
+        **_LIMITS,
+        "soak": AttributeSchema(
+            STRING,
+            "Wait time before the next wave.",
+            optional=True,
+            pattern=_DURATION,
+            pattern_hint='a duration such as "30s", "5m" or "1h30m"',
+        ),
+        "gate": AttributeSchema(
+            STRING, "`approve`: the wave waits for approval.", optional=True, choices=("approve", "none")
+        ),
+    },
+    description="Sites applied together.",
+)
+_STRATEGY: Final = BlockSchema(
+    {
+        **_LIMITS,
+        "max_requests_per_minute": _make_count_attribute(
+            "Maximum number of requests per minute to an Azure subscription, from all workers.", minimum=1
+        ),
+    },
+    {"wave": NestedBlock(_WAVE, Nesting.MAP, "Wave; waves run in file order.", "name")},
+    description="Rules for applying the sites.",
+)
 
 
 class NameScope(Struct, frozen=True):
@@ -153,7 +207,7 @@ def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteE
         problems.append(build_error("duplicate-block", detail, duplicate.header_span))
     waves = _read_waves(strategies[0], reading) if strategies else [Wave(ONLY_WAVE)]
     if defaults:
-        reading.defaults = _build_site_block(defaults[0], definition_schemas.DEFAULTS, problems)
+        reading.defaults = _build_site_block(defaults[0], _DEFAULTS, problems)
     wave_names = {wave.name for wave in waves}
     last_wave = waves[-1].name if waves else ""
     sites: dict[str, SiteEntry] = {}
@@ -168,7 +222,15 @@ def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteE
             break
     if not sites and not has_errors(problems):
         problems.append(build_error("no-sites", f"It declares no site. {_FILE_HINT}", body.span))
-    problems += _check_shared_state_locations(sites.values())
+    first_by_location: dict[tuple[str, str], SiteEntry] = {}
+    for site in sites.values():
+        earlier = first_by_location.setdefault((site.backend, repr(sorted(site.settings.items()))), site)
+        if earlier is not site:
+            detail = (
+                f'"{earlier.name}" and "{site.name}" have the same state location. Use the site name in '
+                f'the backend settings: path = "states/${{site.name}}.nfstate".'
+            )
+            problems.append(build_error("shared-site-state", detail, site.span))
     return list(sites.values()), waves
 
 
@@ -209,36 +271,20 @@ def _merge_equal_problems(problems: Iterable[Diagnostic], sites: set[str]) -> It
 _QUOTED_NAME: Final = re.compile(r'(site )?"([^"]*)"')
 
 
-def _check_shared_state_locations(sites: Iterable[SiteEntry]) -> Iterator[Diagnostic]:
-    """Return an error for every site with the state location of an earlier one."""
-    first: dict[tuple[str, str], SiteEntry] = {}
-    for site in sites:
-        key = (site.backend, repr(sorted(site.settings.items())))
-        earlier = first.setdefault(key, site)
-        if earlier is not site:
-            detail = (
-                f'"{earlier.name}" and "{site.name}" have the same state location. Use the site name in '
-                f'the backend settings: path = "states/${{site.name}}.nfstate".'
-            )
-            yield build_error("shared-site-state", detail, site.span)
-
-
 # --- waves -------------------------------------------------------------------------------------
 
 
 def _read_waves(block: Block, reading: _FileReading) -> list[Wave]:
     """Read the waves of the strategy, with its common values."""
-    body, problems = build_prepared_body(block.body, definition_schemas.STRATEGY, block.header_span)
+    body, problems = build_prepared_body(block.body, _STRATEGY, block.header_span)
     values, _, value_problems = body.evaluate(reading.names)
     reading.problems += [*problems, *value_problems]
     if has_errors([*problems, *value_problems]):
         return [Wave(ONLY_WAVE)]
     reading.requests_per_minute = int(values.pop("max_requests_per_minute") or 0)
-    waves = []
-    for name in values["wave_order"]:
-        wave_values = {key: value for key, value in values["wave"][name].items() if value is not None}
-        waves.append(_build_wave(name, {**_remove_nulls(values), **wave_values}))
-    return waves or [_build_wave(ONLY_WAVE, _remove_nulls(values))]
+    common = _remove_nulls(values)
+    waves = [_build_wave(name, {**common, **_remove_nulls(values["wave"][name])}) for name in values["wave_order"]]
+    return waves or [_build_wave(ONLY_WAVE, common)]
 
 
 def _remove_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -296,7 +342,7 @@ def _build_site_block(block: Block, schema: Any, problems: list[Diagnostic]) -> 
 def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
     """Read the sites of one `site` or `sites` block."""
     if block.type == "site":
-        prepared = _build_site_block(block, definition_schemas.SITE, reading.problems)
+        prepared = _build_site_block(block, _SITE, reading.problems)
         site = _build_site(block.labels[0].value, prepared, reading.names, reading)
         if site is not None:
             yield site
@@ -308,7 +354,7 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
         attribute for attribute in block.body.attributes if attribute.name not in _REPETITION_ARGUMENTS
     )
     prepared = _build_site_block(
-        replace(block, body=replace(block.body, attributes=other_attributes)), definition_schemas.SITE, reading.problems
+        replace(block, body=replace(block.body, attributes=other_attributes)), _SITE, reading.problems
     )
     if "for_each" not in expressions:
         reading.problems.append(report_missing_argument("for_each", block.header_span))
@@ -479,7 +525,7 @@ def _read_backend(
             continue
         values, _, value_problems = candidate.settings.evaluate(scope)
         problems += value_problems
-        return candidate.backend, {setting: value for setting, value in values.items() if value is not None}
+        return candidate.backend, _remove_nulls(values)
     return "local", {"path": f"states/{name}.nfstate"}
 
 
@@ -492,8 +538,30 @@ def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterat
         assert block.settings is not None, "chosen for it"
         values, _, value_problems = block.settings.evaluate(names)
         if not has_errors(value_problems):  # with each.* it depends on more than the name
-            settings = {setting: value for setting, value in values.items() if value is not None}
+            settings = _remove_nulls(values)
             yield SiteEntry(ANY_SITE, ".", "", span, span, {}, backend=block.backend, settings=settings)
     if reading.defaults is None or reading.defaults.settings is None:
         settings = {"path": f"states/{ANY_SITE}.nfstate"}
         yield SiteEntry(ANY_SITE, ".", "", span, span, {}, settings=settings)
+
+
+def describe_data_location(files: Sequence[str], key: str, root: str, confinement: Confinement) -> str:
+    """Describe the location of a key in these files; "" if it is ambiguous. Called only for sites with problems."""
+    pattern = re.compile(rf"(?<![\w.-])(?P<quote>[\"']?){re.escape(key)}(?P=quote)\s*[:=,]")
+    locations: list[tuple[str, int]] = []
+    for name in files:
+        try:
+            text = read_file(str(Path(root, name)), _MAX_BYTES, confinement).decode()
+        except (FileProblem, UnicodeDecodeError):
+            continue
+        locations += [(name, text.count("\n", 0, match.start()) + 1) for match in pattern.finditer(text)]
+    if len(locations) == 1:
+        ((name, line),) = locations
+        return f' "{key}" is set in {name}, line {line}.'
+    return f' "{key}" is from {files[0]}.' if len(files) == 1 else ""
+
+
+def convert_to_relative(names: Sequence[str], root: str) -> tuple[str, ...]:
+    """Convert file names to paths relative to the sites' directory."""
+    start = os.path.realpath(root)
+    return tuple(os.path.relpath(os.path.realpath(Path(root, name)), start) for name in names)

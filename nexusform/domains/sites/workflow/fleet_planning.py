@@ -1,4 +1,6 @@
-"""Planning of every site of a fleet on an engine."""
+"""Planning of every site of a fleet on an engine, and the order of sites: one that reads another's state is applied
+after it.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,23 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors, suggest_name
 from nexusform.diagnostics.phrases import format_list
-from nexusform.domains.sites.task_engine import TaskEngine
-from nexusform.domains.sites.types.fleet_definition import FleetDefinition
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, UndeclaredSite, build_planned_site, compute_fleet_digest
-from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, SiteTaskKind, Task
+from nexusform.domains.sites.types.fleet_plan import (
+    FleetDefinition,
+    FleetPlan,
+    UndeclaredSite,
+    build_planned_site,
+    compute_fleet_digest,
+)
+from nexusform.domains.sites.types.site_tasks import (
+    FleetContext,
+    SiteResult,
+    SiteStatus,
+    SiteTaskKind,
+    Task,
+    TaskEngine,
+)
 from nexusform.domains.sites.workflow.definition_file import read_definition
 from nexusform.domains.sites.workflow.fleet_plan_file import save_failed_plan, save_fleet_plan, write_fleet_statement
-from nexusform.domains.sites.workflow.site_order import check_site_order, compute_dependencies
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.system_io import get_plan_time
 from nexusform.workflow.plan_files.plan_statement import Signer
@@ -171,9 +183,14 @@ def plan_fleet(
 
 def _build_plan(definition: FleetDefinition, fleet: FleetContext, results: Mapping[str, SiteResult]) -> FleetPlan:
     """Build the plan of a fleet from the results."""
-    dependencies = compute_dependencies(list(results.values()))
+    # For each site the other sites with states that it reads.
+    owners = {result.state_location: name for name, result in results.items() if result.state_location}
+    dependencies = {
+        name: tuple(sorted({owners[state] for state in result.read_states if state in owners} - {name}))
+        for name, result in results.items()
+    }
     entries = {site.name: site for site in definition.sites}
-    sites = tuple(build_planned_site(entries[name], results[name], dependencies.get(name, ())) for name in results)
+    sites = tuple(build_planned_site(entries[name], results[name], dependencies[name]) for name in results)
     return FleetPlan(
         sites=sites,
         waves=definition.waves,
@@ -184,3 +201,56 @@ def _build_plan(definition: FleetDefinition, fleet: FleetContext, results: Mappi
         is_confined=bool(fleet.confine),
         allow_remote=fleet.allow_remote,
     )
+
+
+def check_site_order(definition: FleetDefinition, dependencies: Mapping[str, Sequence[str]]) -> list[Diagnostic]:
+    """Return one error for a cycle, or one for each site that depends on a later wave."""
+    spans = {site.name: site.span for site in definition.sites}
+    waves = {site.name: site.wave for site in definition.sites}
+    wave_positions = {wave.name: position for position, wave in enumerate(definition.waves)}
+    cycle = _find_cycle(dependencies)
+    if cycle:
+        chain = " -> ".join(f'"{name}"' for name in (*cycle, cycle[0]))
+        detail = f"These sites read each other's states in a cycle: {chain}."
+        return [build_error("cycle", detail, spans[cycle[0]])]
+    return [
+        build_error(
+            "site-in-later-wave",
+            f'The site "{name}" (wave "{waves[name]}") reads the state of "{other}", which is applied '
+            f'later, in the wave "{waves[other]}". Move it to that wave or a later one.',
+            spans[name],
+        )
+        for name, other_sites in dependencies.items()
+        for other in other_sites
+        if wave_positions[waves[other]] > wave_positions[waves[name]]
+    ]
+
+
+def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
+    """Find a cycle of sites, starting with the first name; [] if there is none."""
+    pending = {name: set(other_sites) for name, other_sites in dependencies.items()}
+    while True:
+        free = [name for name, other_sites in pending.items() if not other_sites & pending.keys()]
+        if not free:
+            break
+        for name in free:
+            del pending[name]
+    if not pending:
+        return []
+    ring = [min(pending)]
+    while True:
+        following = min(pending[ring[-1]] & pending.keys())
+        if following in ring:
+            return ring[ring.index(following) :]
+        ring.append(following)
+
+
+def split_wave_by_dependencies(names: Sequence[str], dependencies: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """Split the sites of a wave into rounds, each after its dependencies in the wave."""
+    remaining = list(names)
+    ordered: list[list[str]] = []
+    while remaining:
+        ready = [name for name in remaining if not set(dependencies.get(name, ())) & set(remaining)]
+        ordered.append(ready or remaining)  # planning rejects cycles
+        remaining = [name for name in remaining if name not in set(ordered[-1])]
+    return ordered

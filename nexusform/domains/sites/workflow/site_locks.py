@@ -8,8 +8,8 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from nexusform.diagnostics.diagnostic import build_error
-from nexusform.domains.sites.types.fleet_definition import SiteEntry
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.domains.sites.types.fleet_plan import SiteEntry
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteLock, SiteResult, SiteStatus, Task
 from nexusform.domains.sites.workflow.site_project import load_cached_configuration, make_site_location, open_state
 from nexusform.domains.sites.workflow.site_results import build_rejected_result
@@ -62,7 +62,7 @@ def release_session_lock(task: Task, site: SiteEntry) -> None:
     """Release the lock of a lost worker of this run, if the apply of its site has not started. A remaining
     lock is reported by the next attempt to take it.
     """
-    backend, _ = _open_state_of(task, site)
+    backend, _ = open_current_state(task, site)
     if backend is None:
         return
     with suppress(BackendProblem):
@@ -75,9 +75,9 @@ def unlock_site(task: Task, site: SiteEntry) -> SiteResult:
     """Release the lock of a site if the host or the run of the task holds it and its apply has not started.
     The result has the lock; its status is `applied` if the lock was released.
     """
-    backend, rejected = _open_state_of(task, site)
+    backend, problems = open_current_state(task, site)
     if backend is None:
-        return rejected
+        return build_rejected_result(site.name, problems)
     try:
         lock = read_site_lock(backend, site, task.fleet)
         is_selected = lock is not None and (
@@ -91,9 +91,8 @@ def unlock_site(task: Task, site: SiteEntry) -> SiteResult:
     return SiteResult(site.name, SiteStatus.APPLIED, lock=lock)
 
 
-def _open_state_of(task: Task, site: SiteEntry) -> tuple[StateBackend | None, SiteResult]:
-    """Open the state of a site; the result explains a failure."""
+def open_current_state(task: Task, site: SiteEntry) -> tuple[StateBackend | None, list[Diagnostic]]:
+    """Open the state of a site in the current directory; None with diagnostics after a failure."""
     location = make_site_location(task.fleet, site, os.environ)
     configuration, _ = load_cached_configuration(location)
-    backend, problems = open_state(task.fleet, location, site, configuration)
-    return backend, build_rejected_result(site.name, problems)
+    return open_state(task.fleet, location, site, configuration)

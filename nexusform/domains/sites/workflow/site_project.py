@@ -21,9 +21,9 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
-from nexusform.domains.sites.types.fleet_definition import FILE_NAME, SiteEntry
+from nexusform.domains.sites.types.fleet_plan import FILE_NAME, SiteEntry
 from nexusform.domains.sites.types.site_tasks import FleetContext
-from nexusform.domains.sites.workflow.site_data_location import describe_data_location
+from nexusform.domains.sites.workflow.definition_file import describe_data_location
 from nexusform.files.regular_files import Confinement
 from nexusform.interfaces.state_storage import StateBackend
 from nexusform.state import json_codec
@@ -76,7 +76,13 @@ def open_site_project(fleet: FleetContext, site: SiteEntry, environment: Mapping
         data_location = describe_data_location(site.data_files, site.key, fleet.root, location.confinement)
         further_problems = [replace(problem, detail=f"{problem.detail}{data_location}") for problem in further_problems]
     problems += further_problems
-    problems += _check_module_backend(configuration)
+    module_backend = configuration.settings.backend
+    if module_backend is not None:
+        detail = (
+            f"The state location of a site comes from {FILE_NAME}. The backend block of the root module has no effect "
+            "here."
+        )
+        problems.append(build_warning("backend-configuration-ignored", detail, module_backend.header_span))
     backend, further_problems = open_state(fleet, location, site, configuration)
     problems += further_problems
     if backend is None or has_errors(problems):
@@ -180,17 +186,6 @@ def _locate_problem_at_inputs(problem: Diagnostic, site: SiteEntry) -> Diagnosti
 
 
 # --- state -------------------------------------------------------------------------------------
-
-
-def _check_module_backend(configuration: Configuration) -> list[Diagnostic]:
-    """Warn about a backend block of the root module, which has no effect."""
-    block = configuration.settings.backend
-    if block is None:
-        return []
-    detail = (
-        f"The state location of a site comes from {FILE_NAME}. The backend block of the root module has no effect here."
-    )
-    return [build_warning("backend-configuration-ignored", detail, block.header_span)]
 
 
 def open_state(

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.domains.azure.workflow.state_reconciliation import run_site_replays
-from nexusform.domains.sites.types.fleet_definition import SiteEntry
+from nexusform.domains.sites.types.fleet_plan import SiteEntry
 from nexusform.domains.sites.types.site_tasks import (
     QuestionKind,
     SiteQuestion,
@@ -20,9 +20,8 @@ from nexusform.domains.sites.types.site_tasks import (
     SiteStatus,
     Task,
 )
-from nexusform.domains.sites.workflow.site_digest import compute_plan_digest
 from nexusform.domains.sites.workflow.site_project import open_site_project
-from nexusform.domains.sites.workflow.site_results import build_plan_result, build_rejected_result
+from nexusform.domains.sites.workflow.site_results import build_plan_result, build_rejected_result, compute_plan_digest
 from nexusform.domains.whatif.questions.failure_simulation import FailureScope, simulate_machine_loss
 from nexusform.domains.whatif.questions.pod_snapshot import NO_OBSERVATIONS, build_pods
 from nexusform.domains.whatif.rendering.failure_report import build_failure_summary
@@ -38,7 +37,8 @@ NO_STATE = "Nothing was applied yet."
 
 def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
     """Run the part of a question in a task."""
-    assert task.question is not None, "a task that asks"
+    question = task.question
+    assert question is not None, "a task that asks"
     opened = open_site_project(task.fleet, site, os.environ)
     if opened.project is None:
         return build_rejected_result(site.name, opened.diagnostics)
@@ -46,10 +46,8 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
         if not run.is_ready:
             return build_rejected_result(site.name, [*opened.diagnostics, *run.diagnostics])
-        if task.question.kind is QuestionKind.CERTAINTY:
+        if question.kind is QuestionKind.CERTAINTY:
             # Count the runs with the planned location for each placed VM.
-            question = task.question
-            assert question is not None, "a task that asks"
             options = PlanOptions(now=task.fleet.now, samples=question.runs, first_sample=question.part * question.runs)
             plan = run.plan(options).plan
             result = build_plan_result(run, plan, site, run.diagnostics)
@@ -62,10 +60,10 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
             )
         if not run.stored.state.lineage:
             return SiteResult(site.name, SiteStatus.SKIPPED, NO_STATE)
-        if task.question.kind is QuestionKind.FAILURE:
-            findings = tuple(_simulate_rack_failures(run.stored.state, run, task.question))
+        if question.kind is QuestionKind.FAILURE:
+            findings = tuple(_simulate_rack_failures(run.stored.state, run, question))
             return SiteResult(site.name, SiteStatus.UNCHANGED, findings=findings)
-        return _run_replay(task.question, site, run)
+        return _run_replay(question, site, run)
 
 
 # --- certainty ---------------------------------------------------------------------------------
@@ -97,8 +95,7 @@ def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> I
         missing = loss.missing if loss.samples is None else loss.samples.missing_count.maximum
         quorum = sum(pool.is_lost for pool in loss.pools)
         figures: dict[str, int | float] = {"down": loss.vm_count, "pools_lost": quorum, "without_room": missing}
-        failure_finding = SiteQuestionFinding(loss.lost, figures, (build_failure_summary(loss),), loss.has_findings)
-        yield failure_finding
+        yield SiteQuestionFinding(loss.lost, figures, (build_failure_summary(loss),), loss.has_findings)
 
 
 # --- replay ------------------------------------------------------------------------------------

@@ -1,26 +1,29 @@
-"""Results of one site as data: plan, rejection and diagnostics."""
+"""Results of one site as data: plan with its digest, rejection and diagnostics."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from itertools import starmap
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from nexusform.diagnostics.levels import get_diagnostic_level
 from nexusform.domains.sites.rendering.site_change_rows import build_site_rows, count_placements, find_lost_redundancy
-from nexusform.domains.sites.types.fleet_definition import SiteEntry
+from nexusform.domains.sites.types.fleet_plan import SiteEntry
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
-from nexusform.domains.sites.workflow.site_digest import compute_plan_digest
 from nexusform.domains.sites.workflow.site_project import normalize_state_location
 from nexusform.plans.impact.object_effects import LOSS_EFFECTS, count_effects
-from nexusform.plans.plan import Plan
+from nexusform.plans.plan import Action, Plan
+from nexusform.plans.saved.record_codec import write_record
 from nexusform.rendering.report.availability_losses import describe_weakened_rules, find_availability_losses
 from nexusform.rendering.report.finding_entries import Finding, collect_findings
 from nexusform.rendering.report.plan_verdict import compute_impact
+from nexusform.state import json_codec
+from nexusform.values.typed_value import Unknown
 from nexusform.workflow.runs.run import Run
 
 LOCKED: Final = "state-lock-error"
@@ -105,3 +108,35 @@ def _convert_finding(finding: Finding) -> SiteDiagnostic:
         level=finding.level.value,
         is_preexisting=finding.is_preexisting,
     )
+
+
+def compute_plan_digest(plan: Plan) -> str:
+    """Compute the SHA-256 of changes, placements and outputs, without serial, time, diagnostics and source
+    lines. All plans without changes have the same digest.
+    """
+    digest = sha256()
+    for record in _list_approved_records(plan):
+        digest.update(json_codec.render_json(record, sort=True, default=_convert_to_plain))
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def _list_approved_records(plan: Plan) -> Iterator[Any]:
+    """List the records approved by a reviewer, without creation numbers."""
+    for change in plan.changes:
+        if change.action is not Action.NO_OP or change.previous_address or change.importing:
+            yield write_record(replace(change, creation=0, prior_creation=0, source=None))
+    for row in plan.placements:
+        yield write_record(row)
+    for output in plan.outputs:
+        if output.action is not Action.NO_OP:
+            yield write_record(output)
+    for old, new in plan.address_moves:
+        yield [str(old), str(new)]
+
+
+def _convert_to_plain(value: Any) -> Any:
+    """Convert unknown values and other mappings to plain data."""
+    if isinstance(value, Unknown):
+        return {"unknown": True}
+    return json_codec.convert_mapping(value)

@@ -21,47 +21,49 @@ from nexusform.applying.events import StepListener
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
 from nexusform.domains.azure.providers.azure_rate_limit import BUDGET_VARIABLE
 from nexusform.domains.sites.rendering.site_change_rows import build_site_rows, count_placements
-from nexusform.domains.sites.types.fleet_definition import FILE_NAME, FleetDefinition, SiteEntry
+from nexusform.domains.sites.types.fleet_plan import FILE_NAME, FleetDefinition, SiteEntry
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, SiteTaskKind, Task
 from nexusform.domains.sites.workflow.definition_file import read_definition
-from nexusform.domains.sites.workflow.site_digest import compute_plan_digest
 from nexusform.domains.sites.workflow.site_locks import (
     describe_session,
+    open_current_state,
     read_site_lock,
     release_session_lock,
     unlock_site,
 )
 from nexusform.domains.sites.workflow.site_project import (
     build_fleet_context,
-    load_cached_configuration,
-    make_site_location,
     normalize_state_location,
     open_site_project,
-    open_state,
 )
 from nexusform.domains.sites.workflow.site_results import (
     build_plan_result,
     build_rejected_result,
     build_site_diagnostics,
+    compute_plan_digest,
     describe_state_location,
 )
-from nexusform.domains.sites.workflow.unsaved_state import check_unsaved_state, save_unsaved_state
 from nexusform.files.access_record import start_access_record
+from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.plans.plan import Mode, Plan
 from nexusform.plans.saved import plan_file
+from nexusform.state import state_codec
+from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.plan_files.plan_execution import PlanApplyOptions, apply_plan, apply_remaining_steps
 from nexusform.workflow.plan_files.remaining_steps import RemainingSteps, find_remaining_steps
-from nexusform.workflow.plan_files.saved_plans import save_plan
+from nexusform.workflow.plan_files.saved_plans import decrypt_document, read_limited_file, save_plan
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
+from nexusform.workflow.states.state_commands import check_lineage
 
 PLAN_SUFFIX: Final = ".nfplan"
 LOCK_TIMEOUT: Final = 120.0  # seconds a lock is kept without a heartbeat of its command
 _LINE: Final = re.compile(r"""(?<![^\s"'(])([^\s"'():,]+):(\d+,\d+)""")
 _MAX_RECURSION: Final = 3_000
 _MAX_WRONG_PREDICTIONS: Final = 5  # named per site
+_UNSAVED: Final = "unsaved-state"
 _CHANGED_MESSAGE: Final = (
     "nexusform.sites.hcl, or a file that it reads, changed since the command started. Run the command again."
 )
@@ -104,10 +106,12 @@ class FleetTaskWorker:
             try:
                 os.chdir(site.source)  # as for `nexusform plan`: paths are relative to the root module
             except OSError as problem:
-                return _make_paths_relative_to_fleet(
-                    build_rejected_result(site.name, [_build_source_error(site, problem)]), site.source, task.fleet.root
-                )
-            return _make_paths_relative_to_fleet(self._run_task_by_kind(task, site), site.source, task.fleet.root)
+                detail = f'The source "{site.source}" of the site cannot be opened: {problem.strerror}.'
+                error = build_error("unreadable-configuration-directory", detail, site.span)
+                result = build_rejected_result(site.name, [error])
+            else:
+                result = self._run_task_by_kind(task, site)
+            return _make_paths_relative_to_fleet(result, site.source, task.fleet.root)
 
     def _load_definition(self, fleet: FleetContext) -> tuple[FleetDefinition | None, Sequence[Diagnostic]]:
         """Load the definition, once per worker."""
@@ -233,11 +237,6 @@ def _plan_site(task: Task, site: SiteEntry) -> SiteResult:
 def _build_options(task: Task, site: SiteEntry) -> PlanOptions:
     """Build the plan options of a site."""
     return PlanOptions(mode=Mode.DESTROY if site.destroy else Mode.NORMAL, now=task.fleet.now)
-
-
-def _build_source_error(site: SiteEntry, problem: OSError) -> Diagnostic:
-    detail = f'The source "{site.source}" of the site cannot be opened: {problem.strerror}.'
-    return build_error("unreadable-configuration-directory", detail, site.span)
 
 
 def _make_paths_relative_to_fleet(result: SiteResult, source: str, root: str) -> SiteResult:
@@ -367,9 +366,7 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
 
 def _read_site_status(task: Task, site: SiteEntry) -> SiteResult:
     """Read the status of a site from its state, without a lock."""
-    location = make_site_location(task.fleet, site, os.environ)
-    configuration, _ = load_cached_configuration(location)
-    backend, problems = open_state(task.fleet, location, site, configuration)
+    backend, problems = open_current_state(task, site)
     if backend is None:
         return build_rejected_result(site.name, problems)
     stored, read_problems = read_stored_state(backend, checks_objects=False)
@@ -385,7 +382,7 @@ def _read_site_status(task: Task, site: SiteEntry) -> SiteResult:
     if not state.lineage:
         reason = "Nothing was applied yet."
     elif stored.remaining is not None:
-        status, reason = (SiteStatus.FAILED, f"An apply was started and left {stored.remaining.remaining_steps} steps.")
+        status, reason = SiteStatus.FAILED, f"An apply was started and left {stored.remaining.remaining_steps} steps."
     return SiteResult(
         site.name,
         status,
@@ -395,3 +392,40 @@ def _read_site_status(task: Task, site: SiteEntry) -> SiteResult:
         serial=state.serial,
         lock=lock,
     )
+
+
+def check_unsaved_state(location: CommandContext) -> list[Diagnostic]:
+    """Return an error if an unsaved state exists; a plan without it would create existing objects again."""
+    if not Path(location.rescue_path).exists():
+        return []
+    detail = (
+        "An earlier apply of this site could not save its state to the backend: "
+        f'"{location.rescue_path}". `nexusform sites apply -resume FILE` with the applied plan saves '
+        "it. Only that file records what was applied."
+    )
+    return [build_error(_UNSAVED, detail)]
+
+
+def save_unsaved_state(run: Run) -> list[Diagnostic]:
+    """Write the unsaved state to the locked backend; return diagnostics on failure."""
+    location = run.project.context
+    try:
+        data = read_limited_file(location.rescue_path, location)
+    except FileProblem as problem:
+        return [build_error(_UNSAVED, str(problem))]
+    document, problems = decrypt_document(data, location.rescue_path, location)
+    if has_errors(problems):
+        return problems
+    state, problems = state_codec.decode_state(document, location.rescue_path)
+    if state is None:
+        return problems
+    rejection = check_lineage(run.stored.state, state, location.rescue_path)
+    if rejection is not None:
+        return [rejection]
+    try:
+        run.project.backend.write_merged_state(state_codec.encode_state(state), ())
+        Path(location.rescue_path).unlink()
+    except (BackendProblem, OSError) as problem:
+        detail = f'The state in "{location.rescue_path}" still cannot be saved: {problem}'
+        return [build_error("state-save-failed", detail)]
+    return []

@@ -9,7 +9,7 @@ import glob
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
@@ -18,8 +18,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.sites.types.fleet_definition import ANY_SITE, SITE_NAME, SiteEntry
-from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
+from nexusform.domains.sites.types.fleet_plan import ANY_SITE, SITE_NAME, SiteEntry, UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult
 from nexusform.domains.sites.workflow.fleet_planning import OpenedFleet
 from nexusform.domains.sites.workflow.site_project import build_fleet_context, normalize_state_location, open_state
@@ -152,8 +151,11 @@ def _open_known_state(
     """Open the backend of a known state: by a template, or as a local file."""
     for template in templates:
         if template.backend == known_state.backend:
-            entry = replace(template, name=name, settings=_insert_site_name(template.settings, name))
-            backend = _open_backend(entry, fleet)
+            settings = {
+                key: value.replace(ANY_SITE, name) if isinstance(value, str) else value
+                for key, value in template.settings.items()
+            }
+            backend = _open_backend(replace(template, name=name, settings=settings), fleet)
             if (
                 backend is not None
                 and normalize_state_location(known_state.backend, backend.describe()) == known_state.state_location
@@ -164,11 +166,6 @@ def _open_known_state(
     return _open_backend(
         replace(templates[0], name=name, backend="local", settings={"path": known_state.state_location}), fleet
     )
-
-
-def _insert_site_name(settings: Mapping[str, object], name: str) -> dict[str, object]:
-    """Insert the name of a site into template settings."""
-    return {key: value.replace(ANY_SITE, name) if isinstance(value, str) else value for key, value in settings.items()}
 
 
 def count_placements(state: State) -> dict[str, int]:

@@ -5,7 +5,7 @@ stopped wave stops the later ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -18,13 +18,19 @@ from nexusform.diagnostics.phrases import (
     format_list,
     select_word_form,
 )
-from nexusform.domains.sites.rendering.lock_text import format_locked_sites
-from nexusform.domains.sites.task_engine import TaskEngine, TaskEngineError
-from nexusform.domains.sites.types.fleet_definition import Wave
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
-from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, SiteTaskKind, Task
-from nexusform.domains.sites.workflow.fleet_locks import read_locked_sites, release_locks
-from nexusform.domains.sites.workflow.site_order import split_wave_by_dependencies
+from nexusform.domains.sites.rendering.status_report import format_locked_sites
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave
+from nexusform.domains.sites.types.site_tasks import (
+    FleetContext,
+    SiteResult,
+    SiteStatus,
+    SiteTaskKind,
+    Task,
+    TaskEngine,
+    TaskEngineError,
+)
+from nexusform.domains.sites.workflow.fleet_planning import split_wave_by_dependencies
+from nexusform.domains.sites.workflow.fleet_tasks import read_locked_sites, release_locks
 from nexusform.domains.sites.workflow.site_results import LOCKED
 from nexusform.domains.sites.workflow.wave_progress import FleetApplyProgress, ProgressEventKind, WaveProgressLine
 from nexusform.interfaces.plugins import Clock
@@ -212,16 +218,10 @@ def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
         reason = _apply_until_stop(fleet_apply, [sites[name] for name in round_names], tally, is_first=not round_number)
         if reason:
             return _build_wave_stop(fleet_apply, tally, reason)
-    fleet_apply.observer.print_message(f'Wave "{wave.name}" is done: {_format_counts(fleet_apply, sites)}.')
+    statuses = [fleet_apply.results[name].status for name in sites]
+    counts = [f"{statuses.count(status):,} {status.value}" for status in SiteStatus if status in statuses]
+    fleet_apply.observer.print_message(f'Wave "{wave.name}" is done: {format_list(counts)}.')
     return None
-
-
-def _format_counts(fleet_apply: FleetApply, names: Mapping[str, PlannedSite]) -> str:
-    """Format the counts by status: `38 applied, 2 unchanged`."""
-    statuses = [fleet_apply.results[name].status for name in names]
-    return format_list(
-        f"{statuses.count(site_status):,} {site_status.value}" for site_status in SiteStatus if site_status in statuses
-    )
 
 
 def _apply_until_stop(

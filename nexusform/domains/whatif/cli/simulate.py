@@ -57,10 +57,10 @@ COMMANDS: Final[dict[str, CommandEntry]] = {
         "nexusform.domains.whatif.cli.repack:repack", "Find the fewest re-creations to free capacity"
     ),
     "placement": CommandEntry(
-        "nexusform.domains.whatif.cli.placement:simulate_placement", "Predict if a new placement runs, and where"
+        "nexusform.domains.whatif.cli.trials:simulate_placement", "Predict if a new placement runs, and where"
     ),
     "rebalance": CommandEntry(
-        "nexusform.domains.whatif.cli.rebalance:simulate_rebalance", "Find the fewest evictions so that all pods run"
+        "nexusform.domains.whatif.cli.trials:simulate_rebalance", "Find the fewest evictions so that all pods run"
     ),
     "fleet": CommandEntry("nexusform.domains.whatif.cli.simulate:fleet", "Simulate changes of fleet members"),
 }
@@ -274,7 +274,7 @@ def _build_upgrade_path_answer(
 ) -> Answer:
     """Build the answer for clusters of one site and a target version."""
     from nexusform.domains.whatif.questions.kubernetes_upgrade_path import find_upgrade_path
-    from nexusform.domains.whatif.rendering.kubernetes_upgrade_path_report import (
+    from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
         build_upgrade_path_document,
         build_upgrade_path_report,
     )
@@ -351,8 +351,8 @@ def failure(arguments: FailureArguments) -> int:
 
 def _simulate_drain(arguments: FailureArguments, _: Snapshot, inputs: SimulationInput) -> Answer:
     """Simulate the drain of the requested node."""
-    from nexusform.domains.whatif.questions.node_drain import find_observed_node, simulate_node_drain
-    from nexusform.domains.whatif.rendering.node_drain_report import build_drain_document, build_drain_report
+    from nexusform.domains.whatif.questions.pod_outage import find_observed_node, simulate_node_drain
+    from nexusform.domains.whatif.rendering.failure_report import build_drain_document, build_drain_report
 
     drain = simulate_node_drain(*require_lookup(find_observed_node(inputs.pods, arguments.node)))
     return Answer("failure", inputs.origin, build_drain_report(drain, inputs.origin), build_drain_document(drain))

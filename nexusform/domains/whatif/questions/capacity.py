@@ -5,7 +5,7 @@ SKUs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import floor
 
 from msgspec import Struct
@@ -132,7 +132,14 @@ def compute_site_capacity(
     names = frozenset(machine.name for machine in machines)
     planned = [rack for rack in site.racks if rack.is_planned and is_requested(rack.availability_zone)]
     fragmentation = compute_cell_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)
-    totals = _compute_schedulable_machine_totals(machines, fragmentation)
+    open_machines = [machine for machine in machines if not machine.unschedulable_reason]
+    totals = Totals(
+        machines=len(open_machines),
+        vcpus=sum(machine.cells * machine.cpus_per_cell for machine in open_machines),
+        memory_gib=convert_to_gib(sum(machine.cells * machine.memory_mib_per_cell for machine in open_machines)),
+        free_vcpus=fragmentation.free_vcpus,
+        free_memory_gib=fragmentation.free_memory_gib,
+    )
     counted_skus = tuple(skus) or _select_default_skus(site, machines)
     mix_constraints = {part.sku.name: replace(_find_common_constraints(site, part.sku), zones=zones) for part in mix}
     return CapacityAnswer(
@@ -151,18 +158,6 @@ def compute_site_capacity(
         overfull=tuple(name for name in site.scheduler.list_overfull_machines() if name in names),
         unplaced=site.vms_without_machine,
         other_capacities=site.other_capacity,
-    )
-
-
-def _compute_schedulable_machine_totals(machines: Iterable[Machine], fragmentation: FragmentationCounts) -> Totals:
-    """Compute the totals of the machines open to new VMs."""
-    open_machines = [machine for machine in machines if not machine.unschedulable_reason]
-    return Totals(
-        machines=len(open_machines),
-        vcpus=sum(machine.cells * machine.cpus_per_cell for machine in open_machines),
-        memory_gib=convert_to_gib(sum(machine.cells * machine.memory_mib_per_cell for machine in open_machines)),
-        free_vcpus=fragmentation.free_vcpus,
-        free_memory_gib=fragmentation.free_memory_gib,
     )
 
 
@@ -186,12 +181,15 @@ def _compute_sku_capacity(
         if machine.rack in free_by_rack:
             zone_by_rack[machine.rack] = machine.availability_zone
     total_free = sum_count_intervals(free_by_rack.values())
+    without_rack: dict[str, Interval] = {}
+    for rack_name, free in sorted(free_by_rack.items(), key=lambda item: item[0].encode()):
+        without_rack[rack_name] = Interval(total_free.minimum - free.minimum, total_free.maximum - free.maximum)
     return SkuCapacity(
         sku=sku,
         current=total_free,
         planned=sum(planned_by_rack.values()),
         zones=_group_by_zone(zone_by_rack, free_by_rack, planned_by_rack),
-        without_rack={rack: _subtract(total_free, free_by_rack[rack]) for rack in sorted(free_by_rack, key=str.encode)},
+        without_rack=without_rack,
         unusable_vcpus=_compute_unusable_capacity(totals.free_vcpus, total_free, sku.cpus_in_cell * sku.numa_cells),
         unusable_memory_gib=_compute_unusable_capacity(
             totals.free_memory_gib, total_free, sku.memory_in_cell * sku.numa_cells
@@ -202,11 +200,6 @@ def _compute_sku_capacity(
 def _find_common_constraints(site: SiteSnapshot, sku: VmSku) -> PlacementConstraints:
     """Find the placement constraints common to all pools of a SKU on the site."""
     return find_common_constraints(pool.demand.constraints for pool in site.pools if pool.sku == sku)
-
-
-def _subtract(total_free: Interval, rack_free: Interval) -> Interval:
-    """Subtract the VMs of one rack from the total."""
-    return Interval(total_free.minimum - rack_free.minimum, total_free.maximum - rack_free.maximum)
 
 
 def _compute_unusable_capacity(free: float, total_free: Interval, size: float) -> Interval:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import chain
 
@@ -87,11 +87,21 @@ def list_used_skus(site: SiteSnapshot) -> set[VmSku]:
 def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku | None:
     """Find the largest one-cell SKU that fits some machine; prefer one in use."""
     used_names = {sku.name for sku in list_used_skus(site)}
-    kinds = _select_distinct_hardware(machines)
+    # One machine of each kind of hardware.
+    kinds = {
+        (
+            machine.machine_sku,
+            machine.cells,
+            machine.cpus_per_cell,
+            machine.memory_gib_per_cell,
+            machine.disk_gib,
+        ): machine
+        for machine in machines
+    }
     one_cell = [sku for sku in site.skus.values() if sku.numa_cells == 1]
 
     def has_fitting_machine(sku: VmSku) -> bool:
-        return any(_can_hold_vm(machine, sku) for machine in kinds)
+        return any(_can_hold_vm(machine, sku) for machine in kinds.values())
 
     def build_size_key(sku: VmSku) -> tuple[float, int, int, bool, str]:
         return -sku.memory_gib, -sku.host_vcpus, sku.disk_gib, sku.name not in used_names, sku.name
@@ -109,11 +119,10 @@ def compute_cell_fragmentation(
     for cell in _build_cells_with_free_capacity(site, machines):
         is_unknown = cell.machine.name in unknown_machines and not cell.machine.unschedulable_reason
         cells[CellUsability.UNKNOWN if is_unknown else _determine_usability(cell, sku)].append(cell)
-    usable = _CellUsabilityCheck(site.skus.values())
     countable_kinds = [kind for kind in CellUsability if kind not in (CellUsability.CLOSED, CellUsability.UNKNOWN)]
     countable = list(chain.from_iterable(cells[kind] for kind in countable_kinds))
     unknown_vcpus, unknown_memory = _sum_free_of_machines(site, cells[CellUsability.UNKNOWN])
-    stranded = [cell for cell in countable if usable.is_cell_stranded(cell)]
+    stranded = _find_stranded_cells(countable, site.skus.values())
     broken = cells[CellUsability.BROKEN]
     first_vms = [cell.vms[0].vm for cell in broken]
     counts = Counter((vm.cluster, vm.pool) for vm in first_vms)
@@ -198,38 +207,22 @@ def _can_hold_vm(machine: Machine, sku: VmSku) -> bool:
     return supports_machine_hardware(sku, machine) and is_large_enough(machine, sku)
 
 
-def _select_distinct_hardware(machines: Iterable[Machine]) -> list[Machine]:
-    """Select one machine of each kind of hardware."""
-    kinds = {
-        (
-            machine.machine_sku,
-            machine.cells,
-            machine.cpus_per_cell,
-            machine.memory_gib_per_cell,
-            machine.disk_gib,
-        ): machine
-        for machine in machines
-    }
-    return list(kinds.values())
-
-
-class _CellUsabilityCheck:
-    """Check for SKUs that fit the remains of a cell; results are cached by equal cells."""
-
-    def __init__(self, skus: Iterable[VmSku]) -> None:
-        self._skus = tuple(skus)
-        self._cache: dict[tuple[str | None, int, float, int], bool] = {}
-
-    def is_cell_stranded(self, cell: _NumaCell) -> bool:
-        """Return True if the cell has free capacity but fits no SKU."""
+def _find_stranded_cells(cells: Iterable[_NumaCell], skus: Collection[VmSku]) -> list[_NumaCell]:
+    """Find the cells with free capacity but without a fitting SKU. Equal cells are checked once."""
+    fits_by_key: dict[tuple[str | None, int, float, int], bool] = {}
+    stranded: list[_NumaCell] = []
+    for cell in cells:
         if not cell.free_vcpus and not cell.free_memory:
-            return False
+            continue
         key = (cell.machine.machine_sku, cell.free_vcpus, cell.free_memory, cell.disk)
-        if key not in self._cache:
-            self._cache[key] = any(self._has_capacity(sku, cell) for sku in self._skus)
-        return not self._cache[key]
+        if key not in fits_by_key:
+            fits_by_key[key] = any(_has_capacity(sku, cell) for sku in skus)
+        if not fits_by_key[key]:
+            stranded.append(cell)
+    return stranded
 
-    def _has_capacity(self, sku: VmSku, cell: _NumaCell) -> bool:
-        """Return True if a cell fits the share of a SKU and its hardware is supported."""
-        fits = cell.free_vcpus >= sku.cpus_in_cell and cell.free_memory >= sku.memory_in_cell
-        return fits and cell.disk >= sku.disk_gib and supports_machine_hardware(sku, cell.machine)
+
+def _has_capacity(sku: VmSku, cell: _NumaCell) -> bool:
+    """Return True if a cell fits the share of a SKU and its hardware is supported."""
+    fits = cell.free_vcpus >= sku.cpus_in_cell and cell.free_memory >= sku.memory_in_cell
+    return fits and cell.disk >= sku.disk_gib and supports_machine_hardware(sku, cell.machine)

@@ -6,12 +6,13 @@ binding, and the scheduler picks again; only a taint keeps a picked cluster away
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import combinations, permutations
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.plans.plan import Feasibility, FeasibilityResult, PlacementAction, Plan
 from nexusform.resources.address import Address
@@ -132,50 +133,51 @@ def find_minimum_evictions(
     fixed = tuple(item for item in candidates if item.policy is PlacementPolicy.PICK_FIXED)
     movable = tuple(item for item in candidates if item.policy is not PlacementPolicy.PICK_FIXED)
     movable = tuple(item for item in movable if request.source_cluster in ("", item.cluster))
-    search = _EvictionSearch(request, before, frozenset(taintable), evaluate)
     result = RebalanceResult(request, before, movable, fixed)
     if not result.waiting_bindings:
         return result
+    search = _EvictionSearch(request, before, frozenset(taintable), evaluate)
     trial, best = search.run(movable)
-    return RebalanceResult(
-        request,
-        before,
-        movable,
-        fixed,
-        trial,
-        best,
-        tuple(search.trial_counts),
-        search.is_complete,
-        tuple(search.rejections),
-        tuple(search.untaintable),
-        tuple(search.interruptions),
+    return replace(
+        result,
+        trial=trial,
+        best=best,
+        trial_counts=tuple(search.trial_counts),
+        is_proven=search.is_complete,
+        rejections=tuple(search.rejections),
+        untaintable=tuple(search.untaintable),
+        interruptions=tuple(search.interruptions),
     )
 
 
-class _EvictionSearch:
+class _EvictionSearch(Struct):
     """Search by growing number of evictions."""
 
-    def __init__(
-        self, request: RebalanceRequest, before: TrialOutcome, taintable: frozenset[str], evaluate: Evaluate
-    ) -> None:
-        self.request = request
-        self.before = before
-        self.taintable = taintable
-        self.evaluate = evaluate
-        self.trial_counts: list[int] = [1]
-        self.rejections: dict[str, None] = {}
-        self.untaintable: dict[str, None] = {}
-        self.interruptions: dict[str, None] = {}
-        self.is_complete = True
+    request: RebalanceRequest
+    before: TrialOutcome
+    taintable: frozenset[str]
+    evaluate: Evaluate
+    trial_counts: list[int] = field(default_factory=lambda: [1])
+    rejections: dict[str, None] = {}
+    untaintable: dict[str, None] = {}
+    interruptions: dict[str, None] = {}
+    is_complete: bool = True
 
     def run(self, candidates: Sequence[EvictionCandidate]) -> tuple[EvictionProposal | None, TrialOutcome]:
-        """Return the first working set, in its order, or None."""
+        """Return the first working set, in its order, or None. A waiting pod needs an eviction on its own
+        cluster, unless it waits for other pods: other sets cannot help.
+        """
+        goals = [row for row in self.before.waiting if self.request.is_binding_in_scope(row)]
+        crowded = {row.cluster for row in goals if not any(rule in row.reason for rule in _POD_RULES)}
+        ordered = sorted(candidates, key=lambda item: item.policy is PlacementPolicy.PICK_ALL)
         for size in range(1, len(candidates) + 1):
             if size > MAX_EVICTIONS:
                 self.is_complete = False
                 break
             self.trial_counts.append(0)
-            for group in self._list_eviction_sets(candidates, size):
+            for group in combinations(ordered, size):
+                if not crowded <= {item.cluster for item in group}:
+                    continue
                 if sum(self.trial_counts) >= MAX_TRIALS:
                     self.is_complete = False
                     return None, TrialOutcome()
@@ -183,19 +185,6 @@ class _EvictionSearch:
                 if trial is not None:
                     return trial, outcome
         return None, TrialOutcome()
-
-    def _list_eviction_sets(
-        self, candidates: Sequence[EvictionCandidate], size: int
-    ) -> Iterator[tuple[EvictionCandidate, ...]]:
-        """Yield the sets of evictions able to help: a waiting pod needs an eviction on its own cluster, unless it
-        waits for other pods.
-        """
-        goals = [row for row in self.before.waiting if self.request.is_binding_in_scope(row)]
-        crowded = {row.cluster for row in goals if not any(rule in row.reason for rule in _POD_RULES)}
-        ordered = sorted(candidates, key=lambda item: item.policy is PlacementPolicy.PICK_ALL)
-        for group in combinations(ordered, size):
-            if crowded <= {item.cluster for item in group}:
-                yield group
 
     def _find_working_trial(self, group: tuple[EvictionCandidate, ...]) -> tuple[EvictionProposal | None, TrialOutcome]:
         """Return the working trial of a set, or None: with taints on the clusters picked again."""

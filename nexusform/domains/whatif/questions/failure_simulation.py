@@ -95,10 +95,10 @@ class Failure(Struct, frozen=True):
     lost: str
     machines: tuple[str, ...]
     pools: tuple[PoolAvailability, ...]
-    recreations: tuple[RecreatedPool, ...]
-    deletions: tuple[NodeDeletionCommand, ...]
-    stay_down: tuple[PoolAvailability, ...]
-    unmanaged_vms: tuple[str, ...]
+    recreations: tuple[RecreatedPool, ...] = ()
+    deletions: tuple[NodeDeletionCommand, ...] = ()
+    stay_down: tuple[PoolAvailability, ...] = ()
+    unmanaged_vms: tuple[str, ...] = ()
     workloads: tuple[WorkloadImpact, ...] = ()
     samples: SampledShortage | None = None
 
@@ -163,37 +163,20 @@ def simulate_cluster_loss(
     """Simulate the loss of a whole cluster; nothing is re-created."""
     pools = tuple(build_pool_availability(cluster, pool, pool.vms) for pool in cluster.pools if pool.vms)
     workloads = tuple(_find_affected_workloads(pools, pods))
-    return Failure(
-        site_id=site.id,
-        scope=FailureScope.CLUSTER,
-        lost=cluster.id,
-        machines=(),
-        pools=pools,
-        recreations=(),
-        deletions=(),
-        stay_down=(),
-        unmanaged_vms=(),
-        workloads=workloads,
-    )
+    return Failure(site.id, FailureScope.CLUSTER, cluster.id, machines=(), pools=pools, workloads=workloads)
 
 
 def simulate_site_loss(site: SiteSnapshot, pods: Mapping[str, ClusterPods] = NO_PODS) -> Failure:
     """Simulate the loss of a whole site."""
-    names = frozenset(site.machines)
-    pools = list_affected_pools(site, names)
-    unmanaged_vms = tuple(name for _, name in site.unmanaged_vms)
-    workloads = tuple(_find_affected_workloads(pools, pods))
+    pools = list_affected_pools(site, frozenset(site.machines))
     return Failure(
         site_id=site.id,
         scope=FailureScope.SITE,
         lost=site.id,
         machines=tuple(site.machines),
         pools=pools,
-        recreations=(),
-        deletions=(),
-        stay_down=(),
-        unmanaged_vms=unmanaged_vms,
-        workloads=workloads,
+        unmanaged_vms=tuple(name for _, name in site.unmanaged_vms),
+        workloads=tuple(_find_affected_workloads(pools, pods)),
     )
 
 

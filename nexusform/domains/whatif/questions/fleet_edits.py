@@ -13,7 +13,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_na
 from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.fleet.importers.fleet_records import FleetMember
 from nexusform.domains.fleet.planning.fleet_snapshot import build_member
-from nexusform.domains.fleet.scheduling.bindings import Health, ResourceUsage
+from nexusform.domains.fleet.scheduling.bindings import Health
 from nexusform.domains.fleet.scheduling.fleet_api_validation import check_member
 from nexusform.domains.fleet.scheduling.properties import RESOURCE_PREFIX
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
@@ -131,26 +131,20 @@ def _parse_join_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
 
 
 def _parse_setting_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
-    """Parse `MEMBER:KEY=VALUE` (set) or `MEMBER:KEY-` (remove); None if invalid."""
+    """Parse `MEMBER:KEY=VALUE` (set) or `MEMBER:KEY-` (remove); None if invalid. Effect and value of a taint are
+    optional.
+    """
+    is_taint = verb is MemberEditKind.TAINT
+    effect = f":{NO_SCHEDULE}" if is_taint else ""
     member, colon, setting = text.partition(":")
     if not member or not colon:
         return None
     if setting.endswith("-") and "=" not in setting:
-        return MemberEdit(verb, member, setting[:-1]) if setting != "-" else None
+        return MemberEdit(verb, member, setting[:-1].removesuffix(effect)) if setting != "-" else None
+    setting = setting.removesuffix(effect)
     key, equals, value = setting.partition("=")
-    return MemberEdit(verb, member, key, value) if key and equals else None
-
-
-def _parse_taint_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
-    """Parse `MEMBER:KEY=VALUE` or `MEMBER:KEY` (set), `MEMBER:KEY-` (remove); the effect is optional."""
-    member, colon, setting = text.partition(":")
-    if not member or not colon:
-        return None
-    if setting.endswith("-") and "=" not in setting:
-        return MemberEdit(verb, member, setting[:-1].removesuffix(f":{NO_SCHEDULE}")) if setting != "-" else None
-    setting = setting.removesuffix(f":{NO_SCHEDULE}")
-    key, _, value = setting.partition("=")
-    return MemberEdit(verb, member, key, value) if key and ":" not in setting else None
+    is_valid = ":" not in setting if is_taint else bool(equals)
+    return MemberEdit(verb, member, key, value) if key and is_valid else None
 
 
 def _parse_health_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
@@ -164,7 +158,7 @@ _PARSERS: Final[Mapping[MemberEditKind, Callable[[MemberEditKind, str], MemberEd
     MemberEditKind.LEAVE: _parse_member_edit,
     MemberEditKind.DRAIN: _parse_member_edit,
     MemberEditKind.JOIN: _parse_join_edit,
-    MemberEditKind.TAINT: _parse_taint_edit,
+    MemberEditKind.TAINT: _parse_setting_edit,
     MemberEditKind.LABEL: _parse_setting_edit,
     MemberEditKind.PROPERTY: _parse_setting_edit,
     MemberEditKind.HEALTH: _parse_health_edit,
@@ -228,40 +222,25 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
             return build_error("invalid-simulation", detail)
         return replace(existing, record=replace(existing.record, health=Health.HEALTHY))
     if edit.value is None:
-        return SimulatedMember(_build_joined_member(edit.member))
+        return SimulatedMember(FleetMember(edit.member, {MEMBER_LABEL: edit.member}))
     template = simulated_fleet.members.get(edit.value)
     if template is not None:
         labels = {**template.record.labels, MEMBER_LABEL: edit.member}
         record = replace(template.record, name=edit.member, labels=labels, health=Health.HEALTHY)
-        return SimulatedMember(record, _copy_cluster(template.cluster, edit.member))
+        template_cluster = template.cluster
+        if template_cluster is not None:
+            # Its nodes on a site of their own, without pods.
+            site_id = f"simulated/{edit.member}"
+            identity = {"id": site_id, "name": edit.member, "site_id": site_id}
+            template_cluster = NodeCluster(**{**asdict(template_cluster), **identity})
+        return SimulatedMember(record, template_cluster)
     all_clusters = simulated_fleet.clusters.values()
     clusters = [cluster for cluster in all_clusters if edit.value in (cluster.id, cluster.name)]
     if len(clusters) != 1:
         names = [*simulated_fleet.members, *(cluster.id for cluster in all_clusters)]
         return _build_unknown_object_error("member or cluster", edit.value, names)
     [cluster] = clusters
-    return SimulatedMember(_build_joined_member(edit.member, cluster.id), cluster)
-
-
-def _build_joined_member(name: str, cluster_id: str = "") -> FleetMember:
-    return FleetMember(
-        name=name,
-        labels={MEMBER_LABEL: name},
-        taints=(),
-        health=Health.HEALTHY,
-        namespaces=None,
-        cluster_id=cluster_id,
-        properties={},
-        resources=ResourceUsage(),
-    )
-
-
-def _copy_cluster(cluster: NodeCluster | None, name: str) -> NodeCluster | None:
-    """Copy a cluster's nodes to a site of its own, without pods."""
-    if cluster is None:
-        return None
-    site_id = f"simulated/{name}"
-    return NodeCluster(**{**asdict(cluster), "id": site_id, "name": name, "site_id": site_id})
+    return SimulatedMember(FleetMember(edit.member, {MEMBER_LABEL: edit.member}, cluster_id=cluster.id), cluster)
 
 
 def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember | Diagnostic:

@@ -18,7 +18,6 @@ from nexusform.domains.fleet.planning.binding_rows import build_binding_rows
 from nexusform.domains.fleet.planning.fleet_outcome import build_placement_warnings
 from nexusform.domains.fleet.planning.fleet_snapshot import (
     FleetMemberState,
-    MemberClusters,
     ObservedHub,
     build_member,
     build_member_clusters,
@@ -28,7 +27,7 @@ from nexusform.domains.fleet.planning.placement_iterations import run_iterations
 from nexusform.domains.fleet.planning.placement_phase import execute_evictions, plan_rollouts
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan, create_placement_plan
 from nexusform.domains.fleet.planning.placement_spec import build_placement_spec
-from nexusform.domains.fleet.planning.planned_hub import PlannedHub, build_planned_hub
+from nexusform.domains.fleet.planning.planned_hub import build_planned_hub
 from nexusform.domains.fleet.planning.selected_resources import select_placement_resources
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
@@ -205,19 +204,16 @@ def _match_observed_clusters(
     observations: ClusterObservations,
 ) -> Iterator[tuple[str, ObservedCluster]]:
     """Bind the observed clusters to their members, by id."""
-    workload_keys = _collect_workloads(states, registries) if observations.clusters else {}
+    if not observations.clusters:
+        return
+    # The keys of workloads applied to clusters, by cluster id.
+    workload_keys: dict[str, set[str]] = {}
+    for prior in list_prior_pods(states, registries, collect_prior_members(states, registries)):
+        workload_keys.setdefault(prior.cluster_id, set()).update(prior.workloads)
     for cluster_id in observations.clusters:
         observed = observations.bind_cluster(cluster_id, clusters.get(cluster_id), workload_keys.get(cluster_id, ()))
         if observed is not None:
             yield cluster_id, observed
-
-
-def _collect_workloads(states: Mapping[Address, InstanceState], registries: PluginRegistries) -> dict[str, set[str]]:
-    """Collect the keys of workloads applied to clusters, by cluster id."""
-    keys_by_cluster: dict[str, set[str]] = {}
-    for prior in list_prior_pods(states, registries, collect_prior_members(states, registries)):
-        keys_by_cluster.setdefault(prior.cluster_id, set()).update(prior.workloads)
-    return keys_by_cluster
 
 
 def _build_members(
@@ -289,12 +285,24 @@ def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) 
     drained = list(dict.fromkeys(edit.member for edit in edits if edit.kind is MemberEditKind.DRAIN))
     baseline = _run_scheduling(snapshot, snapshot.members.members, ())
     result = _run_scheduling(snapshot, members, drained)
+    baseline_details = {(diagnostic.id, diagnostic.detail) for diagnostic in baseline.diagnostics}
+    new_warnings = [
+        diagnostic
+        for diagnostic in result.diagnostics
+        if (diagnostic.id, diagnostic.detail) not in baseline_details and diagnostic.id not in _WARNINGS_AS_DATA
+    ]
+    remaining = [
+        (placement.key, cluster)
+        for cluster in drained
+        for placement in result.placements
+        if cluster in _build_state(placement, placement.bindings).clusters
+    ]
     return FleetSimulation(
         tuple(edits),
         tuple(_build_outcomes(baseline, result)),
         tuple(_build_capacities(baseline, result)),
-        tuple(_find_new_diagnostics(baseline, result)),
-        tuple(_find_remaining_placements(result, drained)),
+        tuple(new_warnings),
+        tuple(remaining),
     )
 
 
@@ -325,7 +333,14 @@ def _run_scheduling(
         member_after = _build_member(current, pods)
         record, cluster = (current.record, current.cluster) if current is not None else (None, None)
         members[name] = FleetMemberState(_MEMBER, record, cluster, member_before, member_after)
-    placements = list(_create_placement_plans(snapshot.instances.values(), hub, build_member_clusters(members)))
+    # Build the placements before their first scheduling.
+    member_clusters = build_member_clusters(members)
+    placements: list[PlacementPlan] = []
+    for instance in snapshot.instances.values():
+        placement_record = _build_fleet_record(instance)
+        if isinstance(placement_record, FleetPlacement):
+            spec = build_placement_spec(instance, placement_record)
+            placements.append(create_placement_plan(spec, *select_placement_resources(spec, hub, member_clusters)))
     hub.evictions += _build_drain_evictions(placements, drained)
     diagnostics = list(execute_evictions({placement.key: placement for placement in placements}, hub))
     iterations = run_iterations(placements, members, pods, hub.collect_direct_objects(members))
@@ -358,21 +373,17 @@ def _build_pods(
     pods.unmanaged_requests = {
         member.cluster.id: member.unmanaged_requests for member in members.values() if member.cluster is not None
     }
-    for cluster_id, objects in _collect_direct_objects(snapshot.instances).items():
-        pods.place_objects(cluster_id, objects)
-    return pods
-
-
-def _collect_direct_objects(instances: Mapping[Address, Instance]) -> dict[str, list[tuple[str, tuple[Manifest, ...]]]]:
-    """Collect by cluster id the manifests applied without a placement: address and objects."""
-    by_cluster: dict[str, list[tuple[str, tuple[Manifest, ...]]]] = {}
-    for address, instance in instances.items():
+    # Manifests applied without a placement, by cluster id: address and objects.
+    direct_objects: dict[str, list[tuple[str, tuple[Manifest, ...]]]] = {}
+    for address, instance in snapshot.instances.items():
         arguments = instance.before or {}
         cluster_id = str(arguments.get("cluster_id") or "")
         if instance.type.kind is PlanningKind.MANIFEST and cluster_id:
             objects = parse_objects(str(arguments.get("yaml_body") or ""))
-            by_cluster.setdefault(cluster_id, []).append((str(address), objects))
-    return by_cluster
+            direct_objects.setdefault(cluster_id, []).append((str(address), objects))
+    for cluster_id, own_objects in direct_objects.items():
+        pods.place_objects(cluster_id, own_objects)
+    return pods
 
 
 def _build_member(member: SimulatedMember | None, pods: PodPhase) -> Member | None:
@@ -381,17 +392,6 @@ def _build_member(member: SimulatedMember | None, pods: PodPhase) -> Member | No
         return None
     requests = pods.sum_requests(member.cluster.id) if member.cluster is not None else (0, 0)
     return build_member(member.record, member.cluster, requests)
-
-
-def _create_placement_plans(
-    instances: Iterable[Instance], hub: PlannedHub, clusters: MemberClusters
-) -> Iterator[PlacementPlan]:
-    """Yield the placements before their first scheduling."""
-    for instance in instances:
-        record = _build_fleet_record(instance)
-        if isinstance(record, FleetPlacement):
-            spec = build_placement_spec(instance, record)
-            yield create_placement_plan(spec, *select_placement_resources(spec, hub, clusters))
 
 
 def _build_drain_evictions(
@@ -411,10 +411,7 @@ def _build_drain_evictions(
 # --- result ------------------------------------------------------------------------------------
 
 
-_RowKey = tuple[Address, str, str, str]
-
-
-def _build_row_key(row: PlacementChange) -> _RowKey:
+def _build_row_key(row: PlacementChange) -> tuple[Address, str, str, str]:
     """Build the key of a row's binding or pod."""
     return row.address, row.kind, row.pool, row.object
 
@@ -458,15 +455,6 @@ def _group_by_address(rows: Iterable[PlacementChange]) -> dict[Address, list[Pla
     return by_address
 
 
-def _find_new_diagnostics(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterator[Diagnostic]:
-    """Find the diagnostics caused by the edits."""
-    baseline_details = {(diagnostic.id, diagnostic.detail) for diagnostic in baseline.diagnostics}
-    for diagnostic in result.diagnostics:
-        is_new = (diagnostic.id, diagnostic.detail) not in baseline_details
-        if is_new and diagnostic.id not in _WARNINGS_AS_DATA:
-            yield diagnostic
-
-
 def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> SchedulingDrift:
     """Compute the difference between the bindings and a newly created placement over these members."""
     policy, namespace = placement.spec.resolve_policy(member_list), placement.spec.configuration.namespace
@@ -507,11 +495,3 @@ def _build_capacities(baseline: _SchedulingRun, result: _SchedulingRun) -> Itera
             state.planned.resources if state.planned is not None else None,
             state.cluster is not None,
         )
-
-
-def _find_remaining_placements(run: _SchedulingRun, drained: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Find the placements still on drained members."""
-    for cluster in drained:
-        for placement in run.placements:
-            if cluster in _build_state(placement, placement.bindings).clusters:
-                yield placement.key, cluster

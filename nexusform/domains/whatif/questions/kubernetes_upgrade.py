@@ -6,7 +6,6 @@ before the old ones release their capacity.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
 from msgspec import Struct
 
@@ -131,11 +130,23 @@ def simulate_kubernetes_upgrade(
     scheduler = site.scheduler.copy()
 
     def count_missing_by_pool(sampled_scheduler: RackScheduler) -> list[int]:
-        return [_count_missing_vms(sampled_scheduler, pool) for pool in cluster.pools]
+        """Count the VMs without capacity in the batch that blocks a pool, 0 if none."""
+        counts = []
+        for pool in cluster.pools:
+            max_surge, max_unavailable = _read_surge_settings(pool)
+            surge = compute_amount_of_total(max_surge, len(pool.vms))
+            unavailable = compute_amount_of_total(max_unavailable, len(pool.vms))
+            batches, _ = _upgrade_batches(sampled_scheduler, pool, surge, unavailable)
+            counts.append(sum(move.placement is None for batch in batches for move in batch.moves))
+        return counts
 
     samples = sample_capacity(scheduler, cluster.vm_count, count_missing_by_pool)
     pools = tuple([_upgrade_pool(scheduler, pool) for pool in cluster.pools])
     versions = [pool.owner.version for pool in cluster.pools if pool.owner.version]
+    obstacles = DrainObstacles()
+    if pods is not None:
+        nodes = {vm.name for pool in cluster.pools for vm in pool.vms}
+        obstacles = find_drain_obstacles(pods.cluster.budgets, pods.existing, nodes)
     return KubernetesUpgrade(
         cluster.id,
         cluster.name,
@@ -143,23 +154,9 @@ def simulate_kubernetes_upgrade(
         versions[0] if versions else "",
         pools,
         cluster.pools[0].address,
-        _find_drain_obstacles(cluster, pods),
+        obstacles,
         samples,
     )
-
-
-def _find_drain_obstacles(cluster: ClusterSnapshot, pods: ClusterPods | None) -> DrainObstacles:
-    """Find the obstacles to draining every node of a cluster, as plans do."""
-    if pods is None:
-        return DrainObstacles()
-    nodes = {vm.name for pool in cluster.pools for vm in pool.vms}
-    return find_drain_obstacles(pods.cluster.budgets, pods.existing, nodes)
-
-
-class _PoolUpgradePass(Struct, frozen=True):
-    # Batches of a pool up to the first without capacity; `shortage` None: all fit.
-    batches: tuple[NodeUpgradeBatch, ...]
-    shortage: NoFitReason | None
 
 
 def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
@@ -168,13 +165,16 @@ def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
     max_surge, max_unavailable = _read_surge_settings(pool)
     surge, unavailable = compute_amount_of_total(max_surge, count), compute_amount_of_total(max_unavailable, count)
     scheduler_before = scheduler.copy()
-    upgrade_pass = _upgrade_batches(scheduler, pool, surge, unavailable)
-    reason, fitting_surge, fits_in_place = "", 0, False
-    if upgrade_pass.shortage is not None:
-        reason = upgrade_pass.shortage.reason
-        if not pool.is_control_plane:
-            fitting_surge = _find_fitting_surge(scheduler_before, pool, min(surge, count) - 1)
-            fits_in_place = _upgrade_batches(scheduler_before.copy(), pool, 0, 1).shortage is None
+
+    def is_feasible(surge: int, unavailable: int) -> bool:
+        return _upgrade_batches(scheduler_before.copy(), pool, surge, unavailable)[1] is None
+
+    batches, shortage = _upgrade_batches(scheduler, pool, surge, unavailable)
+    fitting_surge, fits_in_place = 0, False
+    if shortage is not None and not pool.is_control_plane:
+        smaller_surges = range(min(surge, count) - 1, 0, -1)
+        fitting_surge = next((smaller for smaller in smaller_surges if is_feasible(smaller, 0)), 0)
+        fits_in_place = is_feasible(0, 1)
     return PoolUpgrade(
         pool=pool.name,
         is_control_plane=pool.is_control_plane,
@@ -185,22 +185,11 @@ def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
         surge=surge,
         unavailable=unavailable,
         drain_timeout=pool.drain_timeout,
-        batches=upgrade_pass.batches,
-        reason=reason,
+        batches=batches,
+        reason=shortage.reason if shortage is not None else "",
         fitting_surge=fitting_surge,
         fits_in_place=fits_in_place,
     )
-
-
-def _count_missing_vms(scheduler: RackScheduler, pool: PoolSnapshot) -> int:
-    """Count the VMs without capacity in the batch that blocks a pool, 0 if none."""
-    max_surge, max_unavailable = _read_surge_settings(pool)
-    count = len(pool.vms)
-    upgrade_pass = _upgrade_batches(
-        scheduler, pool, compute_amount_of_total(max_surge, count), compute_amount_of_total(max_unavailable, count)
-    )
-    moves = chain.from_iterable(batch.moves for batch in upgrade_pass.batches)
-    return sum(move.placement is None for move in moves)
 
 
 def _read_surge_settings(pool: PoolSnapshot) -> tuple[str, str]:
@@ -210,16 +199,10 @@ def _read_surge_settings(pool: PoolSnapshot) -> tuple[str, str]:
     return pool.demand.max_surge, pool.demand.max_unavailable
 
 
-def _find_fitting_surge(scheduler: RackScheduler, pool: PoolSnapshot, maximum: int) -> int:
-    """Find the largest surge, downwards from `maximum`, for the whole pool; 0 if none fits."""
-    for surge in range(maximum, 0, -1):
-        if _upgrade_batches(scheduler.copy(), pool, surge, 0).shortage is None:
-            return surge
-    return 0
-
-
-def _upgrade_batches(scheduler: RackScheduler, pool: PoolSnapshot, surge: int, unavailable: int) -> _PoolUpgradePass:
-    """Upgrade batch by batch until all are done or one has no capacity."""
+def _upgrade_batches(
+    scheduler: RackScheduler, pool: PoolSnapshot, surge: int, unavailable: int
+) -> tuple[tuple[NodeUpgradeBatch, ...], NoFitReason | None]:
+    """Upgrade batch by batch until all are done or one has no capacity; return the batches and the shortage."""
     size = surge or max(unavailable, 1)
     batches: list[NodeUpgradeBatch] = []
     for start in range(0, len(pool.vms), size):
@@ -241,8 +224,8 @@ def _upgrade_batches(scheduler: RackScheduler, pool: PoolSnapshot, surge: int, u
         up = len(pool.vms) if surge else len(pool.vms) - len(vms)
         batches.append(NodeUpgradeBatch(len(batches) + 1, placement_result.replacements, up))
         if placement_result.shortage is not None:
-            return _PoolUpgradePass(tuple(batches), placement_result.shortage)
-    return _PoolUpgradePass(tuple(batches), None)
+            return tuple(batches), placement_result.shortage
+    return tuple(batches), None
 
 
 def _release_vms(scheduler: RackScheduler, handles: Sequence[int]) -> None:

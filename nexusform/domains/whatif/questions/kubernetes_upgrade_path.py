@@ -5,7 +5,7 @@ capacity for all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain as joined
+from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
@@ -118,7 +118,7 @@ def find_upgrade_path(
     if target is None:
         detail = f'"{target_text}" is not a version. Write -to=1.31 or -to=1.31.4.'
         raise DiagnosticsError(build_error("invalid-kubernetes-version", detail))
-    ways: dict[str, _ClusterUpgradeOrder] = {}
+    ways: dict[str, tuple[KubernetesVersion, ...]] = {}
     problems: list[Diagnostic] = []
     for cluster in clusters:
         way = _find_version_hops(cluster, target_text, site, today)
@@ -132,20 +132,19 @@ def find_upgrade_path(
     order = search.find_order(site, list(clusters))
     if order is not None:
         return SiteUpgradePath(site.id, target, order, search.tried_orders)
-    requested_order = _upgrade_in_order(site, clusters, ways, pods)
-    return SiteUpgradePath(site.id, target, requested_order, search.tried_orders, search.passes < _MAX_PASSES)
-
-
-class _ClusterUpgradeOrder(Struct, frozen=True):
-    # The running version of a cluster, and its hops.
-    start: KubernetesVersion
-    hops: tuple[KubernetesVersion, ...]
+    # Upgrade all clusters in the requested order, each on the site left by the previous ones.
+    results: list[ClusterHops] = []
+    site_before = site
+    for cluster in clusters:
+        cluster_hops, site_before = _upgrade_cluster(site_before, cluster, ways[cluster.id], pods)
+        results.append(cluster_hops)
+    return SiteUpgradePath(site.id, target, tuple(results), search.tried_orders, search.passes < _MAX_PASSES)
 
 
 def _find_version_hops(
     cluster: ClusterSnapshot, target: str, site: SiteSnapshot, today: str
-) -> _ClusterUpgradeOrder | Diagnostic:
-    """Find the hops of a cluster, by the rules of plans."""
+) -> tuple[KubernetesVersion, ...] | Diagnostic:
+    """Find the running version of a cluster and its hops, by the rules of plans."""
     version_text = next((pool.owner.version for pool in cluster.pools if pool.owner.version), "")
     version = parse_version(version_text)
     address = str(cluster.pools[0].address) if cluster.pools else ""
@@ -161,21 +160,7 @@ def _find_version_hops(
     hops = find_upgrade_hops(cluster.id, version_text, target, offers, today)
     if isinstance(hops, VersionRejection):
         return build_error(hops.id, hops.detail, address=address)
-    return _ClusterUpgradeOrder(version, hops)
-
-
-def _upgrade_in_order(
-    site: SiteSnapshot,
-    order: Sequence[ClusterSnapshot],
-    ways: Mapping[str, _ClusterUpgradeOrder],
-    pods: Mapping[str, ClusterPods],
-) -> tuple[ClusterHops, ...]:
-    """Upgrade all clusters in this order, each on the site left by the previous ones."""
-    results: list[ClusterHops] = []
-    for cluster in order:
-        hops, site = _upgrade_cluster(site, cluster, ways[cluster.id], pods)
-        results.append(hops)
-    return tuple(results)
+    return (version, *hops)
 
 
 class _OrderSearch:
@@ -183,7 +168,7 @@ class _OrderSearch:
     rejected prefixes and the result.
     """
 
-    def __init__(self, ways: Mapping[str, _ClusterUpgradeOrder], pods: Mapping[str, ClusterPods]) -> None:
+    def __init__(self, ways: Mapping[str, Sequence[KubernetesVersion]], pods: Mapping[str, ClusterPods]) -> None:
         self._ways, self._pods = ways, pods
         self.tried_orders = 0
         self.passes = 0
@@ -208,12 +193,11 @@ class _OrderSearch:
 
 
 def _upgrade_cluster(
-    site: SiteSnapshot, requested: ClusterSnapshot, way: _ClusterUpgradeOrder, pods: Mapping[str, ClusterPods]
+    site: SiteSnapshot, requested: ClusterSnapshot, way: Sequence[KubernetesVersion], pods: Mapping[str, ClusterPods]
 ) -> tuple[ClusterHops, SiteSnapshot]:
-    """Upgrade one cluster through all hops; return it and the resulting site."""
+    """Upgrade one cluster through all versions of a way; return it and the resulting site."""
     hops: list[ClusterUpgradeHop] = []
-    start = way.start
-    for end in way.hops:
+    for start, end in pairwise(way):
         cluster = next(candidate for candidate in site.clusters if candidate.id == requested.id)
         upgrade = simulate_kubernetes_upgrade(site, cluster, pods.get(cluster.id))
         needs_bundle = has_etcd_gap(start, end)
@@ -221,7 +205,6 @@ def _upgrade_cluster(
         supported_until = max((site.supported_until.get(version, "") for version in available or ()), default="")
         hops.append(ClusterUpgradeHop(str(start), end, upgrade, needs_bundle, available, supported_until))
         site = _apply_upgrade(site, cluster, upgrade)
-        start = end
     return ClusterHops(requested.id, requested.name, tuple(hops)), site
 
 
@@ -229,9 +212,8 @@ def _apply_upgrade(site: SiteSnapshot, cluster: ClusterSnapshot, upgrade: Kubern
     """Return the site after the upgrade; a blocked pool keeps the VMs of its blocked batch."""
     locations: dict[tuple[str, str], Placement] = {}
     for pool in upgrade.pools:
-        for move in joined.from_iterable(batch.moves for batch in pool.batches if batch.fits):
-            if move.placement is not None:
-                locations[pool.pool, move.vm.name] = move.placement
+        moves = [move for batch in pool.batches if batch.fits for move in batch.moves]
+        locations |= {(pool.pool, move.vm.name): move.placement for move in moves if move.placement is not None}
     by_handle = {
         pool.handles[vm.name]: locations[pool.name, vm.name]
         for pool in cluster.pools

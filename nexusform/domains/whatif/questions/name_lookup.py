@@ -58,9 +58,7 @@ def check_excluded_addresses(site: SiteSnapshot, texts: Iterable[str]) -> frozen
 
 def find_rack(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, str] | Diagnostic:
     """Find an active rack by id (`<site>/<rack>`) or unique name; return its site and name."""
-    by_id: dict[str, tuple[SiteSnapshot, str]] = {}
-    for site in snapshot.sites.values():
-        by_id |= {f"{site.id}/{rack}": (site, rack) for rack in site.active_racks}
+    by_id = {f"{site.id}/{rack}": (site, rack) for site in snapshot.sites.values() for rack in site.active_racks}
     return _find_by_id_or_name("rack", text, by_id, lambda site_and_rack: site_and_rack[1])
 
 

@@ -16,14 +16,17 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
+from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodDisruptionBudget, Workload
-from nexusform.domains.pods.scheduling.pod_outcomes import PREEMPTED, PodOutcome, PodsPrediction
+from nexusform.domains.pods.scheduling.pod_outcomes import PREEMPTED, PodOutcome
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.preemption import has_budget, list_applied_budgets
 
 NO_PODS: Final[Mapping[str, ClusterPods]] = MappingProxyType({})  # no known pods
 _BARE = "Pod"
 _DAEMONS = "DaemonSet"
+_MAX_NAMES: Final = 20
 
 
 class ClusterPods(Struct, frozen=True):
@@ -164,65 +167,45 @@ def simulate_nodes_down(
         for outcome in (*prediction.outcomes, *prediction.displaced_outcomes)
         if outcome.trigger == PREEMPTED
     }
+    # By workload key, the pods of these nodes and those evicted for them.
     lost: dict[str, list[ExistingPod]] = {}
     for pod in existing:
         if pod.node in nodes_down or (pod.workload, pod.number) in evicted:
             lost.setdefault(pod.workload, []).append(pod)
     after = prediction.list_existing_pods()
-    outage = _NodeOutage(
-        existing, nodes_down, prediction, after, evicted, lost, _count_running(existing), _count_running(after)
-    )
-    impacts = tuple(
-        _build_impact(pods, workload, outage, is_drained=is_drained)
-        for workload in pods.workloads
-        if workload.key in outage.lost
-    )
-    return impacts, outage.after
-
-
-class _NodeOutage(Struct, frozen=True):
-    """Outage of nodes (`nodes_down`): pods before, prediction, and pods meanwhile. By workload key, `lost`
-    are the pods of these nodes and those `evicted` for them; `running_before` and `running` count the pods
-    with a node.
-    """
-
-    before: Sequence[ExistingPod]
-    nodes_down: Collection[str]
-    prediction: PodsPrediction
-    after: tuple[ExistingPod, ...]
-    evicted: Mapping[tuple[str, int], PodOutcome]
-    lost: Mapping[str, Sequence[ExistingPod]]
-    running_before: Counter[str]
-    running: Counter[str]
-
-
-def _build_impact(pods: ClusterPods, workload: Workload, outage: _NodeOutage, *, is_drained: bool) -> WorkloadImpact:
-    """Build the impact on one workload."""
-    lost_pods = outage.lost[workload.key]
-    outcomes = outage.prediction.list_outcomes(workload.key)
-    by_number = {outcome.number: outcome for outcome in outcomes}
-    moves = tuple(
-        _build_move(pod, by_number.get(pod.number), outage.evicted.get((pod.workload, pod.number))) for pod in lost_pods
-    )
-    on_lost_nodes = [pod for pod in lost_pods if pod.node in outage.nodes_down]
-    budgets = _BudgetEffect({}, len(on_lost_nodes))
-    if is_drained and workload.kind != _DAEMONS:
-        budgets = _find_budget_effect(pods.cluster.budgets, outage.before, on_lost_nodes, moves)
-    before = outage.running_before[workload.key]
-    # A bare Pod is unchanged in the prediction, and nothing re-creates it.
-    bare_count = len(on_lost_nodes) if workload.kind == _BARE else 0
-    return WorkloadImpact(
-        cluster_id=pods.cluster_id,
-        workload=workload.key,
-        replicas=before if workload.kind == _DAEMONS else workload.replicas,
-        before=before,
-        at_once=before - (len(moves) - len(on_lost_nodes)) - budgets.pods_at_once,
-        running=outage.running[workload.key] - bare_count,
-        moves=moves,
-        pending=bare_count or sum(outcome.is_pending for outcome in outcomes),
-        blocking_budgets=tuple(budgets.violations),
-        blocking_reasons=tuple(budgets.violations.values()),
-    )
+    running_before, running = _count_running(existing), _count_running(after)
+    impacts: list[WorkloadImpact] = []
+    for workload in pods.workloads:
+        if workload.key not in lost:
+            continue
+        outcomes = prediction.list_outcomes(workload.key)
+        by_number = {outcome.number: outcome for outcome in outcomes}
+        moves = tuple(
+            _build_move(pod, by_number.get(pod.number), evicted.get((pod.workload, pod.number)))
+            for pod in lost[workload.key]
+        )
+        on_lost_nodes = [pod for pod in lost[workload.key] if pod.node in nodes_down]
+        violations: Mapping[str, str] = {}
+        pods_at_once = len(on_lost_nodes)
+        if is_drained and workload.kind != _DAEMONS:
+            violations, pods_at_once = _find_budget_effect(pods.cluster.budgets, existing, on_lost_nodes, moves)
+        before = running_before[workload.key]
+        # A bare Pod is unchanged in the prediction, and nothing re-creates it.
+        bare_count = len(on_lost_nodes) if workload.kind == _BARE else 0
+        impact = WorkloadImpact(
+            cluster_id=pods.cluster_id,
+            workload=workload.key,
+            replicas=before if workload.kind == _DAEMONS else workload.replicas,
+            before=before,
+            at_once=before - (len(moves) - len(on_lost_nodes)) - pods_at_once,
+            running=running[workload.key] - bare_count,
+            moves=moves,
+            pending=bare_count or sum(outcome.is_pending for outcome in outcomes),
+            blocking_budgets=tuple(violations),
+            blocking_reasons=tuple(violations.values()),
+        )
+        impacts.append(impact)
+    return tuple(impacts), after
 
 
 def _select_controlled_workloads(pods: ClusterPods) -> list[Workload]:
@@ -253,21 +236,15 @@ def _build_move(pod: ExistingPod, outcome: PodOutcome | None, victim: PodOutcome
 # --- budgets -----------------------------------------------------------------------------------
 
 
-class _BudgetEffect(Struct, frozen=True):
-    """Sentences about the violated budgets by `NAMESPACE/NAME`, and the number of pods evicted at once."""
-
-    violations: Mapping[str, str]
-    pods_at_once: int
-
-
 def _find_budget_effect(
     budgets: Sequence[PodDisruptionBudget],
     existing: Sequence[ExistingPod],
     lost_pods: Sequence[ExistingPod],
     moves: Sequence[PodMove],
-) -> _BudgetEffect:
-    """Find the effect of budgets on the evictions of a drain. A budget is violated if it allows none, or fewer than
-    pods get no other node; otherwise the next pods are evicted when the replacements of the ones before are ready.
+) -> tuple[Mapping[str, str], int]:
+    """Find the effect of budgets on the evictions of a drain: sentences about the violated ones by `NAMESPACE/NAME`,
+    and the number of pods evicted at once. A budget is violated if it allows none, or fewer than pods get no other
+    node; otherwise the next pods are evicted when the replacements of the ones before are ready.
     """
     violations: dict[str, str] = {}
     pods_at_once = len(lost_pods)
@@ -285,10 +262,58 @@ def _find_budget_effect(
             violations[name] = f"{_describe_budget(budget)} allows {allowed}, and {without_node} pods get no other node"
         elif all(has_budget(budget, pod) for pod in lost_pods):
             pods_at_once = min(pods_at_once, allowed)
-    return _BudgetEffect(violations, pods_at_once)
+    return violations, pods_at_once
 
 
 def _describe_budget(budget: PodDisruptionBudget) -> str:
     if budget.max_unavailable:
         return f"maxUnavailable {budget.max_unavailable}"
     return f"minAvailable {budget.min_available}"
+
+
+class NodeDrainEffects(Struct, frozen=True):
+    """Effects of the drain of a node on the workloads of its cluster."""
+
+    cluster_id: str
+    node: str
+    workloads: tuple[WorkloadImpact, ...]
+
+    @property
+    def lost_workloads(self) -> tuple[WorkloadImpact, ...]:
+        """Workloads with fewer pods than before, or without a pod at once."""
+        kept = (WorkloadOutcome.UNTOUCHED, WorkloadOutcome.KEPT)
+        return tuple(item for item in self.workloads if item.determine_outcome(is_drained=True) not in kept)
+
+    @property
+    def blocking_budgets(self) -> tuple[str, ...]:
+        """Budgets violated by the evictions: the drain waits for them."""
+        return tuple(dict.fromkeys(name for item in self.workloads for name in item.blocking_budgets))
+
+
+def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[ClusterPods, str] | Diagnostic:
+    """Find a node by name, or by `CLUSTER/NAME`."""
+    ids = {
+        f"{cluster_id}/{node.name}": (pods, node.name)
+        for cluster_id, pods in clusters.items()
+        for node in pods.cluster.nodes
+    }
+    matches = [item for node_id, item in ids.items() if text in (node_id, item[1])]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = [node_id for node_id, item in ids.items() if item[1] == text]
+        detail = f'Several clusters have a node "{text}"; use an id: {format_list(names, _MAX_NAMES)}.'
+        return build_error("ambiguous-name", detail, headline="Ambiguous node")
+    if not ids:
+        detail = "No data kubernetes_nodes lists a cluster. Add one with the output of kubectl."
+        return build_error("nothing-to-simulate", detail)
+    names = [node for _, node in ids.values()]
+    detail = f'There is no node "{text}".{suggest_name(text, names)} Known: {format_list(sorted(ids), _MAX_NAMES)}.'
+    return build_error("unknown-node", detail)
+
+
+def simulate_node_drain(pods: ClusterPods, node: str) -> NodeDrainEffects:
+    """Simulate the drain of a node. Pods of DaemonSets stay."""
+    impacts, _ = simulate_nodes_down(pods, pods.existing, {node}, is_drained=True)
+    drained = tuple(impact for impact in impacts if "/DaemonSet/" not in impact.workload)
+    return NodeDrainEffects(pods.cluster_id, node, drained)

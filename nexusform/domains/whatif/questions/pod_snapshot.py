@@ -150,7 +150,8 @@ class _PodSources(Struct, frozen=True):
 
 def _collect_pod_sources(things: Sequence[SiteObject]) -> _PodSources:
     """Collect the sources of pods and their locations."""
-    members = _index_member_clusters(things)
+    member_values = [thing.attributes for thing in things if thing.address.type == MEMBER_TYPE]
+    members = {str(values.get("name")): str(values.get("kubernetes_cluster_id") or "") for values in member_values}
     sources = _PodSources()
     for thing in things:
         target = str(thing.attributes.get("cluster_id") or "")
@@ -165,12 +166,6 @@ def _collect_pod_sources(things: Sequence[SiteObject]) -> _PodSources:
             cluster_manifests = sources.by_placements.setdefault(members.get(member, ""), [])
             cluster_manifests.extend(unwrap_envelopes(objects).manifests)
     return sources
-
-
-def _index_member_clusters(things: Iterable[SiteObject]) -> dict[str, str]:
-    """Index the cluster ids by member name."""
-    members = [thing.attributes for thing in things if thing.address.type == MEMBER_TYPE]
-    return {str(values.get("name")): str(values.get("kubernetes_cluster_id") or "") for values in members}
 
 
 def _list_placed_workloads(

@@ -1,15 +1,28 @@
-"""Choice of VMs and machines from the counts of a program's solution."""
+"""Choice of VMs and machines from the counts of a program's solution, and a greedy one without the solver."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 
-from nexusform.domains.whatif.questions.repack_assignment import assign_machines
 from nexusform.domains.whatif.questions.repack_cells import CellChange, CellPatterns, CellPosition, Group, assign_groups
-from nexusform.domains.whatif.questions.repack_context import MovableVm, RepackContext, RepackMachine
-from nexusform.domains.whatif.questions.repack_program import OptionUse, PatternCount, RepackProgram, RepackSolution
+from nexusform.domains.whatif.questions.repack_context import MovableVm, RepackContext, RepackMachine, RepackRequest
+from nexusform.domains.whatif.questions.repack_program import (
+    LinearProgram,
+    OptionUse,
+    PatternCount,
+    RepackProgram,
+    RepackSolution,
+    run_solver,
+)
+
+Slot = tuple[int, RepackMachine]
+_OWN_MACHINE_COST: Final = 1.0
+_CROWDING_COST: Final = 1_000.0
+_UNASSIGNED_COST: Final = 100_000.0
 
 
 class RepackChoice(Struct, frozen=True):
@@ -59,19 +72,16 @@ def _group_options_by_unit(selections: Iterable[OptionUse]) -> Iterable[tuple[Op
         yield choice, options
 
 
-class _ChoiceBuilder:
+class _ChoiceBuilder(Struct):
     """Builder of a choice."""
 
-    def __init__(
-        self, groups: Mapping[int, Group], cells_by_sink: dict[CellPatterns, list[CellPosition]], size_of: Sequence[int]
-    ) -> None:
-        self._groups = groups
-        self._size_of = size_of
-        self._cells_by_sink = cells_by_sink
-        self._affected_pools: set[int] = set()
-        self.sources: list[MovableVm] = []
-        self.reserved: set[str] = set()
-        self.wide_slots: list[tuple[int, RepackMachine]] = []
+    _groups: Mapping[int, Group]
+    _cells_by_sink: dict[CellPatterns, list[CellPosition]]
+    _size_of: Sequence[int]
+    _affected_pools: set[int] = set()
+    sources: list[MovableVm] = []
+    reserved: set[str] = set()
+    wide_slots: list[tuple[int, RepackMachine]] = []
 
     def add_vm_to_recreate(self, source: MovableVm) -> None:
         """Add a VM to re-create."""
@@ -142,3 +152,103 @@ class _ChoiceBuilder:
                 slots += [(size, cell.host) for size, count in fill.pattern for _ in range(count)]
             del cells[: fill.count]
         return slots
+
+
+def assign_machines(
+    context: RepackContext, sources: Sequence[MovableVm], slots: Sequence[Slot], size_of: Sequence[int]
+) -> tuple[dict[int, str], frozenset[int]]:
+    """Assign a machine to every VM, by handle; return pools that crowd a rack in any case."""
+    slot_counts = Counter((size, host.machine.name) for size, host in slots)
+    hosts = {host.machine.name: host for _, host in slots}
+    existing = Counter(context.existing)
+    for source in sources:
+        existing[source.pool, source.vm.placement.rack] -= 1
+    program = LinearProgram()
+    for source in sources:
+        row = program.add_row(("vm", source.handle), 1.0, 1.0)
+        program.add_column(_UNASSIGNED_COST, 1.0, [(row, 1.0)], None)
+        for (size, name), count in slot_counts.items():
+            host = hosts[name]
+            if size != size_of[source.vm_class] or source.vm_class not in host.admitted:
+                continue
+            pool_rack = source.pool, host.machine.rack
+            capacity = max(context.limits[source.pool], context.existing.get(pool_rack, 0)) - existing[pool_rack]
+            entries = [
+                (row, 1.0),
+                (program.add_row(("slot", size, name), upper=float(count)), 1.0),
+                (program.add_row(("rack", *pool_rack), upper=float(max(capacity, 0))), 1.0),
+            ]
+            cost = _OWN_MACHINE_COST if name == source.vm.placement.machine else 0.0
+            program.add_column(cost, 1.0, entries, (source, name))
+    for key, row in program.names.items():
+        if isinstance(key, tuple) and key[0] == "rack":
+            program.add_column(_CROWDING_COST, float(len(sources)), [(row, -1.0)], key[1])
+    values = run_solver(program.columns, program.lower, program.upper).values
+    targets: dict[int, str] = {}
+    crowded: set[int] = set()
+    for column, value in zip(program.columns, values or (), strict=False):
+        match column.subject:
+            case (MovableVm() as source, str() as name) if value:
+                targets[source.handle] = name
+            case int() as pool if value:
+                crowded.add(pool)
+    return targets, frozenset(crowded)
+
+
+class _Gain(Struct, frozen=True):
+    """Additional VMs of the demand on a machine if these VMs leave it."""
+
+    host: RepackMachine
+    leaving: tuple[MovableVm, ...]
+    gains: int
+
+
+def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> RepackChoice:
+    """Choose the VMs to re-create, without target machines."""
+    gains = [gain for host in context.hosts if host.admits_demand for gain in _compute_gains(context, request, host)]
+    gains.sort(key=lambda gain: (len(gain.leaving) / gain.gains, gain.host.machine.slot))
+    selected: dict[int, MovableVm] = {}
+    demanded: set[str] = set()
+    missing = request.want
+    for gain in gains:
+        if missing <= 0:
+            break
+        missing -= gain.gains
+        demanded.add(gain.host.machine.name)
+        selected |= {source.handle: source for source in gain.leaving}
+    sources = tuple(source for _, source in sorted(selected.items()))
+    return RepackChoice(sources, {}, frozenset(demanded), frozenset())
+
+
+def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackMachine) -> Iterator[_Gain]:
+    """Yield the gains of a machine: by cell, or of the whole machine for multi-cell VMs or unknown cells."""
+    if host.has_unknown_cells or request.sku.numa_cells > 1:
+        yield from _compute_machine_gain(context, request, host)
+        return
+    for free, movable_vms in zip(host.cells, host.movable_vms_by_cell, strict=True):
+        # Remove the largest VMs until one VM of the demand fits.
+        leaving: list[MovableVm] = []
+        skus = {source.handle: context.kinds[source.vm_class].sku for source in movable_vms}
+        narrow = [source for source in movable_vms if skus[source.handle].numa_cells == 1]
+        remaining = free
+        for source in sorted(narrow, key=lambda candidate: -context.kinds[candidate.vm_class].sku.memory_gib):
+            if remaining.has_capacity(request.sku):
+                break
+            remaining = remaining.subtract(skus[source.handle], -1)
+            leaving.append(source)
+        if remaining.has_capacity(request.sku):
+            yield _Gain(host, tuple(leaving), 1)
+
+
+def _compute_machine_gain(context: RepackContext, request: RepackRequest, host: RepackMachine) -> list[_Gain]:
+    """Compute the gain of a machine without its movable VMs; every remaining cell counts once."""
+    if host.has_unknown_cells and not host.unknown_cell_vms:
+        return []
+    cells = list(host.cells)
+    movable = {source.handle: source for source in host.unknown_cell_vms}
+    for number, sources in enumerate(host.movable_vms_by_cell):
+        for source in sources:
+            cells[number] = cells[number].subtract(context.kinds[source.vm_class].sku, -1)
+            movable[source.handle] = source
+    gains = sum(cell.has_capacity(request.sku) for cell in cells) // request.sku.numa_cells
+    return [_Gain(host, tuple(movable.values()), gains)] if gains else []

@@ -6,7 +6,7 @@ a cell is arithmetic.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from math import ceil
@@ -231,12 +231,17 @@ def _build_scheduler(site: SiteSnapshot, lifted: frozenset[Constraint]) -> RackS
 
 def rebuild_scheduler(scheduler: RackScheduler, machines: Iterable[Machine]) -> RackScheduler:
     """Return a scheduler with the same VMs on other machines. No VM was released before, so handles stay the same."""
-    new = RackScheduler(
-        list(machines), scheduler.spread, scheduler.seed, split_choice=scheduler.split_choice, profile=scheduler.profile
-    )
+    new = create_empty_scheduler(scheduler, machines)
     for vm in scheduler.list_vms():
         new.add_existing(vm.vm, vm.sku, vm.placement)
     return new
+
+
+def create_empty_scheduler(scheduler: RackScheduler, machines: Iterable[Machine]) -> RackScheduler:
+    """Return a scheduler with the same rule for these machines, without VMs."""
+    return RackScheduler(
+        list(machines), scheduler.spread, scheduler.seed, split_choice=scheduler.split_choice, profile=scheduler.profile
+    )
 
 
 def _compute_rack_limit(
@@ -277,11 +282,13 @@ def _find_blocking_constraint(
     has_hard_hints = hinted or any(group.is_hard for group in pool.demand.groups)
     count = len(pool.vms)
     is_needed_for_quorum = pool.is_control_plane and count > 1 and count - 1 < compute_quorum(count)
+    # A VNFC next to others of its VNF that may replace it.
+    is_redundant_vnf = cluster.kind is VmOwnerKind.GROUP and cluster.vm_count > 1 and len(pool.demand.numbers) > 1
     for constraint, applies in (
         (Constraint.NOT, is_excluded),
         (Constraint.PINNED, bool(pool.demand.pinned_machine)),
         (Constraint.HARD_HINT, has_hard_hints),
-        (Constraint.SINGLE_REPLICA, len(pool.demand.numbers) == 1 and not _is_redundant_vnf(cluster, pool)),
+        (Constraint.SINGLE_REPLICA, len(pool.demand.numbers) == 1 and not is_redundant_vnf),
         (Constraint.QUORUM, is_needed_for_quorum),
     ):
         if applies and constraint not in lifted:
@@ -292,11 +299,6 @@ def _find_blocking_constraint(
         return Constraint.BUDGET
     violated = {constraint for _, constraint in find_pods_without_resources(pods, pods.existing, {vm.name})} - lifted
     return min(violated, default=None)
-
-
-def _is_redundant_vnf(cluster: ClusterSnapshot, pool: PoolSnapshot) -> bool:
-    """Return True for a VNFC next to others of its VNF that may replace it."""
-    return cluster.kind is VmOwnerKind.GROUP and cluster.vm_count > 1 and len(pool.demand.numbers) > 1
 
 
 def is_drain_blocked(pods: ClusterPods, nodes: set[str]) -> bool:
@@ -365,44 +367,32 @@ def _build_machines(
         admits_demand = not empty.find_rejection(machine.name, demand)
         if not admitted and not admits_demand:
             continue
+        # Its free capacity and movable VMs.
         vms = by_machine.get(machine.name, [])
-        hosts.append(_build_machine(machine, vms, movable_vms, admitted, admits_demand, machine.name in unknown))
+        empty_cell = FreeCell(machine.cpus_per_cell, machine.memory_mib_per_cell, machine.vfs_per_cell)
+        cells = [empty_cell] * machine.cells
+        leaving: list[list[MovableVm]] = [[] for _ in cells]
+        for existing in vms:
+            for cell in existing.placement.cells:
+                cells[cell] = cells[cell].subtract(existing.sku)
+                if existing.handle in movable_vms:
+                    leaving[cell].append(movable_vms[existing.handle])
+        unknown_cell_vms = [existing for existing in vms if not existing.placement.cells]
+        is_all_movable = all(existing.handle in movable_vms for existing in unknown_cell_vms)
+        movable_unknown_vms = [movable_vms[existing.handle] for existing in unknown_cell_vms if is_all_movable]
+        host = RepackMachine(
+            machine=machine,
+            cells=tuple(cells),
+            movable_vms_by_cell=tuple(tuple(cell_vms) for cell_vms in leaving),
+            admitted=admitted,
+            admits_demand=admits_demand,
+            disk=machine.disk_gib - sum(existing.sku.disk_gib for existing in vms),
+            has_unknown_cells=machine.name in unknown,
+            unknown_cell_vms=tuple(movable_unknown_vms),
+            splits=_compute_cell_splits(cells, unknown_cell_vms) if machine.name in unknown else (),
+        )
+        hosts.append(host)
     return tuple(hosts)
-
-
-def _build_machine(
-    machine: Machine,
-    vms: Sequence[ScheduledVm],
-    movable_vms: Mapping[int, MovableVm],
-    admitted: frozenset[int],
-    admits_demand: bool,
-    has_unknown_cells: bool,
-) -> RepackMachine:
-    """Build one machine with its free capacity and movable VMs."""
-    empty_cell = FreeCell(machine.cpus_per_cell, machine.memory_mib_per_cell, machine.vfs_per_cell)
-    cells = [empty_cell] * machine.cells
-    leaving: list[list[MovableVm]] = [[] for _ in cells]
-    unknown_cell_vms: list[ScheduledVm] = []
-    for existing in vms:
-        if not existing.placement.cells:
-            unknown_cell_vms.append(existing)
-            continue
-        for cell in existing.placement.cells:
-            cells[cell] = cells[cell].subtract(existing.sku)
-            if existing.handle in movable_vms:
-                leaving[cell].append(movable_vms[existing.handle])
-    is_all_movable = all(existing.handle in movable_vms for existing in unknown_cell_vms)
-    return RepackMachine(
-        machine=machine,
-        cells=tuple(cells),
-        movable_vms_by_cell=tuple(tuple(cell) for cell in leaving),
-        admitted=admitted,
-        admits_demand=admits_demand,
-        disk=machine.disk_gib - sum(existing.sku.disk_gib for existing in vms),
-        has_unknown_cells=has_unknown_cells,
-        unknown_cell_vms=tuple(movable_vms[existing.handle] for existing in unknown_cell_vms) if is_all_movable else (),
-        splits=_compute_cell_splits(cells, unknown_cell_vms) if has_unknown_cells else (),
-    )
 
 
 def _compute_cell_splits(
@@ -424,3 +414,29 @@ def _compute_cell_splits(
 def build_pool_demand(pool: PoolSnapshot, vm: PlacedVm) -> Demand:
     """Build the demand of a re-created VM; its own machine is the last choice."""
     return build_demand(pool.owner, pool.demand, vm.number, vm.placement.machine)
+
+
+class TimeBudget(Struct, frozen=True):
+    """Remaining seconds; None for no limit."""
+
+    seconds_left: Callable[[], float] | None = None
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether no time remains."""
+        return self.seconds_left is not None and self.seconds_left() <= 0
+
+    def compute_share(self, part: float) -> float | None:
+        """Return this share of the remaining seconds, None without a limit."""
+        return None if self.seconds_left is None else max(part * self.seconds_left(), 0.0)
+
+    def split(self, share: float) -> TimeBudget:
+        """Return a budget limited to this share of the remaining time."""
+        if self.seconds_left is None:
+            return self
+        remaining_seconds = self.seconds_left
+        reserved = (1 - share) * max(remaining_seconds(), 0.0)
+        return TimeBudget(lambda: remaining_seconds() - reserved)
+
+
+NO_TIME_LIMIT: Final = TimeBudget()

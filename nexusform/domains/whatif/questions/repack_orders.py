@@ -17,14 +17,15 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.domains.whatif.questions.repack_context import (
+    NO_TIME_LIMIT,
     FreeCell,
     MovableVm,
     RepackContext,
     RepackMachine,
     RepackRequest,
+    TimeBudget,
     build_pool_demand,
 )
-from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.domains.whatif.questions.repack_windows import (
     RepackWindowSequence,
     build_ordered_sequence,
@@ -156,7 +157,12 @@ class _OrderSearch:
         self._searched[state_key] = remaining
         for source in self._list_vms_to_recreate():
             for machine in self._list_targets(source, remaining):
-                sequence = self._try_single_move(_Relocation(source, machine), remaining, order)
+                # Move the VM, search below, and undo it.
+                old = self._remove_vm(source)
+                self._add_vm(source, machine)
+                sequence = self._extend_solution(remaining - 1, [*order, (_Relocation(source, machine),)])
+                self._remove_vm(source)
+                self._restore_vm(source, old)
                 if sequence is not None:
                     return sequence
         return self._try_exchanges(remaining, order) if remaining >= 2 and self._request.window != 1 else None
@@ -216,18 +222,6 @@ class _OrderSearch:
             unique.setdefault(self._build_machine_key(name), name)
         return list(unique.values())
 
-    def _try_single_move(
-        self, relocation: _Relocation, remaining: int, order: list[tuple[_Relocation, ...]]
-    ) -> RepackWindowSequence | None:
-        """Move one VM, search below, and undo it."""
-        source = relocation.source
-        old = self._remove_vm(source)
-        self._add_vm(source, relocation.machine)
-        sequence = self._extend_solution(remaining - 1, [*order, (relocation,)])
-        self._remove_vm(source)
-        self._restore_vm(source, old)
-        return sequence
-
     def _try_exchanges(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
         """Search below every group of VMs re-created together."""
         sources = [source for source in self._list_vms_to_recreate() if self._is_departure_useful(source, remaining)]
@@ -245,19 +239,15 @@ class _OrderSearch:
                 yield self._build_ring_exchange(first, second)
         if remaining >= 3:
             yield from self._list_three_vm_exchanges(sources)
-            yield from self._list_two_for_one_exchanges(sources)
 
     def _list_three_vm_exchanges(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
-        """List rings of three VMs."""
+        """List rings of three VMs, and exchanges of one VM for two on another machine."""
         successors = {vm.handle: [other for other in sources if self._needs_departure(vm, other)] for vm in sources}
         for first in sources:
             for second in successors[first.handle]:
                 for third in successors[second.handle]:
                     if first.handle < min(second.handle, third.handle) and first in successors[third.handle]:
                         yield self._build_ring_exchange(first, second, third)
-
-    def _list_two_for_one_exchanges(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
-        """List exchanges of one VM for two on another machine."""
         for source, state in product(sources, list(self._states.values())):
             target = self._locations[source.handle].machine
             for pair in combinations(list(state.vms.values()), 2):

@@ -1,8 +1,11 @@
-"""Minimum number of VM re-creations to make a demand fit, with a proof (repack_search.py)."""
+"""Minimum number of VM re-creations to make a demand fit, with a proof (repack_search.py). Reasons if it is impossible:
+each constraint is lifted alone and the search repeated.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from importlib.util import find_spec
 from typing import Final
@@ -10,17 +13,20 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.whatif.questions.pod_outage import NO_PODS, ClusterPods
-from nexusform.domains.whatif.questions.repack_blocking import (
-    BlockingConstraint,
-    find_blocking_constraints,
-    find_maximum_demand,
-    find_order_constraints,
-    fix_unknown_cells,
+from nexusform.domains.whatif.questions.repack_context import (
+    NO_TIME_LIMIT,
+    NOTHING_LIFTED,
+    Constraint,
+    RepackContext,
+    RepackRequest,
+    TimeBudget,
+    build_repack_context,
+    create_empty_scheduler,
 )
-from nexusform.domains.whatif.questions.repack_context import Constraint, RepackRequest
-from nexusform.domains.whatif.questions.repack_search import RepackAttempt, RepackSearch
-from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
+from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram
+from nexusform.domains.whatif.questions.repack_search import RepackSearch
 from nexusform.domains.whatif.questions.repack_windows import SAMPLES, RepackWindow, compute_minimum_windows
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.snapshots.snapshot import SiteSnapshot
@@ -106,25 +112,30 @@ def plan_repack(
     fits_now = site.scheduler.count_free_slots(request.demand)
     if fits_now.minimum >= request.want:
         return RepackResult(request, site, RepackStatus.NOTHING_TO_DO, fits_now, bound=0)
-    is_unknown = bool(site.scheduler.list_machines_with_unknown_cells())
+    unknown_machines = len(site.scheduler.list_machines_with_unknown_cells())
     search = RepackSearch(pods, time_budget)
-    attempt = search.run(site, request, share=_UNKNOWN_SHARE if is_unknown else 1.0)
+    attempt = search.run(site, request, share=_UNKNOWN_SHARE if unknown_machines else 1.0)
+    if_known = None
+    if unknown_machines:
+        # The re-creations with every cell as in the reported sample.
+        known_attempt = search.run(fix_unknown_cells(site), request, is_verified=False)
+        if_known = known_attempt.recreations if known_attempt.found else None
     result = RepackResult(
         request=request,
         site=site,
         status=RepackStatus.IMPOSSIBLE,
         fits_now=fits_now,
         bound=attempt.bound,
-        unknown_machines=len(site.scheduler.list_machines_with_unknown_cells()),
-        if_known=_count_recreations_if_known(search, site, request),
+        unknown_machines=unknown_machines,
+        if_known=if_known,
         is_machine_dependent=time_budget.seconds_left is not None,
         searched_orders=attempt.searched_orders,
         orders_cut_at=attempt.orders_cut_at,
         movable_vms=len(attempt.context.all_movable_vms),
     )
-    if attempt.found and _is_within_move_limit(attempt, request):
-        recreations = attempt.recreations
-        is_proved = recreations == attempt.bound
+    is_within_limit = request.moves is None or attempt.recreations <= request.moves
+    if attempt.found and is_within_limit:
+        is_proved = attempt.recreations == attempt.bound
         return replace(
             result,
             status=RepackStatus.OPTIMAL if is_proved else RepackStatus.GAP,
@@ -142,13 +153,119 @@ def plan_repack(
     return replace(result, maximum=maximum, blocking=find_blocking_constraints(site, request, attempt.context, search))
 
 
-def _is_within_move_limit(attempt: RepackAttempt, request: RepackRequest) -> bool:
-    return request.moves is None or attempt.recreations <= request.moves
+_LOOSENINGS: Final[Mapping[Constraint, str]] = {
+    Constraint.NOT: "without -not",
+    Constraint.SINGLE_REPLICA: "if the only VM of a pool may be re-created",
+    Constraint.QUORUM: "if control planes may lose quorum temporarily",
+    Constraint.BUDGET: "if PodDisruptionBudgets allow draining these nodes",
+    Constraint.HUGEPAGES: "if pods with hugepages may wait until their node is back",
+    Constraint.DEVICES: "if pods with devices may wait until their node is back",
+    Constraint.PINNED: "if pinned VMs may be re-created",
+    Constraint.HARD_HINT: "if VMs with hard hints may be re-created",
+}
 
 
-def _count_recreations_if_known(search: RepackSearch, site: SiteSnapshot, request: RepackRequest) -> int | None:
-    """Count the re-creations with every cell as in the reported sample."""
-    if not site.scheduler.list_machines_with_unknown_cells():
-        return None
-    attempt = search.run(fix_unknown_cells(site), request, is_verified=False)
-    return attempt.recreations if attempt.found else None
+class BlockingConstraint(Struct, frozen=True):
+    """A constraint that was lifted alone, and how many re-creations would do then; None: it does not go
+    with that alone either, or (`undecided`) time was over first. `loosened_by` says in words how it is
+    lifted.
+    """
+
+    constraint: Constraint
+    loosened_by: str
+    recreations: int | None
+    undecided: bool = False
+
+
+def find_blocking_constraints(
+    site: SiteSnapshot, request: RepackRequest, context: RepackContext, search: RepackSearch
+) -> tuple[BlockingConstraint, ...]:
+    """Find every constraint that blocks VMs, and the number of re-creations without it."""
+    # List the constraints to lift: constraint, description, and changed request.
+    blocked_counts = Counter(context.blocked_by.values())
+    attempts: list[tuple[Constraint, str, RepackRequest]] = []
+    if request.moves is not None:
+        attempts.append((Constraint.MOVES, "without -moves", replace(request, moves=None)))
+    if request.zones is not None:
+        attempts.append((Constraint.ZONES, "without -zones", replace(request, zones=None)))
+    for constraint, description in _LOOSENINGS.items():
+        if blocked_counts[constraint]:
+            vms = format_count(blocked_counts[constraint], "VM")
+            attempts.append((constraint, f"{description} ({vms})", request))
+    attempts.append((Constraint.SPREAD, ("if a rack may get more VMs of a pool than any rack has now"), request))
+    if request.separation_rules:
+        attempts.append((Constraint.SEPARATION, "without the separation rules", replace(request, separation_rules=())))
+    closed = sum(bool(machine.unschedulable_reason) for machine in site.machines.values())
+    if closed:
+        attempts.append((Constraint.CORDONED, f"with {format_count(closed, 'machine')} in service again", request))
+    planned = [rack.name for rack in site.racks if rack.is_planned]
+    if planned:
+        attempts.append((Constraint.PLANNED_RACK, f"with {', '.join(planned)} active", request))
+    return tuple(_search_without_constraints(site, search, attempts))
+
+
+def find_order_constraints(
+    site: SiteSnapshot, request: RepackRequest, search: RepackSearch
+) -> tuple[BlockingConstraint, ...]:
+    """Find the constraints that may prevent an order of steps, and the number of re-creations without each."""
+    description = "if more VMs of a pool than its max_unavailable may be down at once"
+    attempts = [(Constraint.MAX_UNAVAILABLE, description, request)]
+    if request.window is not None:
+        attempts.insert(0, (Constraint.WINDOW, "without -window", replace(request, window=None)))
+    return tuple(_search_without_constraints(site, search, attempts))
+
+
+def _search_without_constraints(
+    site: SiteSnapshot, search: RepackSearch, attempts: Sequence[tuple[Constraint, str, RepackRequest]]
+) -> Iterator[BlockingConstraint]:
+    """Search again without each constraint in turn."""
+    for number, (constraint, description, loosened_request) in enumerate(attempts):
+        if search.time_budget.is_exhausted:
+            yield BlockingConstraint(constraint, description, None, undecided=True)
+            continue
+        share = 1 / (len(attempts) - number)
+        attempt = search.run(site, loosened_request, frozenset({constraint}), is_verified=False, share=share)
+        recreations = attempt.recreations if attempt.found else None
+        fits = recreations is not None and (loosened_request.moves is None or recreations <= loosened_request.moves)
+        is_possible = attempt.undecided and (
+            loosened_request.moves is None or (attempt.bound or 0) <= loosened_request.moves
+        )
+        yield BlockingConstraint(
+            constraint, description, recreations if fits else None, undecided=is_possible and not fits
+        )
+
+
+def find_maximum_demand(
+    site: SiteSnapshot, request: RepackRequest, pods: Mapping[str, ClusterPods], time_budget: TimeBudget
+) -> int | None:
+    """Find by bisection the largest demand of this SKU with a solution within -moves; None if time runs out."""
+    context = build_repack_context(site, request, pods, NOTHING_LIFTED)
+    low, high = 0, request.want
+    while low + 1 < high:
+        want = (low + high) // 2
+        is_solvable = (
+            None if time_budget.is_exhausted else _has_solution(context, replace(request, want=want), time_budget)
+        )
+        if is_solvable is None:
+            return None
+        low, high = (want, high) if is_solvable else (low, want)
+    return low
+
+
+def _has_solution(context: RepackContext, request: RepackRequest, time_budget: TimeBudget) -> bool | None:
+    """Return True if the program has a solution within -moves; None if undecided."""
+    solution = RepackProgram(context, request).solve(time_budget.compute_share(1.0))
+    moves = request.moves
+    if isinstance(solution, NoRepackSolution):
+        return False if solution.is_proved or (moves is not None and solution.bound > moves) else None
+    if moves is None or solution.recreations <= moves:
+        return True
+    return False if solution.bound > moves else None
+
+
+def fix_unknown_cells(site: SiteSnapshot) -> SiteSnapshot:
+    """Return the site with unknown cells fixed as in the reported sample."""
+    scheduler = create_empty_scheduler(site.scheduler, site.scheduler.machines)
+    for vm in site.scheduler.list_sampled_vms():
+        scheduler.add_existing(vm.vm, vm.sku, vm.placement)
+    return replace(site, scheduler=scheduler)

@@ -5,14 +5,13 @@ hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
-from nexusform.domains.whatif.questions.pod_outage import ClusterPods, simulate_nodes_down, simulate_nodes_up
+from nexusform.domains.whatif.questions.pod_outage import simulate_nodes_down, simulate_nodes_up
 from nexusform.domains.whatif.questions.repack_context import RepackContext, find_pods_without_resources
 from nexusform.domains.whatif.questions.repack_separation import SeparationRule, VmLocation
 from nexusform.domains.whatif.questions.repack_windows import MovedPod, RepackStep, RepackWindow
@@ -23,20 +22,15 @@ _MACHINE_LABELS: Final = ("baremetalmachine", "CIS-node", "kubernetes.io/zone")
 _ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
 
-class RepackPodCheck(Struct, frozen=True):
-    """Windows with their pods, and the VMs (handles) with violated pod constraints."""
-
-    windows: tuple[RepackWindow, ...]
-    violating: frozenset[int] = frozenset()
-
-
 def simulate_window_pods(
     context: RepackContext, windows: Sequence[RepackWindow], separation_rules: Sequence[SeparationRule] = ()
-) -> RepackPodCheck:
-    """Drain the nodes of every window and bring them up again."""
+) -> tuple[list[RepackWindow], frozenset[int]]:
+    """Drain the nodes of every window and bring them up again; return the windows with their pods, and the VMs
+    (handles) with violated pod constraints.
+    """
     simulation = _PodSimulation(context, [rule for rule in separation_rules if rule.has_workloads])
     checked_windows = [simulation.drain_window(window) for window in windows]
-    return RepackPodCheck(tuple(checked_windows), frozenset(simulation.violating))
+    return checked_windows, frozenset(simulation.violating)
 
 
 class _PodSimulation:
@@ -77,7 +71,10 @@ class _PodSimulation:
         impacts, meanwhile = simulate_nodes_down(pods, existing, nodes.keys(), is_drained=True)
         for pod, _ in find_pods_without_resources(pods, existing, nodes.keys()):
             self.violating.add(nodes[pod.node].source.handle)
-        self._pods[cluster] = moved_cluster = _move_nodes(pods, nodes)
+        moved_nodes = tuple(
+            _move_node(node, nodes[node.name].target) if node.name in nodes else node for node in pods.cluster.nodes
+        )
+        self._pods[cluster] = moved_cluster = replace(pods, cluster=replace(pods.cluster, nodes=moved_nodes))
         self._existing[cluster] = simulate_nodes_up(moved_cluster, meanwhile)
         final_nodes = {pod.name: pod.node for pod in self._existing[cluster]}
         return [
@@ -99,29 +96,20 @@ class _PodSimulation:
         """Find the machines and racks shared by groups of a rule: (number of the rule, location)."""
         if not self._separation_rules:
             return frozenset()
-        vm_locations = list(self._list_vm_locations())
-        return frozenset(
-            (number, location)
-            for number, rule in enumerate(self._separation_rules)
-            for location in rule.find_shared_locations(vm_locations)
-        )
-
-    def _list_vm_locations(self) -> Iterable[VmLocation]:
+        vm_locations: list[VmLocation] = []
         for cluster, pool in zip(self._context.clusters, self._context.pools, strict=True):
             specs: dict[str, list[PodSpec]] = {}
             for pod in self._existing.get(cluster.id, ()):
                 specs.setdefault(pod.node, []).append(pod.spec)
             for vm in pool.vms:
                 key = pool.owner.owner, pool.demand.rule_pool or pool.name
-                yield VmLocation(key, self._locations[cluster.id, vm.name], tuple(specs.get(vm.name, ())))
-
-
-def _move_nodes(pods: ClusterPods, steps: Mapping[str, RepackStep]) -> ClusterPods:
-    """Return the cluster with these nodes on their new machines."""
-    nodes = tuple(
-        _move_node(node, steps[node.name].target) if node.name in steps else node for node in pods.cluster.nodes
-    )
-    return replace(pods, cluster=replace(pods.cluster, nodes=nodes))
+                location = self._locations[cluster.id, vm.name]
+                vm_locations.append(VmLocation(key, location, tuple(specs.get(vm.name, ()))))
+        return frozenset(
+            (number, location)
+            for number, rule in enumerate(self._separation_rules)
+            for location in rule.find_shared_locations(vm_locations)
+        )
 
 
 def _move_node(node: Node, location: Placement) -> Node:

@@ -102,16 +102,12 @@ class LinearProgram(Struct):
             self.upper.append(upper)
         return number
 
-    def add_column(
-        self, cost: float, upper: float, entries: Iterable[tuple[int, float]], subject: object
-    ) -> ProgramColumn:
+    def add_column(self, cost: float, upper: float, entries: Iterable[tuple[int, float]], subject: object) -> None:
         """Add a column; entries of one row are summed."""
         summed: dict[int, float] = {}
         for row, value in entries:
             summed[row] = summed.get(row, 0.0) + value
-        column = ProgramColumn(cost, upper, summed, subject)
-        self.columns.append(column)
-        return column
+        self.columns.append(ProgramColumn(cost, upper, summed, subject))
 
 
 class _Unit(Struct, frozen=True):
@@ -122,12 +118,6 @@ class _Unit(Struct, frozen=True):
     machines: int = -1
     cell_number: int = 0
     is_cleared: bool = False
-
-
-class SolverLimits(Struct, frozen=True):
-    """Limits of the search: seconds (None: node limit only)."""
-
-    seconds: float | None = None
 
 
 class RepackProgram:
@@ -213,20 +203,15 @@ class RepackProgram:
     def _build_cell_key(self, host: RepackMachine, cell: int) -> CellKey:
         """Build the key that equal cells share."""
         sources = host.movable_vms_by_cell[cell]
-        free = host.cells[cell]
         pods: dict[Group, list[int]] = {}
         for source in sources:
             if self._get_sku(source).numa_cells == 1:
                 pods.setdefault(self._groups[source.handle], []).append(source.pods if self._is_fine else 0)
         machine = host.machine
         multi_cell = self._list_multi_cell_vms(host)
-        spanning = tuple(
-            (multi_cell.index(source), source.vm_class)
-            for source in host.movable_vms_by_cell[cell]
-            if source in multi_cell
-        )
+        spanning = tuple((multi_cell.index(source), source.vm_class) for source in sources if source in multi_cell)
         return CellKey(
-            free=free,
+            free=host.cells[cell],
             leaving=tuple(sorted((group, tuple(sorted(counts))) for group, counts in pods.items())),
             admitted=host.admitted,
             admits_demand=host.admits_demand,
@@ -313,7 +298,9 @@ class RepackProgram:
             for index in option.spanning:
                 entries.append((program.add_row(("leaves", unit.machines, unit.cell_number, index), 0.0, 0.0), 1.0))
             if unit.key.single_machine:
-                entries += self._build_disk_entries(first, option)
+                used_disk = option.demand * self._request.sku.disk_gib
+                used_disk -= sum(count * skus[group].disk_gib for group, count in option.leaving)
+                entries.append((program.add_row(("disk", unit.key.single_machine)), float(used_disk)))
             program.add_column(option.recreations, size, entries, (unit, option))
 
     def _add_unknown_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
@@ -408,7 +395,7 @@ class RepackProgram:
     def _add_rack_arrivals(self) -> None:
         """Add the arrivals of leaving VMs on a rack, by class or by tracked pool."""
         program = self._program
-        kinds = {group: self._find_vm_class(group) for group in set(self._groups.values())}
+        kinds = {self._groups[source.handle]: source.vm_class for source in self._context.all_movable_vms}
         slots = [name for name in program.names if isinstance(name, tuple) and name[0] == "slots"]
         for group in sorted(kinds):
             arrival_row = program.add_row(("comes", group), 0.0, _INFINITE)
@@ -422,31 +409,19 @@ class RepackProgram:
                     entries.append((self._get_spread_row(group[1], rack), 1.0))
                 program.add_column(0.0, _INFINITE, entries, None)
 
-    def _find_vm_class(self, group: Group) -> int:
-        if group[0] == "kind":
-            return group[1]
-        return next(source.vm_class for source in self._context.all_movable_vms if source.pool == group[1])
-
-    def _build_disk_entries(self, host: RepackMachine, option: CellChange) -> list[tuple[int, float]]:
-        """Build the disk entries of an option on an individually modelled machine."""
-        skus = {
-            self._groups[source.handle]: self._get_sku(source) for cell in host.movable_vms_by_cell for source in cell
-        }
-        used_disk = option.demand * self._request.sku.disk_gib
-        used_disk -= sum(count * skus[group].disk_gib for group, count in option.leaving)
-        return [(self._program.add_row(("disk", host.machine.name)), float(used_disk))]
-
     # --- solution ------------------------------------------------------------------------------
 
-    def solve(self, limits: SolverLimits) -> RepackSolution | NoRepackSolution:
-        """Solve for the minimum re-creations; in fine mode then for the minimum pods and pools."""
-        answer = run_solver(self._program.columns, self._program.lower, self._program.upper, limits)
+    def solve(self, seconds: float | None = None) -> RepackSolution | NoRepackSolution:
+        """Solve for the minimum re-creations; in fine mode then for the minimum pods and pools. `seconds`: limit
+        of each search (None: node limit only).
+        """
+        answer = run_solver(self._program.columns, self._program.lower, self._program.upper, seconds)
         if answer.values is None:
             return NoRepackSolution(answer.is_finished and not self.is_capped, 0 if self.is_capped else answer.bound)
         bound = 0 if self.is_capped else answer.bound
         values = answer.values
         if self._is_fine and answer.bound >= answer.objective:
-            values = self._reduce_pods(round(answer.objective), values, limits)
+            values = self._reduce_pods(round(answer.objective), values, seconds)
         recreations = round(answer.objective)
         options: list[OptionUse] = []
         cleared: list[ClearedMachineCount] = []
@@ -466,7 +441,7 @@ class RepackProgram:
                     spanning += cast("tuple[MovableVm, ...]", sources)[:value]
         return RepackSolution(recreations, bound, tuple(options), tuple(cleared), tuple(patterns), tuple(spanning))
 
-    def _reduce_pods(self, recreations: int, values: Sequence[int], limits: SolverLimits) -> Sequence[int]:
+    def _reduce_pods(self, recreations: int, values: Sequence[int], seconds: float | None) -> Sequence[int]:
         """Reduce pods, then pools, among solutions with this number of re-creations."""
         pools = {group: number for number, group in enumerate(sorted(set(self._groups.values())))}
         program = self._program
@@ -479,43 +454,30 @@ class RepackProgram:
         weight = len(pools) + 1
         for column in program.columns:
             entries = dict(column.entries)
-            cost = 0.0
             if column.cost:
                 entries[limit_row] = column.cost
-            leaving = _count_leaving(column.subject, self._groups)
+            leaving, pod_count = _count_leaving(column.subject, self._groups)
             for group, count in leaving.items():
                 entries[pool_rows[group]] = float(count)
-            cost = float(_count_pods(column.subject)) * weight
-            columns.append(ProgramColumn(cost, column.upper, entries, column.subject))
+            columns.append(ProgramColumn(float(pod_count) * weight, column.upper, entries, column.subject))
         sizes = Counter(self._groups.values())
         for group, row in pool_rows.items():
             columns.append(ProgramColumn(1.0, 1.0, {row: -float(sizes[group])}, None))
-        answer = run_solver(columns, rows_lower, rows_upper, limits)
+        answer = run_solver(columns, rows_lower, rows_upper, seconds)
         return values if answer.values is None else answer.values
 
 
-def _count_leaving(subject: object, groups: Mapping[int, Group]) -> Counter[Group]:
-    """Count the VMs of each group that a column moves."""
+def _count_leaving(subject: object, groups: Mapping[int, Group]) -> tuple[Counter[Group], int]:
+    """Count the VMs of each group that a column moves, and the pods that it restarts."""
+    sources: tuple[MovableVm, ...] = ()
     match subject:
         case (_Unit(), CellChange() as option):
-            return Counter(dict(option.leaving))
+            return Counter(dict(option.leaving)), option.pods
         case (RepackMachine() as host, *_):
-            return Counter(groups[source.handle] for source in host.unknown_cell_vms)
-        case (MovableVm() as source, *_):
-            return Counter([groups[source.handle]])
-    return Counter()
-
-
-def _count_pods(subject: object) -> int:
-    """Count the pods that a column restarts."""
-    match subject:
-        case (_Unit(), CellChange() as option):
-            return option.pods
-        case (RepackMachine() as host, *_):
-            return sum(source.pods for source in host.unknown_cell_vms)
-        case (MovableVm() as source, *_):
-            return source.pods
-    return 0
+            sources = host.unknown_cell_vms
+        case (MovableVm() as moved, *_):
+            sources = (moved,)
+    return Counter(groups[source.handle] for source in sources), sum(source.pods for source in sources)
 
 
 class SolverResult(Struct, frozen=True):
@@ -528,9 +490,9 @@ class SolverResult(Struct, frozen=True):
 
 
 def run_solver(
-    columns: Sequence[ProgramColumn], lower: Sequence[float], upper: Sequence[float], limits: SolverLimits
+    columns: Sequence[ProgramColumn], lower: Sequence[float], upper: Sequence[float], seconds: float | None = None
 ) -> SolverResult:
-    """Run HiGHS with one thread and a fixed seed."""
+    """Run HiGHS with one thread and a fixed seed, at most this many seconds (None: node limit only)."""
     if not columns:
         return SolverResult(None, 0.0, 0, is_finished=True)
     import highspy
@@ -560,8 +522,8 @@ def run_solver(
         "mip_rel_gap": 0.0,
         "mip_max_nodes": MAX_NODES,
     }
-    if limits.seconds is not None:
-        options["time_limit"] = max(limits.seconds, 0.1)
+    if seconds is not None:
+        options["time_limit"] = max(seconds, 0.1)
     for name, value in options.items():
         highs.setOptionValue(name, value)
     highs.passModel(lp)

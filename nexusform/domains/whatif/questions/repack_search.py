@@ -14,19 +14,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
-from nexusform.domains.whatif.questions.repack_choice import RepackChoice, choose_vms_to_recreate
+from nexusform.domains.whatif.questions.repack_choice import RepackChoice, choose_vms_greedily, choose_vms_to_recreate
 from nexusform.domains.whatif.questions.repack_context import (
+    NO_TIME_LIMIT,
     NOTHING_LIFTED,
     Constraint,
     RepackContext,
     RepackRequest,
+    TimeBudget,
     build_repack_context,
 )
-from nexusform.domains.whatif.questions.repack_greedy import choose_vms_greedily
 from nexusform.domains.whatif.questions.repack_orders import MAX_RECREATIONS, is_searchable, search_orders
 from nexusform.domains.whatif.questions.repack_pods import simulate_window_pods
-from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram, SolverLimits
-from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
+from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram
 from nexusform.domains.whatif.questions.repack_windows import (
     RepackWindow,
     RepackWindowSequence,
@@ -90,12 +90,13 @@ class RepackSearch(Struct, frozen=True):
         for _ in range(_MAX_KEEP_ROUNDS):
             if sequence is None:
                 return attempt
-            pods_check = simulate_window_pods(context, sequence.windows, request.separation_rules)
-            violating = pods_check.violating if not lifted & _OF_PODS else frozenset()
-            if not violating:
+            checked_windows, violating = simulate_window_pods(context, sequence.windows, request.separation_rules)
+            if not violating or lifted & _OF_PODS:
                 break
             # The bound stays that of all VMs: a kept VM might move in another order.
-            request = replace(request, excluded=request.excluded | _list_exclusion_names(context, violating))
+            kept_vms = [source for source in context.all_movable_vms if source.handle in violating]
+            kept_names = {f"{context.pools[source.pool].address}:{source.vm.name}" for source in kept_vms}
+            request = replace(request, excluded=request.excluded | kept_names)
             kept = build_repack_context(site, request, self.pods, lifted)
             _, sequence = _ProgramRefinement(kept, request, budget.split(0.85)).search(searches_orders=is_verified)
         else:
@@ -103,15 +104,9 @@ class RepackSearch(Struct, frozen=True):
         if sequence is None:
             return replace(attempt, undecided=True)
         windows = verify_sequence(context, sequence, budget) if is_verified else sequence.windows
-        with_pods = zip(windows, pods_check.windows, strict=True)
+        with_pods = zip(windows, checked_windows, strict=True)
         windows = tuple(replace(window, pods=checked.pods) for window, checked in with_pods)
         return replace(attempt, windows=windows, found=True, undecided=False)
-
-
-def _list_exclusion_names(context: RepackContext, handles: frozenset[int]) -> frozenset[str]:
-    """List these VMs as values of `-not`."""
-    sources = [source for source in context.all_movable_vms if source.handle in handles]
-    return frozenset(f"{context.pools[source.pool].address}:{source.vm.name}" for source in sources)
 
 
 class _ProgramRefinement:
@@ -184,7 +179,7 @@ class _ProgramRefinement:
         )
         if self._time_budget.is_exhausted:
             return NoRepackSolution(is_proved=False)
-        solution = program.solve(SolverLimits(self._time_budget.compute_share(_SOLVE_SHARE)))
+        solution = program.solve(self._time_budget.compute_share(_SOLVE_SHARE))
         if isinstance(solution, NoRepackSolution):
             return solution
         return choose_vms_to_recreate(self._context, program, solution, self._tracked_pools), solution.bound

@@ -18,15 +18,17 @@ from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions.repack_choice import RepackChoice
 from nexusform.domains.whatif.questions.repack_context import (
+    NO_TIME_LIMIT,
     Constraint,
     MovableVm,
     RepackContext,
     RepackRequest,
+    TimeBudget,
     build_pool_demand,
+    create_empty_scheduler,
     find_pods_without_resources,
     is_drain_blocked,
 )
-from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.kubernetes.quantity import compute_amount_of_total
 from nexusform.plans.maintenance import compute_quorum
 from nexusform.scheduling.racks.explanation import MachineRanking
@@ -147,14 +149,13 @@ def has_capacity(scheduler: RackScheduler, request: RepackRequest) -> bool:
     return scheduler.count_free_slots(request.demand).minimum >= request.want
 
 
-class _RepackWindowBuilder:
+class _RepackWindowBuilder(Struct):
     """Builder of a window: scheduler, VMs, target machines and cordons."""
 
-    def __init__(self, scheduler: RackScheduler, handles: Mapping[int, int]) -> None:
-        self.scheduler = scheduler
-        self.handles = dict(handles)
-        self.placements: dict[int, tuple[MovableVm, int, Placement]] = {}
-        self.cordons: set[str] = set()
+    scheduler: RackScheduler
+    handles: dict[int, int]
+    placements: dict[int, tuple[MovableVm, int, Placement]] = {}
+    cordons: set[str] = set()
 
     @property
     def targets(self) -> set[str]:
@@ -231,12 +232,13 @@ class _RepackSequenceBuilder:
             remaining = [source for source, turn in zip(remaining, turns, strict=True) if turn == min(turns)]
             if min(turns) == _RETURN_TURN:
                 return self._select_all_allowed(remaining)
-        window = _RepackWindowBuilder(self._scheduler.copy(), self._handles)
+        window = _RepackWindowBuilder(self._scheduler.copy(), dict(self._handles))
         selected: list[MovableVm] = []
         for source in remaining:
             if time_budget.is_exhausted:
                 break
-            if self._can_join_window(selected, source) and self._place_vm(window, source):
+            can_join = can_be_down_together(self._context, self._request, selected, source)
+            if can_join and self._place_vm(window, source):
                 selected.append(source)
         return selected or self._select_vm_for_other_machine(remaining) or self._select_all_allowed(remaining)
 
@@ -254,7 +256,7 @@ class _RepackSequenceBuilder:
         for source in remaining:
             self._unsteered.add(source.handle)
             self._reached[source.handle] = self._choice.targets.get(source.handle, "")
-            if self._place_vm(_RepackWindowBuilder(self._scheduler.copy(), self._handles), source):
+            if self._place_vm(_RepackWindowBuilder(self._scheduler.copy(), dict(self._handles)), source):
                 return [source]
             self._unsteered.remove(source.handle)
             del self._reached[source.handle]
@@ -264,7 +266,7 @@ class _RepackSequenceBuilder:
         """Select all VMs that may be down together."""
         selected: list[MovableVm] = []
         for source in remaining:
-            if self._can_join_window(selected, source):
+            if can_be_down_together(self._context, self._request, selected, source):
                 selected.append(source)
         return selected
 
@@ -279,7 +281,7 @@ class _RepackSequenceBuilder:
         return None
 
     def _place_vms_together(self, sources: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
-        window = _RepackWindowBuilder(self._scheduler.copy(), self._handles)
+        window = _RepackWindowBuilder(self._scheduler.copy(), dict(self._handles))
         for source in sources:
             window.scheduler.release(window.handles.pop(source.handle))
         for source in sources:
@@ -297,11 +299,6 @@ class _RepackSequenceBuilder:
             self._existing[source.pool, location.rack] += 1
             steps.append(RepackStep(source, location))
         return RepackWindow(tuple(steps), tuple(sorted(window.cordons, key=str.encode)))
-
-    # --- VMs down together ---------------------------------------------------------------------
-
-    def _can_join_window(self, selected: Sequence[MovableVm], source: MovableVm) -> bool:
-        return can_be_down_together(self._context, self._request, selected, source)
 
     # --- target machines -----------------------------------------------------------------------
 
@@ -383,21 +380,20 @@ class _RepackSequenceBuilder:
     def _choose_target_machine(self, window: _RepackWindowBuilder, source: MovableVm, best: Collection[str]) -> str:
         """Choose one of the best machines, "" for none."""
         forbidden = self._find_forbidden_locations(window, source)
-        best = {machine for machine in best if not {machine, self._get_rack(machine)} & forbidden}
+        best = {machine for machine in best if not {machine, self._racks[machine]} & forbidden}
         if self._is_steered:
             target = self._choice.targets.get(source.handle, "")
             if target in best and self._has_rack_capacity(window, source, target):
                 return target
             if source.handle not in self._unsteered:
                 return ""
-        best -= self._list_target_machines() if self._is_steered else frozenset()
-        allowed_machines = (machine for machine in best if self._is_machine_allowed(window, source, machine))
+            # Not the target machines of other VMs not yet moved.
+            pending = self._choice.targets.items() - self._reached.items()
+            best -= {machine for _, machine in pending}
+        # No machine with reserved capacity, and none of a crowded rack.
+        best -= {*self._choice.reserved, source.vm.placement.machine}
+        allowed_machines = (machine for machine in best if self._has_rack_capacity(window, source, machine))
         return min(allowed_machines, key=str.encode, default="")
-
-    def _list_target_machines(self) -> frozenset[str]:
-        """Return the target machines of other VMs not yet moved."""
-        pending = self._choice.targets.items() - self._reached.items()
-        return frozenset(machine for _, machine in pending)
 
     def _find_forbidden_locations(self, window: _RepackWindowBuilder, source: MovableVm) -> frozenset[str]:
         """Find the machines and racks forbidden by separation rules."""
@@ -409,18 +405,9 @@ class _RepackSequenceBuilder:
         forbidden = (rule.find_forbidden_locations(vm, existing) for rule in self._request.separation_rules)
         return frozenset(chain.from_iterable(forbidden))
 
-    def _get_rack(self, machine: str) -> str:
-        return self._racks[machine]
-
-    def _is_machine_allowed(self, window: _RepackWindowBuilder, source: MovableVm, machine: str) -> bool:
-        """Return True if a VM may use a machine without taking reserved capacity or crowding a rack."""
-        if machine in self._choice.reserved or machine == source.vm.placement.machine:
-            return False
-        return self._has_rack_capacity(window, source, machine)
-
     def _has_rack_capacity(self, window: _RepackWindowBuilder, source: MovableVm, machine: str) -> bool:
         """Return True if the rack of a machine may have one more VM of the pool."""
-        rack = self._get_rack(machine)
+        rack = self._racks[machine]
         count = self._existing[source.pool, rack]
         count += sum(
             placed_vm.pool == source.pool and location.rack == rack
@@ -512,13 +499,7 @@ def verify_sequence(
             replace(machine, unschedulable_reason=CORDONED) if machine.name in window.cordons else machine
             for machine in context.scheduler.machines
         ]
-        base = RackScheduler(
-            machines,
-            context.scheduler.spread,
-            context.scheduler.seed,
-            split_choice=context.scheduler.split_choice,
-            profile=context.scheduler.profile,
-        )
+        base = create_empty_scheduler(context.scheduler, machines)
         leaving = {step.source.handle for step in window.steps}
         for handle, vm in existing.items():
             if handle not in leaving:

@@ -5,7 +5,6 @@ PauseAfterRack, max unavailable).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from itertools import chain, pairwise
@@ -13,6 +12,7 @@ from itertools import chain, pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import compute_natural_sort_key
 from nexusform.domains.whatif.questions.pod_outage import (
     NO_PODS,
     ClusterPods,
@@ -209,7 +209,7 @@ def simulate_runtime_upgrade(
         racks=racks,
         waves=tuple(waves),
         verdicts=tuple(_build_verdicts(site, waves)),
-        unexpected_order=_find_racks_out_of_order(racks),
+        unexpected_order=next((pair for pair in pairwise(racks) if _is_unexpected_order(*pair)), ()),
         workloads=tuple(chain.from_iterable(simulation.build_verdicts() for simulation in simulations)),
         runtime=site.runtime,
         stop=_predict_stop(site, options, waves),
@@ -283,15 +283,6 @@ def _build_verdicts(site: SiteSnapshot, waves: Iterable[UpgradeWave]) -> Iterabl
             )
 
 
-def _find_racks_out_of_order(racks: tuple[str, ...]) -> tuple[str, ...]:
-    """Find the first two neighbours against their numeric order."""
-    for first, second in pairwise(racks):
-        if _build_natural_key(first) > _build_natural_key(second):
-            return first, second
-    return ()
-
-
-def _build_natural_key(name: str) -> tuple[tuple[bool, int, str], ...]:
-    """Build the natural sort key of a name: digits count as numbers and sort before text."""
-    pieces = [piece for piece in re.split(r"(\d+)", name) if piece]
-    return tuple((False, int(piece), "") if piece.isdigit() else (True, 0, piece) for piece in pieces)
+def _is_unexpected_order(first: str, second: str) -> bool:
+    """Return True if two racks are against their numeric order."""
+    return compute_natural_sort_key(first) > compute_natural_sort_key(second)

@@ -1,15 +1,16 @@
-"""Report of `simulate failure`, as text and as data."""
+"""Report of `simulate failure`, also of a drain (`-node`), as text and as data."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.whatif.questions.failure_simulation import Failure, FailureScope, RecreatedPool
-from nexusform.domains.whatif.questions.pod_outage import WorkloadImpact
+from nexusform.domains.whatif.questions.pod_outage import NodeDrainEffects
 from nexusform.domains.whatif.rendering.runtime_upgrade_report import POOL, build_pool_cells
 from nexusform.domains.whatif.rendering.workload_rows import (
     build_pending_lines,
@@ -21,15 +22,21 @@ from nexusform.rendering.answers.location_text import REPLACEMENT_FORM, format_s
 from nexusform.rendering.notation.sample_text import build_sampled_capacity, describe_sampled_capacity
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.racks.vms import Interval
-from nexusform.snapshots.availability import PoolAvailability, VmReplacement
+from nexusform.snapshots.availability import PoolAvailability
 from nexusform.snapshots.snapshot import VmOwnerKind
 
 _SCOPES: Final = {FailureScope.OBSERVED: "the machines observed down on"}
+_DRAIN_HEADS: Final = ("pod", "workload", "new node")
 
 
 def build_failure_report(failure: Failure, origin: str) -> Report:
     """Build the report: VMs down and remaining, commands, and re-created VMs."""
-    sections = [_build_vms_down_section(failure)] if failure.pools else []
+    sections: list[Section] = []
+    if failure.pools:
+        rows = tuple(Row(build_pool_cells(pool), pool.is_lost) for pool in failure.pools)
+        table = Table(("cluster", "pool", "down", "up", ""), rows, frozenset({2}))
+        is_finding = any(row.is_finding for row in rows)
+        sections.append(Section("Pools during the failure", table=table, is_finding=is_finding))
     if failure.workloads:
         table = build_workload_table(failure.workloads, is_drained=False)
         lines = tuple(build_pending_lines(failure.workloads))
@@ -47,7 +54,7 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
         sampled_counts = failure.samples.pools if failure.samples is not None else [None] * len(failure.recreations)
         rows = tuple(_build_recreation_row(*pair) for pair in zip(failure.recreations, sampled_counts, strict=True))
         reasons = [f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.recreations if pool.reason]
-        table = _build_table(("cluster", "pool", "fit", "racks"), rows, 2)
+        table = Table(("cluster", "pool", "fit", "racks"), rows, frozenset({2}))
         title = "Re-created VMs (predicted)"
         recreation_section = Section(title, tuple(reasons), table=table, is_finding=any(row.is_finding for row in rows))
         sections += [recreation_section, *(_build_location_section(pool) for pool in failure.recreations)]
@@ -121,16 +128,6 @@ def _describe_waiting_vms(pool: PoolAvailability) -> str:
     return f"{names} (to re-create elsewhere: `nexusform apply -replace='{pool.address}:NAME'`)"
 
 
-def _build_vms_down_section(failure: Failure) -> Section:
-    rows = tuple(Row(build_pool_cells(pool), pool.is_lost) for pool in failure.pools)
-    table = _build_table(("cluster", "pool", "down", "up", ""), rows, 2)
-    return Section("Pools during the failure", table=table, is_finding=any(row.is_finding for row in rows))
-
-
-def _build_table(heads: tuple[str, ...], rows: tuple[Row, ...], *figures: int) -> Table:
-    return Table(heads, rows, frozenset(figures))
-
-
 def _build_deletion_section(failure: Failure) -> Section:
     """Build the section of commands that re-create nodes elsewhere."""
     unreachable = sorted({deletion.cluster for deletion in failure.deletions if not deletion.is_reachable})
@@ -148,13 +145,9 @@ def _build_deletion_section(failure: Failure) -> Section:
     return Section(title, tuple(lines), tuple(commands))
 
 
-def build_failure_runbook(failure: Failure) -> tuple[str, ...]:
+def build_failure_runbook(failure: Failure) -> Iterable[str]:
     """Build the steps of an operator, from the failure to the final check."""
-    return (*_build_initial_steps(failure), *_build_deletion_steps(failure), *_build_final_steps(failure))
-
-
-def _build_initial_steps(failure: Failure) -> Iterable[str]:
-    """Build the steps before any deletion: a machine that recovers soon needs none."""
+    # A machine that recovers soon needs no deletion.
     machines = format_list(failure.machines, 4)
     verb = select_word_form(len(failure.machines), "is", "are")
     yield (
@@ -172,21 +165,13 @@ def _build_initial_steps(failure: Failure) -> Iterable[str]:
             f"{format_count(failure.missing, 'VM')} ({reasons}) will not fit. Free capacity first "
             "(`nexusform simulate repack`), or keep their nodes until the machine returns."
         )
-
-
-def _build_deletion_steps(failure: Failure) -> Iterable[str]:
-    """Build the deletion steps, clusters with control plane nodes one at a time."""
     for deletion in failure.deletions:
         if deletion.is_reachable:
-            yield (f"{deletion.cluster}: delete {format_count(len(deletion.nodes), 'node')} with the command above.")
+            yield f"{deletion.cluster}: delete {format_count(len(deletion.nodes), 'node')} with the command above."
     for pool in failure.stay_down:
         yield f"Down until the machine returns: {_describe_waiting_vms(pool)}."
-
-
-def _build_final_steps(failure: Failure) -> Iterable[str]:
-    """Build the steps to verify the result."""
     if failure.deletions:
-        yield ("Wait until the new nodes are Ready (up to 30 minutes). Compare their machines with the tables below.")
+        yield "Wait until the new nodes are Ready (up to 30 minutes). Compare their machines with the tables below."
     yield (
         "Run `nexusform plan` to see which VMs are not where recorded. Record them with `nexusform "
         "apply -refresh-only`."
@@ -207,23 +192,13 @@ def _build_recreation_row(pool: RecreatedPool, sampled_count: Interval | None) -
 
 
 def _build_location_section(pool: RecreatedPool) -> Section:
-    rows = tuple(_build_location_row(vm) for vm in pool.vms)
-    table = _build_table(("node", "was on", "re-created on"), rows)
+    rows = []
+    for replacement in pool.vms:
+        vm, location = replacement.vm, replacement.placement
+        location_text = format_short_location(location) if location is not None else "no capacity"
+        rows.append(Row((vm.name, format_short_location(vm.placement), location_text), location is None))
+    table = Table(("node", "was on", "re-created on"), tuple(rows))
     return Section(f"{pool.cluster}/{pool.pool}", table=table, is_folded=True, is_finding=pool.missing > 0)
-
-
-def _build_location_row(replacement: VmReplacement) -> Row:
-    vm, location = replacement.vm, replacement.placement
-    location_text = format_short_location(location) if location is not None else "no capacity"
-    return Row((vm.name, format_short_location(vm.placement), location_text), location is None)
-
-
-def _build_workload_document(impact: WorkloadImpact) -> dict[str, Any]:
-    return build_workload_document(impact, is_drained=False)
-
-
-def _list_runbook_steps(failure: Failure) -> list[str]:
-    return list(build_failure_runbook(failure)) if failure.machines and failure.vm_count else []
 
 
 # Failure as JSON data.
@@ -233,9 +208,59 @@ FAILURE: Final = RecordForm(
     "runbook=. delete_nodes=deletions vms_without_room=missing comebacks=recreations samples",
     pools=POOL,
     stay_down=RecordForm(PoolAvailability, "address vms=down_vms", vms=attrgetter("name")),
-    workloads=_build_workload_document,
-    runbook=_list_runbook_steps,
+    workloads=partial(build_workload_document, is_drained=False),
+    runbook=lambda failure: list(build_failure_runbook(failure)) if failure.machines and failure.vm_count else [],
     delete_nodes="cluster_id machines command nodes control_plane_answers=is_reachable",
     comebacks=RecordForm(RecreatedPool, "cluster_id pool vm_sku_name=sku reason? nodes=vms", nodes=REPLACEMENT_FORM),
     samples=build_sampled_capacity,
 )
+
+
+def build_drain_report(drain: NodeDrainEffects, origin: str) -> Report:
+    """Build the report: evicted pods with their new nodes, and the workloads."""
+    moves = [(impact, move) for impact in drain.workloads for move in impact.moves]
+    sections = []
+    if moves:
+        rows = tuple(
+            Row((move.pod, impact.workload, (move.node or "none") + ("" if move.is_certain else " *")))
+            for impact, move in moves
+        )
+        is_certain = all(move.is_certain for _, move in moves)
+        note = () if is_certain else ("* One possible outcome: kube-scheduler picks randomly among equal nodes.",)
+        sections.append(Section("Evicted pods", note, table=Table(_DRAIN_HEADS, rows)))
+        table = build_workload_table(drain.workloads, is_drained=True)
+        lines = build_pending_lines(drain.workloads)
+        for impact in drain.workloads:
+            budgets = zip(impact.blocking_budgets, impact.blocking_reasons, strict=True)
+            lines += [f"{impact.workload}: PodDisruptionBudget {name}: {reason}" for name, reason in budgets]
+        is_finding = bool(drain.lost_workloads)
+        sections.append(Section("Workloads during the drain", tuple(lines), table=table, is_finding=is_finding))
+    return Report(
+        f"Drain of {drain.node} of {drain.cluster_id} ({origin})",
+        _build_drain_summary(drain, sum(bool(move.node) for _, move in moves), len(moves)),
+        bool(drain.lost_workloads or drain.blocking_budgets),
+        (),
+        tuple(sections),
+    )
+
+
+def _build_drain_summary(drain: NodeDrainEffects, placed_count: int, count: int) -> str:
+    if not count:
+        return "No pod to evict runs there."
+    clauses = [f"{format_count(count, 'pod')} to evict; {placed_count} of them get another node"]
+    names = [impact.workload for impact in drain.lost_workloads]
+    clauses.append(f"capacity drops for {format_list(names, 4)}" if names else "no workload loses capacity")
+    if drain.blocking_budgets:
+        clauses.append(f"the drain waits for {format_list(drain.blocking_budgets, 4)}")
+    return "; ".join(clauses) + "."
+
+
+def build_drain_document(drain: NodeDrainEffects) -> dict[str, Any]:
+    """Build the data of a drain."""
+    workloads = [build_workload_document(impact, is_drained=True) for impact in drain.workloads]
+    return {
+        "cluster_id": drain.cluster_id,
+        "node": drain.node,
+        "budgets": list(drain.blocking_budgets),
+        "workloads": workloads,
+    }

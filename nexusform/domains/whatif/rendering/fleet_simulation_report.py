@@ -47,7 +47,7 @@ def build_fleet_report(simulation: FleetSimulation, origin: str) -> Report:
 
 def _describe_changed_placements(placements: Sequence[PlacementOutcome]) -> str:
     """Build the clause about changed placements."""
-    changed = sum(bool(placement.gained or placement.lost) for placement in placements)
+    changed = sum(map(_has_cluster_changes, placements))
     if not changed:
         return f"No placement changes ({len(placements):,} checked)"
     verb = select_word_form(changed, "changes", "change")
@@ -161,12 +161,13 @@ def _build_reason_section(simulation: FleetSimulation) -> Iterator[Section]:
     """Build the section of reasons for added, removed and missing clusters."""
     lines: list[str] = []
     for placement in select_placements(simulation):
-        lines += [_describe_reason(placement, row, "") for row in placement.rows if _is_cluster_change(placement, row)]
-        lines += [
-            _describe_reason(placement, row, ", with and without this change")
-            for row in placement.unrelated
-            if _is_cluster_change(placement, row)
-        ]
+        changed = (*placement.gained, *placement.lost)
+        reasons = [(row, "") for row in placement.rows]
+        reasons += [(row, ", with and without this change") for row in placement.unrelated]
+        for row, aside in reasons:
+            if row.action is not PlacementAction.KEEP and row.object in changed:
+                verb = "added to" if row.object in placement.gained else "removed from"
+                lines.append(f"{placement.after.key} {verb} {row.object}{aside}: {row.reason}")
         if placement.status is not None and not placement.after.is_fulfilled:
             lines.append(f"{placement.after.key}: {placement.status.condition.message}")
             lines += [f"{decision.cluster}: {decision.reason}" for decision in placement.status.unselected_decisions]
@@ -178,17 +179,6 @@ def _truncate_sentences(lines: Sequence[str]) -> tuple[str, ...]:
     """Limit the sentences, with the number of further ones; JSON has all."""
     hidden_count = len(lines) - _MAX_SENTENCES
     return tuple(lines) if hidden_count <= 1 else (*lines[:_MAX_SENTENCES], f"and {hidden_count:,} more of these")
-
-
-def _is_cluster_change(placement: PlacementOutcome, row: PlacementChange) -> bool:
-    """Return True if a row adds or removes a cluster."""
-    return row.action is not PlacementAction.KEEP and row.object in (*placement.gained, *placement.lost)
-
-
-def _describe_reason(placement: PlacementOutcome, row: PlacementChange, aside: str) -> str:
-    """Describe the reason of an added or removed cluster; `aside` follows the cluster."""
-    verb = "added to" if row.object in placement.gained else "removed from"
-    return f"{placement.after.key} {verb} {row.object}{aside}: {row.reason}"
 
 
 def _build_kept_cluster_sections(simulation: FleetSimulation) -> Iterator[Section]:
@@ -212,15 +202,6 @@ def _build_kept_cluster_sections(simulation: FleetSimulation) -> Iterator[Sectio
         yield Section(title, _truncate_sentences(fresh_lines))
 
 
-def _build_workload_row(pool: str, pods: Sequence[PlacementChange]) -> Row:
-    """Build the row of a workload (`cluster/workload`): pods added, removed and pending."""
-    cluster, _, workload = pool.partition("/")
-    added = sum(_get_node(row) is not None for row in pods)
-    removed = sum(row.target is None for row in pods)
-    pending = len(pods) - added - removed
-    return Row((cluster, workload, str(added or ""), str(removed or ""), str(pending or "")), pending > 0)
-
-
 def _build_pod_section(simulation: FleetSimulation) -> Iterator[Section]:
     """Build the section of added, removed and pending pods by workload."""
     rows: list[Row] = []
@@ -229,7 +210,13 @@ def _build_pod_section(simulation: FleetSimulation) -> Iterator[Section]:
         by_workload: dict[str, list[PlacementChange]] = {}
         for row in placement.pods:
             by_workload.setdefault(row.pool, []).append(row)
-        rows += [_build_workload_row(pool, pods) for pool, pods in by_workload.items()]
+        for pool, pods in by_workload.items():
+            cluster, _, workload = pool.partition("/")
+            added = sum(_get_node(row) is not None for row in pods)
+            removed = sum(row.target is None for row in pods)
+            pending = len(pods) - added - removed
+            cells = (cluster, workload, str(added or ""), str(removed or ""), str(pending or ""))
+            rows.append(Row(cells, pending > 0))
         reasons |= {f"{row.object}: {row.reason}": None for row in placement.pending}
     if rows:
         table = Table(("cluster", "workload", "come", "go", "have no node"), tuple(rows), frozenset({2, 3, 4}))
@@ -303,10 +290,6 @@ def _build_usage_document(usage: ResourceUsage) -> Mapping[str, Any]:
     return {"allocatable": _format_amounts(usage.allocatable), "available": _format_amounts(usage.available)}
 
 
-def _get_binding_state(target: object) -> str | None:
-    return str(BindingState(target.state)) if isinstance(target, Binding) else None
-
-
 def _build_pod_key(row: PlacementChange) -> dict[str, Any]:
     cluster, _, workload = row.pool.partition("/")
     return {"cluster": cluster, "workload": workload, "pod": row.object}
@@ -314,7 +297,9 @@ def _build_pod_key(row: PlacementChange) -> dict[str, Any]:
 
 _UNSELECTED: Final = RecordForm(Struct, "cluster reason")
 _BINDING: Final = RecordForm(
-    PlacementChange, "cluster=object action trigger? reason? state=target scores", state=_get_binding_state
+    PlacementChange,
+    "cluster=object action trigger? reason? state=target scores",
+    state=lambda target: str(BindingState(target.state)) if isinstance(target, Binding) else None,
 )
 _POD: Final = RecordForm(PlacementChange, "*of=. action node=. reason?", record_class=_build_pod_key, node=_get_node)
 

@@ -9,7 +9,7 @@ from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.domains.whatif.questions.failure_simulation import Failure
 from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade
 from nexusform.domains.whatif.questions.repack_planning import RepackResult
-from nexusform.domains.whatif.questions.runtime_upgrade import RuntimeUpgrade, UpgradeWave
+from nexusform.domains.whatif.questions.runtime_upgrade import RuntimeUpgrade
 from nexusform.plans.site_capacity.occupancy import SiteMachine, SiteRack
 from nexusform.rendering.page.page_data import Playback, PlaybackStep, PoolEffect
 from nexusform.rendering.page.rack_map import OUTSIDE, ChangeMark, MapVm, SiteMap, build_site_map
@@ -28,22 +28,16 @@ def build_current_playback(site: SiteSnapshot) -> Playback:
 
 def build_runtime_upgrade_playback(site: SiteSnapshot, upgrade: RuntimeUpgrade) -> Playback:
     """Build the steps of a runtime upgrade, wave by wave."""
-    waves = [
-        PlaybackStep(_format_wave_title(wave, len(upgrade.waves)), wave.machines, figures=_build_figures(wave.pools))
-        for wave in upgrade.waves
-    ]
-    return Playback(
-        _build_site_map(site, _NO_CHANGES),
-        (PlaybackStep("Before the upgrade"), *waves, PlaybackStep("After the upgrade")),
-    )
-
-
-def _format_wave_title(wave: UpgradeWave, waves: int) -> str:
-    """Format the title: `Wave 3 of 8: rack3, 26 VMs down; lost: cluster-d / control-plane`."""
-    batch = f", batch {wave.batch} of {wave.batches}" if wave.batches > 1 else ""
-    lost_pools = [f"{pool.cluster} / {pool.pool}" for pool in wave.pools if pool.is_lost]
-    loss = f"; lost meanwhile: {', '.join(lost_pools)}" if lost_pools else ""
-    return f"Wave {wave.number} of {waves}: {wave.rack}{batch}, {format_count(wave.vm_count, 'VM')} down{loss}"
+    steps = [PlaybackStep("Before the upgrade")]
+    for wave in upgrade.waves:
+        # Format the title: `Wave 3 of 8: rack3, 26 VMs down; lost: cluster-d / control-plane`.
+        batch = f", batch {wave.batch} of {wave.batches}" if wave.batches > 1 else ""
+        lost_pools = [f"{pool.cluster} / {pool.pool}" for pool in wave.pools if pool.is_lost]
+        loss = f"; lost meanwhile: {', '.join(lost_pools)}" if lost_pools else ""
+        prefix = f"Wave {wave.number} of {len(upgrade.waves)}: {wave.rack}{batch}"
+        title = f"{prefix}, {format_count(wave.vm_count, 'VM')} down{loss}"
+        steps.append(PlaybackStep(title, wave.machines, figures=_build_figures(wave.pools)))
+    return Playback(_build_site_map(site, _NO_CHANGES), (*steps, PlaybackStep("After the upgrade")))
 
 
 def _build_figures(pools: Iterable[PoolAvailability]) -> tuple[PoolEffect, ...]:
@@ -133,14 +127,17 @@ def _build_site_map(
     """
     racks = [SiteRack(rack.name, rack.availability_zone, rack.is_planned) for rack in site.racks]
     machines = [SiteMachine(facts) for rack in site.racks for facts in site.machines_by_rack.get(rack.name, ())]
-    vms = [*_build_managed_vms(site, locations), *_build_unmanaged_vms(site, lost)]
-    return build_site_map(site.id, site.name, racks, machines, vms)
+    return build_site_map(site.id, site.name, racks, machines, list(_build_map_vms(site, locations, lost)))
 
 
-def _build_managed_vms(site: SiteSnapshot, locations: Mapping[_VmKey, Placement | None]) -> Iterator[MapVm]:
-    """Build the VMs of pools with locations before and after."""
+def _build_map_vms(
+    site: SiteSnapshot, locations: Mapping[_VmKey, Placement | None], lost: frozenset[str]
+) -> Iterator[MapVm]:
+    """Build the VMs of pools with locations before and after, and those without a pool."""
+    managed: set[int] = set()
     for cluster in site.clusters:
         for pool in cluster.pools:
+            managed.update(pool.handles.values())
             for vm in pool.vms:
                 location_after = locations.get((cluster.id, vm.name), vm.placement)
                 yield MapVm(
@@ -153,14 +150,6 @@ def _build_managed_vms(site: SiteSnapshot, locations: Mapping[_VmKey, Placement 
                     before=vm.placement,
                     after=location_after,
                 )
-
-
-def _build_unmanaged_vms(site: SiteSnapshot, lost: frozenset[str]) -> Iterator[MapVm]:
-    """Build the VMs without a pool; those on `lost` machines go down."""
-    managed: set[int] = set()
-    for cluster in site.clusters:
-        for pool in cluster.pools:
-            managed.update(pool.handles.values())
     for existing in site.scheduler.list_vms():
         if existing.handle in managed:
             continue

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count, format_list
-from nexusform.domains.whatif.questions.simulated_placement import NAME, SimulatedPlacement
+from nexusform.domains.whatif.questions.trial_configuration import NAME, SimulatedPlacement
 from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, PlacementAction, Plan, RejectedCluster
 from nexusform.rendering.json.json_placements import FEASIBILITY_FORM
 from nexusform.rendering.report.plan_conditions import (
@@ -78,14 +78,11 @@ def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibil
 def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
     """Build the report of one placement."""
     title = f"Placement of {path} (with the configuration of this directory)"
-    return Report(title, _format_verdict_sentence(answer), answer.has_findings, (), tuple(_build_sections(answer)))
-
-
-def _format_verdict_sentence(answer: PlacementFeasibility) -> str:
     verdict = "no cluster is selected, or the manifests have no pods"
     if answer.bindings:
         verdict = next(describe_feasibility(Plan(feasibility=tuple(answer.bindings)))).partition(": ")[2]
-    return f"{answer.missing}; {verdict}." if answer.missing else f"{verdict}."
+    prefix = f"{answer.missing}; " if answer.missing else ""
+    return Report(title, f"{prefix}{verdict}.", answer.has_findings, (), tuple(_build_sections(answer)))
 
 
 def _build_sections(answer: PlacementFeasibility) -> list[Section]:
@@ -105,19 +102,19 @@ def _build_sections(answer: PlacementFeasibility) -> list[Section]:
         sections.append(Section("Not read", warnings, is_finding=True))
     if answer.rejected:
         candidates = {row.cluster: row for row in answer.candidates}
-        lines = tuple(_describe_rejection(row, candidates.get(row.cluster)) for row in answer.rejected)
-        sections.append(Section("Rejected clusters", lines))
+        rejections = []
+        for row in answer.rejected:
+            # Also if the pods would run there.
+            candidate = candidates.get(row.cluster)
+            candidate_text = f" ({describe_candidate(candidate)})" if candidate is not None else ""
+            rejections.append(f"{row.cluster}: {row.reason}{candidate_text}")
+        sections.append(Section("Rejected clusters", tuple(rejections)))
     return sections
 
 
 def _list_missing_data_warnings(plan: Plan) -> tuple[str, ...]:
     """Return the warnings about missing pods and objects of clusters: the answer counts them as absent."""
     return tuple(problem.detail for problem in plan.diagnostics if problem.id in _UNREAD)
-
-
-def _describe_rejection(row: RejectedCluster, candidate: Feasibility | None) -> str:
-    """Return the reason of a rejection, and whether the pods would run there."""
-    return f"{row.cluster}: {row.reason}" + (f" ({describe_candidate(candidate)})" if candidate is not None else "")
 
 
 def _build_feasibility_row(row: Feasibility) -> Row:

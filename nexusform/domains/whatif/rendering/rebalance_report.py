@@ -39,7 +39,12 @@ def _format_verdict(result: RebalanceResult) -> str:
 
 def _build_sections(result: RebalanceResult, evictions: str, taints: str, path: str) -> Iterator[Section]:
     if result.trial is not None:
-        yield _build_eviction_section(result)
+        rows = []
+        for number, item in enumerate(result.trial.evictions, 1):
+            targets = list_newly_picked_clusters(result, str(item.address))
+            cells = (str(number), item.placement, item.cluster, ", ".join(targets) or "no cluster", item.policy.value)
+            rows.append(Row(cells))
+        yield Section("Evictions, in this order", table=Table(_COLUMNS, tuple(rows), frozenset({0})))
         yield Section("Proof", (describe_minimality_proof(result),))
         if taints:
             yield Section("Taints (override file)", (_explain_taints(result),), code=CodeBlock(taints, "hcl"))
@@ -50,19 +55,9 @@ def _build_sections(result: RebalanceResult, evictions: str, taints: str, path: 
     if waiting:
         title = "Waiting pods" if result.trial is None else "Pods outside of the question still waiting"
         yield Section(title, tuple(f"{row.placement.name} on {row.cluster}: {row.reason}" for row in waiting))
-    if result.before.unknown:
-        rows = result.before.unknown
-        yield Section("Unknown", tuple(f"{row.placement.name} on {row.cluster}: {row.reason}" for row in rows))
-
-
-def _build_eviction_section(result: RebalanceResult) -> Section:
-    assert result.trial is not None
-    rows = []
-    for number, item in enumerate(result.trial.evictions, 1):
-        targets = list_newly_picked_clusters(result, str(item.address))
-        cells = (str(number), item.placement, item.cluster, ", ".join(targets) or "no cluster", item.policy.value)
-        rows.append(Row(cells))
-    return Section("Evictions, in this order", table=Table(_COLUMNS, tuple(rows), frozenset({0})))
+    unknown = result.before.unknown
+    if unknown:
+        yield Section("Unknown", tuple(f"{row.placement.name} on {row.cluster}: {row.reason}" for row in unknown))
 
 
 def list_newly_picked_clusters(result: RebalanceResult, address: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.whatif.questions.pod_outage import WorkloadOutcome, WorkloadVerdict
@@ -52,7 +52,11 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
         for wave in upgrade.waves:
             sections.append(_build_wave_section(wave, prefix))
             if wave.workloads:
-                sections.append(_build_pods_section(wave, prefix, is_drained=upgrade.options.drain))
+                table = build_workload_table(wave.workloads, is_drained=upgrade.options.drain)
+                lines = tuple(build_pending_lines(wave.workloads))
+                is_finding = any(row.is_finding for row in table.rows)
+                title = f"{prefix}Wave {wave.number}: pods"
+                sections.append(Section(title, lines, table=table, is_folded=True, is_finding=is_finding))
     names = format_list(upgrade.site_id for upgrade in upgrades)
     has_findings = any(upgrade.has_findings for upgrade in upgrades)
     title = f"Runtime upgrade of {names} ({origin})"
@@ -127,12 +131,11 @@ def _describe_upgrade(upgrade: RuntimeUpgrade) -> Iterable[str]:
         first = {wave.rack: wave.number for wave in reversed(upgrade.waves)}
         racks = [f"wave {first[rack]} ({rack})" for rack in upgrade.racks if rack in first]
         before = f": before {format_list(racks)}, and after the last rack" if racks else ""
-        pauses = (
+        yield (
             f"PauseAfterRack: the upgrade waits before the first rack and after every rack{before}. "
             "Continue it each time with `az networkcloud cluster continue-update-version --name CLUSTER "
             "--resource-group GROUP`."
         )
-        yield pauses
     yield _describe_drain(is_drained=options.drain)
     yield ("No new NKS VM is created meanwhile. Each VM restarts on its machine when that is back.")
     if not upgrade.workloads:
@@ -195,27 +198,17 @@ def _describe_drain(*, is_drained: bool) -> str:
     )
 
 
-_PoolId: TypeAlias = tuple[str, str]
 _MAX_WAVES = 24  # columns of the timeline
-
-_OUTCOMES = {
-    PoolOutcome.UNTOUCHED: "untouched",
-    PoolOutcome.KEPT: "kept",
-    PoolOutcome.INTERRUPTED: "interrupted",
-    PoolOutcome.LOST: "lost",
-}
 
 
 def _build_verdict_row(verdict: PoolUpgradeVerdict) -> Row:
     fewest, waves = str(verdict.minimum_up), format_spans(verdict.waves) or "-"
     # Describe the result for a pool.
-    outcome_text = _OUTCOMES[verdict.outcome]
+    result = verdict.outcome.value
     if verdict.is_control_plane:
-        result = f"quorum {outcome_text} (needs {verdict.quorum})"
+        result = f"quorum {result} (needs {verdict.quorum})"
     elif verdict.outcome is PoolOutcome.LOST:
-        result = f"{outcome_text}: no node left"
-    else:
-        result = outcome_text
+        result = f"{result}: no node left"
     cells = (*_build_pool_cells(verdict), fewest, waves, result)
     return Row(cells, verdict.outcome is PoolOutcome.LOST)
 
@@ -235,16 +228,15 @@ def _build_timeline_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
         }
         for wave in upgrade.waves
     ]
-    rows = tuple(_build_timeline_row(verdict, waves) for verdict in upgrade.verdicts if verdict.total)
+    rows = []
+    for verdict in upgrade.verdicts:
+        if verdict.total:
+            counts = [wave.get((verdict.cluster_id, verdict.pool), ".") for wave in waves]
+            rows.append(Row((*_build_pool_cells(verdict), *counts), verdict.outcome is PoolOutcome.LOST))
     heads = ("cluster", "pool", "VMs", *(str(wave.number) for wave in upgrade.waves))
     legend = ". = all up; ! = quorum lost, or no node left." if upgrade.is_availability_lost else ". = all up."
-    table = Table(heads, rows, frozenset(range(2, len(heads))))
+    table = Table(heads, tuple(rows), frozenset(range(2, len(heads))))
     return Section(f"{prefix}VMs up in each wave", (legend,), table=table)
-
-
-def _build_timeline_row(verdict: PoolUpgradeVerdict, waves: Iterable[Mapping[_PoolId, str]]) -> Row:
-    cells = [wave.get((verdict.cluster_id, verdict.pool), ".") for wave in waves]
-    return Row((*_build_pool_cells(verdict), *cells), verdict.outcome is PoolOutcome.LOST)
 
 
 def _build_wave_section(wave: UpgradeWave, prefix: str) -> Section:
@@ -263,13 +255,6 @@ def _build_wave_section(wave: UpgradeWave, prefix: str) -> Section:
     return Section(title, tuple(lines), table=table, is_folded=True, is_finding=wave.is_lost)
 
 
-def _build_pods_section(wave: UpgradeWave, prefix: str, *, is_drained: bool) -> Section:
-    table = build_workload_table(wave.workloads, is_drained=is_drained)
-    lines = tuple(build_pending_lines(wave.workloads))
-    has_findings = any(row.is_finding for row in table.rows)
-    return Section(f"{prefix}Wave {wave.number}: pods", lines, table=table, is_folded=True, is_finding=has_findings)
-
-
 def build_pool_cells(pool: PoolAvailability) -> tuple[str, str, str, str, str]:
     """Return cluster, pool, VMs down, `2 of 3` up, and the consequence."""
     name = pool.pool if pool.kind is not VmOwnerKind.VM else "(plain VM)"
@@ -285,11 +270,14 @@ def build_pool_cells(pool: PoolAvailability) -> tuple[str, str, str, str, str]:
 
 def build_runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[str, Any]:
     """Build the upgrades as JSON data."""
-    return {"sites": [_build_site_document(upgrade) for upgrade in upgrades]}
-
-
-def _has_quorum(pool: PoolAvailability) -> bool | None:
-    return (not pool.is_lost) if pool.is_control_plane else None
+    sites = []
+    for upgrade in upgrades:
+        waves = []
+        for wave in upgrade.waves:
+            workloads = [build_workload_document(impact, is_drained=upgrade.options.drain) for impact in wave.workloads]
+            waves.append({**_WAVE(wave), "workloads": workloads, "availability_lost": wave.is_lost})
+        sites.append({**_SITE(upgrade), "waves": waves})
+    return {"sites": sites}
 
 
 # Pool with VMs down, as JSON data.
@@ -298,7 +286,7 @@ POOL: Final = RecordForm(
     "cluster_id pool address control_plane=is_control_plane vms=total up=remaining_count down=down_vms "
     "quorum? quorum_kept=. lost=is_lost",
     down=attrgetter("name"),
-    quorum_kept=_has_quorum,
+    quorum_kept=lambda pool: not pool.is_lost if pool.is_control_plane else None,
 )
 _VERDICT: Final = RecordForm(
     PoolUpgradeVerdict,
@@ -323,28 +311,15 @@ _WAVE: Final = RecordForm(
 )
 
 
-def _build_threshold_document(options: UpgradeOptions) -> dict[str, Any] | None:
-    if options.threshold is None:
-        return None
-    return {"value": options.threshold, "per_cent": options.is_percentage}
-
-
+_THRESHOLD: Final = RecordForm(UpgradeOptions, "value=threshold per_cent=is_percentage")
 _SITE: Final = RecordForm(
     RuntimeUpgrade,
     "site_id runtime strategy=options.strategy max_unavailable=options.max_unavailable drain=options.drain "
     "threshold=options wait_minutes=options.wait_minutes stops=stop racks up_to_hours=hours "
     "availability_lost=is_availability_lost verdicts workloads",
     runtime=_RUNTIME,
-    threshold=_build_threshold_document,
+    threshold=lambda options: None if options.threshold is None else _THRESHOLD(options),
     stops=_STOP,
     verdicts=_VERDICT,
     workloads=VERDICT,
 )
-
-
-def _build_site_document(upgrade: RuntimeUpgrade) -> dict[str, Any]:
-    waves = []
-    for wave in upgrade.waves:
-        workloads = [build_workload_document(impact, is_drained=upgrade.options.drain) for impact in wave.workloads]
-        waves.append({**_WAVE(wave), "workloads": workloads, "availability_lost": wave.is_lost})
-    return {**_SITE(upgrade), "waves": waves}

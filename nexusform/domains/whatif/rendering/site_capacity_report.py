@@ -114,15 +114,14 @@ def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
     yield Section("Spare capacity by VM SKU", (line,), table=table)
     # Build the section with a row per SKU and a column per availability zone.
     zones = answer.sku_capacities[0].zones if answer.sku_capacities else ()
-    rows = tuple(_build_zone_row(sku_capacity) for sku_capacity in answer.sku_capacities)
+    rows = tuple(Row((item.sku.title, *map(_format_zone, item.zones))) for item in answer.sku_capacities)
     lines = ("+N: additional in planned racks.",) if answer.planned_racks else ()
     table = _build_sku_table([zone.zone for zone in zones], rows)
     yield Section("By availability zone", lines, table=table)
     racks = list(answer.sku_capacities[0].without_rack) if answer.sku_capacities else []
-    rows = tuple(_build_sku_row_without_racks(sku_capacity) for sku_capacity in answer.sku_capacities)
+    rows = tuple(Row((item.sku.title, *map(str, item.without_rack.values()))) for item in answer.sku_capacities)
     line = "Capacity of the other racks now. VMs of the lost rack are down and not re-created."
-    rack_section = Section("With this rack down", (line,), table=_build_sku_table(racks, rows))
-    yield rack_section
+    yield Section("With this rack down", (line,), table=_build_sku_table(racks, rows))
     yield from build_site_resource_sections(answer.other_capacities)
     cells = answer.fragmentation
     if cells.yardstick is None:
@@ -145,16 +144,8 @@ def _build_sku_table(heads: Sequence[str], rows: tuple[Row, ...]) -> Table:
     return Table(("SKU", *heads), rows, frozenset(range(1, len(heads) + 1)))
 
 
-def _build_zone_row(sku_capacity: SkuCapacity) -> Row:
-    return Row((sku_capacity.sku.title, *(_format_zone(zone) for zone in sku_capacity.zones)))
-
-
 def _format_zone(zone: ZoneCapacity) -> str:
     return f"{zone.current} +{zone.planned:,}" if zone.planned else f"{zone.current}"
-
-
-def _build_sku_row_without_racks(sku_capacity: SkuCapacity) -> Row:
-    return Row((sku_capacity.sku.title, *(f"{count}" for count in sku_capacity.without_rack.values())))
 
 
 def _build_mix_section(mix: MixAnswer) -> Section:
@@ -187,22 +178,20 @@ def build_site_resource_sections(rows: Sequence[SiteResourceCapacity]) -> Iterab
         "Azure does not report the load-balancer addresses in use.",
         "PersistentVolumeClaims: those of pods known to nexusform, in addition to volumes.",
     )
-    cells = tuple(_build_site_resource_row(row) for row in rows)
-    table = Table(("resource", "of", "left", "during an upgrade"), cells, frozenset({2, 3}))
+    table_rows: list[Row] = []
+    for row in rows:
+        upgrade = f"+{row.surge:,}" if row.surge else ""
+        # Format the remaining amount: `1 of 6`, `3,992 of 5,040 GiB`, `not captured`, `254, use not captured`.
+        unit = f" {row.unit}" if row.unit == "GiB" else ""
+        if row.total is None:
+            remaining = "not captured"
+        elif row.free is None:
+            remaining = f"{row.total:,}{unit}, use not captured"
+        else:
+            remaining = f"{row.free:,} of {row.total:,}{unit}"
+        table_rows.append(Row((LABELS[row.kind], row.name or "-", remaining, upgrade), row.is_insufficient))
+    table = Table(("resource", "of", "left", "during an upgrade"), tuple(table_rows), frozenset({2, 3}))
     yield Section("Other resources", lines, table=table)
-
-
-def _build_site_resource_row(row: SiteResourceCapacity) -> Row:
-    upgrade = f"+{row.surge:,}" if row.surge else ""
-    # Format the remaining amount: `1 of 6`, `3,992 of 5,040 GiB`, `not captured`, `254, use not captured`.
-    unit = f" {row.unit}" if row.unit == "GiB" else ""
-    if row.total is None:
-        remaining = "not captured"
-    elif row.free is None:
-        remaining = f"{row.total:,}{unit}, use not captured"
-    else:
-        remaining = f"{row.free:,} of {row.total:,}{unit}"
-    return Row((LABELS[row.kind], row.name or "-", remaining, upgrade), row.is_insufficient)
 
 
 def _build_fragmentation_lines(cells: FragmentationCounts, yardstick: VmSku) -> Iterable[str]:
@@ -286,14 +275,14 @@ _SITE: Final = RecordForm(
 
 def build_capacity_document(answers: Sequence[CapacityAnswer]) -> dict[str, Any]:
     """Build the capacity of sites as JSON data."""
-    return {"sites": [_build_site_document(answer) for answer in answers]}
-
-
-def _build_site_document(answer: CapacityAnswer) -> dict[str, Any]:
-    other = (
-        {"capacity_other": list(map(OTHER_CAPACITY_FORM, answer.other_capacities))} if answer.other_capacities else {}
-    )
-    return {**_SITE(answer), **other, "mix": None if answer.mix is None else _build_mix_document(answer.mix)}
+    sites = []
+    for answer in answers:
+        document = _SITE(answer)
+        if answer.other_capacities:
+            document["capacity_other"] = list(map(OTHER_CAPACITY_FORM, answer.other_capacities))
+        document["mix"] = None if answer.mix is None else _build_mix_document(answer.mix)
+        sites.append(document)
+    return {"sites": sites}
 
 
 def _build_mix_document(mix: MixAnswer) -> dict[str, Any]:

@@ -14,17 +14,14 @@ from nexusform.rendering.report.report_tree import Row, Section, Table
 
 def build_workload_table(impacts: Iterable[WorkloadImpact], *, is_drained: bool) -> Table:
     """Build a row per workload: pods before, at once, meanwhile, and pending."""
-    rows = tuple(_build_impact_row(impact, is_drained=is_drained) for impact in impacts)
+    rows = []
+    for impact in impacts:
+        outcome = impact.determine_outcome(is_drained=is_drained)
+        figures = (impact.before, impact.at_once, impact.running, impact.pending)
+        cells = (_extract_name(impact.cluster_id), impact.workload, *map(str, figures), outcome.value)
+        rows.append(Row(cells, outcome is WorkloadOutcome.LOST))
     heads = ("cluster", "workload", "ran", "at once", "then", "Pending", "")
-    return Table(heads, rows, frozenset({2, 3, 4, 5}))
-
-
-def _build_impact_row(impact: WorkloadImpact, *, is_drained: bool) -> Row:
-    """Build the row of a workload."""
-    outcome = impact.determine_outcome(is_drained=is_drained)
-    figures = (impact.before, impact.at_once, impact.running, impact.pending)
-    cells = (_extract_name(impact.cluster_id), impact.workload, *map(str, figures), outcome.value)
-    return Row(cells, outcome is WorkloadOutcome.LOST)
+    return Table(heads, tuple(rows), frozenset({2, 3, 4, 5}))
 
 
 def _extract_name(cluster_id: str) -> str:
@@ -48,29 +45,26 @@ def build_pending_lines(impacts: Sequence[WorkloadImpact]) -> list[str]:
 
 def build_verdict_section(verdicts: Sequence[WorkloadVerdict], prefix: str) -> Section:
     """Build the section of workloads over all waves."""
-    rows = tuple(_build_verdict_row(verdict) for verdict in verdicts)
+    rows = []
+    for verdict in verdicts:
+        pods = (verdict.replicas, verdict.minimum_at_once, verdict.minimum_running, verdict.maximum_pending)
+        outcome_text = verdict.outcome.value if verdict.is_certain else f"{verdict.outcome.value} *"
+        cells = (_extract_name(verdict.cluster_id), verdict.workload, *map(str, pods))
+        is_lost = verdict.outcome is WorkloadOutcome.LOST
+        rows.append(Row((*cells, format_spans(verdict.waves) or "-", outcome_text), is_lost))
     heads = ("cluster", "workload", "pods", "at once", "then", "Pending", "waves", "verdict")
-    table = Table(heads, rows, frozenset({2, 3, 4, 5}))
+    table = Table(heads, tuple(rows), frozenset({2, 3, 4, 5}))
     lines = [_COLUMN_NOTE]
     if not all(verdict.is_certain for verdict in verdicts):
         lines.append("* kube-scheduler picks randomly among equal nodes: this is one possible outcome.")
-    lines += [_describe_blocking_budgets(verdict) for verdict in verdicts if verdict.blocking_budgets]
+    lines += [
+        f"{format_list(verdict.blocking_budgets)} cannot be respected for {verdict.workload}: drains time out, then "
+        "the pods lose power."
+        for verdict in verdicts
+        if verdict.blocking_budgets
+    ]
     has_findings = any(row.is_finding for row in rows)
     return Section(f"{prefix}Verdict by workload", tuple(lines), table=table, is_finding=has_findings)
-
-
-def _build_verdict_row(verdict: WorkloadVerdict) -> Row:
-    pods = (verdict.replicas, verdict.minimum_at_once, verdict.minimum_running, verdict.maximum_pending)
-    outcome_text = verdict.outcome.value if verdict.is_certain else f"{verdict.outcome.value} *"
-    cells = (_extract_name(verdict.cluster_id), verdict.workload, *map(str, pods))
-    return Row((*cells, format_spans(verdict.waves) or "-", outcome_text), verdict.outcome is WorkloadOutcome.LOST)
-
-
-def _describe_blocking_budgets(verdict: WorkloadVerdict) -> str:
-    return (
-        f"{format_list(verdict.blocking_budgets)} cannot be respected for {verdict.workload}: drains "
-        "time out, then the pods lose power."
-    )
 
 
 _COLUMN_NOTE = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct, field
@@ -243,12 +243,11 @@ def _read_planned_clusters(location: CommandContext, saved: SavedPlan, things: I
     values = get_planned_variables(saved.plan)
     observed, problems = _read_observed_nodes(location, configuration, values, state, saved.plan.timestamp)
     # Locations in the plan's temporary copy of its configuration are meaningless to users.
-    return observed, [_remove_unknown_subject(problem, saved.configuration_files) for problem in problems]
-
-
-def _remove_unknown_subject(problem: Diagnostic, files: Container[str]) -> Diagnostic:
-    is_in_snapshot = problem.subject is None or problem.subject.filename in files
-    return problem if is_in_snapshot else replace(problem, subject=None)
+    located = []
+    for problem in problems:
+        is_in_snapshot = problem.subject is None or problem.subject.filename in saved.configuration_files
+        located.append(problem if is_in_snapshot else replace(problem, subject=None))
+    return observed, located
 
 
 def _has_node_data(configuration: Configuration) -> bool:
@@ -280,10 +279,13 @@ def _read_observed_nodes(
         str(attributes.get("cluster_id")): parse_snapshot(str(attributes.get("objects")))
         for _, attributes in list_read_blocks(PlanningKind.NODES, request, evaluation)
     }
-    errors = [problem for problem in evaluation.diagnostics if problem.severity is Severity.ERROR]
-    return observed, [_build_node_warning(problem) for problem in errors]
-
-
-def _build_node_warning(problem: Diagnostic) -> Diagnostic:
-    detail = f"{problem.detail} Pods on its nodes are not counted."
-    return build_warning("nodes-not-counted", detail, problem.subject, address=problem.address, block=problem.block)
+    warnings = []
+    for problem in evaluation.diagnostics:
+        if problem.severity is Severity.ERROR:
+            detail = f"{problem.detail} Pods on its nodes are not counted."
+            warnings.append(
+                build_warning(
+                    "nodes-not-counted", detail, problem.subject, address=problem.address, block=problem.block
+                )
+            )
+    return observed, warnings

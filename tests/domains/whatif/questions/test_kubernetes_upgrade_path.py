@@ -12,7 +12,7 @@ from nexusform.cli.main import run_command_line
 from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
 from nexusform.domains.whatif.questions.kubernetes_upgrade_path import SiteUpgradePath, find_upgrade_path
-from nexusform.domains.whatif.rendering.kubernetes_upgrade_path_report import (
+from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
     build_upgrade_path_document,
     build_upgrade_path_report,
 )

@@ -11,29 +11,24 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions import repack_windows
-from nexusform.domains.whatif.questions.repack_assignment import assign_machines
+from nexusform.domains.whatif.questions.repack_choice import assign_machines
 from nexusform.domains.whatif.questions.repack_context import (
     Constraint,
     FreeCell,
     MovableVm,
     RepackContext,
     RepackRequest,
+    TimeBudget,
     build_repack_context,
     rebuild_scheduler,
 )
 from nexusform.domains.whatif.questions.repack_planning import RepackResult, RepackStatus, plan_repack
-from nexusform.domains.whatif.questions.repack_program import (
-    NoRepackSolution,
-    RepackProgram,
-    RepackSolution,
-    SolverLimits,
-)
+from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram, RepackSolution
 from nexusform.domains.whatif.questions.repack_separation import (
     SeparationRule,
     SeparationRuleGroup,
     build_separation_rules,
 )
-from nexusform.domains.whatif.questions.repack_time_budget import TimeBudget
 from nexusform.domains.whatif.rendering.repack_report import build_repack_report
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
@@ -439,8 +434,8 @@ def test_single_machines_exclude_no_solution_with_ample_disk(seed: int, known: b
     asked = build_request(site.scheduler.count_free_slots(build_request(1).demand).minimum + 1)
     ground = build_repack_context(site, asked)
     names = frozenset(host.machine.name for host in ground.hosts)
-    together = RepackProgram(ground, asked, is_fine=True).solve(SolverLimits())
-    apart = RepackProgram(ground, asked, is_fine=True, single_machines=names).solve(SolverLimits())
+    together = RepackProgram(ground, asked, is_fine=True).solve()
+    apart = RepackProgram(ground, asked, is_fine=True, single_machines=names).solve()
     assert isinstance(apart, NoRepackSolution) == isinstance(together, NoRepackSolution)
     if isinstance(apart, RepackSolution) and isinstance(together, RepackSolution):
         assert apart.recreations == together.recreations
@@ -452,7 +447,7 @@ def test_freed_disk_is_counted_on_single_machines() -> None:
     asked = build_request(site.scheduler.count_free_slots(build_request(1).demand).minimum + 1)
     ground = build_repack_context(site, asked)
     names = frozenset(host.machine.name for host in ground.hosts)
-    made = RepackProgram(ground, asked, is_fine=True, single_machines=names).solve(SolverLimits())
+    made = RepackProgram(ground, asked, is_fine=True, single_machines=names).solve()
     assert isinstance(made, RepackSolution)
 
 

@@ -1,4 +1,4 @@
-"""Trials of a rebalancing: plans of the configuration with evictions, without a lock and without changes."""
+"""Plans of the configuration with one more placement, or with evictions, without a lock and without changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, Configuration
+from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     SourceFile,
@@ -19,6 +19,7 @@ from nexusform.diagnostics.diagnostic import (
     suggest_name,
 )
 from nexusform.domains.fleet.planning.placement_records import read_bindings
+from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.whatif.questions.eviction_search import (
     EvictionCandidate,
     EvictionProposal,
@@ -29,16 +30,22 @@ from nexusform.domains.whatif.questions.eviction_search import (
     build_trial_outcome,
     find_minimum_evictions,
 )
-from nexusform.domains.whatif.questions.rebalance_configuration import (
+from nexusform.domains.whatif.questions.trial_configuration import (
     OVERRIDE_SUFFIX,
     MemberBlock,
+    SimulatedPlacement,
+    build_trial_configuration,
     find_member_blocks,
+    list_unusable_manifests,
     render_evictions,
     render_taints,
 )
+from nexusform.interfaces.plugins import FileProblem
 from nexusform.language.formatter import format_text
+from nexusform.plans.plan import Plan
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.project import open_project
+from nexusform.workflow.opening.system_io import SIZE_CAP, read_file
 from nexusform.workflow.runs.object_import import CONFIGURATION_SUFFIX, check_generated_path, write_new_file
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
@@ -133,26 +140,22 @@ class _EvictionTrials:
         return self._outcomes[trial]
 
     def _plan_trial(self, trial: EvictionProposal) -> TrialOutcome:
-        configuration, problems = self._load_trial_configuration(trial)
-        if configuration is None or has_errors(problems):
-            return TrialOutcome(error=problems[0].detail)
-        self.run.project = replace(self.project, configuration=configuration)
-        plan = self.run.plan(PlanOptions(refresh=False, samples=0, includes_remedies=False)).plan
-        errors = [problem for problem in plan.diagnostics if has_errors([problem])]
-        if not trial.evictions:
-            self.problems = errors
-        return build_trial_outcome(plan, errors[0].detail if errors else "")
-
-    def _load_trial_configuration(self, trial: EvictionProposal) -> tuple[Configuration | None, list[Diagnostic]]:
         texts = {
             _EVICTIONS_FILE: render_evictions(trial, self.members),
             _TAINTS_FILE: render_taints(trial, self.members),
         }
         extra = tuple(SourceFile(name, text) for name, text in texts.items() if text)
-        if not extra:
-            return self.project.configuration, []
-        configuration, problems = load_project_configuration(self.project.context, extra)
-        return configuration, list(problems)
+        self.run.project = self.project
+        if extra:
+            configuration, problems = load_project_configuration(self.project.context, extra)
+            if configuration is None or has_errors(problems):
+                return TrialOutcome(error=problems[0].detail)
+            self.run.project = replace(self.project, configuration=configuration)
+        plan = self.run.plan(PlanOptions(refresh=False, samples=0, includes_remedies=False)).plan
+        errors = [problem for problem in plan.diagnostics if has_errors([problem])]
+        if not trial.evictions:
+            self.problems = errors
+        return build_trial_outcome(plan, errors[0].detail if errors else "")
 
 
 def _list_candidate_bindings(run: Run) -> Iterator[EvictionCandidate]:
@@ -186,3 +189,42 @@ def _find_unknown_names(request: RebalanceRequest, candidates: tuple[EvictionCan
 
 def _apply_formatter(name: str, text: str) -> str:
     return format_text(SourceFile(name, text))[0] if text else ""
+
+
+class PlacementPlanningResult(Struct, frozen=True):
+    """The plan with the placement, None after errors."""
+
+    plan: Plan | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = {}
+
+
+def read_trial_manifests(
+    path: str, count: int | None, clusters: tuple[str, ...], context: CommandContext
+) -> tuple[SimulatedPlacement | None, list[Diagnostic]]:
+    """Read the manifests of a placement; None after errors."""
+    try:
+        text = read_file(path, SIZE_CAP, context.confinement.get_operator_confinement(path)).decode()
+    except (FileProblem, UnicodeDecodeError) as problem:
+        return None, [build_error("unreadable-manifest", f"-f: {problem}")]
+    reading = parse_manifests(path, text)
+    messages = [finding.detail for finding in reading.findings] + list_unusable_manifests(reading.manifests)
+    if not reading.manifests and not messages:
+        messages = [f'"{path}" has no manifest.']
+    if messages:
+        return None, [build_error("unreadable-manifest", message) for message in messages]
+    return SimulatedPlacement(text, reading.manifests, count, clusters), []
+
+
+def plan_trial_placement(trial: SimulatedPlacement, context: CommandContext) -> PlacementPlanningResult:
+    """Plan the configuration of the directory together with the placement, without reading providers."""
+    opened = open_project(context, (build_trial_configuration(trial),))
+    if opened.project is None:
+        return PlacementPlanningResult(None, opened.diagnostics, opened.sources)
+    locking = LockOptions(enabled=False, is_exclusive=True)
+    with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
+        if not run.is_ready:
+            return PlacementPlanningResult(None, (*opened.diagnostics, *run.diagnostics), opened.sources)
+        plan = run.plan(PlanOptions(refresh=False, samples=0, includes_losses=True)).plan
+    errors = tuple(problem for problem in plan.diagnostics if has_errors([problem]))
+    return PlacementPlanningResult(None if errors else plan, errors, opened.sources)

@@ -1,0 +1,139 @@
+"""Tasks for all sites of a fleet: status, locks, and questions. Questions are split into parts for any worker; the
+answer does not depend on the workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
+from math import ceil
+
+from msgspec.structs import replace
+
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, build_planned_site
+from nexusform.domains.sites.types.site_tasks import (
+    FleetContext,
+    QuestionKind,
+    SiteQuestion,
+    SiteQuestionFinding,
+    SiteResult,
+    SiteStatus,
+    SiteTaskKind,
+    Task,
+    TaskEngine,
+)
+from nexusform.domains.sites.workflow.fleet_planning import OpenedFleet
+
+RUNS_PER_PART = 100
+_PARTS_PER_WORKER = 4  # parts per worker, for an even load
+
+
+def run_fleet_question(
+    opened: OpenedFleet,
+    names: Sequence[str],
+    engine: TaskEngine,
+    question: SiteQuestion,
+    is_stopping: Callable[[], bool],
+) -> list[SiteResult]:
+    """Run a question on each site; return the results in the order of names."""
+    fleet = opened.fleet
+    assert fleet is not None, "a fleet that was read"
+    # Split a question: samples by the hundred, racks of few sites over all workers.
+    sites = len(names)
+    if question.kind is QuestionKind.CERTAINTY:
+        count = ceil(question.runs / RUNS_PER_PART)
+        size = question.runs // count
+        parts = [replace(question, part=part, parts=count, runs=size) for part in range(count)]
+    else:
+        count = ceil(_PARTS_PER_WORKER * engine.parallelism / sites) if question.kind is QuestionKind.FAILURE else 1
+        parts = [replace(question, part=part, parts=count) for part in range(count)]
+    results: dict[str, dict[int, SiteResult]] = {name: {} for name in names}
+
+    def record_result(task: Task, result: SiteResult) -> None:
+        assert task.question is not None, "a task that asks"
+        results[task.site][task.question.part] = result
+
+    tasks = [Task(SiteTaskKind.ASK, name, fleet, question=part) for name in names for part in parts]
+    engine.run_tasks_until_stopped(
+        tasks, record_result, max_running=lambda: engine.parallelism, is_stopping=is_stopping
+    )
+    return [merge_site_results(name, results[name], len(parts)) for name in names]
+
+
+def merge_site_results(name: str, parts: Mapping[int, SiteResult], count: int) -> SiteResult:
+    """Merge the parts of one site's result."""
+    if len(parts) < count:
+        return SiteResult(name, SiteStatus.SKIPPED, "It was interrupted before this site was finished.")
+    ordered = [parts[part] for part in range(count)]
+    rejected = next((part_result for part_result in ordered if part_result.status is SiteStatus.REFUSED), None)
+    if rejected is not None:
+        return rejected
+    if len({(part_result.status, part_result.digest) for part_result in ordered}) > 1:
+        reason = "Its plan input changed during the run. Run the command again."
+        return SiteResult(name, SiteStatus.REFUSED, reason)
+    # Racks are dealt to parts in turn; interleaving restores the site's order. Figures with the same name are added.
+    by_name: dict[str, SiteQuestionFinding] = {}
+    for findings in zip_longest(*(part_result.findings for part_result in ordered)):
+        for finding in findings:
+            existing = by_name.get(finding.name) if finding is not None else None
+            if existing is not None:
+                figures = {name: figure + finding.figures.get(name, 0) for name, figure in existing.figures.items()}
+                is_problem = existing.is_problem or finding.is_problem
+                by_name[finding.name] = replace(existing, figures=figures, is_problem=is_problem)
+            elif finding is not None:
+                by_name[finding.name] = finding
+    return replace(ordered[0], findings=tuple(by_name.values()))
+
+
+def read_site_locks(engine: TaskEngine, fleet: FleetContext, names: Sequence[str]) -> list[SiteResult]:
+    """Return the status of each site with its lock; `refused` if it cannot be read. Raises EngineError."""
+    return _run_on_all_sites(engine, fleet, names, SiteTaskKind.STATUS)
+
+
+def read_locked_sites(engine: TaskEngine, fleet: FleetContext, names: Sequence[str]) -> list[SiteResult]:
+    """Return the status of the locked sites, in the order of the names. Raises EngineError."""
+    return [result for result in read_site_locks(engine, fleet, names) if result.lock is not None]
+
+
+def release_locks(
+    engine: TaskEngine, fleet: FleetContext, names: Sequence[str], unlock_host: str = ""
+) -> list[SiteResult]:
+    """Release the locks of a host, or of this run without one, except those of started sites. The status of a
+    result is `applied` if its lock was released, `skipped` if not, and `refused` if it cannot be read. Raises
+    EngineError.
+    """
+    return _run_on_all_sites(engine, fleet, names, SiteTaskKind.UNLOCK, unlock_host=unlock_host)
+
+
+def _run_on_all_sites(
+    engine: TaskEngine,
+    fleet: FleetContext,
+    names: Sequence[str],
+    kind: SiteTaskKind,
+    *,
+    unlock_host: str = "",
+    is_stopping: Callable[[], bool] = lambda: False,
+) -> list[SiteResult]:
+    """Run a task for each site; return the results in the order of the names."""
+    results: dict[str, SiteResult] = {}
+    tasks = [Task(kind, name, fleet, unlock_host=unlock_host) for name in names]
+    engine.run_tasks_until_stopped(
+        tasks,
+        lambda task, result: results.update({task.site: result}),
+        max_running=lambda: engine.parallelism,
+        is_stopping=is_stopping,
+    )
+    return [results[name] for name in names if name in results]
+
+
+def read_fleet_status(
+    opened: OpenedFleet, names: Sequence[str], engine: TaskEngine, is_stopping: Callable[[], bool]
+) -> FleetPlan:
+    """Read the status of each site: applied, interrupted, or not applied yet."""
+    definition, fleet = opened.definition, opened.fleet
+    assert definition is not None, "a fleet that was read"
+    assert fleet is not None, "a fleet that was read"
+    results = _run_on_all_sites(engine, fleet, names, SiteTaskKind.STATUS, is_stopping=is_stopping)
+    entries = {site.name: site for site in definition.sites}
+    sites = tuple(build_planned_site(entries[result.site], result, ()) for result in results)
+    return FleetPlan(sites, definition.waves, fleet.now, definition.digest)
