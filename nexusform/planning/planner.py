@@ -58,7 +58,7 @@ def make_plan(request: PlanRequest) -> PlanResult:
 
         return add_remedies(request, result, make_plan)
     if request.includes_remedies and any(SELECTION_KEY in problem.extra for problem in result.plan.diagnostics):
-        from nexusform.planning.replanning.selection_trials import verify_suggested_selection
+        from nexusform.planning.replanning.feasibility_remedies import verify_suggested_selection
 
         return verify_suggested_selection(request, result, make_plan)
     if request.includes_remedies and result.open_rules:

@@ -5,7 +5,7 @@ PUBLIC = {
     "sku_catalogue": (
         "compute_size_key SkuCatalogue get_catalogue CATALOGUES DEFAULT_MACHINE_SKU find_largest_sku NEWEST"
     ),
-    "placement_decision": "PlacementCertainty Location Rejection",
+    "placement_decision": "PlacementCertainty ObjectLocation Rejection",
     "kubelet": (
         "compute_allocatable compute_capacity EVICTION_MEMORY collect_extended_resources GIB HUGEPAGES "
         "Kubelet MAX_CELLS NodeSize Platform REJECTING_POLICIES list_registered_labels Reserve "

@@ -24,7 +24,7 @@ from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
 from nexusform.planning.vm_planning.vm_object import find_placement_origin, get_previous_machine
 from nexusform.plans.impact.pool_reason import PoolPlacement
 from nexusform.plans.plan import PlacementAction, PlacementChange
-from nexusform.rendering.answers.domain_answer import DomainAnswer
+from nexusform.rendering.answers.explanation_text import DomainAnswer
 from nexusform.resources.address import Address, AddressPattern, AddressProblem, compute_address_order, parse_pattern
 from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.vms import Placement

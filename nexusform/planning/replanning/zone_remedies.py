@@ -17,8 +17,12 @@ from nexusform.diagnostics.diagnostic import Severity
 from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest, build_trial_request
-from nexusform.planning.replanning.capacity_remedies import Remedy, build_remedy_document, count_moved_vms
-from nexusform.planning.replanning.remedy_certainty import format_certainty_note
+from nexusform.planning.replanning.capacity_remedies import (
+    Remedy,
+    build_remedy_document,
+    count_moved_vms,
+    format_certainty_note,
+)
 from nexusform.planning.verdicts.separation_rules import SEPARATION_VIOLATED, GroupMember, UnsatisfiedRule
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan import Plan

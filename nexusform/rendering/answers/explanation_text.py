@@ -11,7 +11,8 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, group_ranges, select_word_form
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import build_location_document, format_location_text
 from nexusform.placement_kinds.vm_kind import format_cells
@@ -23,6 +24,7 @@ from nexusform.scheduling.placement_decision import PlacementCertainty, Rejectio
 from nexusform.scheduling.racks.explanation import DecisionExplanation, RankedCandidate
 from nexusform.scheduling.racks.rule import RankingFigure
 from nexusform.scheduling.racks.vms import Demand, Placement, VmSku
+from nexusform.snapshots.availability import VmReplacement
 from nexusform.snapshots.machine_alternatives import MachineAlternative, MachineObstacle
 
 # Limits of the rejection lines and tied names of a step.
@@ -318,3 +320,34 @@ _ALTERNATIVE_FORM: Final = RecordForm(
 def build_alternatives_document(alternatives: Iterable[MachineAlternative]) -> list[dict[str, Any]]:
     """Build the changes needed for other locations as JSON data, by machine."""
     return [_ALTERNATIVE_FORM(alternative) for alternative in alternatives]
+
+
+class DomainAnswer(Struct, frozen=True):
+    """Reports with their JSON data, and diagnostics. `notes` are the diagnostics shown below the answer in
+    text. `allows_errors`: a configuration with errors is explained as far as possible.
+    """
+
+    answers: tuple[tuple[Report, dict[str, Any]], ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    notes: tuple[Diagnostic, ...] = ()
+    allows_errors: bool = False
+
+
+def format_spans(numbers: Iterable[int]) -> str:
+    """Format ascending numbers as `1-3, 5`."""
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in group_ranges(numbers))
+
+
+def format_short_location(placement: Placement) -> str:
+    """Format `rack7-bm06 / cell 1`, with the rack first if the machine name does not contain it."""
+    prefix = "" if placement.machine.startswith(placement.rack) else f"{placement.rack} / "
+    cells = format_cells(placement)
+    return f"{prefix}{placement.machine} / {cells}" if cells else f"{prefix}{placement.machine}"
+
+
+# A re-created node as data: old and new location, null without capacity.
+REPLACEMENT_FORM: Final = RecordForm(
+    VmReplacement,
+    "node=vm.name from=vm.placement to=placement",
+    {"from": build_location_document, "to": build_location_document},
+)

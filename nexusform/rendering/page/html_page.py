@@ -15,8 +15,7 @@ from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import get_kind_title
 from nexusform.plans.plan import Plan, is_fully_decided
 from nexusform.rendering.notation.markup import Markup, Part, build_element, join_markup
-from nexusform.rendering.page.domain_parts import load_domain_parts
-from nexusform.rendering.page.page_data import build_page_data
+from nexusform.rendering.page.page_data import build_page_data, load_domain_parts
 from nexusform.rendering.page.page_elements import build_section
 from nexusform.rendering.page.page_shell import build_script_placeholder, render_page
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps

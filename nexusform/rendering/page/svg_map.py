@@ -16,7 +16,6 @@ from nexusform.diagnostics.phrases import format_count
 from nexusform.placement_kinds.placement_kind import format_location_text
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.markup import Markup, build_svg_element, join_markup
-from nexusform.rendering.page.domain_parts import load_domain_parts
 from nexusform.rendering.page.map_legend import (
     STYLE,
     ClusterStyle,
@@ -25,6 +24,7 @@ from nexusform.rendering.page.map_legend import (
     render_cluster_legend,
     render_mark_legend,
 )
+from nexusform.rendering.page.page_data import load_domain_parts
 from nexusform.rendering.page.rack_map import ChangeMark, MapMachine, MapRack, MapVm, SiteMap, build_rack_maps
 from nexusform.rendering.page.svg_rack_overview import MAX_BYTES, MAX_RACKS, NOTE, RackOverviewDrawing
 from nexusform.rendering.report.plan_verdict import describe_rejection

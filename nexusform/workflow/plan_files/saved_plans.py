@@ -1,19 +1,21 @@
-"""Saved plans: write and read plan files, and open their projects."""
+"""Saved plans: write, read and export plan files, and open their projects."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration, Module
 from nexusform.configuration.loader import load_configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, has_errors
+from nexusform.domain_table import LazyTable, collect_domain_targets
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import StateBackend, is_encrypted
@@ -36,6 +38,7 @@ from nexusform.workflow.opening.command_context import (
 from nexusform.workflow.opening.encryption_settings import decrypt_file, encrypt_plan
 from nexusform.workflow.opening.project import OpenResult, create_project, open_backend, select_variable_values
 from nexusform.workflow.opening.system_io import open_file, read_file, write_output
+from nexusform.workflow.plan_files.failed_plans import check_failed_plan
 from nexusform.workflow.plan_files.plan_statement import Signer, StatementContent, write_statement
 from nexusform.workflow.runs.run import Run
 
@@ -288,3 +291,28 @@ def read_ephemeral_variables(
             kind, reason = _UNSET_VARIABLE, "was set in the plan, and plans do not contain its value. Set it again."
         errors.append(build_error(kind, f'The ephemeral variable "{name}" {reason}', variable.span))
     return values, errors
+
+
+# Writer of a plan in another tool's format: the text ("" without matching content), and diagnostics about
+# omitted parts.
+Writer: TypeAlias = Callable[[Plan], tuple[str, list[Diagnostic]]]
+
+_WRITERS: Final[Mapping[str, Writer]] = LazyTable(collect_domain_targets("exports"))
+FORMATS: Final = tuple(_WRITERS)
+
+
+class ExportResult(Struct, frozen=True):
+    """The text, "" without content, and diagnostics."""
+
+    text: str = ""
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def export_plan(context: CommandContext, path: str, format_name: str) -> ExportResult:
+    """Write a saved plan in another tool's format."""
+    saved, problems = read_plan(path, context)
+    problems += check_failed_plan(saved, path) if saved is not None else []
+    if saved is None or has_errors(problems):
+        return ExportResult(diagnostics=tuple(problems))
+    text, export_diagnostics = _WRITERS[format_name](saved.plan)
+    return ExportResult(text, (*problems, *export_diagnostics))

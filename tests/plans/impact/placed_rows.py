@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.plans.plan import Location, PlacementAction, PlacementChange
+from nexusform.plans.plan import ObjectLocation, PlacementAction, PlacementChange
 from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks.vms import Placement
 
@@ -12,7 +12,7 @@ THERE = Placement("rack2-bm01", "rack2", "2", (0,))
 
 
 def build_row(
-    kind: str, action: str, source: Location | None, target: Location | None, pool: str = ""
+    kind: str, action: str, source: ObjectLocation | None, target: ObjectLocation | None, pool: str = ""
 ) -> PlacementChange:
     address = parse_address("nexus_kubernetes_cluster.east")
     return PlacementChange(address, kind, "x", PlacementAction(action), source, target, "new", pool=pool)

@@ -21,8 +21,8 @@ from nexusform.plans.plan import (
     Change,
     CheckResult,
     Drift,
-    Location,
     Mode,
+    ObjectLocation,
     OutputChange,
     PlacementAction,
     PlacementChange,
@@ -186,7 +186,7 @@ steps = st.builds(
 vm_locations = st.builds(Placement, texts, texts, texts, st.lists(counts, max_size=2).map(tuple))
 
 
-def location_strategies() -> Iterator[st.SearchStrategy[Location]]:
+def location_strategies() -> Iterator[st.SearchStrategy[ObjectLocation]]:
     """Yield strategies for the locations of the installed domains."""
     if "fleet" in find_domains():
         from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState

@@ -49,7 +49,15 @@ ROOM = RULES.parent
 # may name rules.
 ASKING = [
     ROOM / f"{name}.py"
-    for name in ("uncertainty/certainty", "engine", "explanation", "open_rules", "queues", "session", "site")
+    for name in (
+        "uncertainty/certainty",
+        "rack_scheduler",
+        "explanation",
+        "open_rules",
+        "candidate_rankings",
+        "session",
+        "site",
+    )
 ] + sorted((ROOM.parents[1] / "rendering" / "answers").glob("explanation*.py"))
 ARGUMENTS = {"zones", "hints", "machine_skus", "disk_gib", "unschedulable_reason"}
 

@@ -8,7 +8,7 @@ from typing import Final
 from nexusform.domains.fleet.rendering.fleet_parts import list_fleet_members, render_fleet_part, render_pods_part
 from nexusform.domains.fleet.rendering.fleet_svg import render_fleet_svg
 from nexusform.plans.plan import Plan
-from nexusform.rendering.page.domain_parts import DomainPageParts
+from nexusform.rendering.page.page_data import DomainPageParts
 
 
 def _list_members(plan: Plan) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import Final
 from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, NodeUpgradeBatch, PoolUpgrade
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.rendering.answers.location_text import REPLACEMENT_FORM, format_short_location
+from nexusform.rendering.answers.explanation_text import REPLACEMENT_FORM, format_short_location
 from nexusform.rendering.notation.sample_text import build_sampled_capacity, describe_sampled_capacity
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.snapshots.availability import VmReplacement

@@ -15,7 +15,7 @@ from nexusform.plans.impact.object_effects import (
     count_effects,
     format_effect_clauses,
 )
-from nexusform.plans.plan import Location, Plan
+from nexusform.plans.plan import ObjectLocation, Plan
 from tests.plans.impact.placed_rows import HERE, THERE, build_row
 
 ON_NODE = PodLocation("east", "east-np1-0", "rack1-bm01", "1")
@@ -39,7 +39,7 @@ FAILED = PodLocation("east", state="Failed")
     ],
 )
 def test_effect_of_a_row(
-    kind: str, action: str, source: Location | None, target: Location | None, effect: Effect
+    kind: str, action: str, source: ObjectLocation | None, target: ObjectLocation | None, effect: Effect
 ) -> None:
     assert compute_effect(build_row(kind, action, source, target)) is effect
 
@@ -112,7 +112,7 @@ BOUND = Binding("west", BindingState.BOUND, 0)
     ],
 )
 def test_replaced_objects_do_not_keep_running(
-    rows: list[tuple[str, str, Location | None, Location | None]], *, denied: bool
+    rows: list[tuple[str, str, ObjectLocation | None, ObjectLocation | None]], *, denied: bool
 ) -> None:
     made = apply_limits(Plan(placements=tuple(build_row(*each) for each in rows)), parse_guard_rail_limits("moved:0"))
     assert list_broken_limits(made) == (("moved:0",) if denied else ())

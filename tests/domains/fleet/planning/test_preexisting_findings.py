@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import build_error, build_warning
 from nexusform.domains.pods.pod_kind import PodLocation
 from nexusform.planning.conclusion.existing_findings import mark_existing_findings
-from nexusform.plans.plan import Action, Change, Location, PlacementAction, PlacementChange, Plan
+from nexusform.plans.plan import Action, Change, ObjectLocation, PlacementAction, PlacementChange, Plan
 from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks.vms import Placement
 
@@ -30,7 +30,7 @@ KINDS = (
 )
 
 
-def _row(kind: str, action: str, source: Location | None, target: Location | None) -> PlacementChange:
+def _row(kind: str, action: str, source: ObjectLocation | None, target: ObjectLocation | None) -> PlacementChange:
     return PlacementChange(WEB, kind, "x", PlacementAction(action), source, target, "new")
 
 
