@@ -136,9 +136,7 @@ class _StepTiming(Struct):
 
 
 class _StepGraph(Struct):
-    """Waits between steps, and the steps without open waits (smallest id first). Followers wait for the end of a
-    step, dependents for its success.
-    """
+    """Waits between steps. Followers wait for the end of a step, dependents for its success; smallest id first."""
 
     dependents: dict[int, list[int]] = field(default_factory=dict)
     followers: dict[int, list[int]] = field(default_factory=dict)

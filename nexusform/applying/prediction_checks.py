@@ -195,9 +195,7 @@ def index_vms(current: ObjectState, kind: ResourceType | None) -> Mapping[tuple[
 
 
 def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> Iterator[VerifiedPrediction]:
-    """Yield the verified predictions of a pool: each VM's rack and machine, and once all are observed, the
-    number of VMs per rack.
-    """
+    """Yield the verified predictions of a pool: each VM's rack and machine, and VMs per rack if all are observed."""
     observed = [
         (prediction, prediction.observed_placement)
         for prediction in predictions

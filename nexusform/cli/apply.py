@@ -136,9 +136,7 @@ def apply(arguments: ApplyArguments) -> int:
 
 
 class SignatureRequirements(Struct, frozen=True):
-    """The checks of -verify: `key_files` are the keys that must have signed the plan; with `replan`, planning
-    again must give the same plan.
-    """
+    """The checks of -verify: `key_files` must all have signed the plan; `replan`: a new plan must be equal."""
 
     key_files: tuple[str, ...] = ()
     replan: bool = False

@@ -175,9 +175,7 @@ def define_command(
 
 
 def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Mapping[str, Any]) -> None:
-    """Delete older files at the output paths of a command, so a failure leaves none of them. Raises a usage
-    error for an output path equal to an input path.
-    """
+    """Delete older files at the output paths of a command. Raises a usage error for an input path among them."""
     outputs = {parameter.name for parameter in parameters if isinstance(parameter, Flag) and parameter.is_output}
     inputs = {value for name, value in values.items() if name not in outputs and isinstance(value, str)}
     for name in outputs & values.keys():

@@ -1,6 +1,4 @@
-"""Entry point: command dispatch and error handling. Importing this module, `version` and `-help` load no
-heavy libraries; each command is imported on use.
-"""
+"""Entry point: command dispatch and error handling. Commands are imported on use, for a fast `version` and `-help`."""
 
 from __future__ import annotations
 
@@ -180,9 +178,7 @@ def raise_recursion_limit() -> None:
 
 
 def run_command_line(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code. Bad usage, a closed pipe, a full disk, an interrupt and
-    bugs all end in a message and a code.
-    """
+    """Run one command line and return its exit code; problems, interrupts and bugs all end in a message and a code."""
     # A character unsupported by the terminal becomes a question mark.
     # Open stdin first, so that it gets the lowest free descriptor.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):

@@ -27,9 +27,7 @@ _PLAN_FINDING_IDS: Final = _HEALTH_IDS | {RESOURCE_SHORTAGE, ABANDONED, ENDING}
 
 
 class LintAdvice(Struct, frozen=True):
-    """The findings; `diagnostics` are other problems, including errors that prevented the check. `origin`
-    names the checked plan or state.
-    """
+    """The findings of one plan or state (`origin`); `diagnostics` are other problems, such as errors."""
 
     findings: tuple[Diagnostic, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()

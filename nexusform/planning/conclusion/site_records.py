@@ -247,9 +247,7 @@ class VmOnSite(Struct, frozen=True):
 
 
 class SiteWithVms(Struct):
-    """One site on one side: its scheduler with all VMs, and their owners. `pools` are the pools of NKS
-    clusters, each with its demand, in the plan's order.
-    """
+    """One site on one side: its scheduler with all VMs, their owners, and the pools of NKS clusters in plan order."""
 
     site: SitePlan
     vms: list[VmOnSite] = field(default_factory=list)

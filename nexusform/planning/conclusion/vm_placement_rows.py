@@ -1,6 +1,4 @@
-"""Placement rows of a plan: every VM, its action, reason and certainty; and the table of the Nexus document,
-a row per pool.
-"""
+"""Placement rows of a plan: each VM's action, reason and certainty; and the Nexus document, a row per pool."""
 
 from __future__ import annotations
 

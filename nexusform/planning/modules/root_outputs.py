@@ -38,9 +38,7 @@ class RootOutputChanges(Struct, frozen=True):
 
 
 def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> RootOutputChanges:
-    """Plan the root outputs. A partial destroy leaves them unchanged: sources may be missing. A partial plan
-    leaves those of unselected blocks unchanged.
-    """
+    """Plan the root outputs. Partial plans keep those of unselected blocks, partial destroys keep all."""
     before = request.state.outputs
     if request.mode is Mode.DESTROY and selection.is_partial:
         return RootOutputChanges((), before)

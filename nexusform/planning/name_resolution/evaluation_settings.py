@@ -275,9 +275,7 @@ class PreparedBodyCache:
         self.invalid_blocks: set[ConfigAddress] = set()
 
     def get_body(self, block: ResourceBlock) -> PreparedBody | None:
-        """Return the block's body, None for an unknown type. Its problems are reported, its block is in
-        `invalid_blocks`, and invalid parts read as unknown.
-        """
+        """Return the block's body, None for an unknown type. Problems are reported; invalid parts read as unknown."""
         if block.address not in self._cache:
             schema = self._schemas[block.mode].get(block.type)
             body = None

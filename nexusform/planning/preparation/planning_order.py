@@ -24,9 +24,7 @@ PLACEMENT_PHASE = 6
 
 
 class PlanningOrder(Struct, frozen=True):
-    """Blocks in planning order; `needs` maps each to the blocks it directly depends on (in planning order),
-    `phases` to its planning phase.
-    """
+    """Blocks in planning order; `needs` maps each to its direct dependencies in that order, `phases` to its phase."""
 
     blocks: tuple[ResourceBlock, ...]
     needs: Mapping[ConfigAddress, tuple[ConfigAddress, ...]]

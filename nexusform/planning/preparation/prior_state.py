@@ -110,9 +110,7 @@ class ImportTarget(Struct, frozen=True):
 
 
 def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[Diagnostic]]:
-    """Return the targets of import blocks that the state does not contain yet. Their expressions see
-    variables, locals, and resources in the state.
-    """
+    """Return the targets of import blocks that are not in state; they see variables, locals and resources in state."""
     imports = request.configuration.root.imports
     if not imports:
         return [], []

@@ -121,9 +121,7 @@ def find_selected_outputs(selection: Selection, configuration: Configuration) ->
 
 
 def check_moved_selection(selection: Selection, previous: Mapping[Address, Address]) -> list[Diagnostic]:
-    """Return the error for moved objects with only one address selected: they would be planned as if unmoved.
-    `previous` maps new addresses to old ones.
-    """
+    """Return the error for moved objects with only one address selected; `previous` maps new addresses to old ones."""
     missing_options: set[str] = set()
     for new, old in previous.items():
         for address in (new, old):
@@ -229,15 +227,13 @@ def _parse_patterns(
         try:
             patterns.append(parse_pattern(text))
         except AddressProblem as problem:
-            detail = f"{problem}{_format_similar_resource_suggestion(text, order)}"
+            candidates = [str(block.address) for block in order.blocks if block.address.name == text]
+            similar_resource_suggestion = (
+                f" Did you mean {format_first_items(candidates, _MAXIMUM_NAMED)}?" if candidates else ""
+            )
+            detail = f"{problem}{similar_resource_suggestion}"
             problems.append(build_error("invalid-address-in-option", detail, headline=f"Invalid {option} address"))
     return patterns
-
-
-def _format_similar_resource_suggestion(name: str, order: PlanningOrder) -> str:
-    """Return a sentence with the resources of that name after a blank, "" without any."""
-    candidates = [str(block.address) for block in order.blocks if block.address.name == name]
-    return f" Did you mean {format_first_items(candidates, _MAXIMUM_NAMED)}?" if candidates else ""
 
 
 def check_unmatched_options(
@@ -257,9 +253,7 @@ def check_unmatched_options(
 def _report_patterns_without_match(
     option: str, patterns: Iterable[AddressPattern], order: PlanningOrder, addresses: Collection[Address]
 ) -> list[Diagnostic]:
-    """Return errors for patterns that match neither a block nor an instance. A block without instances is
-    valid; excluded single instances must exist.
-    """
+    """Return errors for patterns that match nothing. A block may have no instances; an excluded instance must exist."""
     problems = []
     for pattern in patterns:
         is_single = option == "-target" and _has_instance_keys(pattern)

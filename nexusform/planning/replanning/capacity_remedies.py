@@ -79,9 +79,7 @@ MAXIMUM_HINTS = 5
 
 
 class Remedy(Struct, frozen=True):
-    """One remedy: its kind, its text, and its data (`change`) for machine-readable output. `edits` are the
-    arguments to change, if that is sufficient.
-    """
+    """One remedy: its kind, its text, its data (`change`), and the arguments to change, if that is sufficient."""
 
     kind: str
     text: str

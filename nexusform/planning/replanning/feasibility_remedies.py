@@ -1,6 +1,4 @@
-"""Remedies for placements with waiting pods, and the suggested selection of a rejection. Each is tested as a
-whole plan.
-"""
+"""Remedies for waiting pods, proposed by domains, and the suggested selection of a rejection; tested as plans."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ _Binding = tuple[Address, str]
 def add_feasibility_remedies(
     request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
-    """Return the result with the successful remedies in the rows of its waiting bindings, and the number of bindings
-    without one because of the limit.
-    """
+    """Return the result with successful remedies, and the number of bindings without one because of the limit."""
     plan = result.plan
     if plan.errored:
         return result
@@ -65,9 +61,7 @@ def add_feasibility_remedies(
 
 
 def _is_proposal_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> bool:
-    """Return True if the bindings of a proposal run in its trial, no other binding is worse, and no placement has
-    fewer clusters than proposed.
-    """
+    """Return True if the proposal's bindings run in its trial, and no other binding or placement is worse."""
     if trial.errored:
         return False
     before, after = _index_feasibility_results(plan), _index_feasibility_results(trial)

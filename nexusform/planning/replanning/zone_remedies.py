@@ -1,6 +1,4 @@
-"""Remedies for a violated separation rule: the fewest separate zones for each group. Each is tested as a
-whole plan before it is suggested.
-"""
+"""Remedies for a violated separation rule: the fewest separate zones for each group, tested as a whole plan."""
 
 from __future__ import annotations
 
@@ -290,9 +288,7 @@ def _iterate_zone_sets(zone_groups: Sequence[_ZoneGroup]) -> Iterator[tuple[Zone
 def _assign_zones(
     zone_groups: Sequence[_ZoneGroup], sizes: Sequence[int], required_zones: set[str]
 ) -> tuple[Zones, ...] | None:
-    """Return these numbers of zones for each group in order, preferred ones first; None if there are too few.
-    `required_zones` are the zones required by groups.
-    """
+    """Return these numbers of zones per group in order, preferred ones first; None if there are too few."""
     used = set(required_zones)
     assigned = []
     for zone_group, size in zip(zone_groups, sizes, strict=True):

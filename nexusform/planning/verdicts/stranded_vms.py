@@ -328,9 +328,7 @@ class _ClusterRacks(Struct):
 
 
 def check_rack_concentration(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning for every cluster (or VNF) of several VMs that keeps only one of its racks; a separate
-    pool counts with its cluster.
-    """
+    """Yield a warning for every cluster (or VNF) of several VMs, pools included, that keeps only one of its racks."""
     clusters: dict[str, _ClusterRacks] = {}
     for vms in objects:
         if vms.request.demand is None or vms.is_removed:
@@ -341,20 +339,16 @@ def check_rack_concentration(objects: Iterable[VmObject]) -> Iterator[Diagnostic
         racks.vms += len(vms.list_vms())
     for racks in clusters.values():
         if racks.vms > 1 and len(racks.after) == 1 < len(racks.before):
-            yield _build_single_rack_warning(racks)
-
-
-def _build_single_rack_warning(racks: _ClusterRacks) -> Diagnostic:
-    demand = racks.first_object.request.demand
-    assert demand is not None
-    (rack,) = racks.after
-    summary = f"{demand.cluster}: all of its VMs will be on {rack}; losing that rack takes it down"
-    detail = (
-        f"{demand.cluster} runs on {format_count(len(racks.before), 'rack')}, and this plan leaves all of "
-        f"its {format_count(racks.vms, 'VM')} on {rack}: losing that rack takes the whole cluster down. "
-        "Rules do not move VMs back later: re-place some then (-replace=ADDRESS:VM), or open another "
-        "rack first."
-    )
-    return racks.first_object.instance.build_diagnostic(
-        Problem((), RACK_CONCENTRATION, detail, Severity.WARNING, brief=summary)
-    )
+            demand = racks.first_object.request.demand
+            assert demand is not None
+            (rack,) = racks.after
+            summary = f"{demand.cluster}: all of its VMs will be on {rack}; losing that rack takes it down"
+            detail = (
+                f"{demand.cluster} runs on {format_count(len(racks.before), 'rack')}, and this plan leaves all of "
+                f"its {format_count(racks.vms, 'VM')} on {rack}: losing that rack takes the whole cluster down. "
+                "Rules do not move VMs back later: re-place some then (-replace=ADDRESS:VM), or open another "
+                "rack first."
+            )
+            yield racks.first_object.instance.build_diagnostic(
+                Problem((), RACK_CONCENTRATION, detail, Severity.WARNING, brief=summary)
+            )

@@ -74,9 +74,7 @@ def _iterate_offers(inventory: PlanInventory) -> Iterator[tuple[tuple[str, ...],
 def _iterate_affected_machines(
     before: PlanInventory, causes: Mapping[tuple[str, ...], str]
 ) -> Iterator[tuple[str, str, str, Machine]]:
-    """Yield the machines (site, name) on re-created resources, with the cause: the machine's own resource
-    first, then its rack, then its site.
-    """
+    """Yield the machines (site, name) on re-created resources, with the cause: their own resource, rack or site."""
     site_of_rack = {rack.id: rack.site_id for rack in before.racks.values()}
     for rack in before.racks.values():
         cause = causes.get((rack.id,)) or causes.get((rack.site_id,))

@@ -125,9 +125,7 @@ class SitePlan(Struct):
             self.operations.append(PlaceOperation(("missed", len(self.operations)), demand))
 
     def place_pinned_vm(self, demand: Demand, machine: str) -> tuple[int, Placement, str]:
-        """Place a VM on the machine named by the user; return its handle, placement, and the rule's reason to
-        reject that machine ("" for none).
-        """
+        """Place a VM on the machine named by the user; return handle, placement and the rule's reason to reject it."""
         refusal = self.scheduler.find_rejection(machine, demand)
         host = self.machines[machine]
         cells = self.scheduler.select_cells(demand.sku, machine)

@@ -69,9 +69,7 @@ def _build_prior_inventory(blocks: BlockPlanner) -> PlanInventory:
 
 
 def _list_observed_unmanaged_vms(instance: Instance) -> list[tuple[str, OccupiedCapacity]]:
-    """Return the VMs observed on an existing rack or machine, each with the site id. Forgotten VMs are
-    excluded: they are lost with their machine.
-    """
+    """Return the VMs observed on an existing rack or machine, each with the site id, without forgotten ones."""
     prior = instance.prior
     if prior is None or not prior.private:
         return []

@@ -134,9 +134,7 @@ class _VmPlanner:
         return early_instances
 
     def _evaluate_arguments(self, instances: Sequence[Instance], evaluation: Evaluation) -> list[Diagnostic] | None:
-        """Return the problems of the arguments; None: a placement argument is unknown. Later blocks may refer
-        to the instances with unknown placements.
-        """
+        """Return the problems of the arguments; None: a placement argument is unknown. Later blocks may refer to it."""
         diagnostics: list[Diagnostic] = []
         for instance in instances:
             if instance.is_configured:
@@ -424,9 +422,7 @@ def _collect_with_transitive_dependencies(remaining: Iterable[Address], prior: P
 
 
 def _may_depend_on_object(address: Address, dependency: Address) -> bool:
-    """Return whether one object may depend on the other. State records dependencies without instance keys,
-    and instances of one module are independent.
-    """
+    """Return whether one object may depend on the other: in one module instance, as state omits instance keys."""
     for step, other_step in zip(address.module, dependency.module, strict=False):
         if step.name != other_step.name:
             return True

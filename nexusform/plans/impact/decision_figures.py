@@ -55,9 +55,7 @@ class ImpactSummary(Struct, frozen=True):
 
 
 class SpareCapacitySummary(Struct, frozen=True):
-    """Spare capacity of one site for its largest VM SKU in use; None if the site does not exist. The
-    figures are upper bounds if `lacks_data`.
-    """
+    """Spare capacity of a site for its largest VM SKU in use; None: no site. Upper bounds if `lacks_data`."""
 
     site: str
     vm_sku_name: str

@@ -206,9 +206,7 @@ def _measure_removed_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 
 def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Measure the spare capacity of each site for its largest VM SKU in use after the plan. Missing data
-    counts as free capacity, so the figure is unknown then.
-    """
+    """Measure the spare capacity of each site for its largest VM SKU in use; unknown with missing data."""
     sites_counted: set[str] = set()
     for row in plan.capacity:  # the largest SKU of a site is first
         if row.site_id in sites_counted or row.after is None:

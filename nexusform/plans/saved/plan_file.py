@@ -135,9 +135,7 @@ def build_signature_member(digests: Mapping[str, str], sign: Callable[[str], Map
 
 
 def read_signature(digests: Mapping[str, str], last: tuple[str, bytes], name: str) -> tuple[dict[str, Any] | None, str]:
-    """Return the signature of an archive with these member digests (None if the last member is none), and the
-    digest it covers. Raises DiagnosticsError.
-    """
+    """Return the signature of an archive (None without one) and the digest it covers. Raises DiagnosticsError."""
     parts = {part: part_digest for part, part_digest in digests.items() if part != _SIGNATURE}
     content = last[1] if last[0] == _SIGNATURE else None
     return _parse_signature(content, name), _compute_digest_of_digests(parts)

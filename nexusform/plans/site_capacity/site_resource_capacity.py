@@ -76,9 +76,7 @@ class ApplianceUsage(Struct, frozen=True, array_like=True):
 
 
 class ClusterNetworks(Struct, frozen=True, array_like=True):
-    """Networks of a cluster: the network of its node addresses, the number of its pod IPv4 addresses, its
-    load balancer pools, and the number of observed nodes.
-    """
+    """Networks of a cluster: of node addresses, number of pod IPv4 addresses, balancer pools, observed nodes."""
 
     cluster: str
     network: str
@@ -412,9 +410,7 @@ def _sum_claims_without_volume(sizes: Iterable[tuple[int, int]], claims: Iterabl
 
 
 def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResourceKind) -> SiteResourceCapacity | None:
-    """Return the row of a kind with the smallest spare amount after an upgrade's surge; unknown counts as
-    less. None if a site has nothing of the kind.
-    """
+    """Return the row of a kind with the smallest spare amount after a surge; unknown counts as less; None without."""
     of_kind = [row for row in rows if row.kind is kind]
     known = [row for row in of_kind if row.free is not None]
     lacking = [row for row in known if row.is_insufficient]

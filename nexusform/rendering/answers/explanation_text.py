@@ -1,6 +1,4 @@
-"""Explanation of the placement of a VM as text, report and data, with the changes needed for other
-locations.
-"""
+"""Explanation of a VM's placement as text, report and data, with the changes needed for other locations."""
 
 from __future__ import annotations
 
@@ -39,10 +37,6 @@ def format_sku(sku: VmSku) -> str:
     return f"{sku.name}: {sku.host_vcpus} host vCPUs, {sku.memory_gib} GiB, {cells}"
 
 
-def _describe_chosen_location(explanation: DecisionExplanation) -> str:
-    return format_location_text(explanation.placement) if explanation.placement else "fits nowhere"
-
-
 # --- the five steps ----------------------------------------------------------------------------
 
 
@@ -62,7 +56,15 @@ def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note
     yield from _describe_choice("4 machine", explanation.machines, explanation.tied_machines)
     in_rack = [item for item in explanation.rejections if item.candidate in explanation.rack_machines]
     for (rule, reason), names in islice(_group_machines(in_rack).items(), _MAX_LINES):
-        yield "rejected", f"{_format_machine_names(names)}: {rule}: {reason}"
+        # Format names without repeated prefixes: `rack7-bm01, bm02`.
+        short_names: list[str] = []
+        previous_prefix = ""
+        for name in names:
+            prefix, dash, end = name.rpartition("-")
+            short_names.append(end if dash and prefix == previous_prefix else name)
+            previous_prefix = prefix
+        machine_names = ", ".join(short_names)
+        yield "rejected", f"{machine_names}: {rule}: {reason}"
     if other_count := len(explanation.rejections) - len(in_rack):
         yield "elsewhere", f"{format_count(other_count, 'machine')} rejected"
     yield _describe_chosen_numa_cells(explanation, explanation.placement)
@@ -111,17 +113,6 @@ def _group_machines(rejections: Iterable[Rejection]) -> dict[tuple[str, str], li
     for rejection in rejections:
         machines.setdefault((rejection.rule, rejection.reason), []).append(rejection.candidate)
     return machines
-
-
-def _format_machine_names(names: Sequence[str]) -> str:
-    """Format names without repeated prefixes: `rack7-bm01, bm02`."""
-    short_names: list[str] = []
-    previous_prefix = ""
-    for name in names:
-        prefix, dash, end = name.rpartition("-")
-        short_names.append(end if dash and prefix == previous_prefix else name)
-        previous_prefix = prefix
-    return ", ".join(short_names)
 
 
 def format_vm_certainty(certainty: PlacementCertainty | None, samples: int) -> str:
@@ -187,7 +178,8 @@ def build_explanation_report(
     if explanation.rejections and (is_long or placement is None):
         steps.append(_build_rejection_section(explanation, is_folded=is_folded))
     title = f"{name} ({format_sku(explanation.demand.sku)})"
-    return Report(title, _describe_chosen_location(explanation), placement is None, tuple(facts), tuple(steps))
+    chosen_location = format_location_text(explanation.placement) if explanation.placement else "fits nowhere"
+    return Report(title, chosen_location, placement is None, tuple(facts), tuple(steps))
 
 
 def build_removal_report(row: PlacementChange) -> Report:

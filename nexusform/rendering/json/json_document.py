@@ -435,17 +435,14 @@ def _build_check(kind: str, address: str, instances: Sequence[CheckResult]) -> d
 
 
 def _build_check_address(kind: str, address: str) -> dict[str, Any]:
-    return {"kind": _KINDS.get(kind, kind), **_build_declared_address(kind, address), "to_display": address}
-
-
-def _build_declared_address(kind: str, address: str) -> dict[str, Any]:
-    """Build the address parts of a declaration with conditions, without instance keys."""
     if kind == "resource":
         parsed = parse_address(address)
         keys = {"mode": parsed.mode, "type": parsed.type, "name": parsed.name}
-        return {**keys, **_build_module_key(format_module(parsed.module))}
-    front, _, name = address.rpartition(".")
-    return {"name": name, **_build_module_key(front.rpartition(".")[0])}
+        declared_address = {**keys, **_build_module_key(format_module(parsed.module))}
+    else:
+        front, _, name = address.rpartition(".")
+        declared_address = {"name": name, **_build_module_key(front.rpartition(".")[0])}
+    return {"kind": _KINDS.get(kind, kind), **declared_address, "to_display": address}
 
 
 def _build_instance_keys(kind: str, address: str) -> dict[str, Any]:

@@ -188,7 +188,11 @@ def build_site_map(
     machines_by_rack: dict[str, list[MapMachine]] = {rack: [] for rack in racks_by_name}
     for machine in machines:
         sides = tuple(before.get(machine.facts.name, ())), tuple(after.get(machine.facts.name, ()))
-        map_machine = MapMachine(machine.facts, _get_machine_mark(machine), *sides)
+        if not machine.exists_after:
+            machine_mark = ChangeMark.REMOVED
+        else:
+            machine_mark = ChangeMark.KEPT if machine.exists_before else ChangeMark.PLACED
+        map_machine = MapMachine(machine.facts, machine_mark, *sides)
         machines_by_rack.setdefault(machine.facts.rack, []).append(map_machine)
     map_racks = tuple(
         _build_rack(racks_by_name.get(rack) or SiteRack(rack, ""), machines_by_rack[rack])
@@ -238,13 +242,6 @@ def _compute_location_certainty(vm: MapVm, certain: AbstractSet[_PoolRack]) -> C
     if (vm.address, vm.pool, vm.after.rack) in certain:
         return CertaintyLevel.COUNT
     return CertaintyLevel.LIKELY if vm.row.certainty.rack_count >= _LIKELY_SHARE else CertaintyLevel.UNLIKELY
-
-
-def _get_machine_mark(machine: SiteMachine) -> ChangeMark:
-    """Return whether a machine is added, removed or kept."""
-    if not machine.exists_after:
-        return ChangeMark.REMOVED
-    return ChangeMark.KEPT if machine.exists_before else ChangeMark.PLACED
 
 
 def _build_rack(rack: SiteRack, machines: Iterable[MapMachine]) -> MapRack:

@@ -54,9 +54,7 @@ def render_report_page(
     plays: Sequence[Playback] = (),
     rows: Sequence[PlacementChange] = (),
 ) -> str:
-    """Render the page: verdict, pictures or the map of `plays`, text and tables, `appendix`. `rows` are bindings
-    and pods for the search.
-    """
+    """Render the page: verdict, pictures or a map of `plays`, text, tables, `appendix`; `rows` are searchable."""
     data = build_simulation_data(plays, rows)
     if plays:
         has_steps = any(play.steps for play in plays)

@@ -288,9 +288,7 @@ class _SiteDrawing:
     def _render_vm(
         self, vm: MapVm, location: Placement, machine: MapMachine, fill_levels: list[float], mark: ChangeMark
     ) -> Markup:
-        """Render a box per cell, to the right of earlier boxes; `fill_levels` is updated. With unknown cells,
-        render one box over the whole machine.
-        """
+        """Render a box per cell to the right of earlier ones (`fill_levels`), or one box for unknown cells."""
         scale = self._scale
         size = machine.facts.memory_gib_per_cell or 1
         share = min(max(vm.sku.memory_in_cell / size, 0.06), 1.0)

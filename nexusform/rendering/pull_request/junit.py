@@ -19,9 +19,7 @@ from nexusform.rendering.report.plan_verdict import format_violation
 
 
 class JunitCase(Struct, frozen=True):
-    """One test case: `outcome` is "" if passed, else failure, error or skipped; `seconds` is its duration, if
-    known. `note` is the text of a passed case.
-    """
+    """One test case: `outcome` is empty, failure, error or skipped; `note` is the text of a passed case."""
 
     group: str
     name: str

@@ -33,9 +33,7 @@ _JOB: Final = "/Job/"
 
 
 def find_availability_losses(plan: Plan) -> Iterator[str]:
-    """Yield clauses about forgotten VMs without machine, control planes without quorum, pools without nodes
-    and workloads without replicas.
-    """
+    """Yield clauses on forgotten VMs, control planes without quorum, empty pools, workloads without replicas."""
     yield from describe_lost_vms(plan)
     down: Counter[tuple[str, str]] = Counter()
     growth: Counter[tuple[str, str]] = Counter()

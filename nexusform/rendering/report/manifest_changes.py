@@ -34,9 +34,7 @@ class FieldChange(Struct, frozen=True):
 
 
 def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
-    """Compare two texts of YAML or JSON and return their changed fields by object. Return nothing for
-    invalid, very long or reformatted texts.
-    """
+    """Return the changed fields of YAML or JSON by object; nothing for invalid, very long or reformatted texts."""
     before, after = _parse_objects(old), _parse_objects(new)
     if before is None or after is None:
         return ()

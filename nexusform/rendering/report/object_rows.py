@@ -110,9 +110,7 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
 
 
 def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
-    """Fold instances of blocks that differ in the final number of their name, or in the key of one module:
-    `rack.site01[0..3]`, `rack.site02[0..3]` and so on.
-    """
+    """Fold instances of blocks that differ in the final number or one module key: `rack.site01[0..3]` and so on."""
     folds_by_shape: dict[object, list[ObjectFold]] = {}
     for fold in folds:
         address = fold.rows[0].address

@@ -519,18 +519,15 @@ def build_rollout_tables(plan: Plan) -> tuple[Table, ...]:
         for step in rollout.steps:
             start = f"+{format_duration(step.start_seconds)}" if step.start_seconds else "start"
             action = f"{_describe_step(step)}{_STATUSES.get(step.status, '')}"
-            rows.append(Row((start, _format_stage(step), action)))
+            if not step.stage:
+                stage = f"wave {step.group}"
+            else:
+                name = "delete stage" if step.kind == "delete" else step.stage
+                stage = f"{name}, group {step.group}" if step.group and step.kind != "delete" else name
+            rows.append(Row((start, stage, action)))
         caption = f"{rollout.address}: {rollout.cause}{snapshot}"
         tables.append(Table(("from", "stage", "what"), tuple(rows), caption=caption))
     return tuple(tables)
-
-
-def _format_stage(step: RolloutStep) -> str:
-    """Return the wave of a step, or its stage and group."""
-    if not step.stage:
-        return f"wave {step.group}"
-    name = "delete stage" if step.kind == "delete" else step.stage
-    return f"{name}, group {step.group}" if step.group and step.kind != "delete" else name
 
 
 def _describe_step(step: RolloutStep) -> str:

@@ -1,6 +1,4 @@
-"""Verdict and notes of a plan: headline, rejection, impact, age of its inventory, and sentences about upgrades,
-samples, rules and inputs.
-"""
+"""Verdict and notes of a plan: headline, rejection, impact, age of its inventory, and further sentences."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Tree of a report: a verdict and sections of lines, items, tables, code and pictures. Text, Markdown and HTML
-render the same tree and compute nothing.
-"""
+"""Tree of a report: a verdict and sections. Text, Markdown and HTML render the same tree, computing nothing."""
 
 from __future__ import annotations
 
@@ -76,9 +74,7 @@ class Table(Struct, frozen=True):
 
 
 class Item(Struct, frozen=True):
-    """An object, or `count` similar ones: the symbol of their change, their name, and text about them. The name
-    of an `is_strong` one is highlighted.
-    """
+    """An object, or `count` similar ones: symbol of the change, name and text; `is_strong` highlights the name."""
 
     symbol: str
     label: str

@@ -337,17 +337,14 @@ def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptio
     # Tools for Terraform look for its name.
     title = plan_sections.CHANGES_TITLE
     title = title.replace("nexusform", "Terraform") if options.terraform else title
-    return [*_render_legend(view.plan, paint), title, *(render_stanza(stanza, paint) for stanza in view.stanzas)]
-
-
-def _render_legend(plan: Plan, paint: Painter) -> list[str]:
-    actions = {change.action for change in plan.changes} - {Action.NO_OP}
+    actions = {change.action for change in view.plan.changes} - {Action.NO_OP}
     lines = [
         f"{render_symbol(plan_sentences.SYMBOLS[action], paint)}{text}"
         for action, text in plan_sentences.LEGEND
         if action in actions
     ]
-    return ["\n".join(["Resource actions are indicated with the following symbols:", *lines])] if lines else []
+    legend = ["\n".join(["Resource actions are indicated with the following symbols:", *lines])] if lines else []
+    return [*legend, title, *(render_stanza(stanza, paint) for stanza in view.stanzas)]
 
 
 def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[str]:

@@ -1,6 +1,4 @@
-"""Objects with a changed provider. Objects that exist at the new provider are imported, missing ones are
-created there. Nothing is deleted at the old one.
-"""
+"""Objects with a changed provider: imported from the new one or created there; nothing is deleted at the old one."""
 
 from __future__ import annotations
 

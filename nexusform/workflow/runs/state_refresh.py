@@ -27,9 +27,7 @@ Refreshed = dict[Address, ObjectState | None]
 def refresh_request(
     request: PlanRequest, providers: Mapping[str, Provider], on_read: Callable[[str, str], None]
 ) -> tuple[PlanRequest, list[Diagnostic]]:
-    """Return the request with refreshed objects, and diagnostics. `on_read` is called with address and id of
-    each object. Raises ProviderProblem.
-    """
+    """Return the request with refreshed objects, and diagnostics; `on_read` gets each. Raises ProviderProblem."""
     types = request.registries.resource_types
     with log_duration("info", "objects read from the providers", providers=len(providers)):
         refreshed = refresh_objects(request.state, providers, types, on_read)

@@ -85,9 +85,7 @@ StateChange = Callable[[State], tuple[State | None, list[Diagnostic]]]
 
 
 def read_state(context: CommandContext, *, checks_objects: bool = False) -> StateReadResult:
-    """Read the state of the selected workspace, with the journal of a running or interrupted apply.
-    `checks_objects`: see read_stored_state.
-    """
+    """Read the state of the selected workspace with its journal; `checks_objects`: see read_stored_state."""
     backend, problems, sources = find_backend(context)
     if backend is None:
         return StateReadResult(None, tuple(problems), sources)
@@ -378,9 +376,7 @@ def check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
 
 
 def verify_state(context: CommandContext, *, reads_providers: bool = True) -> StateReadResult:
-    """Return the state with all of its errors, violated rules and, with a configuration and
-    `reads_providers`, drift. State None: the check is incomplete.
-    """
+    """Return the state with its errors and violated rules (and drift); State None: the check is incomplete."""
     backend, problems, sources = find_backend(context)
     if backend is None:
         return StateReadResult(None, tuple(problems), sources)
