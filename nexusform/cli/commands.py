@@ -62,7 +62,18 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Rewrite the flags into click's form, then let click parse."""
-        words = [*_read_environment_arguments(ctx), *args]
+        # Read the arguments of NF_CLI_ARGS and NF_CLI_ARGS_<cmd> (for `state list`: NF_CLI_ARGS_state_list).
+        path = "_".join(ctx.command_path.split()[1:]).replace("-", "_")
+        environment_words: list[str] = []
+        for variable in ("NF_CLI_ARGS", f"NF_CLI_ARGS_{path}"):
+            try:
+                environment_words.extend(shlex.split(os.environ.get(variable, "")))
+            except ValueError as problem:
+                raise click.UsageError(f"{variable} cannot be parsed: {problem}.", ctx) from None
+            terraform_variable = variable.replace("NF_", "TF_", 1)
+            if terraform_variable in os.environ and variable not in os.environ:
+                click.echo(f"{terraform_variable} is ignored. Use {variable}.", err=True)
+        words = [*environment_words, *args]
         ctx.allow_extra_args = True
         try:
             extra_arguments = super().parse_args(ctx, self._rewrite_single_dash_arguments(ctx, words))
@@ -191,21 +202,6 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
                     remove_older_output(path)
 
 
-def _read_environment_arguments(ctx: click.Context) -> list[str]:
-    """Read the arguments of NF_CLI_ARGS and NF_CLI_ARGS_<cmd> (for `state list`: NF_CLI_ARGS_state_list)."""
-    path = "_".join(ctx.command_path.split()[1:]).replace("-", "_")
-    words: list[str] = []
-    for variable in ("NF_CLI_ARGS", f"NF_CLI_ARGS_{path}"):
-        try:
-            words.extend(shlex.split(os.environ.get(variable, "")))
-        except ValueError as problem:
-            raise click.UsageError(f"{variable} cannot be parsed: {problem}.", ctx) from None
-        terraform_variable = variable.replace("NF_", "TF_", 1)
-        if terraform_variable in os.environ and variable not in os.environ:
-            click.echo(f"{terraform_variable} is ignored. Use {variable}.", err=True)
-    return words
-
-
 class RemovedCommandError(click.ClickException):
     """A command or a flag that was removed is typed; the message is one line with what to use instead."""
 
@@ -297,7 +293,9 @@ class LazyGroup(click.Group):
         if found_command is None and ctx.resilient_parsing:
             return None, None, []
         if found_command is None:
-            removed = match_removed_command(" ".join([*ctx.command_path.split()[1:], *args]))
+            words = " ".join([*ctx.command_path.split()[1:], *args])
+            names = [name for name in REMOVED_COMMANDS if f"{words} ".startswith(f"{name} ")]
+            removed = max(names, key=len, default="")
             if removed:
                 use = REMOVED_COMMANDS[removed]
                 raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {use}')
@@ -387,12 +385,6 @@ def find_foreign_flag_hint(command: str, name: str) -> str:
     if hint is None and command in {"apply", "destroy", "sites apply"}:
         hint = _FLAG_HINTS.get(name)
     return f" {hint}" if hint else ""
-
-
-def match_removed_command(words: str) -> str:
-    """Return the longest removed command that these words begin with, "" if there is none."""
-    names = [name for name in REMOVED_COMMANDS if f"{words} ".startswith(f"{name} ")]
-    return max(names, key=len, default="")
 
 
 def find_removed_flag(command: str, words: Iterable[str]) -> str:

@@ -117,7 +117,7 @@ class Step(Struct, frozen=True):
 
 
 class PlacementAction(StrEnum):
-    """Action on a VM, binding or pod. `lose_machine`: its host goes without a step. `forget`: it runs on, unmanaged."""
+    """Action on a VM, binding or pod. `lose_machine`: its host is removed. `forget`: it runs on, unmanaged."""
 
     PLACE = "place"
     MOVE = "move"

@@ -88,10 +88,17 @@ def build_selection(
         problems.append(partial_warning)
     named_blocks = _find_named_blocks(target_patterns, order)
     only_instances = {block for block in named_blocks if _is_named_by_keys_only(target_patterns, block)}
+    # The excluded blocks and their dependents; single instances have none.
+    block_patterns = [pattern for pattern in exclude_patterns if not _has_instance_keys(pattern)]
+    excluded_blocks = _find_named_blocks(block_patterns, order)
+    dependents: dict[ConfigAddress, list[ConfigAddress]] = {}
+    for block, needs in order.needs.items():
+        for need in needs:
+            dependents.setdefault(need, []).append(block)
     selection = Selection(
         tuple(target_patterns),
         frozenset(find_reachable(named_blocks, order.get_direct_dependencies) - only_instances),
-        frozenset(_list_excluded_blocks(exclude_patterns, order)),
+        frozenset(find_reachable(excluded_blocks, lambda block: dependents.get(block, ()))),
         tuple(exclude_patterns),
         tuple(instances),
         tuple(vms),
@@ -165,17 +172,6 @@ def _parse_replace_options(
             else:
                 instances.append(pattern)
     return instances, vms
-
-
-def _list_excluded_blocks(patterns: Sequence[AddressPattern], order: PlanningOrder) -> set[ConfigAddress]:
-    """Return the excluded blocks and their dependents; single instances have none."""
-    block_patterns = [pattern for pattern in patterns if not _has_instance_keys(pattern)]
-    named_blocks = _find_named_blocks(block_patterns, order)
-    dependents: dict[ConfigAddress, list[ConfigAddress]] = {}
-    for block, needs in order.needs.items():
-        for need in needs:
-            dependents.setdefault(need, []).append(block)
-    return find_reachable(named_blocks, lambda block: dependents.get(block, ()))
 
 
 def _find_named_blocks(patterns: Sequence[AddressPattern], order: PlanningOrder) -> list[ConfigAddress]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct, field
@@ -117,9 +117,25 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
                 results[row.site, cluster] = UNKNOWN
         for cluster in row.after.no_surge_clusters:
             results[row.site, cluster] = INSUFFICIENT
+    # The figures of every site after the plan, in plan order.
+    largest: dict[str, SiteSkuCapacity] = {}
+    for row in plan.capacity:
+        largest.setdefault(row.site_id, row)  # the largest SKU of a site is first
     return PlanDecisionSummary(
         impact=_build_impact_figures(plan),
-        capacity=build_capacity_figures(plan.capacity, lacks_data=lacks_data),
+        capacity=tuple(
+            SpareCapacitySummary(
+                site=row.site,
+                vm_sku_name=row.sku,
+                before=row.before.free_interval if row.before else None,
+                after=row.after.free_interval,
+                rack_down_before=row.before.free_interval_after_rack_loss if row.before else None,
+                rack_down_after=row.after.free_interval_after_rack_loss,
+                lacks_data=lacks_data,
+            )
+            for row in largest.values()
+            if row.after is not None
+        ),
         upgrades=tuple(SurgeVerdict(site, cluster, result) for (site, cluster), result in results.items()),
         confidence=_build_confidence_figures(plan),
         guard_rails=plan.guard_rails,
@@ -188,28 +204,6 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
 
 
 # --- capacity ----------------------------------------------------------------------------------
-
-
-def build_capacity_figures(
-    capacity: Sequence[SiteSkuCapacity], *, lacks_data: bool
-) -> tuple[SpareCapacitySummary, ...]:
-    """Return the figures of every site after the plan, in plan order."""
-    largest: dict[str, SiteSkuCapacity] = {}
-    for row in capacity:
-        largest.setdefault(row.site_id, row)  # the largest SKU of a site is first
-    return tuple(
-        SpareCapacitySummary(
-            site=row.site,
-            vm_sku_name=row.sku,
-            before=row.before.free_interval if row.before else None,
-            after=row.after.free_interval,
-            rack_down_before=row.before.free_interval_after_rack_loss if row.before else None,
-            rack_down_after=row.after.free_interval_after_rack_loss,
-            lacks_data=lacks_data,
-        )
-        for row in largest.values()
-        if row.after is not None
-    )
 
 
 # --- confidence --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""JSON of plain data: unknown values dropped, masks added, secrets redacted. Large documents come in pieces."""
+"""JSON of plain data: unknown values dropped, masks added, secrets redacted. Large ones are written in pieces."""
 
 from __future__ import annotations
 

@@ -54,7 +54,19 @@ def render_html(
     content = build_page_content(plan, sources, registries)
     title = f"nexusform plan: {content.headline}"
     workspace = f"workspace {plan.workspace}" if plan.workspace != "default" else ""
-    facts = [plan.timestamp, workspace, *_build_origin_links(origin)]
+    # Build the directory and the commit, as links if the code host is known.
+    origin_parts: list[Part] = []
+    if origin.url:
+        directory = origin.directory or "top directory"
+        address = posixpath.join(origin.url, origin.directory).rstrip("/")
+        origin_parts.append(build_element("a", directory, href=address))
+    if origin.commit:
+        name = f"commit {origin.commit[:_COMMIT_LENGTH]}"
+        # Code hosts have the commit page next to the files.
+        address, is_file_address, _ = origin.url.rpartition(f"/blob/{origin.commit}")
+        commit_part = build_element("a", name, href=f"{address}/commit/{origin.commit}") if is_file_address else name
+        origin_parts.append(commit_part)
+    facts = [plan.timestamp, workspace, *origin_parts]
     parts: list[Part] = []
     for fact in filter(None, facts):
         parts += [" \N{MIDDLE DOT} ", fact]
@@ -64,22 +76,6 @@ def render_html(
         build_element("p", parts[1:], class_="quiet") if parts else None,
     )
     return render_page(title, header, content.main, _build_footer(plan), content.data)
-
-
-def _build_origin_links(origin: CodeOrigin) -> list[Part]:
-    """Build the directory and the commit, as links if the code host is known."""
-    parts: list[Part] = []
-    if origin.url:
-        directory = origin.directory or "top directory"
-        address = posixpath.join(origin.url, origin.directory).rstrip("/")
-        parts.append(build_element("a", directory, href=address))
-    if origin.commit:
-        name = f"commit {origin.commit[:_COMMIT_LENGTH]}"
-        # Code hosts have the commit page next to the files.
-        address, is_file_address, _ = origin.url.rpartition(f"/blob/{origin.commit}")
-        commit_part = build_element("a", name, href=f"{address}/commit/{origin.commit}") if is_file_address else name
-        parts.append(commit_part)
-    return parts
 
 
 _COMMIT_LENGTH: Final = 7

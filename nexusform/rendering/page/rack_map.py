@@ -230,7 +230,13 @@ def _list_managed_vms(
     for pool in site.pools:
         old.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.before)
         new.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.after)
-    for key in _list_vm_keys(site.pools):
+    # List every VM once: by pool, then by number.
+    keys: dict[_VmKey, None] = {}
+    for pool in site.pools:
+        vms = (*pool.unchanged, *pool.removed, *pool.added)
+        for pool_vm in sorted(vms, key=lambda pool_vm: compute_number_sort_key(pool_vm.number)):
+            keys[_build_vm_key(pool, pool_vm)] = None
+    for key in keys:
         vm = _build_vm(old.get(key), new.get(key), rows.get(key, ()))
         yield replace(vm, certainty=_compute_location_certainty(vm, certain))
 
@@ -251,16 +257,6 @@ def _build_rack(rack: SiteRack, machines: Iterable[MapMachine]) -> MapRack:
 
 def _build_vm_key(pool: PoolVms, vm: PlacedVm) -> _VmKey:
     return str(pool.address), vm.name
-
-
-def _list_vm_keys(pools: Iterable[PoolVms]) -> dict[_VmKey, None]:
-    """List every VM once: by pool, then by number."""
-    keys: dict[_VmKey, None] = {}
-    for pool in pools:
-        vms = (*pool.unchanged, *pool.removed, *pool.added)
-        for vm in sorted(vms, key=lambda vm: compute_number_sort_key(vm.number)):
-            keys[_build_vm_key(pool, vm)] = None
-    return keys
 
 
 _Side: TypeAlias = "tuple[PoolVms, PlacedVm] | None"

@@ -179,7 +179,13 @@ def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[s
     changed_rows = [row for row in rows if row.is_changed] or list(rows)
     names_by_figures: dict[str, list[str]] = {}
     for row in changed_rows:
-        names_by_figures.setdefault(format_capacity(row), []).append(row.site)
+        # `46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)`, or one figure each if unchanged.
+        free = _format_figure_change(row.before, row.after)
+        rack_down = _format_figure_change(row.rack_down_before, row.rack_down_after)
+        bound = "at most " if row.lacks_data else ""
+        note = "; data is missing" if row.lacks_data else ""
+        text = f"{bound}{free} x {row.vm_sku_name} ({rack_down} with one rack down){note}"
+        names_by_figures.setdefault(text, []).append(row.site)
     figures = list(names_by_figures.items())
     for text, names in figures[:_MAX_SITES]:
         # The figures are those of each site.
@@ -189,15 +195,6 @@ def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[s
         yield f"{format_count(hidden_count, 'more site')} with other figures"
     if len(changed_rows) < len(rows):
         yield f"other {format_count(len(rows) - len(changed_rows), 'site')} unchanged"
-
-
-def format_capacity(row: SpareCapacitySummary) -> str:
-    """Return `46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)`, or one figure each if unchanged."""
-    free = _format_figure_change(row.before, row.after)
-    rack_down = _format_figure_change(row.rack_down_before, row.rack_down_after)
-    bound = "at most " if row.lacks_data else ""
-    note = "; data is missing" if row.lacks_data else ""
-    return f"{bound}{free} x {row.vm_sku_name} ({rack_down} with one rack down){note}"
 
 
 def _format_figure_change(before: Interval | None, after: Interval | None) -> str:

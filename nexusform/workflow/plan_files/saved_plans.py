@@ -210,7 +210,16 @@ def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[
         return directory_configuration, []
     type_registries = build_registries()
     with tempfile.TemporaryDirectory(prefix="nexusform-plan-") as directory:
-        root = _unpack_snapshot(saved.configuration_files, Path(directory))
+        # The directory of the root module is deep enough for names with `..`.
+        top = Path(directory)
+        depth = max((PurePosixPath(name).parts.count("..") for name in saved.configuration_files), default=0)
+        root = top.joinpath(*(f"d{n}" for n in range(depth + 1)))
+        root.mkdir(parents=True)
+        for name, text in saved.configuration_files.items():
+            path = (root / name.lstrip("/")).resolve()
+            if path.is_relative_to(top.resolve()):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
         configuration, problems = load_configuration(
             str(root),
             cache_directory=None,
@@ -232,19 +241,6 @@ def _move_module(module: Module, root: str, directory: str) -> Module:
         name: replace(call, module=_move_module(call.module, root, directory)) for name, call in module.calls.items()
     }
     return replace(module, directory=new_directory, calls=calls)
-
-
-def _unpack_snapshot(snapshot: Mapping[str, str], directory: Path) -> Path:
-    """Write the files of a snapshot; return the root module's directory, deep enough for names with `..`."""
-    depth = max((PurePosixPath(name).parts.count("..") for name in snapshot), default=0)
-    root = directory.joinpath(*(f"d{n}" for n in range(depth + 1)))
-    root.mkdir(parents=True)
-    for name, text in snapshot.items():
-        path = (root / name.lstrip("/")).resolve()
-        if path.is_relative_to(directory.resolve()):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-    return root
 
 
 def check_variables_unchanged(context: CommandContext, configuration: Configuration, plan: Plan) -> list[Diagnostic]:
