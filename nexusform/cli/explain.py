@@ -61,7 +61,7 @@ def explain(arguments: ExplainArguments) -> int:
     domain_answer = answer.domain_answer or DomainAnswer()
     texts = [_render_answer(*item, arguments, screen) for item in domain_answer.answers]
     if answer.pools:
-        from nexusform.rendering.answers.pool_report import build_pools_document, build_pools_report
+        from nexusform.rendering.answers.explanation_text import build_pools_document, build_pools_report
 
         report, document = build_pools_report(address, answer.pools), build_pools_document(address, answer.pools)
         texts.append(_render_answer(report, document, arguments, screen))

@@ -51,7 +51,7 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
     "state": CommandEntry("nexusform.cli.main:STATE", "Inspect and edit the state"),
     "untaint": CommandEntry("nexusform.cli.state_edit:untaint", "Remove the taint of a resource"),
     "workspace": CommandEntry("nexusform.cli.workspace:workspace", "Manage workspaces"),
-    "force-unlock": CommandEntry("nexusform.cli.state_lock:force_unlock", "Remove a stale lock"),
+    "force-unlock": CommandEntry("nexusform.cli.state_edit:force_unlock", "Remove a stale lock"),
     "test": CommandEntry("nexusform.domains.testing.cli.test:test", "Run test files"),
     "providers": CommandEntry("nexusform.cli.provider_schemas:providers", "Print the schemas of all types"),
     "explore": CommandEntry("nexusform.domains.explorer.cli.explore:explore", "Explore the plan in a browser"),

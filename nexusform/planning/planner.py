@@ -199,7 +199,7 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
     for instance in orphans.without_vms:
         blocks.add_instance(instance, evaluation)
     if any(instance.is_removed or instance.is_replaced for instance in blocks.instances.values()):
-        from nexusform.planning.vm_planning.unmanaged_vm_transfer import transfer_unmanaged_vms
+        from nexusform.planning.vm_planning.machine_recreation import transfer_unmanaged_vms
 
         transfer_unmanaged_vms(blocks)
     context = build_vm_context(blocks)

@@ -167,15 +167,14 @@ class BlockPlanner:
         planned = dict(prior.attributes) if prior is not None else None
         return self._build_prior_instance(address, block, ActionDecision(planned=planned))
 
-    def build_deleted_instance(self, address: Address, reason: str, block: ResourceBlock | None = None) -> Instance:
+    def build_deleted_instance(self, address: Address, reason: str) -> Instance:
         """Build an instance to delete, possibly with deposed objects only; a machine action is only forgotten."""
         prior = self.prior.get_object(address)
         is_action = self.request.registries.resource_types[address.type].kind is PlanningKind.MACHINE_ACTION
         action = Action.FORGET if is_action else Action.DELETE
         action = Action.NO_OP if prior is None else action
-        return self._build_prior_instance(
-            address, block, ActionDecision(action, reason=reason), self.prior.get_deposed(address)
-        )
+        decision = ActionDecision(action, reason=reason)
+        return self._build_prior_instance(address, None, decision, self.prior.get_deposed(address))
 
     def build_removed_instance(self, address: Address, reason: str, block: ResourceBlock | None) -> Instance:
         """Build an instance without a configuration; `destroy = false` in its `block` or in the state forgets it."""

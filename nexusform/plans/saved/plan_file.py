@@ -7,7 +7,7 @@ machine. Sensitive values are stored in plain text, as in the state.
 The archive has exactly one form: uncompressed members, in order, at one fixed time. Any unzip program opens
 it. Without compression the bytes depend on the content alone, not on the version of a compression library,
 and a small file cannot expand into a large one. Equal values are stored once instead (shared_values.py,
-record_tables.py), within limits.
+record_codec.py), within limits.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.diagnostics.levels import PlacementImpact
 
 if TYPE_CHECKING:  # they build parts of the tree
-    from nexusform.rendering.notation.markup import Part
     from nexusform.rendering.report.decision_lines import DecisionLine
     from nexusform.rendering.report.finding_entries import Finding, FindingEntries
 
@@ -107,7 +106,7 @@ class Findings(Struct, frozen=True):
 class Section(Struct, frozen=True):
     """A section of a report. An `is_folded` one is detail: closed at first if the format allows. `commands`
     are for copying. `notes` are pairs of heading and sentence. A comment shows items as a table with
-    `item_headers`, if there are any. `name` identifies the section on a page; `picture` is for pages only.
+    `item_headers`, if there are any. `name` identifies the section on a page.
     """
 
     title: str
@@ -124,7 +123,6 @@ class Section(Struct, frozen=True):
     code: CodeBlock | None = None
     entries: FindingEntries | None = None
     findings: Findings | None = None
-    picture: Part = None
 
     @property
     def all_tables(self) -> tuple[Table, ...]:

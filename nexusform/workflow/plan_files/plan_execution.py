@@ -35,9 +35,9 @@ from nexusform.planning.replanning.known_after_apply import (
     FinalResults,
     WrongOutput,
     evaluate_final_results,
+    evaluate_write_only,
     finalize_plan,
 )
-from nexusform.planning.replanning.write_only_values import evaluate_write_only
 from nexusform.plans.plan import CheckResult, Plan, Step, StepKind
 from nexusform.plans.saved import plan_file
 from nexusform.state import journal, state_codec

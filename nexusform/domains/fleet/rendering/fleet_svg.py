@@ -15,8 +15,7 @@ from nexusform.domains.fleet.rendering.fleet_parts import (
 )
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.notation.markup import Markup, build_svg_element, join_markup
-from nexusform.rendering.page.svg_map import MARGIN, render_document, render_text, translate_parts
-from nexusform.rendering.page.svg_rack_overview import MAX_BYTES
+from nexusform.rendering.page.svg_map import MARGIN, MAX_BYTES, render_document, render_text, translate_parts
 
 _ACTION_COLOURS: Final = {
     PlacementAction.PLACE: "#dafbe1",
