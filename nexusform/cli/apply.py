@@ -391,9 +391,6 @@ def _report_result(run: Run, job: _ApplyCommandRun, plan: Plan, outcome: ApplyOu
     return outcome
 
 
-# --- questions ---------------------------------------------------------------------------------
-
-
 _APPROVAL_HINT: Final = "Add -auto-approve, or save a plan with `nexusform plan -out=FILE` and apply that file."
 
 
@@ -460,9 +457,6 @@ def _prompt_to_finish_earlier_apply(reporter: RunReporter, remaining_steps: Rema
         return False
     screen.print_text()
     return True
-
-
-# --- interrupts --------------------------------------------------------------------------------
 
 
 class _PipeSafeListener:

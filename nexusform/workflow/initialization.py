@@ -228,9 +228,6 @@ def _check_saved_flags(settings: Settings, saved_choice: BackendChoice, context:
     ]
 
 
-# --- taking the state along --------------------------------------------------------------------
-
-
 def _migrate_workspaces(
     context: CommandContext, settings: Settings, old_choice: BackendChoice, target: StateBackend, options: InitOptions
 ) -> tuple[list[str], list[Diagnostic]]:

@@ -480,9 +480,6 @@ def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagno
     )
 
 
-# --- filtering diagnostics ----------------------------------------------------------------------
-
-
 def remove_consequential_errors(
     diagnostics: Sequence[Diagnostic],
     order: PlanningOrder,

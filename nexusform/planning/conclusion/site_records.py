@@ -227,9 +227,6 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
     )
 
 
-# --- the sites on each side --------------------------------------------------------------------
-
-
 class BeforeOrAfter(Enum):
     """Side of a plan: before or after it."""
 
@@ -334,9 +331,6 @@ def _place_vms(
         _, placement = result
         placed_vm = vm if placement == vm.placement else replace(vm, placement=placement)
         occupied.vms.append(VmOnSite(site_object.address, demand.cluster, sku, placed_vm))
-
-
-# --- both sides together -----------------------------------------------------------------------
 
 
 def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order: Mapping[Address, int]) -> SiteVms:

@@ -158,9 +158,6 @@ class StepGraph:
         ]
 
 
-# --- capacity that must be freed first ----------------------------------------------------------
-
-
 def add_capacity_waits(
     graph: StepGraph,
     machines: Mapping[Address, UsedMachines],

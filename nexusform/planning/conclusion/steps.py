@@ -230,9 +230,6 @@ def _add_former_user_wait(graph: StepGraph, change: Change, uses: _UsedObjectInd
             graph.add_waits(destroy, [apply_step])
 
 
-# --- used objects -------------------------------------------------------------------------------
-
-
 class _UsedObjectIndex:
     """Objects used by the objects of a plan before and after it. Duplicates are possible."""
 
@@ -321,9 +318,6 @@ _OFFERED: Final = (
     "status",
 )
 _CLOSING: Final = ("cordoned", "evacuate", "machine_override")
-
-
-# --- references in arguments --------------------------------------------------------------------
 
 
 class _ObjectIndex:

@@ -182,9 +182,6 @@ def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]
     return tuple(explained_vms)
 
 
-# --- the table of the Nexus document -----------------------------------------------------------
-
-
 def build_placement_tables(
     objects: Iterable[VmObject], sites: Mapping[str, SitePlan], certainty: Mapping[str, SiteCertainty]
 ) -> Iterator[PlacementTable]:

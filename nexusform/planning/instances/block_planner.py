@@ -411,9 +411,6 @@ def _replace_at_path(config: dict[str, object], path: Path, value: object) -> di
     return copy
 
 
-# --- instances without a block ------------------------------------------------------------------
-
-
 class InstancesWithoutBlock(Struct, frozen=True):
     """Instances without a block in order of creation: those with VMs, and all others."""
 

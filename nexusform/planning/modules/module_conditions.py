@@ -137,9 +137,6 @@ def _build_address(instance: ModuleInstance, name: str) -> str:
     return ".".join([*(str(step) for step in instance.path), name])
 
 
-# --- variables ---------------------------------------------------------------------------------
-
-
 def _move_problem_to_call(
     problem: Diagnostic, variable: Variable, subject: ConditionSubject, instance: ModuleInstance
 ) -> Diagnostic:
@@ -156,9 +153,6 @@ def _move_problem_to_call(
         block=subject.header if call_input is None or call is None else f'module "{call.name}"',
         values=problem.values,
     )
-
-
-# --- blocks and outputs ------------------------------------------------------------------------
 
 
 def _check_conditions_of_resources(
@@ -193,9 +187,6 @@ def _check_output_preconditions(
         yield _evaluate_conditions(
             subject, [("output", condition, scope) for condition in output.preconditions], evaluation
         )
-
-
-# --- check blocks ------------------------------------------------------------------------------
 
 
 def _evaluate_check_block(check: Check, instance: ModuleInstance, evaluation: Evaluation) -> ConditionResults:

@@ -147,9 +147,6 @@ def _build_cycle_error(statements: list[MoveStatement]) -> Diagnostic:
     )
 
 
-# --- removed blocks ----------------------------------------------------------------------------
-
-
 def check_removed_blocks(configuration: Configuration) -> Iterator[Diagnostic]:
     """Yield an error for each removed block of a declared object."""
     for module in iterate_modules(configuration.root):

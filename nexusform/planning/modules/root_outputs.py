@@ -178,9 +178,6 @@ def list_ephemeral_variables(request: PlanRequest) -> tuple[str, ...]:
     )
 
 
-# --- data blocks -------------------------------------------------------------------------------
-
-
 def read_all_data(configuration: Configuration, evaluation: Evaluation) -> None:
     """Read data blocks without references, too, so that their problems are reported."""
     for module in iterate_modules(configuration.root):

@@ -262,9 +262,6 @@ def _list_managed_names(request: PlanRequest, state: State) -> frozenset[str]:
     return frozenset(names)
 
 
-# --- bodies of blocks --------------------------------------------------------------------------
-
-
 class PreparedBodyCache:
     """Bodies checked against their schema, once per block."""
 
@@ -286,9 +283,6 @@ class PreparedBodyCache:
                     self.invalid_blocks.add(block.address)
             self._cache[block.address] = body
         return self._cache[block.address]
-
-
-# --- names evaluated from state -----------------------------------------------------------------
 
 
 class StateEvaluation(Evaluation):

@@ -238,9 +238,6 @@ def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnos
     return [*source_steps, TraverseIndex(plain, to.key.span)]
 
 
-# --- imported attributes ----------------------------------------------------------------------------
-
-
 def normalize_imported_attributes(schema: BlockSchema, attributes: Mapping[str, Any], object_id: str) -> dict[str, Any]:
     """Return an object's attributes in the shape of its type: missing ones are null or empty."""
     values = _normalize_attributes_to_schema(schema, attributes)

@@ -225,9 +225,6 @@ def _build_inconsistency_error(subject: str, difference: str, address: str = "")
     return build_error("plan-changed-before-apply", detail, address=address)
 
 
-# --- after apply -------------------------------------------------------------------------------
-
-
 class WrongOutput(Struct, frozen=True):
     """Output that differs from the plan because of a wrong prediction."""
 

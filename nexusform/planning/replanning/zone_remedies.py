@@ -205,9 +205,6 @@ def _has_shared_pool(rule: UnsatisfiedRule) -> bool:
     return False
 
 
-# --- zones of each group ------------------------------------------------------------------------
-
-
 def _build_zone_group(
     group: Sequence[GroupMember], site: SitePlan, *, may_move: bool, is_rewritten: bool = False
 ) -> _ZoneGroup:
@@ -299,9 +296,6 @@ def _assign_zones(
         used |= set(new_zones)
         assigned.append((*zone_group.required_zones, *new_zones))
     return tuple(assigned)
-
-
-# --- trials and messages ------------------------------------------------------------------------
 
 
 def _build_adjustments(zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]) -> list[ArgumentAdjustment]:

@@ -186,9 +186,6 @@ def _format_outside_targets(addresses: Sequence[str]) -> str:
     return f" -target or -exclude excludes these from the plan, so their capacity is unknown: {names}."
 
 
-# --- violated placement groups ------------------------------------------------------------------
-
-
 def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning per hard anti-affinity group with more existing VMs at one location than it allows."""
     for vms in objects:
@@ -235,9 +232,6 @@ def _find_excess_group_vms(vms: VmObject, rule: PlacementGroupRule) -> Iterator[
         ]
         if excess_names:
             yield location, excess_names
-
-
-# --- machines that became smaller --------------------------------------------------------------
 
 
 def check_overcommitted_machines(

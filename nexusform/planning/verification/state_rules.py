@@ -81,9 +81,6 @@ def _build_rule_violation_warning(vms: VmObject, detail: str) -> Diagnostic:
     return vms.instance.build_diagnostic(Problem((), VIOLATES_RULE, detail, Severity.WARNING))
 
 
-# --- the filters of placement ------------------------------------------------------------------
-
-
 class _ExistingVm(Struct, frozen=True):
     """Existing VM, its current demand, and its handle on its site."""
 
@@ -143,9 +140,6 @@ def _place_existing_vms(objects: Iterable[VmObject], sites: Mapping[str, SitePla
     return by_site
 
 
-# --- groups of one object ----------------------------------------------------------------------
-
-
 def _check_affinity_groups(vms: VmObject) -> Iterator[Diagnostic]:
     """Yield warnings for hard affinity groups with VMs at several locations."""
     for group in dict.fromkeys(chain.from_iterable(pool.groups for pool in vms.pools)):
@@ -168,9 +162,6 @@ def _list_locations_of_group(vms: VmObject, group: PlacementGroupRule) -> set[st
     if group.scope == "machine":
         return {placement.machine for placement in placements}
     return {placement.rack for placement in placements} if group.scope == "rack" else set()
-
-
-# --- separation --------------------------------------------------------------------------------
 
 
 def _check_separation(

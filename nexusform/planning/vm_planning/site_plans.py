@@ -405,9 +405,6 @@ def list_machines(inventory: PlanInventory) -> frozenset[tuple[str, str]]:
     return frozenset((site_id, name) for site_id, name in rack_machines | own_machines if site_id in site_ids)
 
 
-# --- sites built from objects ------------------------------------------------------------------
-
-
 class SiteObject(Struct, frozen=True):
     """One object: its address, attributes (plain data), creation number, and its type's private note."""
 

@@ -239,9 +239,6 @@ def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Ad
     return second.build_error("duplicate-machine", detail, (argument,) if at_argument else ())
 
 
-# --- demand ------------------------------------------------------------------------------------
-
-
 def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, list[Diagnostic]]:
     """Compute the demand of an instance; None if it is removed, or invalid and marked so."""
     instance = vms.instance
@@ -325,9 +322,6 @@ def _build_unknown_zones_problem(
 def _build_unknown_machine_problem(pool: PoolDemand, site: SitePlan) -> Problem:
     hint = suggest_name(pool.pinned_machine, site.machines)
     return Problem(("machine",), "unknown-machine", f'Site {site.id} has no machine "{pool.pinned_machine}".{hint}')
-
-
-# --- the last System pool ----------------------------------------------------------------------
 
 
 def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:

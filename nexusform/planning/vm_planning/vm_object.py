@@ -271,9 +271,6 @@ class VmObject(Struct):
         return key in self.request.actions.removals or self.request.actions.recreations.get(key, ROLLING) != ROLLING
 
 
-# --- actions on VMs and their triggers -----------------------------------------------------------
-
-
 class VmSituation(Struct, frozen=True):
     """Conditions of the VMs of one instance besides its arguments. `common_trigger` is the trigger of every
     VM ("cluster_replaced", "requested", or the one of a removal), "" for none. `healed_names` are the VMs to

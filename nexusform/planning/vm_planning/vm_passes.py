@@ -339,9 +339,6 @@ def _has_changed_argument(instance: Instance) -> bool:
     return not has_equal_values(schema, arguments, instance.before or {})
 
 
-# --- a destroy plan ----------------------------------------------------------------------------
-
-
 def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], ResourceTypeContext]:
     """Destroy the selection and its dependents. Return the prior VMs and the prior context."""
     # Decide for every prior instance whether it is destroyed or unchanged.

@@ -142,9 +142,6 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
     )
 
 
-# --- impact ------------------------------------------------------------------------------------
-
-
 def _build_impact_figures(plan: Plan) -> ImpactSummary:
     counts = count_effects(plan.placements)
     off: dict[str, set[str]] = {}
@@ -201,12 +198,6 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
     seconds = sum(timeouts.get(pool, 0) for pool in drained_pools)
     seconds += sum(pool.drain_seconds for upgrade in plan.upgrades for pool in upgrade.pools)
     return DrainMinuteRange(0, -(-seconds // _SECONDS_PER_MINUTE)) if seconds else None
-
-
-# --- capacity ----------------------------------------------------------------------------------
-
-
-# --- confidence --------------------------------------------------------------------------------
 
 
 def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:

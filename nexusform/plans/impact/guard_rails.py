@@ -176,9 +176,6 @@ def get_limit_text(breach: Diagnostic) -> str:
     return str(breach.extra[_LIMIT])
 
 
-# --- the limits ----------------------------------------------------------------------------------
-
-
 def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure VMs, bindings and pods interrupted at their location. Also counts re-creation in place, VMs
     stopped by machine actions, VMs without machine (forgotten ones, too), pods without node, and bindings and

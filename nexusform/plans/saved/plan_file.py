@@ -88,9 +88,6 @@ def _compute_digest_of_digests(digests: Mapping[str, str]) -> str:
     return compute_digest("".join(lines).encode())
 
 
-# --- writing -----------------------------------------------------------------------------------
-
-
 def write_plan_file(
     plan: Plan, configuration_files: Mapping[str, str], prior_state: Mapping[str, Any] = MappingProxyType({})
 ) -> bytes:
@@ -150,9 +147,6 @@ def _serialize_documents(documents: Mapping[str, Any]) -> tuple[str, dict[str, b
 
     parts = {_VALUES: sharing.shared, **sharing.documents}
     return sharing.mark, {name: json_codec.render_json(value, default=encode_value) for name, value in parts.items()}
-
-
-# --- reading -----------------------------------------------------------------------------------
 
 
 def read_plan_file(

@@ -82,8 +82,6 @@ def create_finding_event(finding: Finding, files: Mapping[str, SourceFile], time
     return stream_event
 
 
-# --- plan --------------------------------------------------------------------------------------
-
 _STREAM_ACTIONS: Final = {
     Action.NO_OP: "noop",
     Action.CREATE: "create",
@@ -192,9 +190,6 @@ def create_placement_summary_event(plan: Plan, time: str) -> Event:
 
 
 _COUNTS_FORM: Final = RecordForm(PlacementSummary, "place move remove keep update lose_machine=lose forget")
-
-
-# --- apply -------------------------------------------------------------------------------------
 
 
 def create_apply_summary_event(

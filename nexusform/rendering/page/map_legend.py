@@ -73,8 +73,6 @@ def build_cluster_styles(clusters: Sequence[str]) -> dict[str, ClusterStyle]:
     return by_cluster
 
 
-# --- in SVG ------------------------------------------------------------------------------------
-
 STYLE: Final = Markup(
     "<style>"
     "text{font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',Helvetica,Arial,sans-serif;"

@@ -152,8 +152,6 @@ def _measure_common_prefix(names: Sequence[str]) -> int:
     return max(names[0].rfind(mark, 0, length) + 1 for mark in "-_. /")
 
 
-# --- putting together --------------------------------------------------------------------------
-
 _VmKey: TypeAlias = tuple[str, str]  # address, name
 _PoolRack: TypeAlias = tuple[str, str, str]  # address, pool, rack
 

@@ -146,9 +146,6 @@ def _describe_site(site: SiteMap) -> str:
     return f"Site {site.name}: {sizes}: {marks}."
 
 
-# --- one site ----------------------------------------------------------------------------------
-
-
 class _SiteMapView(Struct, frozen=True):
     """A site before or after the plan, with a title."""
 

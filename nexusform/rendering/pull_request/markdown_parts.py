@@ -133,8 +133,6 @@ def _move_sign_to_first_column(line: str) -> str:
     return f"{sign}{indent[1:]}{remainder}".rstrip()
 
 
-# --- keeping to a number of bytes --------------------------------------------------------------
-
 # Below this size a truncated part is useless.
 _MIN_PART_BYTES: Final = 300
 

@@ -92,9 +92,6 @@ def _truncate_line(line: str) -> str:
     return line if len(line) <= _MAX_LINE_LENGTH else f"{line[: _MAX_LINE_LENGTH - 3]}..."
 
 
-# --- sections of the comment alone -------------------------------------------------------------
-
-
 def _build_notes(view: PlanReportData) -> Section | None:
     """Build the notes. The age of the inventory is in the last line."""
     section = plan_sections.build_note_section(view)

@@ -117,9 +117,6 @@ def _render_table_cells(row: Row, origin: CodeOrigin) -> list[str]:
     return [f"**{cell}**" if cell else cell for cell in cells] if row.is_finding else cells
 
 
-# --- parts of a comment ------------------------------------------------------------------------
-
-
 def build_parts(
     section: Section, importance: int, origin: CodeOrigin, *, has_title: bool = False
 ) -> Iterator[ReportPart]:
@@ -211,8 +208,6 @@ def _render_items(group: ItemGroup, origin: CodeOrigin) -> Iterator[str]:
         label = format_code(item.label) if item.label else ""
         yield f"- {symbol}{name}{f'{label} {render_text(item.text, origin)}'.strip()}"
 
-
-# --- findings ----------------------------------------------------------------------------------
 
 _MAX_LOCATIONS: Final = 3
 _MAX_SUBJECTS: Final = 4

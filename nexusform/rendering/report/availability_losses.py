@@ -61,8 +61,6 @@ def find_availability_losses(plan: Plan) -> Iterator[str]:
     yield from _describe_workload_losses(plan)
 
 
-# --- workloads -----------------------------------------------------------------------------------
-
 # Time of the removal of a node: the upgrade batch of its pool, or immediately.
 _RemovalTime: TypeAlias = tuple[str, str, str, int]
 _IMMEDIATE: Final[_RemovalTime] = ("", "", "", 0)

@@ -208,8 +208,6 @@ def _group_keys_into_runs(keys: Sequence[int | str]) -> list[tuple[str, int]]:
     return texts
 
 
-# --- addresses ---------------------------------------------------------------------------------
-
 _Shape: TypeAlias = tuple[object, ...]
 
 

@@ -144,8 +144,6 @@ def _format_value(value: Any) -> str:
     return text if len(text) <= _MAX_VALUE_LENGTH else f'{text[: _MAX_VALUE_LENGTH - 4]}..."'
 
 
-# --- in a line ---------------------------------------------------------------------------------
-
 _MAX_FIELDS: Final = 3
 
 

@@ -110,9 +110,6 @@ _CONDITION_VERBS: Final = {
 }
 
 
-# --- age and risks -----------------------------------------------------------------------------
-
-
 def describe_inventory(plan: Plan) -> str:
     """Return the age of the oldest inventory, such as `8 h old`; "" without an inventory."""
     if not plan.inventories:

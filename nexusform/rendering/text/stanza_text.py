@@ -246,8 +246,6 @@ def _mask_names_in_text(text: str, names: Sequence[str]) -> str:
     return text
 
 
-# --- signs in what was drawn -------------------------------------------------------------------
-
 SIGN_PATTERN: Final = re.compile(r"^( *)([-+~])( |$|/[-+] )")
 _HEREDOC_START: Final = re.compile(r"( *)(?:[-+~] )?\S.*<<-EOT(?: #.*)?")
 _LEVEL_WIDTH: Final = 4  # columns of a nesting level; a sign is in the third of them

@@ -222,9 +222,6 @@ def _evaluate_arguments(
     return None if has_errors(new_problems) else values
 
 
-# --- generated configuration -------------------------------------------------------------------
-
-
 def check_generated_path(path: str) -> Diagnostic | None:
     """Return an error if the configuration cannot be written to a path."""
     if os.path.lexists(path):
@@ -253,9 +250,6 @@ def add_generated_configuration(project: Project, path: str, text: str) -> tuple
         return None, problems
     sources = {**project.sources, **configuration.files}
     return replace(project, configuration=configuration, sources=sources), problems
-
-
-# --- a block for an object, with the hcl2 package ----------------------------------------------
 
 
 def render_resource_block(
@@ -347,9 +341,6 @@ def _build_hcl2_expression(value: Any) -> Any:
 def _quote_text(text: str) -> str:
     """Quote a text. The hcl2 package drops a quotation mark right before an interpolation."""
     return quote_string(text).replace('\\"$${', "\\u0022$${")
-
-
-# --- the command -------------------------------------------------------------------------------
 
 
 def resolve_import_address(

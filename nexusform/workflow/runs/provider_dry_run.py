@@ -111,9 +111,6 @@ def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> Ch
     )
 
 
-# --- what is sound -----------------------------------------------------------------------------------
-
-
 def create_validation_check(
     result: PlanResult, configuration: Configuration, other_errors: Iterable[Diagnostic]
 ) -> FlawCheck:

@@ -109,9 +109,6 @@ def parse_patterns(texts: Sequence[str]) -> tuple[list[AddressPattern], list[Dia
     return patterns, problems
 
 
-# --- changing ----------------------------------------------------------------------------------
-
-
 def decode_document(data: bytes, name: str) -> tuple[State | None, list[Diagnostic], Mapping[str, SourceFile]]:
     """Decode the state of a document to push; with errors, also return the document for source lines."""
     state, problems = state_codec.decode_state(data, name)
@@ -224,9 +221,6 @@ def _remove_private_note(instance: InstanceState | None) -> InstanceState | None
     if instance is None or instance.current is None:
         return instance
     return replace(instance, current=replace(instance.current, private=None))
-
-
-# --- the changes -------------------------------------------------------------------------------
 
 
 def create_move_change(
