@@ -41,9 +41,9 @@ class DomainDeclaration(Struct, frozen=True, kw_only=True):
     clocks and sockets. `resource_types` and `data_sources`: names of types, to their modules in types/, with the
     type as NAME. `phases`: its `Phases` (planning/phases.py), "" for none. `placement_kinds`: the `kind` of rows,
     to a `PlacementKind`; `placement_maps`: the computed attributes with such placements, and their kind.
-    `page_parts`: its `DomainPageParts` (rendering/page/domain_parts.py). `providers` and `backends`: configured names,
+    `page_parts`: its `DomainPageParts` (rendering/page/page_data.py). `providers` and `backends`: configured names,
     to their `ProviderDefinition` or `BackendDefinition`. `exports`: forms of `export` to their writers
-    (workflow/plan_files/plan_export.py). `checks`: additional checks of `validate`. `explainer`: the `Explainer` of
+    (workflow/plan_files/saved_plans.py). `checks`: additional checks of `validate`. `explainer`: the `Explainer` of
     objects of its types. `show_renderers`: types to the functions that render them for `show` instead of attributes
     (cli/show.py). `imports`: sources of `import -from=`, DIR for any directory, to their importers
     (workflow/runs/object_import.py). `reconcilers`: sources of `reconcile -from=` to their comparison with state

@@ -46,9 +46,7 @@ def compare_answer(
     observed: Sequence[Path],
     accepted: Collection[Path] = (),
 ) -> ProviderAnswerComparison:
-    """Compare an answer with the plan; `observed` are the paths observed by the provider. At `accepted` paths another
-    value is no wrong prediction.
-    """
+    """Compare an answer with the plan; `observed` paths are observed, `accepted` ones are no wrong prediction."""
     if not observed and answer == planned:
         return ProviderAnswerComparison(answer)
     predicted_paths: list[Path] = []
@@ -94,9 +92,7 @@ class _PredictionCounter(Struct):
 
 
 def _is_wrong_prediction(path: Path, planned: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
-    """Return whether a different value was predicted and returned. Names from the platform are not predicted,
-    and not every platform reports cells.
-    """
+    """Return whether a different value was predicted and returned: not a platform name, nor unreported cells."""
     if path[-1:] == (PROVENANCE,) or get_part(planned, path) is None:
         return False
     return path[-1] not in _CELLS or get_part(answer, path) is not None
@@ -130,9 +126,7 @@ def _is_predicted_attribute(schema: BlockSchema | None, path: Path) -> bool:
 
 
 def _find_objects_with_provenance(answer: Mapping[str, Any], paths: Sequence[Path]) -> list[Path]:
-    """Return the innermost objects with a provenance around the paths, without duplicates, in first order. A
-    path without such an object is its own entry.
-    """
+    """Return the innermost objects with a provenance around the paths, in first order; else the path itself."""
     entries: dict[Path, None] = {}
     for path in paths:
         enclosing = [path[:n] for n in range(len(path), -1, -1) if _has_provenance(get_part(answer, path[:n]))]

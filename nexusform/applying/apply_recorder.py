@@ -1,6 +1,4 @@
-"""Journal of one apply together with the resulting state. `build_opening_records` returns the records written
-before any provider call.
-"""
+"""Journal of one apply and the resulting state; `build_opening_records` precede any provider call."""
 
 from __future__ import annotations
 
@@ -147,9 +145,7 @@ class ApplyRecorder:
 
 
 def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: str = "") -> list[Record]:
-    """Return the records written before any provider call, in order. `lineage` is for a new state;
-    `plan_digest` is that of the saved plan, "" for none.
-    """
+    """Return the records written before any provider call; `plan_digest` is that of the saved plan, or empty."""
     draft = StateDraft(state)
     records: list[Record] = [
         ApplyStart(

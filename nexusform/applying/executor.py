@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from nexusform.applying.answer_comparison import WrongPrediction
 from nexusform.applying.apply_recorder import ApplyRecorder
 from nexusform.applying.events import StepEvent, StepListener, StepOutcome
-from nexusform.applying.machine_action_results import build_machine_outcome
 from nexusform.applying.provider_calls import (
     ProviderCall,
     ProviderRunContext,
@@ -25,6 +24,7 @@ from nexusform.applying.provider_calls import (
     call_provider,
     get_deposed_key,
     get_provider_name,
+    merge_note,
     remove_deposed_object,
     replace_current_object,
 )
@@ -44,6 +44,8 @@ from nexusform.interfaces.plugins import (
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.placements.prediction_scores import VerifiedPrediction
 from nexusform.plans.plan import Plan, Step, StepKind
+from nexusform.scheduling.machine_actions import ACTION_KINDS, MACHINE_ACTION_TYPE, compute_facts_after
+from nexusform.scheduling.site_inventory import OBSERVED_KEY
 from nexusform.state.journal import InstanceOutcome
 from nexusform.state.objects import State
 
@@ -134,9 +136,7 @@ class _StepTiming(Struct):
 
 
 class _StepGraph(Struct):
-    """Waits between steps, and the steps without open waits (smallest id first). Followers wait for the end of a
-    step, dependents for its success.
-    """
+    """Waits between steps. Followers wait for the end of a step, dependents for its success; smallest id first."""
 
     dependents: dict[int, list[int]] = field(default_factory=dict)
     followers: dict[int, list[int]] = field(default_factory=dict)
@@ -463,3 +463,33 @@ class _PlanExecution:
         object_id = str((attributes or {}).get("id", ""))
         deposed = get_deposed_key(step, change)
         return StepEvent(str(change.address), step.kind, object_id, elapsed, outcome, error, deposed)
+
+
+_RACK: Final = "nexus_rack"
+_MACHINE: Final = "nexus_bare_metal_machine"
+
+
+def build_machine_outcome(call: ProviderCall, answer: ChangeResult | None, state: State) -> InstanceOutcome | None:
+    """Return the machine of an action with its new facts; None for other steps. A machine without a resource of
+    its own is one of its rack. A provider with a site observes all but the owner of a cordon.
+    """
+    if call.key.type != MACHINE_ACTION_TYPE or answer is None:
+        return None
+    values = answer.attributes
+    if call.provider.sends_changes and ACTION_KINDS[str(values.get("action"))].is_disruptive:
+        return None
+    machine_id = str(values.get("machine_id"))
+    rack_id, _, name = machine_id.rpartition("/")
+    owner_ids = {_MACHINE: machine_id, _RACK: rack_id}
+    for kind, owner_id in owner_ids.items():
+        for address, instance in state.instances.items():
+            current = instance.current
+            if current is None or address.type != kind or current.attributes.get("id") != owner_id:
+                continue
+            note: Mapping[str, Any] = (current.private or {}).get(OBSERVED_KEY) or {}
+            before = note if kind == _MACHINE else note.get(name) or {}
+            arguments = current.attributes if kind == _MACHINE else {}
+            facts = compute_facts_after(str(values.get("action")), {**arguments, **before}, str(values.get("finished")))
+            updated = merge_note(current, {OBSERVED_KEY: facts if kind == _MACHINE else {**note, name: facts}})
+            return InstanceOutcome(address, current.creation, replace(instance, current=updated))
+    return None

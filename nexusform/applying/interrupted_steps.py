@@ -98,9 +98,7 @@ def _build_read_request(open_intent: OpenStepIntent) -> ReadRequest:
 
 
 def _merge_provider_note(instance: InstanceState | None, intent: Intent, answer: ReadResult) -> InstanceState | None:
-    """Return the instance with its provider's note, for example about an unfinished change. A failed create
-    is tainted, as in a regular apply.
-    """
+    """Return the instance with its provider's note; a failed create is tainted, as in a regular apply."""
     if instance is None or instance.current is None:
         return instance
     unfinished = answer.note.get(UNFINISHED_KEY) or {"in_progress": True}

@@ -75,7 +75,17 @@ def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
             rack_rows: list[PredictedVm] = []
             rows = msgspec.json.decode(str(text), type=list[_RackVms])
             is_tie_certain, texts = (rows[0].ties if rows else None) or (False, [])
-            tied_machines = tuple(_expand_name_ranges(texts))
+            name_ranges: list[str] = []
+            for folded in texts:
+                match = _FOLDED_NAMES.fullmatch(folded)
+                if match is None:
+                    name_ranges.append(folded)
+                    continue
+                prefix, first, last = match.groups()
+                if int(last) - int(first) > _MAX_RUN:
+                    raise ValueError(f"{folded} has too many names")
+                name_ranges.extend(f"{prefix}{number:0{len(first)}}" for number in range(int(first), int(last) + 1))
+            tied_machines = tuple(name_ranges)
             for row in rows:
                 rack_rows.extend(_build_predictions(row, tied_machines, is_tie_certain))
             predictions[str(pool)] = tuple(rack_rows)
@@ -153,19 +163,6 @@ def _is_next_number(name: str, following: str) -> bool:
     number, next_number = _get_final_number(name), _get_final_number(following)
     is_similar = len(name) == len(following) and name.removesuffix(number) == following.removesuffix(next_number)
     return is_similar and bool(number) and int(next_number) == int(number) + 1
-
-
-def _expand_name_ranges(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the names of folded texts. Raises ValueError for more names than any site has."""
-    for text in texts:
-        match = _FOLDED_NAMES.fullmatch(text)
-        if match is None:
-            yield text
-            continue
-        prefix, first, last = match.groups()
-        if int(last) - int(first) > _MAX_RUN:
-            raise ValueError(f"{text} has too many names")
-        yield from (f"{prefix}{number:0{len(first)}}" for number in range(int(first), int(last) + 1))
 
 
 def _convert_to_triple(values: Sequence[_T]) -> tuple[_T, _T, _T]:

@@ -84,7 +84,11 @@ def verify_object_predictions(
         if not before and not new_predictions:
             continue
         owner_id = str(observed.attributes.get("id"))
-        vms = index_vms(observed, types.get(address.type))
+        kind = types.get(address.type)
+        if kind is None or kind.vms is None:
+            vms = {}
+        else:
+            vms = {(vm.pool, vm.number): vm for vm in kind.vms.list_existing_vms(observed.attributes)}
         replaced = {pool: predicted for pool, predicted in before.items() if pool not in new_predictions}
         newly_verified, remaining = verify_open_predictions({**replaced, **new_predictions}, vms, owner_id)
         verified.setdefault(owner_id.partition("/")[0], []).extend(newly_verified)
@@ -187,17 +191,8 @@ def list_completed_objects(events: Iterable[StepEvent], plan: Plan, earlier: Ite
     return frozenset(completed - {address for address, is_done in outcomes if not is_done})
 
 
-def index_vms(current: ObjectState, kind: ResourceType | None) -> Mapping[tuple[str, int | str], PlacedVm]:
-    """Return the VMs of an object by pool and number."""
-    if kind is None or kind.vms is None:
-        return {}
-    return {(vm.pool, vm.number): vm for vm in kind.vms.list_existing_vms(current.attributes)}
-
-
 def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> Iterator[VerifiedPrediction]:
-    """Yield the verified predictions of a pool: each VM's rack and machine, and once all are observed, the
-    number of VMs per rack.
-    """
+    """Yield the verified predictions of a pool: each VM's rack and machine, and VMs per rack if all are observed."""
     observed = [
         (prediction, prediction.observed_placement)
         for prediction in predictions
@@ -249,16 +244,14 @@ def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placemen
             MACHINE_PREDICTION, certainty.machine, machine_chance, is_machine_correct, measured[1], is_certain, text
         )
         if prediction.tied_machines and not is_certain:
-            yield _verify_tied_machine_prediction(prediction, placement.machine)
-
-
-def _verify_tied_machine_prediction(prediction: PredictedVm, machine: str) -> VerifiedPrediction:
-    """Return whether a VM is on a machine allowed by the rule for its pool. It has no skill: its chance is 1."""
-    count = len(prediction.tied_machines)
-    names = f"{'one of ' if count > 1 else ''}{format_first_items(prediction.tied_machines, _MAX_TIED)}"
-    text = f"{prediction.object} was predicted on {names}, but runs on {machine}"
-    is_correct = machine in prediction.tied_machines
-    return VerifiedPrediction(TIE_PREDICTION, 1.0, 1.0, is_correct, is_certain=prediction.is_tie_certain, text=text)
+            # Whether a VM is on a machine allowed by the rule for its pool. It has no skill: its chance is 1.
+            count = len(prediction.tied_machines)
+            names = f"{'one of ' if count > 1 else ''}{format_first_items(prediction.tied_machines, _MAX_TIED)}"
+            tie_text = f"{prediction.object} was predicted on {names}, but runs on {placement.machine}"
+            is_correct = placement.machine in prediction.tied_machines
+            yield VerifiedPrediction(
+                TIE_PREDICTION, 1.0, 1.0, is_correct, is_certain=prediction.is_tie_certain, text=tie_text
+            )
 
 
 def _decrement_matching_vm_count(counts: Counter[str], name: str) -> bool:

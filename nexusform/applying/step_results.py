@@ -1,6 +1,4 @@
-"""Results of provider answers and failures. An answer may move a VM to another machine without its rack and
-availability zone; these are taken from the machine.
-"""
+"""Results of provider answers and failures. A moved VM takes rack and availability zone from its machine."""
 
 from __future__ import annotations
 

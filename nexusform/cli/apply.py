@@ -136,9 +136,7 @@ def apply(arguments: ApplyArguments) -> int:
 
 
 class SignatureRequirements(Struct, frozen=True):
-    """The checks of -verify: `key_files` are the keys that must have signed the plan; with `replan`, planning
-    again must give the same plan.
-    """
+    """The checks of -verify: `key_files` must all have signed the plan; `replan`: a new plan must be equal."""
 
     key_files: tuple[str, ...] = ()
     replan: bool = False
@@ -393,9 +391,6 @@ def _report_result(run: Run, job: _ApplyCommandRun, plan: Plan, outcome: ApplyOu
     return outcome
 
 
-# --- questions ---------------------------------------------------------------------------------
-
-
 _APPROVAL_HINT: Final = "Add -auto-approve, or save a plan with `nexusform plan -out=FILE` and apply that file."
 
 
@@ -462,9 +457,6 @@ def _prompt_to_finish_earlier_apply(reporter: RunReporter, remaining_steps: Rema
         return False
     screen.print_text()
     return True
-
-
-# --- interrupts --------------------------------------------------------------------------------
 
 
 class _PipeSafeListener(StepListener):

@@ -62,15 +62,24 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Rewrite the flags into click's form, then let click parse."""
-        words = [*_read_environment_arguments(ctx), *args]
+        # Read the arguments of NF_CLI_ARGS and NF_CLI_ARGS_<cmd> (for `state list`: NF_CLI_ARGS_state_list).
+        path = "_".join(ctx.command_path.split()[1:]).replace("-", "_")
+        environment_words: list[str] = []
+        for variable in ("NF_CLI_ARGS", f"NF_CLI_ARGS_{path}"):
+            try:
+                environment_words.extend(shlex.split(os.environ.get(variable, "")))
+            except ValueError as problem:
+                raise click.UsageError(f"{variable} cannot be parsed: {problem}.", ctx) from None
+            terraform_variable = variable.replace("NF_", "TF_", 1)
+            if terraform_variable in os.environ and variable not in os.environ:
+                click.echo(f"{terraform_variable} is ignored. Use {variable}.", err=True)
+        words = [*environment_words, *args]
         ctx.allow_extra_args = True
         try:
             extra_arguments = super().parse_args(ctx, self._rewrite_single_dash_arguments(ctx, words))
         except click.UsageError:
             if ctx.resilient_parsing:  # a shell completes an unfinished line
                 return super().parse_args(ctx, args)
-            from nexusform.cli.removed_commands import REMOVED_FLAGS, find_removed_flag
-
             removed = find_removed_flag(" ".join(ctx.command_path.split()[1:]), words)
             if removed:
                 raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {REMOVED_FLAGS[removed]}') from None
@@ -83,8 +92,6 @@ class Command(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Format the command's own flags and examples; with -help=all also shared and rare flags."""
-        from nexusform.cli.help_sections import get_command_examples, group_flags, select_main_help_rows
-
         path = " ".join(ctx.command_path.split()[1:])
         records = {
             parameter.opts[0].lstrip("-"): record
@@ -144,8 +151,6 @@ class Command(click.Command):
             if name == "chdir":
                 command_line = ctx.command_path.replace("nexusform", f"nexusform -chdir={value or 'DIR'}", 1)
                 raise click.UsageError(f"-chdir must precede the command: {command_line} ...", ctx)
-            from nexusform.cli.removed_commands import find_foreign_flag_hint
-
             hint = find_foreign_flag_hint(" ".join(ctx.command_path.split()[1:]), name)
             known_flags = [f"-{known}" for known, each in flags.items() if not each.hidden]
             suggestion = hint or suggest_name(f"-{name}", known_flags)
@@ -181,9 +186,7 @@ def define_command(
 
 
 def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Mapping[str, Any]) -> None:
-    """Delete older files at the output paths of a command, so a failure leaves none of them. Raises a usage
-    error for an output path equal to an input path.
-    """
+    """Delete older files at the output paths of a command. Raises a usage error for an input path among them."""
     outputs = {parameter.name for parameter in parameters if isinstance(parameter, Flag) and parameter.is_output}
     inputs = {value for name, value in values.items() if name not in outputs and isinstance(value, str)}
     for name in outputs & values.keys():
@@ -197,21 +200,6 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
 
                 with suppress(OSError):  # writing it reports the problem
                     remove_older_output(path)
-
-
-def _read_environment_arguments(ctx: click.Context) -> list[str]:
-    """Read the arguments of NF_CLI_ARGS and NF_CLI_ARGS_<cmd> (for `state list`: NF_CLI_ARGS_state_list)."""
-    path = "_".join(ctx.command_path.split()[1:]).replace("-", "_")
-    words: list[str] = []
-    for variable in ("NF_CLI_ARGS", f"NF_CLI_ARGS_{path}"):
-        try:
-            words.extend(shlex.split(os.environ.get(variable, "")))
-        except ValueError as problem:
-            raise click.UsageError(f"{variable} cannot be parsed: {problem}.", ctx) from None
-        terraform_variable = variable.replace("NF_", "TF_", 1)
-        if terraform_variable in os.environ and variable not in os.environ:
-            click.echo(f"{terraform_variable} is ignored. Use {variable}.", err=True)
-    return words
 
 
 class RemovedCommandError(click.ClickException):
@@ -305,9 +293,9 @@ class LazyGroup(click.Group):
         if found_command is None and ctx.resilient_parsing:
             return None, None, []
         if found_command is None:
-            from nexusform.cli.removed_commands import REMOVED_COMMANDS, match_removed_command
-
-            removed = match_removed_command(" ".join([*ctx.command_path.split()[1:], *args]))
+            words = " ".join([*ctx.command_path.split()[1:], *args])
+            names = [name for name in REMOVED_COMMANDS if f"{words} ".startswith(f"{name} ")]
+            removed = max(names, key=len, default="")
             if removed:
                 use = REMOVED_COMMANDS[removed]
                 raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {use}')
@@ -333,8 +321,6 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the main commands and examples, or all commands by section, without importing them."""
         if self.main_commands and not ctx.meta.get(_HELP_KEY, False):
-            from nexusform.cli.help_sections import get_command_examples
-
             with formatter.section("Main commands"):
                 formatter.write_dl(
                     [(name, self.table[name].summary) for name in self.main_commands if name in self.table]
@@ -352,3 +338,129 @@ class LazyGroup(click.Group):
         for title, names in commands.items():
             with formatter.section(title):
                 formatter.write_dl([(name, self.table[name].summary) for name in names])
+
+
+# By the words after `nexusform`.
+REMOVED_COMMANDS: Final[Mapping[str, str]] = {
+    "get": "nexusform init",
+    "metadata": "docs/reference/functions.md",
+    "metadata functions": "docs/reference/functions.md",
+    "refresh": "nexusform apply -refresh-only",
+    "report": "nexusform simulate capacity",
+    "report capacity": "nexusform simulate capacity",
+    "sites certainty": "nexusform sites status -samples=1000",
+    "sites failure": "nexusform simulate failure -site=*",
+    "state lock": "nexusform force-unlock ID",
+    "state lock break": "nexusform force-unlock ID",
+    "state lock list": "nexusform force-unlock ID",
+    "taint": "nexusform plan -replace=ADDR",
+}
+
+_WHAT_IF: Final = "nexusform predict -arm-what-if=FILE with the output of az deployment group what-if --no-pretty-print"
+# By the words after `nexusform`: a flag, or one value of it.
+REMOVED_FLAGS: Final[Mapping[str, str]] = {
+    "export -format=arm": "nexusform export -format=azapi",
+    "predict -arm-template": _WHAT_IF,
+    "predict -parameters": _WHAT_IF,
+}
+
+
+_APPROVE: Final = "Use -auto-approve."
+_NO_PLUGINS: Final = "Providers come with nexusform, so there is nothing to download."
+# Flags of other tools: by command and name, or by name for any command.
+_FLAG_HINTS: Final[Mapping[str, str]] = {
+    "plan terraform-plan": "Use: nexusform predict -terraform-plan=FILE -inventory=DIR",
+    "plan arm-what-if": "Use: nexusform predict -arm-what-if=FILE -inventory=DIR",
+    "init plugin-dir": _NO_PLUGINS,
+    "init get-plugins": _NO_PLUGINS,
+    "init lockfile": _NO_PLUGINS,
+    "sites apply auto-approve": "A gate is approved by -wave=NAME, or by a typed yes.",
+    **dict.fromkeys(("y", "yes", "approve", "force"), _APPROVE),
+}
+
+
+def find_foreign_flag_hint(command: str, name: str) -> str:
+    """Return the hint for a flag of another tool after a blank, "" if there is none."""
+    hint = _FLAG_HINTS.get(f"{command} {name}")
+    if hint is None and command in {"apply", "destroy", "sites apply"}:
+        hint = _FLAG_HINTS.get(name)
+    return f" {hint}" if hint else ""
+
+
+def find_removed_flag(command: str, words: Iterable[str]) -> str:
+    """Return the first removed flag of the command among its words, "" if there is none."""
+    for word in words:
+        flag = f"{command} -{word.lstrip('-')}"
+        for name in (flag, flag.partition("=")[0]):
+            if name in REMOVED_FLAGS:
+                return name
+    return ""
+
+
+_MAX_UNGROUPED: Final = 15  # flags under a single title
+_OTHER_TITLE: Final = "Other options"
+_FLAG_SECTIONS: Final[Mapping[str, str]] = {
+    "Plan options": "destroy refresh-only refresh target target-file exclude exclude-file replace var var-file samples",
+    "Result": "out previous sign check-with generate-config-out detailed-exitcode fail-on",
+    "Output": "details placements report diff source-url json compat no-color concise show-sensitive",
+    "Apply options": "auto-approve resume discard fail-fast verify take-ownership allow-other-hub parallelism input",
+    "State and backend": "state lock lock-timeout backup backend-config",
+    "Confinement": "confine allow-remote limit",
+}
+# Flags of many commands, and commands with one of them as their own.
+_SHARED_FLAGS: Final = frozenset(
+    ("confine", "allow-remote", "limit", "backend-config", "no-color", "state", "lock", "lock-timeout", "backup")
+)
+_OWN_FLAGS: Final[Mapping[str, frozenset[str]]] = {"init": frozenset({"backend-config"})}
+# Commands with too many flags of their own.
+_MAIN_FLAGS: Final[Mapping[str, str]] = {
+    "plan": "out var var-file target replace destroy report fail-on previous",
+    "apply": "auto-approve resume discard verify var var-file target replace destroy refresh-only report",
+}
+_EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "": (
+        ("nexusform plan -out=p.nfplan", "show what changes, save the plan"),
+        ("nexusform apply p.nfplan", "apply the saved plan"),
+        ("nexusform explain ADDRESS NODE", "show why a node is on its machine"),
+    ),
+    "plan": (
+        ("nexusform plan -out=p.nfplan", "save the plan for apply"),
+        ("nexusform plan -report=markdown:plan.md", "a comment for a pull request"),
+        ("nexusform plan -fail-on=moved:0,capacity:5", "fail if a VM moves"),
+        ("nexusform plan -replace=ADDR:core-w-1", "re-place one VM of a cluster"),
+        ("nexusform plan -details -target=ADDR", "every argument of one object"),
+    ),
+    "apply": (
+        ("nexusform apply p.nfplan", "apply a reviewed plan"),
+        ("nexusform apply -resume", "continue an interrupted apply"),
+        ("nexusform apply -refresh-only", "only refresh the state"),
+    ),
+}
+
+
+def select_main_help_rows(command: str, rows: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """Select the help rows of a command without -help=all: its own flags, or the main ones of them."""
+    if command in _MAIN_FLAGS:
+        return {name: rows[name] for name in _MAIN_FLAGS[command].split() if name in rows}
+    own_flags = _OWN_FLAGS.get(command, frozenset())
+    hidden_flags = _SHARED_FLAGS - own_flags | {"help"}
+    # Positional arguments without help are in the usage line.
+    return {name: row for name, row in rows.items() if name not in hidden_flags and row[1]}
+
+
+def group_flags(flags: Iterable[tuple[str, tuple[str, str]]]) -> dict[str, list[tuple[str, str]]]:
+    """Group the help rows of flags by title; few flags share one title."""
+    rows = dict(flags)
+    if len(rows) <= _MAX_UNGROUPED:
+        return {"Options": list(rows.values())}
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for title, names in _FLAG_SECTIONS.items():
+        groups[title] = [rows.pop(name) for name in names.split() if name in rows]
+    # Positional arguments without help are in the usage line.
+    groups[_OTHER_TITLE] = [row for row in rows.values() if row[1]]
+    return {title: group_rows for title, group_rows in groups.items() if group_rows}
+
+
+def get_command_examples(command: str) -> tuple[tuple[str, str], ...]:
+    """Return the examples of a command with their effects; empty without any."""
+    return _EXAMPLES.get(command, ())

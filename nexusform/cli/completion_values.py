@@ -48,9 +48,6 @@ def _filter_by_prefix(words: Iterable[str], incomplete: str) -> list[CompletionI
     return [CompletionItem(word) for word in words if word and word.startswith(incomplete)]
 
 
-# --- the configuration and its state --------------------------------------------------------------
-
-
 def _list_skus(_flag: Sequence[str]) -> list[str]:
     from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 

@@ -23,7 +23,7 @@ from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_warning
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.placement_kinds.placement_kind import format_location_text
-from nexusform.rendering.answers.domain_answer import DomainAnswer
+from nexusform.rendering.answers.explanation_text import DomainAnswer
 from nexusform.rendering.report.report_tree import Report, Section
 from nexusform.workflow.object_explanation import VmExplanation
 from nexusform.workflow.object_explanation import explain_object as find_explanations
@@ -61,7 +61,7 @@ def explain(arguments: ExplainArguments) -> int:
     domain_answer = answer.domain_answer or DomainAnswer()
     texts = [_render_answer(*item, arguments, screen) for item in domain_answer.answers]
     if answer.pools:
-        from nexusform.rendering.answers.pool_report import build_pools_document, build_pools_report
+        from nexusform.rendering.answers.explanation_text import build_pools_document, build_pools_report
 
         report, document = build_pools_report(address, answer.pools), build_pools_document(address, answer.pools)
         texts.append(_render_answer(report, document, arguments, screen))

@@ -12,7 +12,7 @@ from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.workflow.opening.system_io import explain_unwritable_file, write_output
-from nexusform.workflow.plan_files.plan_export import FORMATS, export_plan
+from nexusform.workflow.plan_files.saved_plans import FORMATS, export_plan
 
 
 class ExportArguments(Struct, frozen=True, kw_only=True):

@@ -107,9 +107,6 @@ def _create_context(arguments: ImportArguments) -> CommandContext:
     )
 
 
-# --- whole sites and hubs ----------------------------------------------------------------------
-
-
 def _import_from_source(screen: Screen, arguments: ImportArguments) -> int:
     """Import everything of a source, and write its configuration."""
     if arguments.address:

@@ -1,6 +1,4 @@
-"""Entry point: command dispatch and error handling. Importing this module, `version` and `-help` load no
-heavy libraries; each command is imported on use.
-"""
+"""Entry point: command dispatch and error handling. Commands are imported on use, for a fast `version` and `-help`."""
 
 from __future__ import annotations
 
@@ -53,7 +51,7 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
     "state": CommandEntry("nexusform.cli.main:STATE", "Inspect and edit the state"),
     "untaint": CommandEntry("nexusform.cli.state_edit:untaint", "Remove the taint of a resource"),
     "workspace": CommandEntry("nexusform.cli.workspace:workspace", "Manage workspaces"),
-    "force-unlock": CommandEntry("nexusform.cli.state_lock:force_unlock", "Remove a stale lock"),
+    "force-unlock": CommandEntry("nexusform.cli.state_edit:force_unlock", "Remove a stale lock"),
     "test": CommandEntry("nexusform.domains.testing.cli.test:test", "Run test files"),
     "providers": CommandEntry("nexusform.cli.provider_schemas:providers", "Print the schemas of all types"),
     "explore": CommandEntry("nexusform.domains.explorer.cli.explore:explore", "Explore the plan in a browser"),
@@ -180,9 +178,7 @@ def raise_recursion_limit() -> None:
 
 
 def run_command_line(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code. Bad usage, a closed pipe, a full disk, an interrupt and
-    bugs all end in a message and a code.
-    """
+    """Run one command line and return its exit code; problems, interrupts and bugs all end in a message and a code."""
     # A character unsupported by the terminal becomes a question mark.
     # Open stdin first, so that it gets the lowest free descriptor.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):

@@ -13,9 +13,7 @@ from nexusform.domain_table import LazyTable, collect_domain_targets
 
 
 class StateComparison(Struct, frozen=True):
-    """The result of a comparison of state and reality: the answer, None if it failed, and whether a
-    separation rule is violated.
-    """
+    """The result of a comparison of state and reality: the answer (None: failed), and separation violated or not."""
 
     answer: Answer | None = None
     is_rule_violated: bool = False

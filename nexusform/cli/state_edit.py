@@ -1,4 +1,4 @@
-"""`nexusform state mv`, `state rm`, `state push`, `state rollback`, `taint` and `untaint`."""
+"""`nexusform state mv`, `state rm`, `state push`, `state rollback`, `untaint` and `force-unlock`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nexusform.cli.arguments import declare_flag_group, declare_positional, decl
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import StateLockFlags, create_context, declare_state_flag
 from nexusform.cli.state_view import NO_STATE
-from nexusform.cli.terminal_screen import Screen
+from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.diagnostics.diagnostic import build_error, has_errors
 from nexusform.files.regular_files import read_regular
 from nexusform.network.read_limits import ReadByteLimit
@@ -18,7 +18,7 @@ from nexusform.resources.address import Address
 from nexusform.state.objects import State
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.plan_files.saved_plans import decrypt_document
-from nexusform.workflow.runs.state_locking import LockOptions
+from nexusform.workflow.runs.state_locking import LockOptions, break_lock, find_lock_holder
 from nexusform.workflow.states import state_commands
 from nexusform.workflow.states.state_commands import (
     StateChange,
@@ -243,4 +243,43 @@ def rollback_to(arguments: RollbackArguments) -> int:
         return 1
     screen.print_wrapped(f"Restored the state of serial {arguments.serial} as serial {result.after.serial}.")
     screen.print_text("No object was changed. `nexusform plan` shows the differences.")
+    return 0
+
+
+class ForceUnlockArguments(Struct, frozen=True, kw_only=True):
+    """Arguments of `force-unlock`."""
+
+    lock_id: str = declare_positional(metavar="ID")
+    force: bool = declare_switch_flag("Skip the confirmation")
+    state: str = declare_state_flag()
+
+
+@define_command("force-unlock", ForceUnlockArguments)
+def force_unlock(arguments: ForceUnlockArguments) -> int:
+    """Remove the lock with this ID, as named in the error message.
+
+    Make sure that its holder no longer runs: two runs that write one state overwrite each other.
+    """
+    screen = Screen()
+    holder, problems, sources = find_lock_holder(create_context(arguments.state))
+    if holder is None and not problems:
+        screen.print_error("The state is not locked.")
+        return 1
+    if not arguments.force:
+        if not is_input_allowed(flag=True):
+            screen.print_error("Input is disabled (NF_INPUT). Use -force to unlock without a prompt.")
+            return 1
+        answer = screen.prompt_user(
+            "Do you really want to force-unlock?",
+            "This removes the lock. A run that is still active could then write\n"
+            "the same state. Only 'yes' will be accepted to confirm.",
+        )
+        if answer != "yes":
+            screen.print_text("force-unlock cancelled.")
+            return 1
+    problems, sources = break_lock(create_context(arguments.state), arguments.lock_id)
+    screen.print_diagnostics(problems, sources)
+    if problems:
+        return 1
+    screen.print_text("The state has been successfully unlocked!")
     return 0

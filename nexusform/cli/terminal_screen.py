@@ -1,6 +1,4 @@
-"""Screen output: terminal text, width, colours and prompts; and live progress at the bottom of the
-terminal.
-"""
+"""Screen output: terminal text, width, colours and prompts; and live progress at the bottom."""
 
 from __future__ import annotations
 

@@ -4,6 +4,5 @@
 PUBLIC = {
     "phases": "collect_claims DomainPhasesResult ProposedFix ScheduledPod Instances DomainPhases",
     "planner": "make_plan",
-    "pool_reasons": "explain_pools",
     "plan_request": "ArgumentAdjustment ValueOverride ImportedObject PlanRequest Progress PlanningStage",
 }

@@ -58,7 +58,7 @@ def make_plan(request: PlanRequest) -> PlanResult:
 
         return add_remedies(request, result, make_plan)
     if request.includes_remedies and any(SELECTION_KEY in problem.extra for problem in result.plan.diagnostics):
-        from nexusform.planning.replanning.selection_trials import verify_suggested_selection
+        from nexusform.planning.replanning.feasibility_remedies import verify_suggested_selection
 
         return verify_suggested_selection(request, result, make_plan)
     if request.includes_remedies and result.open_rules:
@@ -199,7 +199,7 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
     for instance in orphans.without_vms:
         blocks.add_instance(instance, evaluation)
     if any(instance.is_removed or instance.is_replaced for instance in blocks.instances.values()):
-        from nexusform.planning.vm_planning.unmanaged_vm_transfer import transfer_unmanaged_vms
+        from nexusform.planning.vm_planning.machine_recreation import transfer_unmanaged_vms
 
         transfer_unmanaged_vms(blocks)
     context = build_vm_context(blocks)

@@ -66,9 +66,7 @@ class PoolNodeRecreation(Struct, frozen=True):
 
 
 class DrainObstacles(Struct, frozen=True):
-    """Obstacles to draining nodes: `budgets` without allowed evictions, workloads with a single replica, and
-    workloads protected by a budget.
-    """
+    """Obstacles to draining nodes: budgets without allowed evictions, single replicas, protected workloads."""
 
     budgets: tuple[str, ...] = ()
     single_replicas: tuple[str, ...] = ()

@@ -117,9 +117,7 @@ class Step(Struct, frozen=True):
 
 
 class PlacementAction(StrEnum):
-    """Action on one VM, binding or pod. `lose_machine`: no step acts on it, and its host is removed.
-    `forget`: it keeps running without being managed.
-    """
+    """Action on a VM, binding or pod. `lose_machine`: its host is removed. `forget`: it runs on, unmanaged."""
 
     PLACE = "place"
     MOVE = "move"
@@ -342,9 +340,7 @@ class VariableValue(Struct, frozen=True):
 
 
 class CheckResult(Struct, frozen=True):
-    """Result of a condition: kind (resource, output_value, check, input_variable), address, status (pass,
-    fail, error, unknown) and messages.
-    """
+    """Result of a condition: its kind (such as check), address, status (pass, fail, error, unknown), messages."""
 
     kind: str
     address: str

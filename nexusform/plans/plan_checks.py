@@ -1,6 +1,4 @@
-"""Evaluation of a plan for its reviewers, and results of its checks: guard rails, comparison with an earlier plan, and
-decisions of real programs.
-"""
+"""Evaluation of a plan for reviewers, and results of its checks: guard rails, earlier plan, real programs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Preparation of a directory: check the configuration, prepare the backend, migrate state. A new directory
-can get a first configuration and a .gitignore.
-"""
+"""Preparation of a directory: check or create the configuration, prepare the backend, migrate state."""
 
 from __future__ import annotations
 
@@ -230,9 +228,6 @@ def _check_saved_flags(settings: Settings, saved_choice: BackendChoice, context:
     ]
 
 
-# --- taking the state along --------------------------------------------------------------------
-
-
 def _migrate_workspaces(
     context: CommandContext, settings: Settings, old_choice: BackendChoice, target: StateBackend, options: InitOptions
 ) -> tuple[list[str], list[Diagnostic]]:
@@ -282,7 +277,12 @@ def _migrate_workspace(
         if stored is None or target_state is None or not stored.state.lineage:
             return "", problems
         if stored.open_intents:
-            return "", [*problems, _build_unfinished_error(name)]
+            unfinished_error = build_error(
+                "unresolved-interrupted-apply",
+                f'An apply in the workspace "{name}" was interrupted. Restore the previous backend settings, run '
+                "`nexusform apply -resume`, then migrate.",
+            )
+            return "", [*problems, unfinished_error]
         rejection = _check_target_state(stored.state, target_state.state, name, target)
         if rejection is not None and not options.force_copy:
             return "", [*problems, rejection]
@@ -319,14 +319,6 @@ def _check_target_state(source: State, target_state: State, name: str, target: S
         f'{target.describe()} already has a state for the workspace "{name}" (lineage '
         f"{target_state.lineage}, serial {target_state.serial}). To overwrite it, add -force-copy; to use "
         "it, run init -reconfigure instead.",
-    )
-
-
-def _build_unfinished_error(name: str) -> Diagnostic:
-    return build_error(
-        "unresolved-interrupted-apply",
-        f'An apply in the workspace "{name}" was interrupted. Restore the previous backend settings, run '
-        "`nexusform apply -resume`, then migrate.",
     )
 
 
@@ -383,9 +375,7 @@ _TEXTS: Final = {"main.nf.hcl": _CONFIGURATION, ".gitignore": _GITIGNORE}
 
 
 def find_missing_files(directory: str) -> tuple[str, ...]:
-    """Return the files to offer: a configuration if there is none, a .gitignore if there is none in a git
-    work tree or a new directory.
-    """
+    """Return the files to offer: a missing configuration, and .gitignore in a git work tree or a new directory."""
     names = list_directory(directory)
     is_new = not any(name.endswith((NATIVE, JSON)) for name in names)
     missing = ["main.nf.hcl"] if is_new else []

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.kubernetes.releases.kubernetes_versions import ABANDONED
-from nexusform.planning.conclusion.resource_shortages import RESOURCE_SHORTAGE
-from nexusform.planning.conclusion.site_records import add_site_capacity
+from nexusform.planning.conclusion.site_records import RESOURCE_SHORTAGE, add_site_capacity
 from nexusform.planning.conclusion.version_changes import ENDING
 from nexusform.planning.planner import make_plan
 from nexusform.workflow.opening.command_context import CommandContext
@@ -28,9 +27,7 @@ _PLAN_FINDING_IDS: Final = _HEALTH_IDS | {RESOURCE_SHORTAGE, ABANDONED, ENDING}
 
 
 class LintAdvice(Struct, frozen=True):
-    """The findings; `diagnostics` are other problems, including errors that prevented the check. `origin`
-    names the checked plan or state.
-    """
+    """The findings of one plan or state (`origin`); `diagnostics` are other problems, such as errors."""
 
     findings: tuple[Diagnostic, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()

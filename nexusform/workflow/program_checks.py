@@ -28,9 +28,7 @@ class ProgramCheckProblem(Exception):
 
 
 class ProgramCheckOutcome(Struct, frozen=True):
-    """Result of a check, and the different decisions as cases of `nexusform conformance`. `has_timed_out`: the
-    time ended before the check did.
-    """
+    """Result of a check, with the different decisions as cases of `nexusform conformance`."""
 
     check: ProgramCheck
     cases: tuple[Mapping[str, Any], ...] = ()

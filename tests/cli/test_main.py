@@ -368,7 +368,7 @@ def test_help_of_plan_is_grouped_and_has_examples(capsys: pytest.CaptureFixture[
         "Examples:",
     ]
     others = out.partition("Other options:")[2].partition("Examples:")[0]
-    assert others.split()[0] == "--help", "a new flag of plan belongs to a chapter (cli/help_sections.py)"
+    assert others.split()[0] == "--help", "a new flag of plan belongs to a chapter (cli/commands.py)"
     assert len(others.strip().splitlines()) == 1
     assert "  nexusform plan -out=p.nfplan  " in out
     _, few, _ = run_command(capsys, "untaint", "-help")

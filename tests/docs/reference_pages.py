@@ -14,8 +14,7 @@ import click
 from nexusform.advice.registry import RULES
 from nexusform.backends.registry import BACKENDS
 from nexusform.cli.arguments import Flag
-from nexusform.cli.commands import LazyGroup
-from nexusform.cli.help_sections import get_command_examples
+from nexusform.cli.commands import LazyGroup, get_command_examples
 from nexusform.cli.main import ROOT
 from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.domains.editor.schema_lookup import escape_description

@@ -6,7 +6,6 @@ PUBLIC = {
     "plan_assembly": "build_unchanged_plan",
     "placement_accounting": "list_placement_kinds count_names",
     "plan_result": "ExplainedVm PlanResult",
-    "site_records": "add_site_capacity",
+    "site_records": "add_site_capacity RESOURCE_SHORTAGE",
     "version_changes": "ENDING",
-    "resource_shortages": "RESOURCE_SHORTAGE",
 }

@@ -130,9 +130,7 @@ def _get_skip_destroy_setting(instance: Instance) -> bool:
 
 
 def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | None:
-    """Return the private note after the plan: a new one, else that of the unchanged object. Results of
-    earlier predictions and unfinished changes are kept.
-    """
+    """Return the private note after the plan: a new one or the old, with earlier predictions and open changes."""
     prior_note = instance.prior.private if instance.prior is not None and not instance.is_replaced else None
     if instance.private is None:
         return prior_note

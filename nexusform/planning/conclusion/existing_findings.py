@@ -122,9 +122,6 @@ def _is_text_or_text_mapping(value: Any) -> bool:
     return isinstance(value, str)
 
 
-# --- causes -------------------------------------------------------------------------------------
-
-
 # Causes of domain warnings by name, and the check whether a plan has them at an address.
 _CAUSES: Final[Mapping[str, Callable[[_PlanActions, str], bool]]] = {
     "block": lambda actions, address: address in actions.changed_resources,

@@ -56,9 +56,7 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
 
 
 def list_missing_data(result: PlanResult) -> Iterator[str]:
-    """Yield the facts used by changed clusters, pools and VMs, and not part of the export: its missing lists of
-    networks, and those never part of one.
-    """
+    """Yield the facts used by changed clusters, pools and VMs that the export lacks, or no export contains."""
     changes = [(change.after, networks.types) for change, _, networks in _list_changes_with_networks(result)]
     used = [
         (match[1], listed_types)
@@ -81,9 +79,7 @@ def _has_hugepages(value: Any) -> bool:
 
 
 def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, VmObject, AttachableNetworks]]:
-    """Yield the changed clusters, pools and VMs with the listed networks of their site. The default provider
-    simulates sites, and lists no networks.
-    """
+    """Yield the changed clusters, pools and VMs with the listed networks of their site; simulated sites list none."""
     networks_by_site = {
         str((change.after or change.before or {}).get("id")): supplies.attachable
         for change in result.plan.changes

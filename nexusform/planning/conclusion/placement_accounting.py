@@ -91,9 +91,6 @@ def list_placement_kinds(resource_type: ResourceType) -> tuple[str, ...]:
     return (VM,) if resource_type.vms is not None else resource_type.placement_kinds
 
 
-# --- one object --------------------------------------------------------------------------------
-
-
 def _count_object(
     totals: Counter[str],
     change: Change,
@@ -219,9 +216,6 @@ def count_names(kind: str, resource_type: ResourceType, attributes: Attributes |
     if not attributes:
         return Counter()
     return Counter(KINDS[kind].list_names(resource_type, attributes))
-
-
-# --- missing machines --------------------------------------------------------------------------
 
 
 def _find_stranded_vms(

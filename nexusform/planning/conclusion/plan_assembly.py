@@ -426,7 +426,7 @@ def _validate_plan(
         return PlanValidation(all_diagnostics, ())
     pod_problems = _collect_domain_findings(outcome, instances, risks=not failures.unplaced)
     if any(owner.request.actions.recreations or owner.request.actions.removals for owner in vms):
-        from nexusform.planning.verdicts.rack_concentration import check_rack_concentration
+        from nexusform.planning.verdicts.stranded_vms import check_rack_concentration
 
         pod_problems += check_rack_concentration(vms)
     rules = None
@@ -478,9 +478,6 @@ def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagno
         replaces=request.replaces,
         errored=is_errored,
     )
-
-
-# --- filtering diagnostics ----------------------------------------------------------------------
 
 
 def remove_consequential_errors(

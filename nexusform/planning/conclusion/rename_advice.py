@@ -1,6 +1,4 @@
-"""Advice on probable renames: deleted objects with a similar new object, for which a `moved` block keeps the
-object.
-"""
+"""Advice on probable renames: a deleted object with a similar new one, which a `moved` block would keep."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ _Group: TypeAlias = dict[object, Instance]
 
 
 def find_renames(instances: Collection[Instance], removed_vms: Mapping[Address, int]) -> Iterator[Diagnostic]:
-    """Yield advice for each deleted block or instance with exactly one similar new one; a warning if it has VMs
-    to remove (`removed_vms` by address).
-    """
+    """Yield advice for each deletion with exactly one similar new object; a warning if it removes VMs."""
     existing_blocks = {instance.address.config_address for instance in instances if instance.prior is not None}
     deleted = [instance for instance in instances if instance.action is Action.DELETE]
     created = [instance for instance in instances if instance.action is Action.CREATE and instance.prior is None]

@@ -1,16 +1,16 @@
-"""Site records of a plan, filled last: VM locations and spare capacity."""
+"""Site records of a plan, filled last: VM locations, spare capacity and shortages."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Severity, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_warning, has_errors
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_sort_key
 from nexusform.planning.conclusion.plan_result import PlanResult
@@ -40,9 +40,11 @@ from nexusform.plans.site_capacity.site_resource_capacity import (
     SUPPLIES,
     ClusterNodeCounts,
     SiteResourceCapacity,
+    SiteResourceKind,
     compute_site_resource_capacity,
     count_nodes,
     find_configured_node_network,
+    format_shortage,
     read_recorded_site_resources,
 )
 from nexusform.resources.address import Address
@@ -95,8 +97,6 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
 
         plan = mark_existing_findings(plan)
     if any(row.is_insufficient for row in other_capacity):
-        from nexusform.planning.conclusion.resource_shortages import check_shortages
-
         plan = replace(plan, diagnostics=(*plan.diagnostics, *check_shortages(plan)))
     return replace(result, plan=plan)
 
@@ -227,9 +227,6 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
     )
 
 
-# --- the sites on each side --------------------------------------------------------------------
-
-
 class BeforeOrAfter(Enum):
     """Side of a plan: before or after it."""
 
@@ -247,9 +244,7 @@ class VmOnSite(Struct, frozen=True):
 
 
 class SiteWithVms(Struct):
-    """One site on one side: its scheduler with all VMs, and their owners. `pools` are the pools of NKS
-    clusters, each with its demand, in the plan's order.
-    """
+    """One site on one side: its scheduler with all VMs, their owners, and the pools of NKS clusters in plan order."""
 
     site: SitePlan
     vms: list[VmOnSite] = field(default_factory=list)
@@ -338,9 +333,6 @@ def _place_vms(
         occupied.vms.append(VmOnSite(site_object.address, demand.cluster, sku, placed_vm))
 
 
-# --- both sides together -----------------------------------------------------------------------
-
-
 def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order: Mapping[Address, int]) -> SiteVms:
     """Build a site with its racks, machines and VMs on both sides."""
     sides = [side for side in (before, after) if side is not None]
@@ -390,3 +382,54 @@ def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmO
         removed=tuple(vm for name, vm in vms_before.items() if vms_after.get(name) != vm),
         added=tuple(vm for name, vm in vms_after.items() if vms_before.get(name) != vm),
     )
+
+
+RESOURCE_SHORTAGE: Final = "exhausted-site-resources"
+
+_REMEDIES: Final[Mapping[SiteResourceKind, str]] = {
+    SiteResourceKind.NODE_ADDRESSES: (
+        "lower the count or the max_surge of a pool, or create the cluster on an L3 network with a "
+        "larger prefix (the prefix of a network is fixed)"
+    ),
+    SiteResourceKind.POD_BLOCKS: (
+        "lower the count or the max_surge of a pool, or re-create the cluster with more podCidrs (they are fixed)"
+    ),
+    SiteResourceKind.BALANCER_ADDRESSES: "add addresses to the cluster's pool",
+    SiteResourceKind.STORAGE: "delete unused volumes (an existing site gets no second appliance)",
+    SiteResourceKind.VOLUMES: ("delete unused volumes: more is promised than exists, and late writes will fail"),
+    SiteResourceKind.CLAIMS: (
+        "request less in the claims, run fewer replicas of workloads with a volume each, or delete "
+        "unused volumes: requests exceed the capacity"
+    ),
+}
+
+
+def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
+    """Yield a warning per shortage, at its site; shortages from before the plan are existing findings."""
+    sites = {
+        str(attributes.get("name")): change
+        for change in plan.changes
+        if read_recorded_site_resources(change.private) and (attributes := change.after or change.before) is not None
+    }
+    promised = {row.site: row.used for row in plan.other_capacity if row.kind is SiteResourceKind.VOLUMES}
+    for row in plan.other_capacity:
+        # If volumes alone exceed the storage, equal claims are not reported again.
+        is_reported = row.kind is SiteResourceKind.CLAIMS and row.used == promised.get(row.site)
+        if not row.is_insufficient or is_reported:
+            continue
+        shortage = format_shortage(row)
+        detail = (
+            f"On {row.site}, {shortage}. Neither Azure nor a plan rejects this: nodes or volumes fail to "
+            f"start. Suggested fixes: {_REMEDIES[row.kind]}."
+        )
+        was_insufficient = row.free_before is not None and row.free_before < row.surge
+        site = sites.get(row.site)
+        yield build_warning(
+            RESOURCE_SHORTAGE,
+            detail,
+            site.source if site is not None else None,
+            address=str(site.address) if site is not None else "",
+            block=site.block if site is not None else "",
+            brief=f"{row.site}: {shortage}",
+            is_preexisting=was_insufficient and row.used == row.used_before,
+        )

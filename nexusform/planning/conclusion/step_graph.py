@@ -138,9 +138,7 @@ class StepGraph:
         return gate_steps
 
     def is_replacement(self, step: int) -> bool:
-        """Return whether a delete is the first half of a replacement. Its create waits for it, so it must not
-        wait for steps that wait for the create.
-        """
+        """Return whether a delete starts a replacement: it must not wait for steps that wait for the create."""
         return self.changes[self.drafts[step].change].action is Action.REPLACE
 
     def build_steps(self) -> list[Step]:
@@ -158,9 +156,6 @@ class StepGraph:
             )
             for draft in self.drafts
         ]
-
-
-# --- capacity that must be freed first ----------------------------------------------------------
 
 
 def add_capacity_waits(

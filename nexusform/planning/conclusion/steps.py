@@ -43,9 +43,7 @@ def build_plan_steps(
     types: Mapping[str, ResourceType],
     step_order: StepOrder,
 ) -> list[Step]:
-    """Build the steps of a plan; `context` is the context of the prior objects. `step_order` lists the
-    addresses to complete before the step of an address.
-    """
+    """Build the steps of a plan; `step_order` lists the addresses to complete before the step of an address."""
     remaining_attributes: dict[Address, Values] = {}
     for change in changes:
         vms = objects.get(change.address)
@@ -139,9 +137,7 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
 
 
 def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
-    """Return the referenced blocks that a change starts together with. If part of it is unknown until these
-    exist, it waits for them.
-    """
+    """Return the referenced blocks that a change starts together with, or waits for while parts are unknown."""
     used = {change.address.type for change in changes}  # checking all types would load every domain
     concurrent_types = {
         name: types[name].concurrent_types for name in used if name in types and types[name].concurrent_types
@@ -180,9 +176,7 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
 
 
 def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOrder) -> None:
-    """Let destroys wait until dependents are deleted or updated. Updates ordered after a destroy by a domain are
-    not awaited.
-    """
+    """Let destroys wait until dependents are deleted or updated, except updates ordered after a destroy by a domain."""
     deletes_by_block: dict[str, list[int]] = {}  # block -> deletes of its dependents
     updates_by_block: dict[str, list[int]] = {}  # block -> creates and updates of its dependents
     for change in graph.changes:
@@ -221,9 +215,7 @@ def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order:
 
 
 def _add_former_user_wait(graph: StepGraph, change: Change, uses: _UsedObjectIndex, earlier: Sequence[Address]) -> None:
-    """Let the destroy of a used object wait until its user is deleted, or uses another object. Objects in `earlier`
-    are destroyed before an update of the user.
-    """
+    """Let the destroy of a used object wait for its user, unless it is in `earlier`: destroyed before the update."""
     apply_step = graph.apply_step.get(change.address)
     delete = graph.delete_step.get((change.address, ""))
     release = graph.release_step.get(change.address)
@@ -236,9 +228,6 @@ def _add_former_user_wait(graph: StepGraph, change: Change, uses: _UsedObjectInd
         is_later = delete is None and used not in earlier and not graph.is_replacement(destroy)
         if is_later and apply_step is not None:
             graph.add_waits(destroy, [apply_step])
-
-
-# --- used objects -------------------------------------------------------------------------------
 
 
 class _UsedObjectIndex:
@@ -329,9 +318,6 @@ _OFFERED: Final = (
     "status",
 )
 _CLOSING: Final = ("cordoned", "evacuate", "machine_override")
-
-
-# --- references in arguments --------------------------------------------------------------------
 
 
 class _ObjectIndex:

@@ -1,6 +1,4 @@
-"""Placement rows of a plan: every VM, its action, reason and certainty; and the table of the Nexus document,
-a row per pool.
-"""
+"""Placement rows of a plan: each VM's action, reason and certainty; and the Nexus document, a row per pool."""
 
 from __future__ import annotations
 
@@ -111,44 +109,38 @@ def _list_current_vm_rows(
             if key in vms.placements.vms and (
                 everything or key in vms.placements.tokens or key in vms.prior.recorded_placements
             ):
-                yield _build_current_vm_row(vms, pool, key, site_certainty, everything=everything)
-
-
-def _build_current_vm_row(
-    vms: VmObject, pool: PoolDemand, key: VmKey, site_certainty: SiteCertainty | None, *, everything: bool
-) -> PlacementChange:
-    """Build the row of a VM after the plan; with `everything` also the machines that rejected it."""
-    assert vms.request.demand is not None
-    vm = vms.placements.vms[key]
-    action, source = _determine_vm_action(vms, key)
-    trigger = vms.get_trigger(key)
-    token = vms.placements.tokens.get(key)
-    if token is None and key in vms.prior.recorded_placements:
-        source, trigger = vms.prior.recorded_placements[key], OBSERVED_ELSEWHERE
-    explanation = vms.placements.explanations.get(key)
-    certainty = None
-    if site_certainty is not None and token is not None:
-        certainty = site_certainty.vms.get(token)
-    return PlacementChange(
-        address=vms.instance.address,
-        kind=VM,
-        object=vm.name,
-        action=action,
-        source=source,
-        target=vm.placement,
-        trigger=trigger,
-        cluster=vms.request.demand.cluster,
-        pool=pool.pool,
-        number=vm.number,
-        sku=pool.sku.name,
-        site_id=vms.request.demand.site_id,
-        reason=REASONS.get(trigger, ""),
-        scores=_collect_deciding_scores(explanation),
-        certainty=certainty,
-        provenance=vm.provenance,
-        rejections=explanation.rejections if explanation is not None and everything else (),
-        platform_name=vms.prior.existing.get(key, vm).platform_name or "",
-    )
+                # Build the row of a VM after the plan; with `everything` also the machines that rejected it.
+                assert vms.request.demand is not None
+                vm = vms.placements.vms[key]
+                action, source = _determine_vm_action(vms, key)
+                trigger = vms.get_trigger(key)
+                token = vms.placements.tokens.get(key)
+                if token is None and key in vms.prior.recorded_placements:
+                    source, trigger = vms.prior.recorded_placements[key], OBSERVED_ELSEWHERE
+                explanation = vms.placements.explanations.get(key)
+                vm_certainty = None
+                if site_certainty is not None and token is not None:
+                    vm_certainty = site_certainty.vms.get(token)
+                yield PlacementChange(
+                    address=vms.instance.address,
+                    kind=VM,
+                    object=vm.name,
+                    action=action,
+                    source=source,
+                    target=vm.placement,
+                    trigger=trigger,
+                    cluster=vms.request.demand.cluster,
+                    pool=pool.pool,
+                    number=vm.number,
+                    sku=pool.sku.name,
+                    site_id=vms.request.demand.site_id,
+                    reason=REASONS.get(trigger, ""),
+                    scores=_collect_deciding_scores(explanation),
+                    certainty=vm_certainty,
+                    provenance=vm.provenance,
+                    rejections=explanation.rejections if explanation is not None and everything else (),
+                    platform_name=vms.prior.existing.get(key, vm).platform_name or "",
+                )
 
 
 def _determine_vm_action(vms: VmObject, key: VmKey) -> tuple[PlacementAction, Placement | None]:
@@ -188,9 +180,6 @@ def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]
             trigger = vms.get_trigger(key)
             explained_vms.append(ExplainedVm(vms.instance.address, names[key], explanation, trigger))
     return tuple(explained_vms)
-
-
-# --- the table of the Nexus document -----------------------------------------------------------
 
 
 def build_placement_tables(

@@ -188,9 +188,6 @@ def _remove_observed_arguments(instance: Instance, arguments: dict[str, Any], na
     ]
 
 
-# --- sensitive values --------------------------------------------------------------------------
-
-
 def _add_computed_paths_exposing_secrets(schema: BlockSchema, sensitive: tuple[Path, ...]) -> tuple[Path, ...]:
     """Return the sensitive paths, and the computed attributes that would expose parts of them."""
     paths: dict[Path, None] = dict.fromkeys(sensitive)
@@ -216,9 +213,6 @@ def _report_secret_placements(instance: Instance) -> list[Diagnostic]:
         )
         diagnostics.append(instance.build_error(SENSITIVE_PLACEMENT, detail, path))
     return diagnostics
-
-
-# --- values that must be known -----------------------------------------------------------------
 
 
 def find_unknown_placement_arguments(instance: Instance) -> tuple[Path, ...]:

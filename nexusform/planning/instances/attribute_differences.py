@@ -1,6 +1,4 @@
-"""Differences between prior and planned attributes, their effect on the object, and the resulting action; and
-`replace_triggered_by`. Start reading at `decide_action`.
-"""
+"""Differences between prior and planned attributes, and the action; start reading at `decide_action`."""
 
 from __future__ import annotations
 
@@ -229,9 +227,7 @@ def _restore_prior_element(planned: list[Any], prior: list[Any], path: Path) -> 
 
 
 def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_requested: bool) -> ActionDecision:
-    """Return the planned attributes and the action. `computed` are the values computed by this plan;
-    `is_requested`: the user requests the replacement (-replace).
-    """
+    """Return the planned attributes and the action; `computed` are values of this plan, `is_requested` is -replace."""
     assert instance.config is not None
     schema = instance.type.schema
     prior = instance.before
@@ -272,9 +268,7 @@ def has_equal_values(schema: BlockSchema, planned: Mapping[str, Any], prior: Map
 
 
 def _has_semantically_equal_blocks(block: NestedBlock | None, planned: Any, prior: Any) -> bool:
-    """Return whether two different values of a block type differ only by unset arguments. Without a `block`
-    they are values of an argument, and differ.
-    """
+    """Return whether two values of a block type differ only by unset arguments; without a `block` they differ."""
     if block is None:
         return False
     if type(planned) is not type(prior):

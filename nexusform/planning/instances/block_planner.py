@@ -80,9 +80,7 @@ class BlockPlanner:
     # --- blocks to instances ---
 
     def expand(self, block: ResourceBlock, evaluation: Evaluation, *, may_wait: bool = False) -> BlockInstances | None:
-        """Expand a block into its instances. None: count or for_each is unknown in this pass (only with
-        `may_wait`; otherwise an error).
-        """
+        """Expand a block into its instances; None if count or for_each is unknown and the block may wait."""
         prepared = self.bodies.get_body(block)
         diagnostics: list[Diagnostic] = []
         instances: list[Instance] = []
@@ -169,22 +167,17 @@ class BlockPlanner:
         planned = dict(prior.attributes) if prior is not None else None
         return self._build_prior_instance(address, block, ActionDecision(planned=planned))
 
-    def build_deleted_instance(self, address: Address, reason: str, block: ResourceBlock | None = None) -> Instance:
-        """Build an instance to delete from state, possibly with deposed objects only. A machine action has no
-        object to destroy: it is forgotten.
-        """
+    def build_deleted_instance(self, address: Address, reason: str) -> Instance:
+        """Build an instance to delete, possibly with deposed objects only; a machine action is only forgotten."""
         prior = self.prior.get_object(address)
         is_action = self.request.registries.resource_types[address.type].kind is PlanningKind.MACHINE_ACTION
         action = Action.FORGET if is_action else Action.DELETE
         action = Action.NO_OP if prior is None else action
-        return self._build_prior_instance(
-            address, block, ActionDecision(action, reason=reason), self.prior.get_deposed(address)
-        )
+        decision = ActionDecision(action, reason=reason)
+        return self._build_prior_instance(address, None, decision, self.prior.get_deposed(address))
 
     def build_removed_instance(self, address: Address, reason: str, block: ResourceBlock | None) -> Instance:
-        """Build an instance without a configuration; it is forgotten with `destroy = false` in its `block` or
-        (without one) in the state.
-        """
+        """Build an instance without a configuration; `destroy = false` in its `block` or in the state forgets it."""
         prior = self.prior.get_object(address)
         if prior is not None and block is not None and block.lifecycle.keeps_object:
             return self.build_forgotten_instance(address, "forgot_because_lifecycle_destroy_in_config")
@@ -299,9 +292,7 @@ class BlockPlanner:
         return {name: value for name, value in values.items() if name in attributes and not attributes[name].predicted}
 
     def _apply_replacement_triggers(self, instance: Instance, evaluation: Evaluation) -> None:
-        """Force the replacements of replace_triggered_by, and of racks and machines in a replaced site or
-        rack, although the referenced id stays equal.
-        """
+        """Force the replacements of replace_triggered_by, and of racks and machines in a replaced site or rack."""
         if instance.forced_reason:
             return
         if is_replacement_triggered(instance, self.decided_instances, evaluation):
@@ -418,9 +409,6 @@ def _replace_at_path(config: dict[str, object], path: Path, value: object) -> di
         else:
             copy[head] = _replace_at_path(dict(inner) if isinstance(inner, dict) else {}, path[1:], value)
     return copy
-
-
-# --- instances without a block ------------------------------------------------------------------
 
 
 class InstancesWithoutBlock(Struct, frozen=True):

@@ -73,7 +73,21 @@ def check_variable_validations(configuration: Configuration, evaluation: Evaluat
     results = ConditionResults()
     for instance in _iterate_module_instances(configuration, evaluation):
         for variable in instance.module.variables.values():
-            results.add_results(_check_variable(variable, instance, evaluation))
+            subject = ConditionSubject(
+                "input_variable", _build_address(instance, f"var.{variable.name}"), f'variable "{variable.name}"'
+            )
+            scope = evaluation.build_scope(instance)
+            value = evaluation.get_variable(instance, variable)
+            rejected_value = evaluation.rejected_values.get((instance.path, variable.name))
+            if rejected_value is not None:
+                evaluation.set_variable(instance, variable.name, rejected_value)
+            conditions = [("variable", condition, scope) for condition in variable.validations]
+            variable_results = _evaluate_conditions(subject, conditions, evaluation)
+            evaluation.set_variable(instance, variable.name, value)
+            problems = [
+                _move_problem_to_call(problem, variable, subject, instance) for problem in variable_results.problems
+            ]
+            results.add_results(ConditionResults(problems, variable_results.checks))
     return results
 
 
@@ -123,25 +137,6 @@ def _build_address(instance: ModuleInstance, name: str) -> str:
     return ".".join([*(str(step) for step in instance.path), name])
 
 
-# --- variables ---------------------------------------------------------------------------------
-
-
-def _check_variable(variable: Variable, instance: ModuleInstance, evaluation: Evaluation) -> ConditionResults:
-    subject = ConditionSubject(
-        "input_variable", _build_address(instance, f"var.{variable.name}"), f'variable "{variable.name}"'
-    )
-    scope = evaluation.build_scope(instance)
-    value = evaluation.get_variable(instance, variable)
-    rejected_value = evaluation.rejected_values.get((instance.path, variable.name))
-    if rejected_value is not None:
-        evaluation.set_variable(instance, variable.name, rejected_value)
-    conditions = [("variable", condition, scope) for condition in variable.validations]
-    results = _evaluate_conditions(subject, conditions, evaluation)
-    evaluation.set_variable(instance, variable.name, value)
-    problems = [_move_problem_to_call(problem, variable, subject, instance) for problem in results.problems]
-    return ConditionResults(problems, results.checks)
-
-
 def _move_problem_to_call(
     problem: Diagnostic, variable: Variable, subject: ConditionSubject, instance: ModuleInstance
 ) -> Diagnostic:
@@ -158,9 +153,6 @@ def _move_problem_to_call(
         block=subject.header if call_input is None or call is None else f'module "{call.name}"',
         values=problem.values,
     )
-
-
-# --- blocks and outputs ------------------------------------------------------------------------
 
 
 def _check_conditions_of_resources(
@@ -195,9 +187,6 @@ def _check_output_preconditions(
         yield _evaluate_conditions(
             subject, [("output", condition, scope) for condition in output.preconditions], evaluation
         )
-
-
-# --- check blocks ------------------------------------------------------------------------------
 
 
 def _evaluate_check_block(check: Check, instance: ModuleInstance, evaluation: Evaluation) -> ConditionResults:

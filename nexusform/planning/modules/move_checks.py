@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nexusform.configuration.declarations.configuration import (
-    Configuration,
-    Module,
-    ModuleCall,
-    RemovedBlock,
-    ResourceBlock,
-)
+from nexusform.configuration.declarations.configuration import Configuration, Module, ModuleCall, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.planning.name_resolution.instance_scope import ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
@@ -153,16 +147,21 @@ def _build_cycle_error(statements: list[MoveStatement]) -> Diagnostic:
     )
 
 
-# --- removed blocks ----------------------------------------------------------------------------
-
-
 def check_removed_blocks(configuration: Configuration) -> Iterator[Diagnostic]:
     """Yield an error for each removed block of a declared object."""
     for module in iterate_modules(configuration.root):
         for removed in module.removed_blocks:
             declared = _find_declared_block(module, removed.source)
             if declared is not None:
-                yield _build_not_removed_error(module, removed, declared)
+                kind = "removed-resource-still-exists" if removed.source.type else "removed-module-still-exists"
+                prefix = "".join(f"module.{name}." for name in module.path)
+                yield build_error(
+                    kind,
+                    f"This block says that {prefix}{removed.source} was removed, but it is still declared at "
+                    f"{_format_location(declared.header_span)}. Remove one of the two blocks.",
+                    removed.span,
+                    block="removed",
+                )
 
 
 def _find_declared_block(module: Module, source: AddressPattern) -> ResourceBlock | ModuleCall | None:
@@ -176,15 +175,3 @@ def _find_declared_block(module: Module, source: AddressPattern) -> ResourceBloc
     if not source.type:
         return call
     return module.resources.get((source.mode or "managed", source.type, source.name))
-
-
-def _build_not_removed_error(module: Module, removed: RemovedBlock, declared: ResourceBlock | ModuleCall) -> Diagnostic:
-    kind = "removed-resource-still-exists" if removed.source.type else "removed-module-still-exists"
-    prefix = "".join(f"module.{name}." for name in module.path)
-    return build_error(
-        kind,
-        f"This block says that {prefix}{removed.source} was removed, but it is still declared at "
-        f"{_format_location(declared.header_span)}. Remove one of the two blocks.",
-        removed.span,
-        block="removed",
-    )

@@ -38,9 +38,7 @@ class RootOutputChanges(Struct, frozen=True):
 
 
 def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> RootOutputChanges:
-    """Plan the root outputs. A partial destroy leaves them unchanged: sources may be missing. A partial plan
-    leaves those of unselected blocks unchanged.
-    """
+    """Plan the root outputs. Partial plans keep those of unselected blocks, partial destroys keep all."""
     before = request.state.outputs
     if request.mode is Mode.DESTROY and selection.is_partial:
         return RootOutputChanges((), before)
@@ -178,9 +176,6 @@ def list_ephemeral_variables(request: PlanRequest) -> tuple[str, ...]:
         for name, value in sorted(request.variables.items())
         if name in declared and declared[name].ephemeral and not value.is_null
     )
-
-
-# --- data blocks -------------------------------------------------------------------------------
 
 
 def read_all_data(configuration: Configuration, evaluation: Evaluation) -> None:

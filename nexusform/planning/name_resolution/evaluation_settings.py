@@ -262,9 +262,6 @@ def _list_managed_names(request: PlanRequest, state: State) -> frozenset[str]:
     return frozenset(names)
 
 
-# --- bodies of blocks --------------------------------------------------------------------------
-
-
 class PreparedBodyCache:
     """Bodies checked against their schema, once per block."""
 
@@ -275,9 +272,7 @@ class PreparedBodyCache:
         self.invalid_blocks: set[ConfigAddress] = set()
 
     def get_body(self, block: ResourceBlock) -> PreparedBody | None:
-        """Return the block's body, None for an unknown type. Its problems are reported, its block is in
-        `invalid_blocks`, and invalid parts read as unknown.
-        """
+        """Return the block's body, None for an unknown type. Problems are reported; invalid parts read as unknown."""
         if block.address not in self._cache:
             schema = self._schemas[block.mode].get(block.type)
             body = None
@@ -288,9 +283,6 @@ class PreparedBodyCache:
                     self.invalid_blocks.add(block.address)
             self._cache[block.address] = body
         return self._cache[block.address]
-
-
-# --- names evaluated from state -----------------------------------------------------------------
 
 
 class StateEvaluation(Evaluation):

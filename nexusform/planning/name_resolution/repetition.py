@@ -1,6 +1,4 @@
-"""Repetition by count and for_each: the instances of a block, and their views in expressions, as one object
-or as all of a block's.
-"""
+"""Repetition by count and for_each: the instances of a block, and their views in expressions."""
 
 from __future__ import annotations
 
@@ -208,9 +206,7 @@ class InstanceView(Struct):
         return convert_to_value(plain, kind, sensitive, refined)
 
     def _get_attribute_with_sensitive_paths(self, attributes: Mapping[str, Any], name: str) -> tuple[Any, list[Path]]:
-        """Return one attribute as seen by expressions, and its sensitive paths. Values derived from other
-        arguments (labels of nodes) may expose sensitive ones.
-        """
+        """Return one attribute as expressions see it, and its sensitive paths; derived values may expose others."""
         sensitive = [path[1:] for path in self.sensitive if path and path[0] == name]
         recorded = attributes.get(name)
         presented = recorded if self.present is None else self.present(attributes, name)

@@ -1,6 +1,4 @@
-"""Origins of the value of an expression: its parts with their values, definitions of names, and causes of
-sensitive or unknown values.
-"""
+"""Origins of the value of an expression: its parts, definitions of names, causes of sensitive or unknown values."""
 
 from __future__ import annotations
 

@@ -24,9 +24,7 @@ PLACEMENT_PHASE = 6
 
 
 class PlanningOrder(Struct, frozen=True):
-    """Blocks in planning order; `needs` maps each to the blocks it directly depends on (in planning order),
-    `phases` to its planning phase.
-    """
+    """Blocks in planning order; `needs` maps each to its direct dependencies in that order, `phases` to its phase."""
 
     blocks: tuple[ResourceBlock, ...]
     needs: Mapping[ConfigAddress, tuple[ConfigAddress, ...]]
@@ -72,7 +70,9 @@ def compute_planning_order(
     cycle_errors = _build_dependency_cycle_errors(graph, configuration)
     if cycle_errors:
         return empty_order, cycle_errors
-    blocks = _list_managed_blocks(configuration, resource_types)
+    all_blocks = iterate_resource_blocks(configuration)
+    managed = [block for block in all_blocks if block.mode == "managed" and block.type in resource_types]
+    blocks = sorted(managed, key=_build_position_key)
     phases = {block.address: resource_types[block.type].phase for block in blocks}
     source_order = {block.address: index for index, block in enumerate(blocks)}
     reachability = _Reachability(graph)
@@ -85,15 +85,6 @@ def compute_planning_order(
     position = {address: index for index, address in enumerate(addresses)}
     in_order = {address: tuple(sorted(needs[address], key=position.__getitem__)) for address in addresses}
     return PlanningOrder(tuple(by_address[address] for address in addresses), in_order, phases), []
-
-
-def _list_managed_blocks(
-    configuration: Configuration, resource_types: Mapping[str, ResourceType]
-) -> list[ResourceBlock]:
-    """Return the resource blocks of known types, in source order."""
-    blocks = iterate_resource_blocks(configuration)
-    managed = [block for block in blocks if block.mode == "managed" and block.type in resource_types]
-    return sorted(managed, key=_build_position_key)
 
 
 def _order_by_phase(

@@ -110,9 +110,7 @@ class ImportTarget(Struct, frozen=True):
 
 
 def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[Diagnostic]]:
-    """Return the targets of import blocks that the state does not contain yet. Their expressions see
-    variables, locals, and resources in the state.
-    """
+    """Return the targets of import blocks that are not in state; they see variables, locals and resources in state."""
     imports = request.configuration.root.imports
     if not imports:
         return [], []
@@ -238,9 +236,6 @@ def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnos
         problems.append(build_error("invalid-import-address", detail, to.key.span, block="import"))
         return None
     return [*source_steps, TraverseIndex(plain, to.key.span)]
-
-
-# --- imported attributes ----------------------------------------------------------------------------
 
 
 def normalize_imported_attributes(schema: BlockSchema, attributes: Mapping[str, Any], object_id: str) -> dict[str, Any]:

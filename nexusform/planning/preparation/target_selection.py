@@ -88,10 +88,17 @@ def build_selection(
         problems.append(partial_warning)
     named_blocks = _find_named_blocks(target_patterns, order)
     only_instances = {block for block in named_blocks if _is_named_by_keys_only(target_patterns, block)}
+    # The excluded blocks and their dependents; single instances have none.
+    block_patterns = [pattern for pattern in exclude_patterns if not _has_instance_keys(pattern)]
+    excluded_blocks = _find_named_blocks(block_patterns, order)
+    dependents: dict[ConfigAddress, list[ConfigAddress]] = {}
+    for block, needs in order.needs.items():
+        for need in needs:
+            dependents.setdefault(need, []).append(block)
     selection = Selection(
         tuple(target_patterns),
         frozenset(find_reachable(named_blocks, order.get_direct_dependencies) - only_instances),
-        frozenset(_list_excluded_blocks(exclude_patterns, order)),
+        frozenset(find_reachable(excluded_blocks, lambda block: dependents.get(block, ()))),
         tuple(exclude_patterns),
         tuple(instances),
         tuple(vms),
@@ -121,9 +128,7 @@ def find_selected_outputs(selection: Selection, configuration: Configuration) ->
 
 
 def check_moved_selection(selection: Selection, previous: Mapping[Address, Address]) -> list[Diagnostic]:
-    """Return the error for moved objects with only one address selected: they would be planned as if unmoved.
-    `previous` maps new addresses to old ones.
-    """
+    """Return the error for moved objects with only one address selected; `previous` maps new addresses to old ones."""
     missing_options: set[str] = set()
     for new, old in previous.items():
         for address in (new, old):
@@ -167,17 +172,6 @@ def _parse_replace_options(
             else:
                 instances.append(pattern)
     return instances, vms
-
-
-def _list_excluded_blocks(patterns: Sequence[AddressPattern], order: PlanningOrder) -> set[ConfigAddress]:
-    """Return the excluded blocks and their dependents; single instances have none."""
-    block_patterns = [pattern for pattern in patterns if not _has_instance_keys(pattern)]
-    named_blocks = _find_named_blocks(block_patterns, order)
-    dependents: dict[ConfigAddress, list[ConfigAddress]] = {}
-    for block, needs in order.needs.items():
-        for need in needs:
-            dependents.setdefault(need, []).append(block)
-    return find_reachable(named_blocks, lambda block: dependents.get(block, ()))
 
 
 def _find_named_blocks(patterns: Sequence[AddressPattern], order: PlanningOrder) -> list[ConfigAddress]:
@@ -229,15 +223,13 @@ def _parse_patterns(
         try:
             patterns.append(parse_pattern(text))
         except AddressProblem as problem:
-            detail = f"{problem}{_format_similar_resource_suggestion(text, order)}"
+            candidates = [str(block.address) for block in order.blocks if block.address.name == text]
+            similar_resource_suggestion = (
+                f" Did you mean {format_first_items(candidates, _MAXIMUM_NAMED)}?" if candidates else ""
+            )
+            detail = f"{problem}{similar_resource_suggestion}"
             problems.append(build_error("invalid-address-in-option", detail, headline=f"Invalid {option} address"))
     return patterns
-
-
-def _format_similar_resource_suggestion(name: str, order: PlanningOrder) -> str:
-    """Return a sentence with the resources of that name after a blank, "" without any."""
-    candidates = [str(block.address) for block in order.blocks if block.address.name == name]
-    return f" Did you mean {format_first_items(candidates, _MAXIMUM_NAMED)}?" if candidates else ""
 
 
 def check_unmatched_options(
@@ -257,9 +249,7 @@ def check_unmatched_options(
 def _report_patterns_without_match(
     option: str, patterns: Iterable[AddressPattern], order: PlanningOrder, addresses: Collection[Address]
 ) -> list[Diagnostic]:
-    """Return errors for patterns that match neither a block nor an instance. A block without instances is
-    valid; excluded single instances must exist.
-    """
+    """Return errors for patterns that match nothing. A block may have no instances; an excluded instance must exist."""
     problems = []
     for pattern in patterns:
         is_single = option == "-target" and _has_instance_keys(pattern)

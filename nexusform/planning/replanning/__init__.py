@@ -2,6 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "known_after_apply": "finalize_plan WrongOutput FinalResults evaluate_final_results",
-    "write_only_values": "evaluate_write_only WriteOnlyValues",
+    "known_after_apply": (
+        "finalize_plan WrongOutput FinalResults evaluate_final_results evaluate_write_only WriteOnlyValues"
+    )
 }

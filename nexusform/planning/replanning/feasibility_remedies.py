@@ -1,4 +1,4 @@
-"""Remedies for placements with waiting pods, proposed by domains. Each is tested as a whole plan."""
+"""Remedies for waiting pods, proposed by domains, and the suggested selection of a rejection; tested as plans."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.phases import ProposedFix
 from nexusform.planning.plan_request import PlanRequest, build_trial_request
 from nexusform.planning.replanning.capacity_remedies import Remedy, build_remedy_document
+from nexusform.planning.vm_planning.vm_object import SELECTION_KEY
 from nexusform.plans.plan import Feasibility, FeasibilityResult, Plan
 from nexusform.resources.address import Address
 
@@ -25,9 +27,7 @@ _Binding = tuple[Address, str]
 def add_feasibility_remedies(
     request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
-    """Return the result with the successful remedies in the rows of its waiting bindings, and the number of bindings
-    without one because of the limit.
-    """
+    """Return the result with successful remedies, and the number of bindings without one because of the limit."""
     plan = result.plan
     if plan.errored:
         return result
@@ -61,9 +61,7 @@ def add_feasibility_remedies(
 
 
 def _is_proposal_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> bool:
-    """Return True if the bindings of a proposal run in its trial, no other binding is worse, and no placement has
-    fewer clusters than proposed.
-    """
+    """Return True if the proposal's bindings run in its trial, and no other binding or placement is worse."""
     if trial.errored:
         return False
     before, after = _index_feasibility_results(plan), _index_feasibility_results(trial)
@@ -86,3 +84,39 @@ def _index_feasibility_results(plan: Plan) -> dict[_Binding, FeasibilityResult]:
 def _add_suggested_fixes(row: Feasibility, fixes: Mapping[_Binding, Mapping[str, Mapping[str, Any]]]) -> Feasibility:
     found = fixes.get((row.placement, row.cluster)) if row.is_waiting else None
     return replace(row, suggested_fixes=tuple(found.values())) if found else row
+
+
+_MAXIMUM_STEPS = 4  # added targets may exclude others
+
+
+def verify_suggested_selection(
+    request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
+) -> PlanResult:
+    """Return the result; if the plan with the suggested selection is rejected, too, with its reason."""
+    trial_request = replace(build_trial_request(request), samples=0)
+    last_result = result
+    for _ in range(_MAXIMUM_STEPS):
+        targets, excludes = list(trial_request.targets), list(trial_request.excludes)
+        for problem in last_result.plan.diagnostics:
+            suggestion = problem.extra.get(SELECTION_KEY) or {}
+            targets += suggestion.get("targets", ())
+            excludes = [pattern for pattern in excludes if pattern not in suggestion.get("excludes", ())]
+        trial_request = replace(trial_request, targets=tuple(dict.fromkeys(targets)), excludes=tuple(excludes))
+        last_result = make_plan(trial_request)
+        if not any(SELECTION_KEY in problem.extra for problem in last_result.plan.diagnostics):
+            break
+    reason = next(
+        (diagnostic for diagnostic in last_result.plan.diagnostics if diagnostic.severity is Severity.ERROR), None
+    )
+    if reason is None:
+        return result
+    diagnostics = [_add_rejection_reason(diagnostic, reason) for diagnostic in result.plan.diagnostics]
+    return replace(result, plan=replace(result.plan, diagnostics=tuple(diagnostics)))
+
+
+def _add_rejection_reason(problem: Diagnostic, reason: Diagnostic) -> Diagnostic:
+    if SELECTION_KEY not in problem.extra:
+        return problem
+    prefix = f"{reason.address}: " if reason.address else ""
+    addition = f"That plan is rejected too. Fix this first: {prefix}{reason.detail}"
+    return replace(problem, detail=f"{problem.detail} {addition}")

@@ -1,6 +1,4 @@
-"""Remedies for a violated separation rule: the fewest separate zones for each group. Each is tested as a
-whole plan before it is suggested.
-"""
+"""Remedies for a violated separation rule: the fewest separate zones for each group, tested as a whole plan."""
 
 from __future__ import annotations
 
@@ -17,8 +15,12 @@ from nexusform.diagnostics.diagnostic import Severity
 from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest, build_trial_request
-from nexusform.planning.replanning.capacity_remedies import Remedy, build_remedy_document, count_moved_vms
-from nexusform.planning.replanning.remedy_certainty import format_certainty_note
+from nexusform.planning.replanning.capacity_remedies import (
+    Remedy,
+    build_remedy_document,
+    count_moved_vms,
+    format_certainty_note,
+)
 from nexusform.planning.verdicts.separation_rules import SEPARATION_VIOLATED, GroupMember, UnsatisfiedRule
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan import Plan
@@ -203,9 +205,6 @@ def _has_shared_pool(rule: UnsatisfiedRule) -> bool:
     return False
 
 
-# --- zones of each group ------------------------------------------------------------------------
-
-
 def _build_zone_group(
     group: Sequence[GroupMember], site: SitePlan, *, may_move: bool, is_rewritten: bool = False
 ) -> _ZoneGroup:
@@ -286,9 +285,7 @@ def _iterate_zone_sets(zone_groups: Sequence[_ZoneGroup]) -> Iterator[tuple[Zone
 def _assign_zones(
     zone_groups: Sequence[_ZoneGroup], sizes: Sequence[int], required_zones: set[str]
 ) -> tuple[Zones, ...] | None:
-    """Return these numbers of zones for each group in order, preferred ones first; None if there are too few.
-    `required_zones` are the zones required by groups.
-    """
+    """Return these numbers of zones per group in order, preferred ones first; None if there are too few."""
     used = set(required_zones)
     assigned = []
     for zone_group, size in zip(zone_groups, sizes, strict=True):
@@ -299,9 +296,6 @@ def _assign_zones(
         used |= set(new_zones)
         assigned.append((*zone_group.required_zones, *new_zones))
     return tuple(assigned)
-
-
-# --- trials and messages ------------------------------------------------------------------------
 
 
 def _build_adjustments(zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]) -> list[ArgumentAdjustment]:

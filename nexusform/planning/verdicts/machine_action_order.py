@@ -262,7 +262,9 @@ class _SiteActionOrder:
         ordered: list[MachineActionRequest] = []
         remaining = list(self._requests)
         while remaining:
-            ready = sorted(self._list_ready_actions(remaining), key=self._compute_action_rank)
+            blocks = {str(request.instance.address.config_address) for request in remaining}
+            independent_actions = [request for request in remaining if blocks.isdisjoint(request.instance.dependencies)]
+            ready = sorted(independent_actions or remaining, key=self._compute_action_rank)
             safe = next((request for request in ready if not self._find_action_obstacle(request)), None)
             if safe is None:
                 return [*ordered, *remaining], [self._build_error(request, ordered) for request in ready]
@@ -273,13 +275,6 @@ class _SiteActionOrder:
             elif safe.is_disruptive:
                 self._down.discard(safe.machine.name)
         return ordered, []
-
-    @staticmethod
-    def _list_ready_actions(remaining: Sequence[MachineActionRequest]) -> list[MachineActionRequest]:
-        """Return the actions without a reference to a remaining one; all in a cycle."""
-        blocks = {str(request.instance.address.config_address) for request in remaining}
-        ready = [request for request in remaining if blocks.isdisjoint(request.instance.dependencies)]
-        return ready or list(remaining)
 
     def _compute_action_rank(self, request: MachineActionRequest) -> tuple[bool, bool, bool, str]:
         """Rank cordons first, then repairs, then temporary actions, then PowerOff, by address."""

@@ -108,9 +108,18 @@ def check_uncertain_fit(
     if numa_sampling is None or not has_unfitting_layout(numa_sampling):
         return
     placing_objects = [vms for vms in objects if vms.placements.tokens and _is_on_sampled_site(vms)]
+    # Format how many VMs of each SKU the sites accept before this plan, in any layout of existing VMs.
+    clauses: list[str] = []
+    for site_id, site in _select_sampled_sites(sites).items():
+        clauses += (
+            f"{site_id} takes {site.base.count_free_slots(demand)} x {demand.sku.name}"
+            for demand in _list_first_demand_per_sku(site)
+            if site.base is not None
+        )
+    site_capacity_per_sku = f"Before this plan {format_first_items(clauses, MAXIMUM_NAMED)}, each SKU alone."
     detail = (
         f"Everything fits {format_numa_sampling(numa_sampling)}. Azure does not report the cells of "
-        f"existing VMs: some of the new VMs may not fit on the site. {_format_site_capacity_per_sku(sites)} Lower "
+        f"existing VMs: some of the new VMs may not fit on the site. {site_capacity_per_sku} Lower "
         "counts are more certain; `nexusform simulate capacity` shows the certain count of a SKU."
     )
     if placing_objects:
@@ -123,18 +132,6 @@ def check_uncertain_fit(
         yield placing_objects[0].instance.build_diagnostic(
             Problem((), UNCERTAIN_FIT, detail, Severity.WARNING, brief=summary)
         )
-
-
-def _format_site_capacity_per_sku(sites: Mapping[str, SitePlan]) -> str:
-    """Format how many VMs of each SKU the sites accept before this plan, in any layout of existing VMs."""
-    clauses: list[str] = []
-    for site_id, site in _select_sampled_sites(sites).items():
-        clauses += (
-            f"{site_id} takes {site.base.count_free_slots(demand)} x {demand.sku.name}"
-            for demand in _list_first_demand_per_sku(site)
-            if site.base is not None
-        )
-    return f"Before this plan {format_first_items(clauses, MAXIMUM_NAMED)}, each SKU alone."
 
 
 def _list_first_demand_per_sku(site: SitePlan) -> Iterable[Demand]:
@@ -179,9 +176,7 @@ def iterate_fitting_samples(
 
 
 def list_maximum_capacity_samples(sites: Mapping[str, SitePlan]) -> list[SplitChoice]:
-    """Return the layouts with maximum capacity per machine for the placed VMs, one for each SKU to prefer;
-    none if all cells are known.
-    """
+    """Return the layouts with maximum capacity per machine, one per SKU to prefer; none if all cells are known."""
     demands = chain.from_iterable(map(_list_first_demand_per_sku, _select_sampled_sites(sites).values()))
     skus = list(dict.fromkeys(demand.sku for demand in demands))
     return [LargestSplit(order) for order in _iterate_sku_rotations(skus)]

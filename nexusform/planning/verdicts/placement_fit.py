@@ -186,9 +186,6 @@ def _format_outside_targets(addresses: Sequence[str]) -> str:
     return f" -target or -exclude excludes these from the plan, so their capacity is unknown: {names}."
 
 
-# --- violated placement groups ------------------------------------------------------------------
-
-
 def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning per hard anti-affinity group with more existing VMs at one location than it allows."""
     for vms in objects:
@@ -200,7 +197,23 @@ def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
                 continue
             excess = list(_find_excess_group_vms(vms, rule))
             if excess:
-                yield _build_heal_warning(vms, rule, excess)
+                locations = [location for location, _ in excess]
+                names = list(chain.from_iterable(excess_names for _, excess_names in excess))
+                more = f" and {len(names) - MAXIMUM_NAMED} more" if len(names) > MAXIMUM_NAMED else ""
+                heal = " ".join(f"-replace='{vms.instance.address}:{name}'" for name in names[:MAXIMUM_NAMED])
+                location_text = ", ".join(locations[:MAXIMUM_NAMED]) + (
+                    " and others" if len(locations) > MAXIMUM_NAMED else ""
+                )
+                group = rule.name.removeprefix("the others of ")
+                yield vms.instance.build_diagnostic(
+                    Problem(
+                        (),
+                        VIOLATED_GROUP,
+                        f"{group} allows {rule.max_vms} of its VMs on one {rule.scope}, but more run on "
+                        f"{location_text}. Rules do not move existing VMs. To separate them, re-place: {heal}{more}.",
+                        Severity.WARNING,
+                    )
+                )
 
 
 def _find_excess_group_vms(vms: VmObject, rule: PlacementGroupRule) -> Iterator[tuple[str, list[str]]]:
@@ -219,27 +232,6 @@ def _find_excess_group_vms(vms: VmObject, rule: PlacementGroupRule) -> Iterator[
         ]
         if excess_names:
             yield location, excess_names
-
-
-def _build_heal_warning(vms: VmObject, rule: PlacementGroupRule, excess: list[tuple[str, list[str]]]) -> Diagnostic:
-    locations = [location for location, _ in excess]
-    names = list(chain.from_iterable(excess_names for _, excess_names in excess))
-    more = f" and {len(names) - MAXIMUM_NAMED} more" if len(names) > MAXIMUM_NAMED else ""
-    heal = " ".join(f"-replace='{vms.instance.address}:{name}'" for name in names[:MAXIMUM_NAMED])
-    location_text = ", ".join(locations[:MAXIMUM_NAMED]) + (" and others" if len(locations) > MAXIMUM_NAMED else "")
-    group = rule.name.removeprefix("the others of ")
-    return vms.instance.build_diagnostic(
-        Problem(
-            (),
-            VIOLATED_GROUP,
-            f"{group} allows {rule.max_vms} of its VMs on one {rule.scope}, but more run on "
-            f"{location_text}. Rules do not move existing VMs. To separate them, re-place: {heal}{more}.",
-            Severity.WARNING,
-        )
-    )
-
-
-# --- machines that became smaller --------------------------------------------------------------
 
 
 def check_overcommitted_machines(

@@ -15,7 +15,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_
 from nexusform.diagnostics.phrases import compute_natural_sort_key, format_first_items, select_word_form
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path
-from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.placements.vm_demands import PoolDemand, VmDemand
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.phases import ScheduledPod
 from nexusform.planning.verdicts.placement_fit import SiteCertainty
@@ -145,25 +145,22 @@ class _MemberIndex:
         for number in pool.numbers:
             vm = vms.placements.vms.get((pool.pool, number))
             if vm is not None:
-                yield self._build_group_member(vms, pool, vm)
-
-    def _build_group_member(self, vms: VmObject, pool: PoolDemand, vm: PlacedVm) -> GroupMember:
-        """Build a group member; its rank is its order among the placed VMs, -1 for an unchanged one."""
-        assert vms.request.demand is not None
-        key = (vm.pool, vm.number)
-        token = vms.placements.tokens.get(key)
-        rank = self._ranks.get(vms.request.demand.site_id, {}).get(token, -1) if token is not None else -1
-        return GroupMember(
-            label=vm.name,
-            vm=(vms.instance.address, key),
-            site_id=vms.request.demand.site_id,
-            placement=vm.placement,
-            token=token,
-            rank=rank,
-            trigger=vms.get_trigger(key) if token is not None else "",
-            pool=pool,
-            cluster=vms.request.demand.owner,
-        )
+                # Build a group member; its rank is its order among the placed VMs, -1 for an unchanged one.
+                assert vms.request.demand is not None
+                key = (vm.pool, vm.number)
+                token = vms.placements.tokens.get(key)
+                rank = self._ranks.get(vms.request.demand.site_id, {}).get(token, -1) if token is not None else -1
+                yield GroupMember(
+                    label=vm.name,
+                    vm=(vms.instance.address, key),
+                    site_id=vms.request.demand.site_id,
+                    placement=vm.placement,
+                    token=token,
+                    rank=rank,
+                    trigger=vms.get_trigger(key) if token is not None else "",
+                    pool=pool,
+                    cluster=vms.request.demand.owner,
+                )
 
     def select_pods(self, selector: Mapping[str, Any]) -> Iterator[GroupMember]:
         """Yield the pods matched by a workload_selector, each located on its node."""
@@ -363,9 +360,9 @@ def format_verdict(verdict: SeparationVerdict) -> str:
     """Format the shared hardware, its members, and the step that caused the violation."""
     noun = select_word_form(len(verdict.violations), verdict.scope)
     count = len(verdict.violations)
-    lines = [
-        (f"{verdict.address} {_format_frequency(verdict)}. Its groups share {count} {noun}{_format_sample(verdict)}:")
-    ]
+    seed = verdict.violations[0].sample if verdict.violations else None
+    sample = " in the plan" if seed is None else f" in sample {seed} (none in the plan itself)"
+    lines = [(f"{verdict.address} {_format_frequency(verdict)}. Its groups share {count} {noun}{sample}:")]
     lines += [f" - {format_violation(violation)}" for violation in verdict.violations[:_NAMED_LOCATIONS]]
     if count > _NAMED_LOCATIONS:
         remaining = [_get_shared_location(violation) for violation in verdict.violations[_NAMED_LOCATIONS:]]
@@ -380,11 +377,6 @@ def _format_frequency(verdict: SeparationVerdict) -> str:
         )
         return f"does not hold{sample_text}"
     return f"holds only sometimes: in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples"
-
-
-def _format_sample(verdict: SeparationVerdict) -> str:
-    seed = verdict.violations[0].sample if verdict.violations else None
-    return " in the plan" if seed is None else f" in sample {seed} (none in the plan itself)"
 
 
 def format_violation(violation: SeparationViolation) -> str:

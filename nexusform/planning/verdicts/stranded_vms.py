@@ -1,5 +1,6 @@
 """Stranded VMs: a plan removes or re-creates their machine without acting on them, because they are outside
-the selection, or a destroy plan includes only the machine. Such a plan is rejected.
+the selection, or a destroy plan includes only the machine. Such a plan is rejected. A cluster reduced to one
+rack gets a warning.
 """
 
 from __future__ import annotations
@@ -7,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_diagnostic
@@ -312,3 +314,41 @@ def _build_missing_machine_warning(lost_names: Mapping[Address, Sequence[str]]) 
         "and -exclude places them elsewhere."
     )
     return build_diagnostic(Severity.WARNING, MISSING_MACHINE, detail)
+
+
+RACK_CONCENTRATION = "cluster-on-one-rack"
+
+
+class _ClusterRacks(Struct):
+    # Racks of a cluster on both sides, and its number of VMs afterwards.
+    first_object: VmObject
+    before: set[str] = field(default_factory=set)
+    after: set[str] = field(default_factory=set)
+    vms: int = 0
+
+
+def check_rack_concentration(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
+    """Yield a warning for every cluster (or VNF) of several VMs, pools included, that keeps only one of its racks."""
+    clusters: dict[str, _ClusterRacks] = {}
+    for vms in objects:
+        if vms.request.demand is None or vms.is_removed:
+            continue
+        racks = clusters.setdefault(vms.request.demand.owner, _ClusterRacks(vms))
+        racks.before |= vms.list_prior_racks()
+        racks.after |= vms.list_racks()
+        racks.vms += len(vms.list_vms())
+    for racks in clusters.values():
+        if racks.vms > 1 and len(racks.after) == 1 < len(racks.before):
+            demand = racks.first_object.request.demand
+            assert demand is not None
+            (rack,) = racks.after
+            summary = f"{demand.cluster}: all of its VMs will be on {rack}; losing that rack takes it down"
+            detail = (
+                f"{demand.cluster} runs on {format_count(len(racks.before), 'rack')}, and this plan leaves all of "
+                f"its {format_count(racks.vms, 'VM')} on {rack}: losing that rack takes the whole cluster down. "
+                "Rules do not move VMs back later: re-place some then (-replace=ADDRESS:VM), or open another "
+                "rack first."
+            )
+            yield racks.first_object.instance.build_diagnostic(
+                Problem((), RACK_CONCENTRATION, detail, Severity.WARNING, brief=summary)
+            )

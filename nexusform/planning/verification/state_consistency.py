@@ -129,9 +129,6 @@ def _iterate_objects(state: State) -> Iterator[tuple[Address, ObjectState]]:
             yield address, instance.current
 
 
-# --- objects -----------------------------------------------------------------------------------
-
-
 def _check_creation_numbers(state: State) -> Iterator[str]:
     """Yield contradictions for objects with the same creation number."""
     name_by_number: dict[int, str] = {}
@@ -199,9 +196,6 @@ def _check_duplicates(state: State, types: Mapping[str, ResourceType], vms: Iter
             yield (
                 f"{same_number.display_name} and {state_vm.display_name} have the same number in one pool, {vm.number}."
             )
-
-
-# --- VMs on machines ---------------------------------------------------------------------------
 
 
 def build_state_inventory(state: State, types: Mapping[str, ResourceType]) -> PlanInventory:

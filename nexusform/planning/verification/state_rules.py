@@ -81,15 +81,6 @@ def _build_rule_violation_warning(vms: VmObject, detail: str) -> Diagnostic:
     return vms.instance.build_diagnostic(Problem((), VIOLATES_RULE, detail, Severity.WARNING))
 
 
-def _format_recreate_options(address: Address, vms: Iterable[PlacedVm]) -> str:
-    """Format a sentence with the options to re-create these VMs of one object."""
-    options = [f"-replace='{address}:{vm.name}'" for vm in vms]
-    return f"Rules do not move existing VMs. To re-place: {format_first_items(options, _MAXIMUM_NAMED, ' ')}."
-
-
-# --- the filters of placement ------------------------------------------------------------------
-
-
 class _ExistingVm(Struct, frozen=True):
     """Existing VM, its current demand, and its handle on its site."""
 
@@ -117,10 +108,14 @@ def _check_placement_filters(objects: Iterable[VmObject], sites: Mapping[str, Si
     for (address, pool, reason), rejected_vms in violations.items():
         vms = [existing_vm.vm for existing_vm in rejected_vms]
         locations = [f"{vm.name} on {vm.placement.machine} ({vm.placement.rack})" for vm in vms]
+        options = [f"-replace='{address}:{vm.name}'" for vm in vms]
+        recreate_options = (
+            f"Rules do not move existing VMs. To re-place: {format_first_items(options, _MAXIMUM_NAMED, ' ')}."
+        )
         yield _build_rule_violation_warning(
             rejected_vms[0].vms,
             f"{pool} in {address}: {reason}. Violated by {format_first_items(locations, _MAXIMUM_NAMED)}. "
-            f"{_format_recreate_options(address, vms)}",
+            f"{recreate_options}",
         )
 
 
@@ -145,9 +140,6 @@ def _place_existing_vms(objects: Iterable[VmObject], sites: Mapping[str, SitePla
     return by_site
 
 
-# --- groups of one object ----------------------------------------------------------------------
-
-
 def _check_affinity_groups(vms: VmObject) -> Iterator[Diagnostic]:
     """Yield warnings for hard affinity groups with VMs at several locations."""
     for group in dict.fromkeys(chain.from_iterable(pool.groups for pool in vms.pools)):
@@ -170,9 +162,6 @@ def _list_locations_of_group(vms: VmObject, group: PlacementGroupRule) -> set[st
     if group.scope == "machine":
         return {placement.machine for placement in placements}
     return {placement.rack for placement in placements} if group.scope == "rack" else set()
-
-
-# --- separation --------------------------------------------------------------------------------
 
 
 def _check_separation(

@@ -125,9 +125,7 @@ class SitePlan(Struct):
             self.operations.append(PlaceOperation(("missed", len(self.operations)), demand))
 
     def place_pinned_vm(self, demand: Demand, machine: str) -> tuple[int, Placement, str]:
-        """Place a VM on the machine named by the user; return its handle, placement, and the rule's reason to
-        reject that machine ("" for none).
-        """
+        """Place a VM on the machine named by the user; return handle, placement and the rule's reason to reject it."""
         refusal = self.scheduler.find_rejection(machine, demand)
         host = self.machines[machine]
         cells = self.scheduler.select_cells(demand.sku, machine)
@@ -405,9 +403,6 @@ def list_machines(inventory: PlanInventory) -> frozenset[tuple[str, str]]:
     own_machines = {(site_of_rack.get(offer.rack_id, ""), offer.machine.name) for offer in inventory.machines.values()}
     site_ids = inventory.list_site_ids()
     return frozenset((site_id, name) for site_id, name in rack_machines | own_machines if site_id in site_ids)
-
-
-# --- sites built from objects ------------------------------------------------------------------
 
 
 class SiteObject(Struct, frozen=True):

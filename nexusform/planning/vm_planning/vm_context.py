@@ -239,9 +239,6 @@ def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Ad
     return second.build_error("duplicate-machine", detail, (argument,) if at_argument else ())
 
 
-# --- demand ------------------------------------------------------------------------------------
-
-
 def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, list[Diagnostic]]:
     """Compute the demand of an instance; None if it is removed, or invalid and marked so."""
     instance = vms.instance
@@ -327,9 +324,6 @@ def _build_unknown_machine_problem(pool: PoolDemand, site: SitePlan) -> Problem:
     return Problem(("machine",), "unknown-machine", f'Site {site.id} has no machine "{pool.pinned_machine}".{hint}')
 
 
-# --- the last System pool ----------------------------------------------------------------------
-
-
 def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     """Yield errors for the replacement of a cluster's only System pool, warnings for clusters that lose all
     System pools. On Azure, a change that re-creates a pool's VMs deletes and creates the pool, and a cluster
@@ -347,7 +341,13 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
         pools = {pool.pool: pool for pool in vms.request.demand.pools}
         for pool in prior.pools:
             if pool.is_system and pool.pool in pools and _is_pool_replaced(vms, pool, pools[pool.pool]):
-                yield _build_system_pool_error(vms.instance, prior.cluster, pool)
+                yield vms.instance.build_error(
+                    "last-system-pool-replacement",
+                    f"The change deletes and creates {pool.pool}, the only pool of {prior.cluster} with mode System. A "
+                    "cluster always needs one. Use two steps: add a second pool with mode System and apply; then "
+                    f"change {pool.pool} and apply again.",
+                    pool.path,
+                )
     yield from _report_clusters_losing_system_pools(objects)
 
 
@@ -379,13 +379,3 @@ def _is_pool_replaced(vms: VmObject, prior: PoolDemand, pool: PoolDemand) -> boo
     """Return whether the pool is replaced, even if VMs have another trigger of higher precedence."""
     exists = any(name == pool.pool for name, _ in vms.prior.existing)
     return exists and bool(find_changed_argument(prior, pool))
-
-
-def _build_system_pool_error(instance: Instance, cluster: str, pool: PoolDemand) -> Diagnostic:
-    return instance.build_error(
-        "last-system-pool-replacement",
-        f"The change deletes and creates {pool.pool}, the only pool of {cluster} with mode System. A "
-        "cluster always needs one. Use two steps: add a second pool with mode System and apply; then "
-        f"change {pool.pool} and apply again.",
-        pool.path,
-    )

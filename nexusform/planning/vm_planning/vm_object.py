@@ -112,9 +112,7 @@ class PlannedVmPlacements(Struct, frozen=True):
 
 
 class VmObject(Struct):
-    """VMs of one instance: before the plan (`prior`), as requested (`request`), and as placed (`placements`).
-    The instance of a waiting block is set later.
-    """
+    """VMs of one instance before the plan, requested and placed; a waiting block's instance is set later."""
 
     instance: Instance
     prior: Final[PriorVms] = field(default_factory=PriorVms)
@@ -273,9 +271,6 @@ class VmObject(Struct):
         return key in self.request.actions.removals or self.request.actions.recreations.get(key, ROLLING) != ROLLING
 
 
-# --- actions on VMs and their triggers -----------------------------------------------------------
-
-
 class VmSituation(Struct, frozen=True):
     """Conditions of the VMs of one instance besides its arguments. `common_trigger` is the trigger of every
     VM ("cluster_replaced", "requested", or the one of a removal), "" for none. `healed_names` are the VMs to
@@ -402,9 +397,7 @@ def record_previous_machines(
     placed_names: Collection[str],
     present: Collection[str],
 ) -> dict[str, Any] | None:
-    """Return the note with the machines left by VMs because these failed or were evacuated, by VM name, until
-    the VM is placed elsewhere (`placed_names`).
-    """
+    """Return the note with the machines that VMs left after failure or evacuation, until they are placed elsewhere."""
     remaining = {
         name: machine
         for name, machine in _read_left_machines(note).items()

@@ -134,9 +134,7 @@ class _VmPlanner:
         return early_instances
 
     def _evaluate_arguments(self, instances: Sequence[Instance], evaluation: Evaluation) -> list[Diagnostic] | None:
-        """Return the problems of the arguments; None: a placement argument is unknown. Later blocks may refer
-        to the instances with unknown placements.
-        """
+        """Return the problems of the arguments; None: a placement argument is unknown. Later blocks may refer to it."""
         diagnostics: list[Diagnostic] = []
         for instance in instances:
             if instance.is_configured:
@@ -341,9 +339,6 @@ def _has_changed_argument(instance: Instance) -> bool:
     return not has_equal_values(schema, arguments, instance.before or {})
 
 
-# --- a destroy plan ----------------------------------------------------------------------------
-
-
 def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], ResourceTypeContext]:
     """Destroy the selection and its dependents. Return the prior VMs and the prior context."""
     # Decide for every prior instance whether it is destroyed or unchanged.
@@ -424,9 +419,7 @@ def _collect_with_transitive_dependencies(remaining: Iterable[Address], prior: P
 
 
 def _may_depend_on_object(address: Address, dependency: Address) -> bool:
-    """Return whether one object may depend on the other. State records dependencies without instance keys,
-    and instances of one module are independent.
-    """
+    """Return whether one object may depend on the other: in one module instance, as state omits instance keys."""
     for step, other_step in zip(address.module, dependency.module, strict=False):
         if step.name != other_step.name:
             return True

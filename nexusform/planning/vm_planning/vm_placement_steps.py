@@ -1,6 +1,4 @@
-"""Steps for the VMs of one object, in order: existing VMs take their capacity, actions are decided, removed
-VMs free capacity, and the others are placed.
-"""
+"""Steps for the VMs of one object: existing VMs are counted, actions decided, VMs removed, others placed."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nexusform.placements.vm_demands import PlacedVm, PlacementGroupRule, PoolDemand, VmDemand
+from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import build_demand, build_vm_name, find_sku, refresh_rack_and_zone
 from nexusform.planning.vm_planning.vm_context import VmContext
@@ -268,9 +266,7 @@ def _place_vm(
 
 
 def _place_pinned_vm(vms: VmObject, pool: PoolDemand, number: int | str, name: str) -> None:
-    """Place a VM on the machine named by the user. If the placement rule rejects the machine, the VM is
-    counted there nevertheless, with a warning.
-    """
+    """Place a VM on the machine named by the user, with a warning if the placement rule rejects that machine."""
     assert vms.request.site is not None
     assert vms.request.demand is not None
     if pool.pinned_machine not in vms.request.site.machines:
@@ -296,21 +292,19 @@ def build_group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:
     for group in pool.groups:
         placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
         if placements and group.scope != "site":
-            hints.append(_build_group_hint(group, placements))
+            # Build a hint: near any VM of the group, or away from full locations.
+            threshold = 1 if group.is_affinity else group.max_vms
+            machines = Counter(placement.machine for placement in placements)
+            racks = Counter(placement.rack for placement in placements)
+            hints.append(
+                Hint(
+                    group.is_affinity,
+                    group.is_hard,
+                    HintScope.RACK if group.scope == "rack" else HintScope.MACHINE,
+                    frozenset(name for name, count in machines.items() if count >= threshold),
+                    frozenset(name for name, count in racks.items() if count >= threshold),
+                    group.name,
+                    tuple(sorted(machines.items())),
+                )
+            )
     return hints
-
-
-def _build_group_hint(group: PlacementGroupRule, placements: list[Placement]) -> Hint:
-    """Build a hint: near any VM of the group, or away from full locations."""
-    threshold = 1 if group.is_affinity else group.max_vms
-    machines = Counter(placement.machine for placement in placements)
-    racks = Counter(placement.rack for placement in placements)
-    return Hint(
-        group.is_affinity,
-        group.is_hard,
-        HintScope.RACK if group.scope == "rack" else HintScope.MACHINE,
-        frozenset(name for name, count in machines.items() if count >= threshold),
-        frozenset(name for name, count in racks.items() if count >= threshold),
-        group.name,
-        tuple(sorted(machines.items())),
-    )

@@ -16,5 +16,4 @@ PUBLIC = {
         "NOT_PREDICTED NOTHING_TO_PREDICT STRANDED BLOCKED PASSED format_limit"
     ),
     "previous_plan": "compare_with_previous warn_about_previous",
-    "pool_reason": "VmCountByTrigger PoolPlacement",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct, field
@@ -55,9 +55,7 @@ class ImpactSummary(Struct, frozen=True):
 
 
 class SpareCapacitySummary(Struct, frozen=True):
-    """Spare capacity of one site for its largest VM SKU in use; None if the site does not exist. The
-    figures are upper bounds if `lacks_data`.
-    """
+    """Spare capacity of a site for its largest VM SKU in use; None: no site. Upper bounds if `lacks_data`."""
 
     site: str
     vm_sku_name: str
@@ -119,16 +117,29 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
                 results[row.site, cluster] = UNKNOWN
         for cluster in row.after.no_surge_clusters:
             results[row.site, cluster] = INSUFFICIENT
+    # The figures of every site after the plan, in plan order.
+    largest: dict[str, SiteSkuCapacity] = {}
+    for row in plan.capacity:
+        largest.setdefault(row.site_id, row)  # the largest SKU of a site is first
     return PlanDecisionSummary(
         impact=_build_impact_figures(plan),
-        capacity=build_capacity_figures(plan.capacity, lacks_data=lacks_data),
+        capacity=tuple(
+            SpareCapacitySummary(
+                site=row.site,
+                vm_sku_name=row.sku,
+                before=row.before.free_interval if row.before else None,
+                after=row.after.free_interval,
+                rack_down_before=row.before.free_interval_after_rack_loss if row.before else None,
+                rack_down_after=row.after.free_interval_after_rack_loss,
+                lacks_data=lacks_data,
+            )
+            for row in largest.values()
+            if row.after is not None
+        ),
         upgrades=tuple(SurgeVerdict(site, cluster, result) for (site, cluster), result in results.items()),
         confidence=_build_confidence_figures(plan),
         guard_rails=plan.guard_rails,
     )
-
-
-# --- impact ------------------------------------------------------------------------------------
 
 
 def _build_impact_figures(plan: Plan) -> ImpactSummary:
@@ -187,34 +198,6 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
     seconds = sum(timeouts.get(pool, 0) for pool in drained_pools)
     seconds += sum(pool.drain_seconds for upgrade in plan.upgrades for pool in upgrade.pools)
     return DrainMinuteRange(0, -(-seconds // _SECONDS_PER_MINUTE)) if seconds else None
-
-
-# --- capacity ----------------------------------------------------------------------------------
-
-
-def build_capacity_figures(
-    capacity: Sequence[SiteSkuCapacity], *, lacks_data: bool
-) -> tuple[SpareCapacitySummary, ...]:
-    """Return the figures of every site after the plan, in plan order."""
-    largest: dict[str, SiteSkuCapacity] = {}
-    for row in capacity:
-        largest.setdefault(row.site_id, row)  # the largest SKU of a site is first
-    return tuple(
-        SpareCapacitySummary(
-            site=row.site,
-            vm_sku_name=row.sku,
-            before=row.before.free_interval if row.before else None,
-            after=row.after.free_interval,
-            rack_down_before=row.before.free_interval_after_rack_loss if row.before else None,
-            rack_down_after=row.after.free_interval_after_rack_loss,
-            lacks_data=lacks_data,
-        )
-        for row in largest.values()
-        if row.after is not None
-    )
-
-
-# --- confidence --------------------------------------------------------------------------------
 
 
 def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:

@@ -176,9 +176,6 @@ def get_limit_text(breach: Diagnostic) -> str:
     return str(breach.extra[_LIMIT])
 
 
-# --- the limits ----------------------------------------------------------------------------------
-
-
 def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure VMs, bindings and pods interrupted at their location. Also counts re-creation in place, VMs
     stopped by machine actions, VMs without machine (forgotten ones, too), pods without node, and bindings and
@@ -206,9 +203,7 @@ def _measure_removed_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 
 def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Measure the spare capacity of each site for its largest VM SKU in use after the plan. Missing data
-    counts as free capacity, so the figure is unknown then.
-    """
+    """Measure the spare capacity of each site for its largest VM SKU in use; unknown with missing data."""
     sites_counted: set[str] = set()
     for row in plan.capacity:  # the largest SKU of a site is first
         if row.site_id in sites_counted or row.after is None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import build_warning
 from nexusform.diagnostics.phrases import compute_natural_sort_key
-from nexusform.plans.impact.decision_figures import ImpactSummary, SpareCapacitySummary, build_decision
+from nexusform.plans.impact.decision_figures import ImpactSummary, build_decision
 from nexusform.plans.impact.object_effects import LOSS_EFFECTS, compute_effect
 from nexusform.plans.plan import Plan
 from nexusform.plans.plan_checks import PreviousPlanDifferences
@@ -28,11 +28,18 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
     before, after = build_decision(previous), build_decision(plan)
     has_several_sites = len({*_list_sites(plan), *_list_sites(previous)}) > 1
     ended = _list_affected_clusters(previous, has_several_sites) - _list_affected_clusters(plan, has_several_sites)
+    # The difference of spare capacity on the sites of both plans with the same largest SKU.
+    earlier = {(row.site, row.vm_sku_name): row.after for row in before.capacity if row.after is not None}
+    difference = 0
+    for row in after.capacity:
+        previous_capacity = earlier.get((row.site, row.vm_sku_name))
+        if row.after is not None and previous_capacity is not None:
+            difference += row.after.minimum - previous_capacity.minimum
     since = PreviousPlanDifferences(
         ref=previous.basis.commit[:_COMMIT_LENGTH] or previous.timestamp or "the previous plan",
         moved=_count_moved_objects(after.impact) - _count_moved_objects(before.impact),
         removed=after.impact.removed - before.impact.removed,
-        capacity=_compute_capacity_difference(before.capacity, after.capacity),
+        capacity=difference,
         clusters_no_longer_affected=tuple(sorted(ended, key=compute_natural_sort_key)),
     )
     return replace(plan, since=since)
@@ -56,16 +63,3 @@ def _list_affected_clusters(plan: Plan, has_several_sites: bool) -> set[str]:
     """Return the names of clusters with interrupted or removed objects."""
     rows = [row for row in plan.placements if row.cluster and compute_effect(row) in LOSS_EFFECTS]
     return {f"{row.site_id}/{row.cluster}" if has_several_sites and row.site_id else row.cluster for row in rows}
-
-
-def _compute_capacity_difference(
-    before: tuple[SpareCapacitySummary, ...], after: tuple[SpareCapacitySummary, ...]
-) -> int:
-    """Return the difference of spare capacity on the sites of both plans with the same largest SKU."""
-    earlier = {(row.site, row.vm_sku_name): row.after for row in before if row.after is not None}
-    difference = 0
-    for row in after:
-        previous = earlier.get((row.site, row.vm_sku_name))
-        if row.after is not None and previous is not None:
-            difference += row.after.minimum - previous.minimum
-    return difference

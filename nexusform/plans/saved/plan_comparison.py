@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.diagnostic import Diagnostic, Span
 from nexusform.plans.plan import Action, Plan
 from nexusform.plans.saved.record_codec import write_record
-from nexusform.plans.saved.record_equality import is_equal_record
 from nexusform.state import json_codec
 
 # Fields that describe how a plan was created.
@@ -82,3 +83,47 @@ def _remove_source_spans(record: Any) -> Any:
     if isinstance(record, list):
         return [_remove_source_spans(part) for part in record]
     return record
+
+
+def is_equal_record(first: Any, second: Any) -> bool:
+    """Return whether both values are equal; 1, 1.0 and true are not."""
+    waiting = [(first, second)]
+    while waiting:
+        left, right = waiting.pop()
+        pairs = _pair_compared_parts(left, right)
+        if pairs is None:
+            return False
+        waiting += [pair for pair in pairs if not _is_equal_scalar(*pair)]
+    return True
+
+
+_DISPLAY_FIELDS: Final = frozenset({"written"})  # fields for display only
+_SCALARS: Final = frozenset({str, int, float, bool})
+
+
+def _is_equal_scalar(left: Any, right: Any) -> bool:
+    """Return whether the values need no further comparison."""
+    if left is right:
+        return True
+    kind = left.__class__
+    return kind in _SCALARS and kind is right.__class__ and bool(left == right)
+
+
+def _pair_compared_parts(left: Any, right: Any) -> Iterable[tuple[Any, Any]] | None:
+    """Return the pairs of parts to compare for two values; None if the values differ."""
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return zip(left, right, strict=True) if len(left) == len(right) else None
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        if left.keys() != right.keys():
+            return None
+        return [(value, right[name]) for name, value in left.items()]
+    if isinstance(left, str) and isinstance(right, str):
+        return () if left == right else None  # a member of an enum is read as a text
+    if not isinstance(left, right.__class__) and not isinstance(right, left.__class__):
+        return None
+    if isinstance(left, Span):
+        return ()
+    if isinstance(left, Struct):
+        names = [name for name in left.__struct_fields__ if name not in _DISPLAY_FIELDS]
+        return [(getattr(left, name), getattr(right, name)) for name in names]
+    return () if left.__class__ is right.__class__ and left == right else None

@@ -7,7 +7,7 @@ machine. Sensitive values are stored in plain text, as in the state.
 The archive has exactly one form: uncompressed members, in order, at one fixed time. Any unzip program opens
 it. Without compression the bytes depend on the content alone, not on the version of a compression library,
 and a small file cannot expand into a large one. Equal values are stored once instead (shared_values.py,
-record_tables.py), within limits.
+record_codec.py), within limits.
 """
 
 from __future__ import annotations
@@ -88,9 +88,6 @@ def _compute_digest_of_digests(digests: Mapping[str, str]) -> str:
     return compute_digest("".join(lines).encode())
 
 
-# --- writing -----------------------------------------------------------------------------------
-
-
 def write_plan_file(
     plan: Plan, configuration_files: Mapping[str, str], prior_state: Mapping[str, Any] = MappingProxyType({})
 ) -> bytes:
@@ -135,9 +132,7 @@ def build_signature_member(digests: Mapping[str, str], sign: Callable[[str], Map
 
 
 def read_signature(digests: Mapping[str, str], last: tuple[str, bytes], name: str) -> tuple[dict[str, Any] | None, str]:
-    """Return the signature of an archive with these member digests (None if the last member is none), and the
-    digest it covers. Raises DiagnosticsError.
-    """
+    """Return the signature of an archive (None without one) and the digest it covers. Raises DiagnosticsError."""
     parts = {part: part_digest for part, part_digest in digests.items() if part != _SIGNATURE}
     content = last[1] if last[0] == _SIGNATURE else None
     return _parse_signature(content, name), _compute_digest_of_digests(parts)
@@ -152,9 +147,6 @@ def _serialize_documents(documents: Mapping[str, Any]) -> tuple[str, dict[str, b
 
     parts = {_VALUES: sharing.shared, **sharing.documents}
     return sharing.mark, {name: json_codec.render_json(value, default=encode_value) for name, value in parts.items()}
-
-
-# --- reading -----------------------------------------------------------------------------------
 
 
 def read_plan_file(

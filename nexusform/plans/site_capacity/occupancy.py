@@ -248,9 +248,6 @@ def _list_machine_of_each_vm(vms: Iterable[PlacedVm]) -> list[str]:
     return [vm.placement.machine for vm in vms]
 
 
-# --- unmanaged VMs on machines ------------------------------------------------------------------
-
-
 def add_recorded_vms(
     inventory: PlanInventory, kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> None:

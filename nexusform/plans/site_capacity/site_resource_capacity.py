@@ -76,9 +76,7 @@ class ApplianceUsage(Struct, frozen=True, array_like=True):
 
 
 class ClusterNetworks(Struct, frozen=True, array_like=True):
-    """Networks of a cluster: the network of its node addresses, the number of its pod IPv4 addresses, its
-    load balancer pools, and the number of observed nodes.
-    """
+    """Networks of a cluster: of node addresses, number of pod IPv4 addresses, balancer pools, observed nodes."""
 
     cluster: str
     network: str
@@ -393,28 +391,21 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
     _, mib = supplies.volumes
     waiting = sum(claim.unbound_size for claim in claims)
     if supplies.volume_sizes:
-        waiting += _sum_claims_without_volume(
-            supplies.volume_sizes, chain.from_iterable(x.unverified_sizes for x in claims)
-        )
+        # The bytes of claims without an existing volume of their size, for any assignment of volumes.
+        unverified_sizes = chain.from_iterable(x.unverified_sizes for x in claims)
+        volumes = sorted(chain.from_iterable([mib * _MIB] * count for mib, count in supplies.volume_sizes))
+        missing = 0
+        for size in sorted(unverified_sizes, reverse=True):
+            if volumes and volumes[-1] >= size:
+                volumes.pop()
+            else:
+                missing += size
+        waiting += missing
     return -(-max(mib * _MIB + waiting, claimed_bytes) // _GIB)
 
 
-def _sum_claims_without_volume(sizes: Iterable[tuple[int, int]], claims: Iterable[int]) -> int:
-    """Return the bytes of claims without an existing volume of their size, for any assignment of volumes."""
-    volumes = sorted(chain.from_iterable([mib * _MIB] * count for mib, count in sizes))
-    missing = 0
-    for size in sorted(claims, reverse=True):
-        if volumes and volumes[-1] >= size:
-            volumes.pop()
-        else:
-            missing += size
-    return missing
-
-
 def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResourceKind) -> SiteResourceCapacity | None:
-    """Return the row of a kind with the smallest spare amount after an upgrade's surge; unknown counts as
-    less. None if a site has nothing of the kind.
-    """
+    """Return the row of a kind with the smallest spare amount after a surge; unknown counts as less; None without."""
     of_kind = [row for row in rows if row.kind is kind]
     known = [row for row in of_kind if row.free is not None]
     lacking = [row for row in known if row.is_insufficient]

@@ -4,13 +4,12 @@
 PUBLIC = {
     "advice_findings": "build_advice_report render_advice",
     "console_text": "render_type render_value build_trace_document render_trace",
-    "domain_answer": "DomainAnswer",
     "explanation_text": (
         "format_vm_certainty build_alternatives_document describe_alternatives build_explanation_document "
-        "build_explanation_report REMOVAL_FORM build_removal_report"
+        "build_explanation_report REMOVAL_FORM build_removal_report DomainAnswer format_short_location "
+        "REPLACEMENT_FORM format_spans build_pools_document build_pools_report "
+        "PoolPlacement VmCountByTrigger"
     ),
     "graph_text": "render_dot render_mermaid",
     "plan_set_report": "build_plan_set_report",
-    "pool_report": "build_pools_document build_pools_report",
-    "location_text": "format_short_location REPLACEMENT_FORM format_spans",
 }

@@ -1,6 +1,4 @@
-"""Explanation of the placement of a VM as text, report and data, with the changes needed for other
-locations.
-"""
+"""Explanation of a VM's placement as text, report and data, with the changes needed for other locations."""
 
 from __future__ import annotations
 
@@ -11,19 +9,54 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.phrases import (
+    compute_natural_sort_key,
+    format_count,
+    format_first_items,
+    format_list,
+    group_ranges,
+    select_word_form,
+)
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import build_location_document, format_location_text
 from nexusform.placement_kinds.vm_kind import format_cells
-from nexusform.plans.plan import PlacementChange
-from nexusform.rendering.json.json_placements import REJECTION_FORM
+from nexusform.plans.plan import PlacementChange, PlacementTable
+from nexusform.rendering.json.json_placements import REJECTION_FORM, TABLE_FORM
 from nexusform.rendering.notation.sample_text import INTERVAL_FORM
+from nexusform.rendering.report.placement_rows import build_table_row
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
+from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import PlacementCertainty, Rejection
 from nexusform.scheduling.racks.explanation import DecisionExplanation, RankedCandidate
 from nexusform.scheduling.racks.rule import RankingFigure
 from nexusform.scheduling.racks.vms import Demand, Placement, VmSku
+from nexusform.snapshots.availability import VmReplacement
 from nexusform.snapshots.machine_alternatives import MachineAlternative, MachineObstacle
+
+
+class VmCountByTrigger(Struct, frozen=True):
+    """Number of VMs of a pool placed for one reason; `serial` is that of the apply, None: this plan."""
+
+    trigger: str
+    serial: int | None
+    count: int
+
+
+class PoolPlacement(Struct, frozen=True):
+    """One pool: its row of the placement table, its zones (None: all), its VMs and their origins."""
+
+    address: Address
+    table: PlacementTable
+    zones: tuple[str, ...] | None
+    origins: tuple[VmCountByTrigger, ...]
+    objects: tuple[str, ...]
+
+    @property
+    def missing_count(self) -> int:
+        """Number of VMs of the pool without a rack."""
+        return self.table.total_count - sum(self.table.actual_vms_per_rack.values())
+
 
 # Limits of the rejection lines and tied names of a step.
 _MAX_LINES = 8
@@ -35,10 +68,6 @@ def format_sku(sku: VmSku) -> str:
     """Format a SKU: `NC_P46_224_v1: 48 host vCPUs, 224 GiB, 1 cell`."""
     cells = f"{sku.numa_cells} {select_word_form(sku.numa_cells, 'cell')}"
     return f"{sku.name}: {sku.host_vcpus} host vCPUs, {sku.memory_gib} GiB, {cells}"
-
-
-def _describe_chosen_location(explanation: DecisionExplanation) -> str:
-    return format_location_text(explanation.placement) if explanation.placement else "fits nowhere"
 
 
 # --- the five steps ----------------------------------------------------------------------------
@@ -60,7 +89,15 @@ def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note
     yield from _describe_choice("4 machine", explanation.machines, explanation.tied_machines)
     in_rack = [item for item in explanation.rejections if item.candidate in explanation.rack_machines]
     for (rule, reason), names in islice(_group_machines(in_rack).items(), _MAX_LINES):
-        yield "rejected", f"{_format_machine_names(names)}: {rule}: {reason}"
+        # Format names without repeated prefixes: `rack7-bm01, bm02`.
+        short_names: list[str] = []
+        previous_prefix = ""
+        for name in names:
+            prefix, dash, end = name.rpartition("-")
+            short_names.append(end if dash and prefix == previous_prefix else name)
+            previous_prefix = prefix
+        machine_names = ", ".join(short_names)
+        yield "rejected", f"{machine_names}: {rule}: {reason}"
     if other_count := len(explanation.rejections) - len(in_rack):
         yield "elsewhere", f"{format_count(other_count, 'machine')} rejected"
     yield _describe_chosen_numa_cells(explanation, explanation.placement)
@@ -109,17 +146,6 @@ def _group_machines(rejections: Iterable[Rejection]) -> dict[tuple[str, str], li
     for rejection in rejections:
         machines.setdefault((rejection.rule, rejection.reason), []).append(rejection.candidate)
     return machines
-
-
-def _format_machine_names(names: Sequence[str]) -> str:
-    """Format names without repeated prefixes: `rack7-bm01, bm02`."""
-    short_names: list[str] = []
-    previous_prefix = ""
-    for name in names:
-        prefix, dash, end = name.rpartition("-")
-        short_names.append(end if dash and prefix == previous_prefix else name)
-        previous_prefix = prefix
-    return ", ".join(short_names)
 
 
 def format_vm_certainty(certainty: PlacementCertainty | None, samples: int) -> str:
@@ -185,7 +211,8 @@ def build_explanation_report(
     if explanation.rejections and (is_long or placement is None):
         steps.append(_build_rejection_section(explanation, is_folded=is_folded))
     title = f"{name} ({format_sku(explanation.demand.sku)})"
-    return Report(title, _describe_chosen_location(explanation), placement is None, tuple(facts), tuple(steps))
+    chosen_location = format_location_text(explanation.placement) if explanation.placement else "fits nowhere"
+    return Report(title, chosen_location, placement is None, tuple(facts), tuple(steps))
 
 
 def build_removal_report(row: PlacementChange) -> Report:
@@ -318,3 +345,102 @@ _ALTERNATIVE_FORM: Final = RecordForm(
 def build_alternatives_document(alternatives: Iterable[MachineAlternative]) -> list[dict[str, Any]]:
     """Build the changes needed for other locations as JSON data, by machine."""
     return [_ALTERNATIVE_FORM(alternative) for alternative in alternatives]
+
+
+class DomainAnswer(Struct, frozen=True):
+    """Reports with their JSON data, and diagnostics. `notes` are the diagnostics shown below the answer in
+    text. `allows_errors`: a configuration with errors is explained as far as possible.
+    """
+
+    answers: tuple[tuple[Report, dict[str, Any]], ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    notes: tuple[Diagnostic, ...] = ()
+    allows_errors: bool = False
+
+
+def format_spans(numbers: Iterable[int]) -> str:
+    """Format ascending numbers as `1-3, 5`."""
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in group_ranges(numbers))
+
+
+def format_short_location(placement: Placement) -> str:
+    """Format `rack7-bm06 / cell 1`, with the rack first if the machine name does not contain it."""
+    prefix = "" if placement.machine.startswith(placement.rack) else f"{placement.rack} / "
+    cells = format_cells(placement)
+    return f"{prefix}{placement.machine} / {cells}" if cells else f"{prefix}{placement.machine}"
+
+
+# A re-created node as data: old and new location, null without capacity.
+REPLACEMENT_FORM: Final = RecordForm(
+    VmReplacement,
+    "node=vm.name from=vm.placement to=placement",
+    {"from": build_location_document, "to": build_location_document},
+)
+
+
+_HEADERS = ("pool", "SKU", "count", "racks", "VMs per rack")
+_RULE = (
+    'The rack with the fewest VMs of the pool wins (with rack_spread = "cluster": of the cluster first), '
+    "then a machine by the fewest VMs of the cluster."
+)
+
+
+def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
+    """Build the answer about one or several pools at an address, with the first object of each as an example."""
+    has_several = len({pool.address for pool in pools}) > 1
+    headers = ("cluster", *_HEADERS) if has_several else _HEADERS
+    rows = tuple(_build_pool_row(pool, has_several) for pool in pools)
+    table = Table(headers, rows, frozenset({headers.index("count")}))
+    sections = [Section("How its pools spread (expected / actual)", table=table)]
+    sections += [_build_pool_section(pool, has_several) for pool in pools]
+    examples = format_list([pool.objects[0] for pool in pools if pool.objects], 4)
+    hint = f"To explain one placement: nexusform explain '{address}' OBJECT, such as {examples}."
+    has_missing = any(pool.missing_count for pool in pools)
+    # `24 VMs on 8 racks`, or the number of existing VMs.
+    racks: set[str] = set()
+    for pool in pools:
+        racks |= pool.table.actual_vms_per_rack.keys()
+    total = sum(pool.table.total_count for pool in pools)
+    missing = sum(pool.missing_count for pool in pools)
+    vms = f"{total - missing:,} of {format_count(total, 'VM')}" if missing else format_count(total, "VM")
+    return Report(address, f"{vms} on {format_count(len(racks), 'rack')}", has_missing, (_RULE, hint), tuple(sections))
+
+
+def _build_pool_row(pool: PoolPlacement, has_several: bool) -> Row:
+    """Build the figures of a pool, with its cluster first if there are several."""
+    row = build_table_row(pool.table)
+    cluster, name, sku, count, racks, actual_racks, vms, actual_vms = row
+    cells = (name, sku, count, f"{racks} / {actual_racks}", f"{vms} / {actual_vms}")
+    return Row((cluster, *cells) if has_several else cells, pool.missing_count > 0)
+
+
+def _build_pool_section(pool: PoolPlacement, has_several: bool) -> Section:
+    """Build racks, zones, causes and objects of one pool."""
+    counts = pool.table.actual_vms_per_rack
+    racks = ", ".join(f"{rack} {counts[rack]}" for rack in sorted(counts, key=compute_natural_sort_key))
+    zones = ", ".join(sorted(pool.zones, key=compute_natural_sort_key)) if pool.zones else "all"
+    lines = [f"Racks: {racks or 'none'}.", f"Availability zones: {zones}."]
+    if pool.origins:
+        lines.append(f"Triggers: {'; '.join(_format_placement_cause(cause) for cause in pool.origins)}.")
+    lines.append(f"Objects: {format_list(pool.objects, 5)}.")
+    name = f"{pool.table.cluster}/{pool.table.pool}" if has_several else pool.table.pool
+    return Section(name, tuple(lines))
+
+
+def _format_placement_cause(cause: VmCountByTrigger) -> str:
+    """Format a cause: `scale_out (3 VMs at serial 7)`."""
+    time_text = "by this plan" if cause.serial is None else f"at serial {cause.serial}"
+    return f"{cause.trigger} ({format_count(cause.count, 'VM')} {time_text})"
+
+
+_POOL_FORM: Final = RecordForm(
+    PoolPlacement,
+    "address *table availability_zones=zones came=origins objects",
+    table=TABLE_FORM,
+    came="trigger serial count",
+)
+
+
+def build_pools_document(address: str, pools: Sequence[PoolPlacement]) -> dict[str, Any]:
+    """Build the pools of an object as JSON data."""
+    return {"address": address, "kind": "pools", "pools": [_POOL_FORM(pool) for pool in pools]}

@@ -1,6 +1,4 @@
-"""JSON of the `configuration` part of a plan document and of provider schemas, as in `terraform providers
-schema -json`.
-"""
+"""JSON of a plan's `configuration` and of provider schemas, as in `terraform providers schema -json`."""
 
 from __future__ import annotations
 

@@ -143,7 +143,20 @@ def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
     document |= build_address_keys(address) | {"provider_name": format_provider_name(change.provider)}
     if change.deposed:
         document["deposed"] = change.deposed
-    document["change"] = _build_change_with_masks(change, show)
+    # Build the `change` of a resource change: actions, both sides and their masks.
+    change_document = _build_change_sides(
+        ACTIONS[change.action],
+        change.before,
+        change.after,
+        before_marks=build_path_trie(change.sensitive_before),
+        after_marks=build_path_trie(change.sensitive_after),
+        show=show,
+    )
+    if change.replace_paths:
+        change_document["replace_paths"] = [list(path) for path in change.replace_paths]
+    if change.importing:
+        change_document["importing"] = {"id": change.importing}
+    document["change"] = change_document
     if change.reason:
         document["action_reason"] = _REASONS.get(change.reason, change.reason)
     if change.source is not None:
@@ -154,23 +167,6 @@ def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
             "column": span.start.column,
             "end_line": span.end.line,
         }
-    return document
-
-
-def _build_change_with_masks(change: Change, show: bool) -> dict[str, Any]:
-    """Build the `change` of a resource change: actions, both sides and their masks."""
-    document = _build_change_sides(
-        ACTIONS[change.action],
-        change.before,
-        change.after,
-        before_marks=build_path_trie(change.sensitive_before),
-        after_marks=build_path_trie(change.sensitive_after),
-        show=show,
-    )
-    if change.replace_paths:
-        document["replace_paths"] = [list(path) for path in change.replace_paths]
-    if change.importing:
-        document["importing"] = {"id": change.importing}
     return document
 
 
@@ -435,17 +431,14 @@ def _build_check(kind: str, address: str, instances: Sequence[CheckResult]) -> d
 
 
 def _build_check_address(kind: str, address: str) -> dict[str, Any]:
-    return {"kind": _KINDS.get(kind, kind), **_build_declared_address(kind, address), "to_display": address}
-
-
-def _build_declared_address(kind: str, address: str) -> dict[str, Any]:
-    """Build the address parts of a declaration with conditions, without instance keys."""
     if kind == "resource":
         parsed = parse_address(address)
         keys = {"mode": parsed.mode, "type": parsed.type, "name": parsed.name}
-        return {**keys, **_build_module_key(format_module(parsed.module))}
-    front, _, name = address.rpartition(".")
-    return {"name": name, **_build_module_key(front.rpartition(".")[0])}
+        declared_address = {**keys, **_build_module_key(format_module(parsed.module))}
+    else:
+        front, _, name = address.rpartition(".")
+        declared_address = {"name": name, **_build_module_key(front.rpartition(".")[0])}
+    return {"kind": _KINDS.get(kind, kind), **declared_address, "to_display": address}
 
 
 def _build_instance_keys(kind: str, address: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from nexusform.applying.events import StepEvent, StepOutcome
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
 from nexusform.diagnostics.levels import Level
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.plans.plan import Action, Change, Drift, Mode, Plan, StepKind
+from nexusform.plans.plan import Action, Change, Mode, Plan, StepKind
 from nexusform.rendering.json.json_decision import build_decision_document
 from nexusform.rendering.json.json_diagnostics import (
     TERRAFORM_VERSION,
@@ -82,8 +82,6 @@ def create_finding_event(finding: Finding, files: Mapping[str, SourceFile], time
     return stream_event
 
 
-# --- plan --------------------------------------------------------------------------------------
-
 _STREAM_ACTIONS: Final = {
     Action.NO_OP: "noop",
     Action.CREATE: "create",
@@ -113,43 +111,45 @@ def create_plan_events(plan: Plan, time: str, detail: ShownPlacements = ShownPla
             yield create_planned_change_event(change, time)
     if detail is not ShownPlacements.NONE:
         for document in build_placement_changes(plan, detail):
-            yield create_planned_placement_event(document, time)
+            # The planned location of a VM, binding or pod.
+            trigger = f" ({document['trigger']})" if document["trigger"] else ""
+            is_rejected = document["action"] == "keep" and document["from"] is None and document["to"] is None
+            action = "Not made" if is_rejected else f"Plan to {document['action']}"
+            message = f"{document['object']}: {action}{trigger}"
+            yield create_event("planned_placement", message, time, placement=dict(document))
     yield create_plan_summary_event(plan, time)
     if build_placement_summaries(plan)[0].has_objects:
         yield create_placement_summary_event(plan, time)
-    yield create_decision_event(plan, time)
+    lines = [f"{line.label}: {'; '.join(line.texts)}" for line in build_decision_lines(plan)]
+    yield create_event("decision", lines[0], time, decision=build_decision_document(plan), lines=lines)
     if plan.outputs:
-        yield create_planned_outputs_event(plan, time)
+        documents: Event = {}
+        for output in plan.outputs:
+            action = _STREAM_ACTIONS[output.action]
+            documents[output.name] = {"sensitive": output.sensitive, "action": action}
+        yield create_event("outputs", f"Outputs: {len(documents)}", time, outputs=documents)
 
 
 def create_drift_events(plan: Plan, time: str) -> Iterator[Event]:
     """Yield the drift events; in a refresh-only plan also moves."""
     current_addresses = dict(plan.address_moves)
     for drift in plan.drift:
-        yield create_drift_event(drift, current_addresses.get(drift.address, drift.address), time)
+        # An object changed outside of nexusform, under its current address.
+        address = current_addresses.get(drift.address, drift.address)
+        action = "delete" if drift.after is None else "update"
+        message = f"{address}: Drift detected ({action})"
+        document: Event = {"resource": build_resource_keys(address), "action": action}
+        if address != drift.address:
+            document["previous_resource"] = build_resource_keys(drift.address)
+        yield create_event("resource_drift", message, time, change=document)
     if plan.mode is Mode.REFRESH_ONLY:
         drift_addresses = {drift.address for drift in plan.drift}
         for change in plan.changes:
             if change.previous_address not in drift_addresses:
-                yield create_move_event(change, time)
-
-
-def create_drift_event(drift: Drift, address: Address, time: str) -> Event:
-    """Create the event of an object changed outside of nexusform; `address` is its current address."""
-    action = "delete" if drift.after is None else "update"
-    message = f"{address}: Drift detected ({action})"
-    change: Event = {"resource": build_resource_keys(address), "action": action}
-    if address != drift.address:
-        change["previous_resource"] = build_resource_keys(drift.address)
-    return create_event("resource_drift", message, time, change=change)
-
-
-def create_move_event(change: Change, time: str) -> Event:
-    """Create the event of an object with a new address in a refresh-only plan."""
-    document: Event = {"resource": build_resource_keys(change.address), "action": "move"}
-    if change.previous_address is not None:
-        document["previous_resource"] = build_resource_keys(change.previous_address)
-    return create_event("resource_drift", f"{change.address}: Drift detected (move)", time, change=document)
+                document = {"resource": build_resource_keys(change.address), "action": "move"}
+                if change.previous_address is not None:
+                    document["previous_resource"] = build_resource_keys(change.previous_address)
+                yield create_event("resource_drift", f"{change.address}: Drift detected (move)", time, change=document)
 
 
 def create_planned_change_event(change: Change, time: str) -> Event:
@@ -168,15 +168,6 @@ def create_planned_change_event(change: Change, time: str) -> Event:
     if change.importing:
         document["importing"] = {"id": change.importing}
     return create_event("planned_change", f"{change.address}: Plan to {action}", time, change=document)
-
-
-def create_planned_placement_event(placement: Mapping[str, Any], time: str) -> Event:
-    """Create the event of the planned location of a VM, binding or pod; `placement` is its plan document."""
-    trigger = f" ({placement['trigger']})" if placement["trigger"] else ""
-    is_rejected = placement["action"] == "keep" and placement["from"] is None and placement["to"] is None
-    action = "Not made" if is_rejected else f"Plan to {placement['action']}"
-    message = f"{placement['object']}: {action}{trigger}"
-    return create_event("planned_placement", message, time, placement=dict(placement))
 
 
 def _create_summary_event(message: str, time: str, changes: Mapping[str, Any]) -> Event:
@@ -198,25 +189,7 @@ def create_placement_summary_event(plan: Plan, time: str) -> Event:
     return create_event("placement_summary", message, time, placements=counts)
 
 
-def create_decision_event(plan: Plan, time: str) -> Event:
-    """Create the event of the decision block, with its lines as text and its figures."""
-    lines = [f"{line.label}: {'; '.join(line.texts)}" for line in build_decision_lines(plan)]
-    return create_event("decision", lines[0], time, decision=build_decision_document(plan), lines=lines)
-
-
 _COUNTS_FORM: Final = RecordForm(PlacementSummary, "place move remove keep update lose_machine=lose forget")
-
-
-def create_planned_outputs_event(plan: Plan, time: str) -> Event:
-    """Create the event of the output actions; values follow after apply."""
-    documents: Event = {}
-    for output in plan.outputs:
-        action = _STREAM_ACTIONS[output.action]
-        documents[output.name] = {"sensitive": output.sensitive, "action": action}
-    return create_event("outputs", f"Outputs: {len(documents)}", time, outputs=documents)
-
-
-# --- apply -------------------------------------------------------------------------------------
 
 
 def create_apply_summary_event(

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, Final
 
 from nexusform.placement_kinds.placement_kind import build_location_document
-from nexusform.plans.plan import PlacementChange, Plan
+from nexusform.plans.plan import Plan
 from nexusform.rendering.json.json_placements import select_placement_rows
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.scheduling.placement_decision import ObjectLocation
@@ -27,7 +27,14 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
     like a spreadsheet formula begins with a quote. A failed plan gives the header only.
     """
     rows = [] if plan.errored else list(select_placement_rows(plan, detail))
-    names = _list_location_columns(rows)
+    # List the location columns: the common ones, then those of other kinds in the rows.
+    columns = dict.fromkeys(_LOCATION_COLUMNS)
+    kinds: set[type[ObjectLocation]] = set()
+    for location in chain.from_iterable((row.source, row.target) for row in rows):
+        if location is not None and type(location) not in kinds:
+            kinds.add(type(location))
+            columns.update(dict.fromkeys(build_location_document(location) or {}))
+    names = list(columns)
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\r\n")
     table.writerow(
@@ -51,17 +58,6 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
             ]
         )
     return text.getvalue()
-
-
-def _list_location_columns(rows: Iterable[PlacementChange]) -> list[str]:
-    """List the location columns: the common ones, then those of other kinds in the rows."""
-    names = dict.fromkeys(_LOCATION_COLUMNS)
-    kinds: set[type[ObjectLocation]] = set()
-    for location in chain.from_iterable((row.source, row.target) for row in rows):
-        if location is not None and type(location) not in kinds:
-            kinds.add(type(location))
-            names.update(dict.fromkeys(build_location_document(location) or {}))
-    return list(names)
 
 
 def _build_location_cells(location: dict[str, Any] | None, names: Iterable[str]) -> Iterable[str]:

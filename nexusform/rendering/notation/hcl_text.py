@@ -1,6 +1,4 @@
-"""HCL-like text of values for `output`, `console` and plan blocks, and tries of sensitive or replacing
-paths.
-"""
+"""HCL-like text of values for `output`, `console` and plan blocks; tries of sensitive or replacing paths."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""JSON of plain data: unknown values dropped, masks added, secrets redacted. Large documents are written in
-pieces to save memory.
-"""
+"""JSON of plain data: unknown values dropped, masks added, secrets redacted. Large ones are written in pieces."""
 
 from __future__ import annotations
 
@@ -183,9 +181,7 @@ def _write_bracketed_parts(
 
 
 def encode_value(value: Any, *, pretty: bool = False) -> bytes:
-    """Encode one value as JSON, including numbers of any size and lone surrogates. Invisible characters and
-    CI log commands are escaped by code point.
-    """
+    """Encode one value as JSON with numbers of any size; unsafe characters and CI log commands are escaped."""
     data = json_codec.render_json(value, indent=pretty)
     if data.isascii() and b"##" not in data:
         return data

@@ -2,12 +2,10 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "domain_parts": "DomainPageParts",
     "html_page": "build_page_content render_html",
-    "page_data": "Playback PlaybackStep PoolEffect",
+    "page_data": "DomainPageParts Playback PlaybackStep PoolEffect",
     "rack_map": "MapVm ChangeMark OUTSIDE SiteMap build_site_map",
-    "svg_map": "render_document render_text MARGIN translate_parts render_svg",
-    "svg_rack_overview": "MAX_BYTES",
+    "svg_map": "MAX_BYTES render_document render_text MARGIN translate_parts render_svg",
     "report_page": "render_report_page",
     "page_elements": "build_section build_table",
     "page_shell": "render_page",

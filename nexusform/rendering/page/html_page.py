@@ -15,8 +15,7 @@ from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import get_kind_title
 from nexusform.plans.plan import Plan, is_fully_decided
 from nexusform.rendering.notation.markup import Markup, Part, build_element, join_markup
-from nexusform.rendering.page.domain_parts import load_domain_parts
-from nexusform.rendering.page.page_data import build_page_data
+from nexusform.rendering.page.page_data import build_page_data, load_domain_parts
 from nexusform.rendering.page.page_elements import build_section
 from nexusform.rendering.page.page_shell import build_script_placeholder, render_page
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
@@ -55,7 +54,19 @@ def render_html(
     content = build_page_content(plan, sources, registries)
     title = f"nexusform plan: {content.headline}"
     workspace = f"workspace {plan.workspace}" if plan.workspace != "default" else ""
-    facts = [plan.timestamp, workspace, *_build_origin_links(origin)]
+    # Build the directory and the commit, as links if the code host is known.
+    origin_parts: list[Part] = []
+    if origin.url:
+        directory = origin.directory or "top directory"
+        address = posixpath.join(origin.url, origin.directory).rstrip("/")
+        origin_parts.append(build_element("a", directory, href=address))
+    if origin.commit:
+        name = f"commit {origin.commit[:_COMMIT_LENGTH]}"
+        # Code hosts have the commit page next to the files.
+        address, is_file_address, _ = origin.url.rpartition(f"/blob/{origin.commit}")
+        commit_part = build_element("a", name, href=f"{address}/commit/{origin.commit}") if is_file_address else name
+        origin_parts.append(commit_part)
+    facts = [plan.timestamp, workspace, *origin_parts]
     parts: list[Part] = []
     for fact in filter(None, facts):
         parts += [" \N{MIDDLE DOT} ", fact]
@@ -65,22 +76,6 @@ def render_html(
         build_element("p", parts[1:], class_="quiet") if parts else None,
     )
     return render_page(title, header, content.main, _build_footer(plan), content.data)
-
-
-def _build_origin_links(origin: CodeOrigin) -> list[Part]:
-    """Build the directory and the commit, as links if the code host is known."""
-    parts: list[Part] = []
-    if origin.url:
-        directory = origin.directory or "top directory"
-        address = posixpath.join(origin.url, origin.directory).rstrip("/")
-        parts.append(build_element("a", directory, href=address))
-    if origin.commit:
-        name = f"commit {origin.commit[:_COMMIT_LENGTH]}"
-        # Code hosts have the commit page next to the files.
-        address, is_file_address, _ = origin.url.rpartition(f"/blob/{origin.commit}")
-        commit_part = build_element("a", name, href=f"{address}/commit/{origin.commit}") if is_file_address else name
-        parts.append(commit_part)
-    return parts
 
 
 _COMMIT_LENGTH: Final = 7

@@ -73,8 +73,6 @@ def build_cluster_styles(clusters: Sequence[str]) -> dict[str, ClusterStyle]:
     return by_cluster
 
 
-# --- in SVG ------------------------------------------------------------------------------------
-
 STYLE: Final = Markup(
     "<style>"
     "text{font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',Helvetica,Arial,sans-serif;"
@@ -143,7 +141,8 @@ def render_cluster_legend(
     parts: list[Markup] = []
     for number, style in enumerate(entries):
         line, column = divmod(number, columns_per_line)
-        label = f"{_truncate_name(style.cluster)} ({counts.get(style.cluster, 0):,})"
+        name = style.cluster if len(style.cluster) <= 18 else f"{style.cluster[:17]}\N{HORIZONTAL ELLIPSIS}"
+        label = f"{name} ({counts.get(style.cluster, 0):,})"
         parts += _render_cluster_entry(style, label, column * _ENTRY_WIDTH, line * _ENTRY_HEIGHT)
     lines = math.ceil(len(entries) / columns_per_line)
     remaining_clusters = [style.cluster for style in styles if style not in entries]
@@ -164,10 +163,6 @@ def _render_cluster_entry(style: ClusterStyle, label: str, left: int, top: int) 
     parts.append(build_svg_element("text", style.key, class_=f"key {style.tone}", x=left + 13, y=top + 11))
     parts.append(build_svg_element("text", label, x=left + 32, y=top + 11))
     return parts
-
-
-def _truncate_name(name: str) -> str:
-    return name if len(name) <= 18 else f"{name[:17]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def render_mark_legend(unmarked: ChangeMark | None) -> list[Markup]:

@@ -5,17 +5,19 @@ values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from typing import Any, Final, TypeAlias, cast
 
 from msgspec import Struct, json
 
+from nexusform.domain_table import find_domains
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import KINDS, VM, format_location_text
 from nexusform.plans.impact.object_effects import Effect, compute_effect, describe_state
 from nexusform.plans.plan import Change, PlacementChange, Plan
 from nexusform.rendering.notation.json_values import drop_unknown_values
-from nexusform.rendering.page.domain_parts import load_domain_parts
+from nexusform.rendering.notation.markup import Part
 from nexusform.rendering.page.map_legend import ClusterStyle, build_cluster_styles
 from nexusform.rendering.page.rack_map import CertaintyLevel, ChangeMark, MapMachine, MapRack, MapVm, SiteMap
 from nexusform.rendering.report.change_stanzas import ChangeStanza
@@ -316,3 +318,25 @@ def _compress_change(change: Sequence[Any], values: _NumberedValues, lines: _Num
         else:
             runs += [number, 1]
     return [runs if position == _TEXT_INDEX else values.assign_number(value) for position, value in enumerate(change)]
+
+
+class DomainPageParts(Struct, frozen=True):
+    """Page contents of a domain: sections after the map and after the VMs, the member clusters (name and id
+    of the NKS cluster, "" = none), and `picture(plan, verdict)` for plans without racks ("" = no picture).
+    """
+
+    after_map: Callable[[Plan], Part]
+    after_vms: Callable[[Plan], Part]
+    members: Callable[[Plan], Iterable[tuple[str, str]]]
+    picture: Callable[[Plan, str], str]
+
+
+def load_domain_parts(plan: Plan) -> Sequence[DomainPageParts]:
+    """Load the page parts of the domains with resource types in the plan."""
+    types = {change.address.type for change in plan.changes} | {row.address.type for row in plan.placements}
+    parts: list[DomainPageParts] = []
+    for domain in find_domains().values():
+        if domain.page_parts and not types.isdisjoint(domain.resource_types):
+            module, _, name = domain.build_target(domain.page_parts).partition(":")
+            parts.append(cast("DomainPageParts", getattr(import_module(module), name)))
+    return parts

@@ -49,9 +49,7 @@ def build_framed_table(
     *,
     is_firm: bool = False,
 ) -> Markup:
-    """Build a table in a scrollable box. On a phone each row of a wide table becomes a few lines. A table of
-    many rows is at most one screen high.
-    """
+    """Build a table in a scrollable box, at most one screen high; rows of wide tables fold on a phone."""
     is_wide = (
         len(headers) > _MAX_COLUMNS or len(headers) - len(figures) > 2 or len("  ".join(headers)) > _MAX_HEADER_LENGTH
     )

@@ -152,8 +152,6 @@ def _measure_common_prefix(names: Sequence[str]) -> int:
     return max(names[0].rfind(mark, 0, length) + 1 for mark in "-_. /")
 
 
-# --- putting together --------------------------------------------------------------------------
-
 _VmKey: TypeAlias = tuple[str, str]  # address, name
 _PoolRack: TypeAlias = tuple[str, str, str]  # address, pool, rack
 
@@ -188,7 +186,11 @@ def build_site_map(
     machines_by_rack: dict[str, list[MapMachine]] = {rack: [] for rack in racks_by_name}
     for machine in machines:
         sides = tuple(before.get(machine.facts.name, ())), tuple(after.get(machine.facts.name, ()))
-        map_machine = MapMachine(machine.facts, _get_machine_mark(machine), *sides)
+        if not machine.exists_after:
+            machine_mark = ChangeMark.REMOVED
+        else:
+            machine_mark = ChangeMark.KEPT if machine.exists_before else ChangeMark.PLACED
+        map_machine = MapMachine(machine.facts, machine_mark, *sides)
         machines_by_rack.setdefault(machine.facts.rack, []).append(map_machine)
     map_racks = tuple(
         _build_rack(racks_by_name.get(rack) or SiteRack(rack, ""), machines_by_rack[rack])
@@ -226,7 +228,13 @@ def _list_managed_vms(
     for pool in site.pools:
         old.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.before)
         new.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.after)
-    for key in _list_vm_keys(site.pools):
+    # List every VM once: by pool, then by number.
+    keys: dict[_VmKey, None] = {}
+    for pool in site.pools:
+        vms = (*pool.unchanged, *pool.removed, *pool.added)
+        for pool_vm in sorted(vms, key=lambda pool_vm: compute_number_sort_key(pool_vm.number)):
+            keys[_build_vm_key(pool, pool_vm)] = None
+    for key in keys:
         vm = _build_vm(old.get(key), new.get(key), rows.get(key, ()))
         yield replace(vm, certainty=_compute_location_certainty(vm, certain))
 
@@ -240,13 +248,6 @@ def _compute_location_certainty(vm: MapVm, certain: AbstractSet[_PoolRack]) -> C
     return CertaintyLevel.LIKELY if vm.row.certainty.rack_count >= _LIKELY_SHARE else CertaintyLevel.UNLIKELY
 
 
-def _get_machine_mark(machine: SiteMachine) -> ChangeMark:
-    """Return whether a machine is added, removed or kept."""
-    if not machine.exists_after:
-        return ChangeMark.REMOVED
-    return ChangeMark.KEPT if machine.exists_before else ChangeMark.PLACED
-
-
 def _build_rack(rack: SiteRack, machines: Iterable[MapMachine]) -> MapRack:
     by_slot = sorted(machines, key=lambda machine: (machine.facts.slot, machine.facts.name))
     return MapRack(rack.name, rack.zone, rack.is_planned, tuple(by_slot))
@@ -254,16 +255,6 @@ def _build_rack(rack: SiteRack, machines: Iterable[MapMachine]) -> MapRack:
 
 def _build_vm_key(pool: PoolVms, vm: PlacedVm) -> _VmKey:
     return str(pool.address), vm.name
-
-
-def _list_vm_keys(pools: Iterable[PoolVms]) -> dict[_VmKey, None]:
-    """List every VM once: by pool, then by number."""
-    keys: dict[_VmKey, None] = {}
-    for pool in pools:
-        vms = (*pool.unchanged, *pool.removed, *pool.added)
-        for vm in sorted(vms, key=lambda vm: compute_number_sort_key(vm.number)):
-            keys[_build_vm_key(pool, vm)] = None
-    return keys
 
 
 _Side: TypeAlias = "tuple[PoolVms, PlacedVm] | None"

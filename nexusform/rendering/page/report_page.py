@@ -54,9 +54,7 @@ def render_report_page(
     plays: Sequence[Playback] = (),
     rows: Sequence[PlacementChange] = (),
 ) -> str:
-    """Render the page: verdict, pictures or the map of `plays`, text and tables, `appendix`. `rows` are bindings
-    and pods for the search.
-    """
+    """Render the page: verdict, pictures or a map of `plays`, text, tables, `appendix`; `rows` are searchable."""
     data = build_simulation_data(plays, rows)
     if plays:
         has_steps = any(play.steps for play in plays)
@@ -116,7 +114,7 @@ def _build_body(section: Section) -> list[Part]:
     if len(tables) > 1:
         tables = [build_element("div", tables, class_="side-by-side")]
     lines = [build_element("p", build_text(line)) for line in section.lines]
-    body: list[Part] = [section.picture, *([*tables, *lines] if section.name else lines)]
+    body: list[Part] = [*tables, *lines] if section.name else [*lines]
     if section.commands:
         code = build_element("code", "\n".join(section.commands))
         body.append(build_element("pre", code, tabindex="0", role="group", aria_label="Commands"))

@@ -19,9 +19,7 @@ from nexusform.rendering.report.plan_verdict import format_violation
 
 
 class JunitCase(Struct, frozen=True):
-    """One test case: `outcome` is "" if passed, else failure, error or skipped; `seconds` is its duration, if
-    known. `note` is the text of a passed case.
-    """
+    """One test case: `outcome` is empty, failure, error or skipped; `note` is the text of a passed case."""
 
     group: str
     name: str
@@ -74,7 +72,9 @@ def render_suites(suites: Iterable[tuple[str, Sequence[JunitCase]]]) -> str:
     for name, cases in suites:
         if cases:
             all_cases += cases
-            parts += [_render_suite(name, cases), "\n"]
+            rendered_cases = [["  ", _render_case(case), "\n"] for case in cases]
+            suite = build_svg_element("testsuite", "\n", rendered_cases, name=name, **_count_case_outcomes(cases))
+            parts += [suite, "\n"]
     # The Jenkins schema has no count of skipped cases here, only in suites.
     counts = {name: count for name, count in _count_case_outcomes(all_cases).items() if name != "skipped"}
     document = build_svg_element("testsuites", parts, name="nexusform", **counts)
@@ -88,11 +88,6 @@ def _count_case_outcomes(cases: Sequence[JunitCase]) -> dict[str, int]:
         "errors": sum(case.outcome == "error" for case in cases),
         "skipped": sum(case.outcome == "skipped" for case in cases),
     }
-
-
-def _render_suite(name: str, cases: Sequence[JunitCase]) -> Markup:
-    parts = [["  ", _render_case(case), "\n"] for case in cases]
-    return build_svg_element("testsuite", "\n", parts, name=name, **_count_case_outcomes(cases))
 
 
 def _render_case(case: JunitCase) -> Markup:

@@ -73,9 +73,7 @@ _MARGIN: Final = "\N{BOX DRAWINGS LIGHT VERTICAL} "  # as in the boxes of the te
 
 
 def disable_bot_commands(markdown: str) -> str:
-    """Disable lines that look like commands to a code host or its bots. An empty element precedes such a
-    line, or a visible margin inside code blocks.
-    """
+    """Disable lines that look like commands to a code host or bot, by an empty element or, in code, a margin."""
     lines: list[str] = []
     fence = ""
     for line in markdown.split("\n"):
@@ -117,9 +115,7 @@ def render_table(rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def render_diff(text: str) -> str:
-    """Render stanzas with their signs in the first column, where GitHub colours a line. In user texts
-    (manifests) a dash is not a sign.
-    """
+    """Render stanzas with signs in the first column, where GitHub colours a line; not in user texts."""
     return "\n".join(line if is_text else _move_sign_to_first_column(line) for line, is_text in mark_text_lines(text))
 
 
@@ -137,16 +133,12 @@ def _move_sign_to_first_column(line: str) -> str:
     return f"{sign}{indent[1:]}{remainder}".rstrip()
 
 
-# --- keeping to a number of bytes --------------------------------------------------------------
-
 # Below this size a truncated part is useless.
 _MIN_PART_BYTES: Final = 300
 
 
 class ReportPart(Struct, frozen=True):
-    """A part of a report: its lines and their renderer. Parts with low `importance` are cut first. An
-    `is_atomic` part is kept whole or removed.
-    """
+    """A part of a report: lines and their renderer. Low `importance` is cut first, an `is_atomic` part as a whole."""
 
     title: str
     importance: int

@@ -56,19 +56,16 @@ _FOLDED_LOSS: Final = 45  # less importance of folded rows
 
 def render_report_markdown(report: Report) -> str:
     """Render the whole report with a final newline."""
-    blocks = [f"### {escape_prose(report.title)}", _render_verdict(report)]
+    if report.alert_level is not None:
+        verdict = f"> [!{report.alert_level.value.upper()}]\n> **{escape_prose(report.verdict)}**"
+    else:
+        mark = "\u274c" if report.is_finding else "\u2705"
+        verdict = f"{mark} **{escape_prose(report.verdict)}**"
+    blocks = [f"### {escape_prose(report.title)}", verdict]
     if report.facts:
         blocks.append("\n".join(f"- {escape_prose(fact)}" for fact in report.facts))
     blocks += ["\n\n".join(_render_section(section)) for section in report.sections]
     return disable_bot_commands("\n\n".join(blocks) + "\n")
-
-
-def _render_verdict(report: Report) -> str:
-    """Render the verdict in an alert box with the impact, or after a mark."""
-    if report.alert_level is not None:
-        return f"> [!{report.alert_level.value.upper()}]\n> **{escape_prose(report.verdict)}**"
-    mark = "\u274c" if report.is_finding else "\u2705"
-    return f"{mark} **{escape_prose(report.verdict)}**"
 
 
 def _render_section(section: Section) -> Iterable[str]:
@@ -118,9 +115,6 @@ def _render_table_cells(row: Row, origin: CodeOrigin) -> list[str]:
     """Render the cells of a row, bold for a finding."""
     cells = [render_text(cell, origin) for cell in row.cells]
     return [f"**{cell}**" if cell else cell for cell in cells] if row.is_finding else cells
-
-
-# --- parts of a comment ------------------------------------------------------------------------
 
 
 def build_parts(
@@ -214,8 +208,6 @@ def _render_items(group: ItemGroup, origin: CodeOrigin) -> Iterator[str]:
         label = format_code(item.label) if item.label else ""
         yield f"- {symbol}{name}{f'{label} {render_text(item.text, origin)}'.strip()}"
 
-
-# --- findings ----------------------------------------------------------------------------------
 
 _MAX_LOCATIONS: Final = 3
 _MAX_SUBJECTS: Final = 4

@@ -57,20 +57,15 @@ def _build_rule_descriptor(diagnostic: Diagnostic) -> dict[str, Any]:
     """Build a rule for the driver of a run."""
     # The summary of a lint rule starts with its id. Figures belong to a result, not to the rule.
     text = get_summary(diagnostic.id).removeprefix(f"{diagnostic.id}: ")
+    page = f"{PROJECT_URL}/blob/main/docs/reference/{_format_rule_url(diagnostic.id)}"
+    help_uri = {"helpUri": page} if PROJECT_URL else {}
     return {
         "id": diagnostic.id,
         "shortDescription": {"text": escape_control_characters(text)},
         "help": _build_help(diagnostic.id, text),
-        **_build_help_uri(diagnostic.id),
+        **help_uri,
         "defaultConfiguration": {"level": _SARIF_LEVELS[get_diagnostic_level(diagnostic)]},
     }
-
-
-def _build_help_uri(rule: str) -> dict[str, str]:
-    """Build the address of a rule's page, if the project has a repository."""
-    if not PROJECT_URL:
-        return {}
-    return {"helpUri": f"{PROJECT_URL}/blob/main/docs/reference/{_format_rule_url(rule)}"}
 
 
 def _format_rule_url(rule: str) -> str:

@@ -33,9 +33,7 @@ _JOB: Final = "/Job/"
 
 
 def find_availability_losses(plan: Plan) -> Iterator[str]:
-    """Yield clauses about forgotten VMs without machine, control planes without quorum, pools without nodes
-    and workloads without replicas.
-    """
+    """Yield clauses on forgotten VMs, control planes without quorum, empty pools, workloads without replicas."""
     yield from describe_lost_vms(plan)
     down: Counter[tuple[str, str]] = Counter()
     growth: Counter[tuple[str, str]] = Counter()
@@ -62,8 +60,6 @@ def find_availability_losses(plan: Plan) -> Iterator[str]:
                 yield f"{upgrade.cluster}/{pool.pool} has no node for some time: {nodes} re-created at once"
     yield from _describe_workload_losses(plan)
 
-
-# --- workloads -----------------------------------------------------------------------------------
 
 # Time of the removal of a node: the upgrade batch of its pool, or immediately.
 _RemovalTime: TypeAlias = tuple[str, str, str, int]

@@ -1,6 +1,4 @@
-"""Changed paths inside a nested argument. deepdiff is slow, so it is imported here only and used for arguments
-known to differ.
-"""
+"""Changed paths inside a nested argument known to differ. deepdiff is slow, so it is imported here only."""
 
 from __future__ import annotations
 

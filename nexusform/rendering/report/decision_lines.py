@@ -66,8 +66,13 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     decision = build_decision(plan)
     losses_in_impact = describe_lost_vms(plan)
     other_losses = [loss for loss in find_availability_losses(plan) if loss not in losses_in_impact]
+    target_options: list[str] = []
+    if plan.targets or plan.excludes:
+        option = "-target" if plan.targets else "-exclude"
+        changed = sum(change.action is not Action.NO_OP for change in plan.changes)
+        target_options.append(f"({option}): {format_count(changed, 'changed resource')}; others were not planned")
     lines = (
-        DecisionLine("Partial plan", tuple(_describe_target_options(plan))),
+        DecisionLine("Partial plan", tuple(target_options)),
         DecisionLine("Impact", (_describe_impact(plan, decision.impact), *_describe_changed_clusters(plan))),
         DecisionLine("Risk", (*describe_weakened_rules(plan), *other_losses)),
         DecisionLine("Blocked", tuple(list_blocking_reasons(plan))),
@@ -79,13 +84,6 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine("Checked by", tuple(map(_describe_program_check, plan.checks_by))),
     )
     return tuple(line for line in lines if line.texts)
-
-
-def _describe_target_options(plan: Plan) -> Iterator[str]:
-    if plan.targets or plan.excludes:
-        option = "-target" if plan.targets else "-exclude"
-        changed = sum(change.action is not Action.NO_OP for change in plan.changes)
-        yield f"({option}): {format_count(changed, 'changed resource')}; others were not planned"
 
 
 # --- impact ------------------------------------------------------------------------------------
@@ -177,13 +175,17 @@ def describe_effects(counts: Sequence[EffectCount], effects: Iterable[Effect]) -
 
 
 def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[str]:
-    """Yield `lab 46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)` per site, equal sites in one line;
-    with several sites, only of changed ones.
-    """
+    """Yield `lab 46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)` per site; equal sites share a line."""
     changed_rows = [row for row in rows if row.is_changed] or list(rows)
     names_by_figures: dict[str, list[str]] = {}
     for row in changed_rows:
-        names_by_figures.setdefault(format_capacity(row), []).append(row.site)
+        # `46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)`, or one figure each if unchanged.
+        free = _format_figure_change(row.before, row.after)
+        rack_down = _format_figure_change(row.rack_down_before, row.rack_down_after)
+        bound = "at most " if row.lacks_data else ""
+        note = "; data is missing" if row.lacks_data else ""
+        text = f"{bound}{free} x {row.vm_sku_name} ({rack_down} with one rack down){note}"
+        names_by_figures.setdefault(text, []).append(row.site)
     figures = list(names_by_figures.items())
     for text, names in figures[:_MAX_SITES]:
         # The figures are those of each site.
@@ -193,15 +195,6 @@ def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[s
         yield f"{format_count(hidden_count, 'more site')} with other figures"
     if len(changed_rows) < len(rows):
         yield f"other {format_count(len(rows) - len(changed_rows), 'site')} unchanged"
-
-
-def format_capacity(row: SpareCapacitySummary) -> str:
-    """Return `46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)`, or one figure each if unchanged."""
-    free = _format_figure_change(row.before, row.after)
-    rack_down = _format_figure_change(row.rack_down_before, row.rack_down_after)
-    bound = "at most " if row.lacks_data else ""
-    note = "; data is missing" if row.lacks_data else ""
-    return f"{bound}{free} x {row.vm_sku_name} ({rack_down} with one rack down){note}"
 
 
 def _format_figure_change(before: Interval | None, after: Interval | None) -> str:

@@ -146,9 +146,7 @@ class Comparison(Struct, frozen=True):
     def _compare_blocks(
         self, name: str, old_body: _Mapping, new_body: _Mapping, block: NestedBlock, marks: PathMarks
     ) -> list[DifferenceNode]:
-        """Compare the nested blocks of one type, including unchanged ones: those without labels like list
-        elements, labelled ones by label.
-        """
+        """Compare the nested blocks of one type: those without labels like list elements, labelled ones by label."""
         old, new = old_body.get(name), new_body.get(name)
         if new is UNKNOWN:
             return [DifferenceNode(NodeKind.LEAF, CHANGED if old else CREATED, name=name, new=UNKNOWN)]

@@ -127,9 +127,7 @@ def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[FindingEntry, ...]:
 
 
 def _split_warning_subject(warning: Diagnostic) -> tuple[str, str]:
-    """Return the subject and the one-line text of a warning, from its `brief` ("web/p: an upgrade would
-    fail") or the first paragraph of its detail.
-    """
+    """Return the subject and the one-line text of a warning, from its `brief` or its first paragraph."""
     if warning.brief:
         subject, colon, text = warning.brief.partition(": ")
         return (subject, text) if colon else (warning.address, warning.brief)

@@ -27,9 +27,7 @@ Key: TypeAlias = int | str | None
 
 
 class NameRange(Struct, frozen=True):
-    """Names with a common `prefix` and consecutive `numbers` as written. A name without a number is its own
-    prefix with `numbers` ("",).
-    """
+    """Names with a common `prefix` and consecutive `numbers` as written; ("",) for a name without a number."""
 
     prefix: str
     numbers: tuple[str, ...]
@@ -120,9 +118,7 @@ _KEY: Final = re.compile(r'(?:([0-9]+)|"([^"\\]*)")\]')
 
 
 def merge_equal_groups(groups: Iterable[PlacementLineGroup]) -> list[PlacementLineGroup]:
-    """Merge placements with the same clusters and actions, and pools with equal lines on several sites. Lines
-    of pods need their cluster's name.
-    """
+    """Merge placements with equal clusters and actions, and pools with equal lines on several sites."""
     groups_by_content: dict[object, list[PlacementLineGroup]] = {}
     for group in groups:
         groups_by_content.setdefault(_build_content_key(group), []).append(group)
@@ -212,15 +208,11 @@ def _group_keys_into_runs(keys: Sequence[int | str]) -> list[tuple[str, int]]:
     return texts
 
 
-# --- addresses ---------------------------------------------------------------------------------
-
 _Shape: TypeAlias = tuple[object, ...]
 
 
 class FoldedAddresses(Struct, frozen=True):
-    """Addresses that differ in one part: their positions in the folded list and one text. `keys` lists the
-    instances when the text only counts them.
-    """
+    """Addresses that differ in one part: their positions and one text; `keys` lists instances the text counts."""
 
     members: tuple[int, ...]
     text: str
@@ -248,9 +240,7 @@ def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> lis
 
 
 def _find_folded_key_position(address: Address) -> int | None:
-    """Return the slot of the key to fold by: -1 = own key, 0, 1, ... = key of a module, None = no key. The
-    own key has priority, then the innermost module.
-    """
+    """Return the slot of the key to fold by: -1 = own key (it has priority), 0, 1, ... = a module's, None."""
     if address.key is not None:
         return -1
     for position in range(len(address.module) - 1, -1, -1):
@@ -415,9 +405,7 @@ def _normalize_site_specific_names(row: PoolRow, site: SitePools) -> PoolRow:
 
 
 def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> tuple[PoolRow, ...] | None:
-    """Name the racks with the same names on every site, and the clusters. Return None for clusters without a
-    common name or a common prefix.
-    """
+    """Name racks equal on every site, and the clusters; None for clusters without a common name or prefix."""
     named_rows: list[PoolRow] = []
     for number, row in enumerate(rows):
         racks = {_replace_site(site.rows[number].racks, site.site) for site in sites}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -34,14 +34,20 @@ class FieldChange(Struct, frozen=True):
 
 
 def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
-    """Compare two texts of YAML or JSON and return their changed fields by object. Return nothing for
-    invalid, very long or reformatted texts.
-    """
+    """Return the changed fields of YAML or JSON by object; nothing for invalid, very long or reformatted texts."""
     before, after = _parse_objects(old), _parse_objects(new)
     if before is None or after is None:
         return ()
     changes: list[FieldChange] = []
-    for key, title in _build_titles({**before, **after}).items():
+    # Titles such as `Deployment web`, with the namespace if the name is ambiguous: `Deployment shop/web`.
+    listed = list({**before, **after})
+    uses = Counter(listed_key[2:] for listed_key in listed)
+    titles = {}
+    for listed_key in listed:
+        _, namespace, kind, name = listed_key
+        full = f"{namespace}/{name}" if namespace and uses[listed_key[2:]] > 1 else name
+        titles[listed_key] = f"{kind} {full}".strip()
+    for key, title in titles.items():
         old_object, new_object = before.get(key), after.get(key)
         if old_object is not None and new_object is not None:
             changes += _compare_fields(title, old_object, new_object)
@@ -53,18 +59,6 @@ def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
 
 
 _Key: TypeAlias = tuple[str, ...]  # API version, namespace, kind, name; all "" if not an object
-
-
-def _build_titles(keys: Iterable[_Key]) -> dict[_Key, str]:
-    """Return titles such as `Deployment web`, with the namespace if the name is ambiguous: `Deployment shop/web`."""
-    listed = list(keys)
-    uses = Counter(key[2:] for key in listed)
-    titles = {}
-    for key in listed:
-        _, namespace, kind, name = key
-        full = f"{namespace}/{name}" if namespace and uses[key[2:]] > 1 else name
-        titles[key] = f"{kind} {full}".strip()
-    return titles
 
 
 def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]] | None:
@@ -149,8 +143,6 @@ def _format_value(value: Any) -> str:
     text = format_scalar(value)
     return text if len(text) <= _MAX_VALUE_LENGTH else f'{text[: _MAX_VALUE_LENGTH - 4]}..."'
 
-
-# --- in a line ---------------------------------------------------------------------------------
 
 _MAX_FIELDS: Final = 3
 

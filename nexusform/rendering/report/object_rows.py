@@ -62,7 +62,14 @@ def create_schema_lookup(registries: PluginRegistries) -> SchemaLookup:
 
 def build_object_folds(plan: Plan, find_schema: SchemaLookup) -> tuple[ObjectFold, ...]:
     """Build the rows of changed objects and fold similar ones. Linear in the number of changes."""
-    placement_clauses = describe_placements(plan)
+    # Clauses such as `2 VMs to move` by resource with changed placements.
+    placement_clauses: dict[Address, tuple[str, ...]] = {}
+    for address, counts in count_placements(plan).items():
+        clauses = []
+        for kind in sorted(counts.kinds, key=get_kind_order):
+            noun = KINDS[kind].short_noun or KINDS[kind].noun
+            clauses += [f"{format_count(count, noun)} {outcome}" for count, outcome in counts.list_counts(kind)]
+        placement_clauses[address] = tuple(clauses)
     rows = [
         _build_row(change, find_schema(change.address), placement_clauses.get(change.address, ()))
         for change in plan.changes
@@ -110,9 +117,7 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
 
 
 def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
-    """Fold instances of blocks that differ in the final number of their name, or in the key of one module:
-    `rack.site01[0..3]`, `rack.site02[0..3]` and so on.
-    """
+    """Fold instances of blocks that differ in the final number or one module key: `rack.site01[0..3]` and so on."""
     folds_by_shape: dict[object, list[ObjectFold]] = {}
     for fold in folds:
         address = fold.rows[0].address
@@ -374,15 +379,3 @@ def count_placements(plan: Plan) -> dict[Address, PlacementCounts]:
             counts.counts[row.kind, describe_placement_effect(compute_effect(row), describe_state(row))] += 1
             counts.objects.add((row.kind, row.object))
     return by_address
-
-
-def describe_placements(plan: Plan) -> dict[Address, tuple[str, ...]]:
-    """Return clauses such as `2 VMs to move` by resource with changed placements."""
-    clauses_by_address: dict[Address, tuple[str, ...]] = {}
-    for address, counts in count_placements(plan).items():
-        clauses = []
-        for kind in sorted(counts.kinds, key=get_kind_order):
-            noun = KINDS[kind].short_noun or KINDS[kind].noun
-            clauses += [f"{format_count(count, noun)} {outcome}" for count, outcome in counts.list_counts(kind)]
-        clauses_by_address[address] = tuple(clauses)
-    return clauses_by_address

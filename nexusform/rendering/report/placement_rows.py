@@ -519,9 +519,7 @@ def format_alternatives(numbers: Iterable[int]) -> str:
 
 
 def build_table_row(table: PlacementTable) -> tuple[str, ...]:
-    """Return the eight columns of the Nexus document: cluster, pool, SKU, total count, expected racks, actual
-    racks, expected and actual VMs per rack.
-    """
+    """Return the eight columns of the Nexus document, from cluster and pool to actual VMs per rack."""
     return (
         table.cluster,
         table.pool,

@@ -235,7 +235,23 @@ def build_rollout_section(view: PlanReportData) -> Section | None:
     """Build the steps of rollouts; times are the earliest."""
     if not view.plan.rollouts:
         return None
-    return Section("Rollout", (ROLLOUT_NOTE,), tables=build_rollout_tables(view.plan), name="rollouts")
+    # A table of start time, stage or wave, and action per rollout, in plan order.
+    tables = []
+    for rollout in view.plan.rollouts:
+        snapshot = "" if rollout.resource_snapshot is None else f", resource snapshot {rollout.resource_snapshot}"
+        rows = []
+        for step in rollout.steps:
+            start = f"+{format_duration(step.start_seconds)}" if step.start_seconds else "start"
+            action = f"{_describe_step(step)}{_STATUSES.get(step.status, '')}"
+            if not step.stage:
+                stage = f"wave {step.group}"
+            else:
+                name = "delete stage" if step.kind == "delete" else step.stage
+                stage = f"{name}, group {step.group}" if step.group and step.kind != "delete" else name
+            rows.append(Row((start, stage, action)))
+        caption = f"{rollout.address}: {rollout.cause}{snapshot}"
+        tables.append(Table(("from", "stage", "what"), tuple(rows), caption=caption))
+    return Section("Rollout", (ROLLOUT_NOTE,), tables=tuple(tables), name="rollouts")
 
 
 # --- findings ----------------------------------------------------------------------------------
@@ -508,29 +524,6 @@ def _list_hardware_ids(rows: Iterable[PlacementChange]) -> Iterable[str]:
 
 _MAX_CLUSTERS: Final = 6
 _STATUSES: Final = {"done": " (done before)", "stuck": " (fails there)", "later": " (later)"}
-
-
-def build_rollout_tables(plan: Plan) -> tuple[Table, ...]:
-    """Return a table of start time, stage or wave, and action per rollout, in plan order."""
-    tables = []
-    for rollout in plan.rollouts:
-        snapshot = "" if rollout.resource_snapshot is None else f", resource snapshot {rollout.resource_snapshot}"
-        rows = []
-        for step in rollout.steps:
-            start = f"+{format_duration(step.start_seconds)}" if step.start_seconds else "start"
-            action = f"{_describe_step(step)}{_STATUSES.get(step.status, '')}"
-            rows.append(Row((start, _format_stage(step), action)))
-        caption = f"{rollout.address}: {rollout.cause}{snapshot}"
-        tables.append(Table(("from", "stage", "what"), tuple(rows), caption=caption))
-    return tuple(tables)
-
-
-def _format_stage(step: RolloutStep) -> str:
-    """Return the wave of a step, or its stage and group."""
-    if not step.stage:
-        return f"wave {step.group}"
-    name = "delete stage" if step.kind == "delete" else step.stage
-    return f"{name}, group {step.group}" if step.group and step.kind != "delete" else name
 
 
 def _describe_step(step: RolloutStep) -> str:

@@ -253,8 +253,6 @@ def format_prediction_accuracy(score: PredictionRecordScore) -> str:
     return f"{text}; Brier score {score.brier:.3f}, by chance {score.chance:.3f} (0 is best){skill}{adjustment_note}"
 
 
-# --- triggers ---------------------------------------------------------------------------------
-
 # The trigger concerns one cluster, the row another.
 _OTHER_CLUSTER_TRIGGERS: Final[Mapping[str, str]] = {"cluster_left": "another cluster was removed"}
 # For these triggers the reason is more specific: `moved on the hub: par1 -> lon1`.

@@ -1,6 +1,4 @@
-"""Verdict and notes of a plan: headline, rejection, impact, age of its inventory, and sentences about upgrades,
-samples, rules and inputs.
-"""
+"""Verdict and notes of a plan: headline, rejection, impact, age of its inventory, and further sentences."""
 
 from __future__ import annotations
 
@@ -110,9 +108,6 @@ _CONDITION_VERBS: Final = {
     "error": ("cannot be evaluated", "cannot be evaluated"),
     "unknown": ("is not known yet", "are not known yet"),
 }
-
-
-# --- age and risks -----------------------------------------------------------------------------
 
 
 def describe_inventory(plan: Plan) -> str:

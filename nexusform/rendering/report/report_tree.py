@@ -1,6 +1,4 @@
-"""Tree of a report: a verdict and sections of lines, items, tables, code and pictures. Text, Markdown and HTML
-render the same tree and compute nothing.
-"""
+"""Tree of a report: a verdict and sections. Text, Markdown and HTML render the same tree, computing nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +12,6 @@ from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.diagnostics.levels import PlacementImpact
 
 if TYPE_CHECKING:  # they build parts of the tree
-    from nexusform.rendering.notation.markup import Part
     from nexusform.rendering.report.decision_lines import DecisionLine
     from nexusform.rendering.report.finding_entries import Finding, FindingEntries
 
@@ -76,9 +73,7 @@ class Table(Struct, frozen=True):
 
 
 class Item(Struct, frozen=True):
-    """An object, or `count` similar ones: the symbol of their change, their name, and text about them. The name
-    of an `is_strong` one is highlighted.
-    """
+    """An object, or `count` similar ones: symbol of the change, name and text; `is_strong` highlights the name."""
 
     symbol: str
     label: str
@@ -111,7 +106,7 @@ class Findings(Struct, frozen=True):
 class Section(Struct, frozen=True):
     """A section of a report. An `is_folded` one is detail: closed at first if the format allows. `commands`
     are for copying. `notes` are pairs of heading and sentence. A comment shows items as a table with
-    `item_headers`, if there are any. `name` identifies the section on a page; `picture` is for pages only.
+    `item_headers`, if there are any. `name` identifies the section on a page.
     """
 
     title: str
@@ -128,7 +123,6 @@ class Section(Struct, frozen=True):
     code: CodeBlock | None = None
     entries: FindingEntries | None = None
     findings: Findings | None = None
-    picture: Part = None
 
     @property
     def all_tables(self) -> tuple[Table, ...]:

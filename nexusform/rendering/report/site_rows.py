@@ -20,9 +20,7 @@ _MAX_NAMES: Final = 8
 
 
 class SiteRow(Struct, frozen=True):
-    """One site, or several `sites` with equal figures: VMs of each before and after the plan, and the numbers
-    of changed VMs by effect.
-    """
+    """One site, or several `sites` with equal figures: VMs before and after, and changed VMs by effect."""
 
     name: str
     before: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
@@ -30,7 +30,15 @@ def describe_upgrade(upgrade: Upgrade) -> str:
 def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
     """Return one clause per upgrade, or one per version for several clusters."""
     upgrades_by_version: dict[str, list[Upgrade]] = {}
-    blocked_clauses = describe_blocked_upgrades(upgrades)
+    # Clauses about blocked upgrades: `the upgrade of amf to 1.30.5 is held up`.
+    blocked_upgrades = [upgrade for upgrade in upgrades if is_upgrade_blocked(upgrade)]
+    if len(blocked_upgrades) > _MAX_TITLE_NAMES:
+        blocked_clauses = [f"the upgrades of {len(blocked_upgrades):,} clusters cannot complete"]
+    else:
+        blocked_clauses = [
+            f"the upgrade of {blocked.cluster} to {blocked.after} {_format_verdict(blocked)}"
+            for blocked in blocked_upgrades
+        ]
     for upgrade in upgrades:
         if is_upgrade_blocked(upgrade):
             continue
@@ -52,17 +60,6 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
 def is_upgrade_blocked(upgrade: Upgrade) -> bool:
     """Return whether the upgrade is known to stop halfway."""
     return upgrade.is_rolling and (bool(upgrade.budgets) or any(pool.failed_batch for pool in upgrade.pools))
-
-
-def describe_blocked_upgrades(upgrades: Iterable[Upgrade]) -> list[str]:
-    """Return clauses about blocked upgrades: `the upgrade of amf to 1.30.5 is held up`."""
-    blocked_upgrades = [upgrade for upgrade in upgrades if is_upgrade_blocked(upgrade)]
-    if len(blocked_upgrades) > _MAX_TITLE_NAMES:
-        return [f"the upgrades of {len(blocked_upgrades):,} clusters cannot complete"]
-    return [
-        f"the upgrade of {blocked.cluster} to {blocked.after} {_format_verdict(blocked)}"
-        for blocked in blocked_upgrades
-    ]
 
 
 def format_upgrade_heading(upgrade: Upgrade) -> str:

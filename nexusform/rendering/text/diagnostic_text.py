@@ -92,7 +92,8 @@ def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], pa
     if subject is None:
         return [*lines, *_render_expression_values(diagnostic, paint, width)]
     block_note = f", in {escape_control_characters(diagnostic.block)}" if diagnostic.block else ""
-    lines += wrap_line(f"  on {_format_filename(subject)} line {subject.start.line}{block_note}:", 5, width)
+    filename = escape_control_characters(subject.filename).replace("\n", "\\n")
+    lines += wrap_line(f"  on {filename} line {subject.start.line}{block_note}:", 5, width)
     snippet = extract_snippet(diagnostic, files)
     if snippet is None:
         lines.append("  (source code not available)")
@@ -188,18 +189,11 @@ def merge_similar_warnings(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic
     return merged
 
 
-def _format_filename(span: Span) -> str:
-    """Format a filename with escaped line ends."""
-    return escape_control_characters(span.filename).replace("\n", "\\n")
-
-
 MAX_LINES = 12
 
 
 class SourceSnippet(Struct, frozen=True):
-    """Whole source lines from `start_line` on. The highlight is a byte range of `code`; `hidden_lines` is the
-    number of omitted further lines.
-    """
+    """Whole source lines from `start_line` on; the highlight is a byte range, `hidden_lines` a number."""
 
     code: str
     start_line: int

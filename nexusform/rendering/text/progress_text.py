@@ -92,9 +92,6 @@ def format_more_refreshes(count: int) -> str:
     return f"... and {count:,} more: Refreshing state..."
 
 
-# --- the end -----------------------------------------------------------------------------------
-
-
 def format_apply_complete(
     added: int, changed: int, destroyed: int, paint: Painter = PLAIN, *, imported: int = 0, forgotten: int = 0
 ) -> str:

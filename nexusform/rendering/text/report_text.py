@@ -159,8 +159,6 @@ def _wrap_text(text: str, width: int) -> list[str]:
     return wrap_lines(escape_control_characters(text), width)
 
 
-# --- sections of a plan ------------------------------------------------------------------------
-
 _MAX_STEPS: Final = 12  # rows of a table without figures, such as steps
 _MAX_ITEMS: Final = 80
 _MAX_ITEM_LINES: Final = 4
@@ -268,9 +266,6 @@ def render_decision(decision: Sequence[DecisionLine], width: int, paint: Painter
             lines += render_labelled_text(paint(label.rstrip(), "bold"), text, column, width, gap=1)
             label = ""
     return lines
-
-
-# --- text beside labels ------------------------------------------------------------------------
 
 
 def render_labelled_text(label: str, text: str, indent: int, width: int, gap: int = 2) -> list[str]:

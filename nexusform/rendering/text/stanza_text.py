@@ -218,7 +218,19 @@ def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[S
             continue
         text = render_stanza(stanza)
         body = text.partition("\n")[2].replace(stanza.header, change.address.type, 1)
-        group_key = f"{stanza.headline}\n{_mask_names_in_text(body, _list_names_specific_to_object(change))}"
+        # The rendered id, name and instance key of an object, and its site unless that changes.
+        names = [change.address.key]
+        sites = {side.get("site_id") for side in (change.before, change.after) if side is not None}
+        names += sites if len(sites) == 1 else ()
+        for side in (change.before, change.after):
+            if side is not None:
+                names += [side.get("id"), side.get("name")]
+        specific_texts: set[str] = set()
+        for name in names:
+            if isinstance(name, str) and name:
+                specific_texts |= {quote_string(name), repr(name)}
+        # A longer name may contain a shorter one, so it is masked first.
+        group_key = f"{stanza.headline}\n{_mask_names_in_text(body, sorted(specific_texts, key=len, reverse=True))}"
         if group_key in texts:
             other_addresses[group_key].append(stanza.address)
         else:
@@ -227,30 +239,12 @@ def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[S
     return [StanzaGroup(text, tuple(other_addresses[group_key])) for group_key, text in texts.items()]
 
 
-def _list_names_specific_to_object(change: Change) -> list[str]:
-    """Return the rendered id, name and instance key of an object, and its site unless that changes."""
-    names = [change.address.key]
-    sites = {side.get("site_id") for side in (change.before, change.after) if side is not None}
-    names += sites if len(sites) == 1 else ()
-    for side in (change.before, change.after):
-        if side is not None:
-            names += [side.get("id"), side.get("name")]
-    texts: set[str] = set()
-    for name in names:
-        if isinstance(name, str) and name:
-            texts |= {quote_string(name), repr(name)}
-    # A longer name may contain a shorter one, so it is masked first.
-    return sorted(texts, key=len, reverse=True)
-
-
 def _mask_names_in_text(text: str, names: Sequence[str]) -> str:
     """Mask names in a text to compare it with that of other objects."""
     for name in names:
         text = text.replace(name, "\0")
     return text
 
-
-# --- signs in what was drawn -------------------------------------------------------------------
 
 SIGN_PATTERN: Final = re.compile(r"^( *)([-+~])( |$|/[-+] )")
 _HEREDOC_START: Final = re.compile(r"( *)(?:[-+~] )?\S.*<<-EOT(?: #.*)?")

@@ -13,7 +13,7 @@ from nexusform.rendering.report.object_rows import create_schema_lookup
 from nexusform.rendering.text.stanza_text import render_body_lines
 from nexusform.resources.address import Address, compute_address_order
 from nexusform.schemas.block_schema import BlockSchema
-from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
+from nexusform.state.objects import ObjectState, OutputState, State
 
 _NO_REGISTRIES = PluginRegistries()
 
@@ -27,7 +27,9 @@ def render_state(
     parts: list[str] = []
     for address in sorted(state.instances, key=compute_address_order):
         schema = find_schema(address)
-        for deposed, instance in _list_current_and_deposed_objects(state.instances[address]):
+        all_objects = state.instances[address]
+        current = [("", all_objects.current)] if all_objects.current is not None else []
+        for deposed, instance in [*current, *sorted(all_objects.deposed.items())]:
             text = _render_object(address, instance, schema, deposed, paint=paint, show_sensitive=show_sensitive)
             parts.append(text)
     if state.outputs:
@@ -35,12 +37,6 @@ def render_state(
     if not parts:
         return "The state file is empty. No resources are represented.\n"
     return "\n\n".join(parts) + "\n"
-
-
-def _list_current_and_deposed_objects(instance: InstanceState) -> list[tuple[str, ObjectState]]:
-    """Return the current object with key "", then deposed objects with their keys."""
-    current = [("", instance.current)] if instance.current is not None else []
-    return [*current, *sorted(instance.deposed.items())]
 
 
 def render_object(

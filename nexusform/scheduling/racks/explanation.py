@@ -16,12 +16,11 @@ from nexusform.scheduling.placement_decision import Rejection
 from nexusform.scheduling.racks import open_rules
 from nexusform.scheduling.racks.layout import FreeCapacity, Share
 from nexusform.scheduling.racks.ledger import Ledger
-from nexusform.scheduling.racks.open_rules import OpenKey, exclude_last_resort
+from nexusform.scheduling.racks.open_rules import OpenKey, exclude_last_resort, select_heaviest_machines, weigh_machines
 from nexusform.scheduling.racks.rule import CapacityFilter, Filter, MachineVm, RankingFigure, RejectionCheck
 from nexusform.scheduling.racks.rules.tie_break import compute_digest
 from nexusform.scheduling.racks.site import SiteTables, rank_cells
 from nexusform.scheduling.racks.vms import Demand, Interval, NoFitReason, Placement, RackSpread
-from nexusform.scheduling.racks.weighing import select_heaviest_machines, weigh_machines
 
 NO_MACHINE: Final = "no_machine"
 

@@ -18,6 +18,7 @@ from nexusform.scheduling.racks.rule import (
     Filter,
     KeyDependence,
     MachineFilter,
+    MachineLoad,
     RankedItemKind,
     RankingKey,
     RejectionCheck,
@@ -228,8 +229,6 @@ def choose_placement(
     tied_for_pool: set[int] | None = None,
 ) -> VmRecord | None:
     """Choose the placement of the VM; None if nothing fits. Counts nothing. `tied_for_pool` gets the tied machines."""
-    from nexusform.scheduling.racks.weighing import select_heaviest_machines
-
     site = ledger.site
     # The machines that no filter rejects; the last resort only if it is alone.
     usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
@@ -273,3 +272,39 @@ def _find_lowest_items(items: Iterable[int], key_of: Figure) -> list[int]:
     keys = {item: key_of(item) for item in items}
     lowest = min(keys.values())
     return sorted(item for item, key in keys.items() if key == lowest)
+
+
+_DIGITS = 9  # sums in another order differ in the last digits of a float
+
+
+def weigh_machines(ledger: Ledger, demand: Demand, machines: Sequence[int]) -> dict[int, float]:
+    """Return the weights of these machines by number; the weight of one may depend on the others."""
+    weigh = ledger.site.profile.weigh
+    assert weigh is not None, "the profile has keys instead of weights"
+    weights = weigh(demand, [_build_machine_load(ledger, machine) for machine in machines])
+    return {machine: round(weight, _DIGITS) for machine, weight in zip(machines, weights, strict=True)}
+
+
+def select_heaviest_machines(ledger: Ledger, demand: Demand, machines: Iterable[int]) -> list[int]:
+    """Return the tied machines: the heaviest ones, as many as the profile's subset."""
+    weights = weigh_machines(ledger, demand, list(machines))
+    ranked = sorted(weights.values(), reverse=True)
+    if not ranked:
+        return []
+    lowest = ranked[min(ledger.site.profile.subset_size, len(ranked)) - 1]
+    return [machine for machine, weight in weights.items() if weight >= lowest]
+
+
+def _build_machine_load(ledger: Ledger, machine: int) -> MachineLoad:
+    site = ledger.site
+    empty = site.capacity_table.get_capacity(site.start_capacities[machine])
+    free = site.capacity_table.get_capacity(ledger.capacities[machine])
+    return MachineLoad(
+        site.machines[machine],
+        sum(empty.cpus) - sum(free.cpus),
+        ledger.memory[machine],
+        empty.disk - free.disk,
+        ledger.machine_vms.get(machine, 0),
+        ledger.new_vms.get(machine, 0),
+        free.records,
+    )

@@ -309,9 +309,7 @@ class RackScheduler:
         return tuple(self.machines[machine].name for machine in sorted(self._ledger.unknown_cells))
 
     def should_always_fit(self, machine: str, sku: VmSku, added_skus: Sequence[VmSku]) -> bool:
-        """Check whether a VM fits on a machine with unknown cells in every legal split, together with these
-        further VMs on any cells.
-        """
+        """Check whether a VM fits on a machine with unknown cells in every legal split, beside these further VMs."""
         site, unknown_vms = self._site, self._ledger.unknown_cells[self._site.machine_index[machine]]
         shares = [site.shapes[shape].share for shape in unknown_vms.shapes.values()]
         shares += [site.get_shape(added_sku).share for added_sku in added_skus]

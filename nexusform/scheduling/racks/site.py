@@ -138,9 +138,7 @@ class SplitCapacities:
         return min(capacities, key=shape.steps.count), max(capacities, key=shape.steps.count)
 
     def find_roomiest(self, shapes: Sequence[VmShape]) -> tuple[Cells, ...] | None:
-        """Return the cells of the VMs that leave capacity for most VMs of the first SKU, then of the next,
-        and so on; None if unknown.
-        """
+        """Return the cells of the VMs that leave most capacity for the first SKU, then the next; None if unknown."""
         if not self.splits.legal_splits:
             return None
         return self.splits.find_split_cells(

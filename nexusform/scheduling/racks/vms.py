@@ -113,9 +113,7 @@ class VmSku(Struct, frozen=True):
 
 
 class MachineStatus(Struct, frozen=True):
-    """Facts of a compute machine out of service. `cordoned_by` ("nexusform", "azure" or "other") is
-    None for an uncordoned machine; `since` is None if unknown.
-    """
+    """Facts of a compute machine out of service; `cordoned_by` is "nexusform", "azure", "other" or None."""
 
     power_state: str
     ready_state: str

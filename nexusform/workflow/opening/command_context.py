@@ -131,9 +131,7 @@ class CommandContext(Struct, frozen=True):
 
     @property
     def is_data_directory_trusted(self) -> bool:
-        """Whether the data directory is trusted: in a confined run it must be outside of the work tree,
-        unless only a plan file is untrusted.
-        """
+        """Whether the data directory is trusted: outside of the work tree, if more than a plan file is confined."""
         return self.confinement_source is ConfinementSource.PLAN or not self.confinement.is_inside(self.data_directory)
 
     @property

@@ -118,9 +118,6 @@ def _is_cyclic_link(root: Path, path: str) -> bool:
     return any(directory.resolve().is_relative_to(real) for directory in parents)
 
 
-# --- reading patterns --------------------------------------------------------------------------
-
-
 _BRACES: Final = re.compile(r"\\.|\[[^\]]*\]|[{},]", re.DOTALL)
 _SIGNS: Final = re.compile(r"\\.|.", re.DOTALL)
 

@@ -12,7 +12,6 @@ from nexusform.diagnostics.phrases import format_first_items
 from nexusform.interfaces.plugins import Provider, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.state import journal, state_codec
-from nexusform.state.journal import OpenStepIntent
 from nexusform.state.state_draft import build_draft
 from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
 
@@ -36,7 +35,19 @@ def recover_interrupted_apply(
             draft = build_draft(stored.state, outcomes, stored.remaining)
             resolved = StoredState(draft.build_state(), remaining=draft.build_unfinished_apply())
             if stored.remaining is None or not stored.remaining.has_ended:  # an ended apply only waits
-                warnings.append(_build_interrupted_warning(stored.open_intents, is_recorded=write))
+                names = sorted({str(o.intent.address) for o in stored.open_intents})
+                consequence = (
+                    "the state has their current values."
+                    if write
+                    else "this run uses their current values; the next apply records them."
+                )
+                warnings.append(
+                    build_warning(
+                        "apply-interrupted",
+                        f"It was interrupted while it changed these objects: {format_first_items(names, 5)}. "
+                        f"nexusform read them from their provider, and {consequence}",
+                    )
+                )
         if write:
             backend.write_merged_state(state_codec.encode_state(resolved.state), resolved.list_preserved_lines())
     except ProviderProblem as problem:
@@ -44,17 +55,3 @@ def recover_interrupted_apply(
     except BackendProblem as problem:
         return None, [build_error("unwritable-state", str(problem))]
     return replace(resolved, digest=compute_state_digest(resolved.state)), warnings
-
-
-def _build_interrupted_warning(open_intents: tuple[OpenStepIntent, ...], *, is_recorded: bool) -> Diagnostic:
-    names = sorted({str(o.intent.address) for o in open_intents})
-    consequence = (
-        "the state has their current values."
-        if is_recorded
-        else "this run uses their current values; the next apply records them."
-    )
-    return build_warning(
-        "apply-interrupted",
-        f"It was interrupted while it changed these objects: {format_first_items(names, 5)}. "
-        f"nexusform read them from their provider, and {consequence}",
-    )

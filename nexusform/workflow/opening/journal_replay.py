@@ -17,9 +17,7 @@ from nexusform.state.state_draft import StateDraft, build_draft
 def replay_journal(
     state: State, lines: Sequence[bytes], name: str, types: Mapping[str, BlockSchema]
 ) -> tuple[StateDraft | None, list[Record], list[Diagnostic]]:
-    """Return the state with the records of its journal taken, and the records that change it; None where they
-    cannot be read or are not as `types` say.
-    """
+    """Return the state with its journal replayed, and the changing records; None if they are not valid."""
     records, problems = journal.parse_journal(lines, f"the {name}")
     if has_errors(problems):
         return None, [], problems

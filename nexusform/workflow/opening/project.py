@@ -103,9 +103,7 @@ def create_project(
     backend: StateBackend,
     answers: Mapping[str, str] = NO_ANSWERS,
 ) -> Project:
-    """Create the project of a loaded configuration, from a directory or a saved plan; `answers` are the
-    server responses of the saved plan.
-    """
+    """Create the project of a configuration, loaded or from a saved plan with the server responses `answers`."""
     remote_states, servers = None, None
     if _has_data_blocks(configuration.root):
         from nexusform.workflow.opening.remote_inputs import RemoteStateReader, ServerResponseCache

@@ -28,9 +28,6 @@ from nexusform.workflow.opening.command_context import CommandContext
 PROVIDER_PREFIX: Final = "provider."
 
 
-# --- setting up --------------------------------------------------------------------------------
-
-
 def create_providers(
     request: PlanRequest, context: CommandContext, exit_stack: ExitStack
 ) -> tuple[dict[str, Provider], list[Diagnostic]]:
@@ -166,9 +163,6 @@ def _build_sensitive_error(block: ProviderBlock, path: Path, span: Span) -> Diag
 
 def _format_block_header(block: ProviderBlock) -> str:
     return f'provider "{block.name}"'
-
-
-# --- asking ------------------------------------------------------------------------------------
 
 
 def list_objects(state: State, provider: str) -> list[tuple[Address, ObjectState]]:

@@ -107,9 +107,6 @@ def _convert_to_problem(diagnostic: Diagnostic, query: RemoteStateQuery) -> Prob
     return Problem((), diagnostic.id, detail, diagnostic.severity)
 
 
-# --- settings ----------------------------------------------------------------------------------
-
-
 def _evaluate_settings(query: RemoteStateQuery) -> tuple[dict[str, Any] | None, list[Problem]]:
     """Return the backend settings as plain data of their types, or None after problems."""
     kind = BACKENDS.get(query.backend)
@@ -154,8 +151,6 @@ def _build_missing_settings_problem(kind: str, names: Sequence[str]) -> Problem:
     name_list = " and ".join(f'"{name}"' for name in names)
     return Problem(("config",), "missing-backend-setting", f'The backend "{kind}" needs {name_list} in config.')
 
-
-# --- servers ---------------------------------------------------------------------------------
 
 # (arguments, trust in kubeconfigs) -> the response. Raises ExternalQueryProblem.
 Reader: TypeAlias = "Callable[[Mapping[str, Any], KubeconfigTrust], str]"

@@ -32,9 +32,7 @@ SIZE_CAP: Final = 64 * 1024 * 1024  # bytes per file()
 
 
 def read_file(path: str, max_bytes: int, confinement: Confinement = UNCONFINED, *, hint: str = "") -> bytes:
-    """Read a file of at most `max_bytes`; `hint` explains how to allow larger ones. Raises FileProblem for
-    missing, special, too large or confined files.
-    """
+    """Read a file of at most `max_bytes`; `hint` explains how to allow more. Raises FileProblem."""
     log_event("debug", "file read", path=path)
     with _convert_os_errors_to_file_problems(path, max_bytes, hint):
         return read_regular(confinement.resolve(path), max_bytes)
@@ -239,9 +237,7 @@ def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool =
 
 
 def remove_older_output(path: str) -> None:
-    """Delete the older file at an output path, so a failed run leaves none. A stream or a directory stays.
-    Raises OSError.
-    """
+    """Delete the older file at an output path; a stream or a directory stays. Raises OSError."""
     target = Path(path)
     if not is_stream_or_directory(target):
         target.unlink(missing_ok=True)

@@ -50,9 +50,7 @@ def build_failed_plan(context: CommandContext, options: PlanOptions, diagnostics
 def save_failed_plan(
     plan: Plan, path: str, context: CommandContext, sources: Mapping[str, SourceFile]
 ) -> list[Diagnostic]:
-    """Write the plan of a failed run, encrypted if configured. After an encryption error the file of
-    `prepare_plan_file` stays.
-    """
+    """Write the plan of a failed run, encrypted if configured; the prepared file stays after an encryption error."""
     document = plan_file.write_plan_file(plan, {name: source.text for name, source in sources.items()})
     if sources:
         configuration, _ = load_project_configuration(context)
@@ -71,9 +69,7 @@ def save_failed_plan(
 
 
 def prepare_plan_file(path: str, context: CommandContext, options: PlanOptions) -> list[Diagnostic]:
-    """Replace an older plan with a failed one at the start of a run. Return errors for an unwritable path, or
-    for a file of another kind.
-    """
+    """Replace an older plan with a failed one at the start of a run; return errors for unsuitable paths."""
     if reason := explain_unwritable_file(path):
         return [build_error("plan-save-failed", reason)]
     if is_stream_or_directory(Path(path)) or not os.path.lexists(path):
@@ -85,9 +81,7 @@ def prepare_plan_file(path: str, context: CommandContext, options: PlanOptions) 
 
 
 def is_replaceable(path: str, context: CommandContext, first_member: str = plan_file.MANIFEST) -> bool:
-    """Return whether a new plan may replace a file: missing, empty, a link or a plan. `first_member` is the
-    first member of a plan's archive.
-    """
+    """Return whether a new plan may replace a file: missing, empty, a link, or a plan by its `first_member`."""
     target = Path(path)
     if target.is_symlink() or is_stream_or_directory(target) or not target.exists():
         return True

@@ -35,9 +35,9 @@ from nexusform.planning.replanning.known_after_apply import (
     FinalResults,
     WrongOutput,
     evaluate_final_results,
+    evaluate_write_only,
     finalize_plan,
 )
-from nexusform.planning.replanning.write_only_values import evaluate_write_only
 from nexusform.plans.plan import CheckResult, Plan, Step, StepKind
 from nexusform.plans.saved import plan_file
 from nexusform.state import journal, state_codec
@@ -164,9 +164,7 @@ def _execute_plan(
     options: PlanApplyOptions,
     unverified: Sequence[Step] = (),
 ) -> ApplyOutcome:
-    """Execute the plan, compute dependent results, verify predictions, and save the state. Predictions of the
-    `unverified` steps, done earlier, are verified too.
-    """
+    """Execute the plan, compute dependent results, verify predictions (also of `unverified` steps), save the state."""
     write_only, problems = evaluate_write_only(plan, build_plan_request(run.project, run.stored, plan))
     if problems:
         return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(problems))
@@ -304,9 +302,7 @@ def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
 
 
 def _compute_final_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalResults:
-    """Compute the outputs and conditions to record. After a failure outputs are unchanged, because they may
-    refer to unfinished objects.
-    """
+    """Compute the outputs and conditions to record; unchanged after a failure, since objects may be unfinished."""
     if not applied.is_complete:
         return FinalResults(run.stored.state.outputs, plan.checks)
     request = build_base_request(run.project, StoredState(applied.state))
@@ -342,9 +338,7 @@ def _build_journal_error(message: str) -> Diagnostic:
 
 
 def _save_state(run: Run, recorder: ApplyRecorder, state: State, *, complete: bool) -> list[Diagnostic]:
-    """Flush and compact; if the backend fails, write the state to a local file. Remaining steps of a failed
-    or interrupted apply stay in the journal.
-    """
+    """Flush and compact, or write a local file if the backend fails; remaining steps stay in the journal."""
     document = state_codec.encode_state(state)
     try:
         recorder.flush()

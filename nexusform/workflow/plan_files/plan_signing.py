@@ -41,9 +41,7 @@ def create_signer(key_file: str, confinement: Confinement) -> tuple[Signer | Non
 
 
 def check_signable(*, is_confined: bool, is_unconfined_accepted: bool) -> list[Diagnostic]:
-    """Return an error for a plan without a sandbox: `apply -verify` trusts a signed plan.
-    `is_confinement_disabled`: -confine=false was typed.
-    """
+    """Return an error for a plan without a sandbox, unless -confine=false was typed: a signature means trust."""
     if is_confined or is_unconfined_accepted:
         return []
     detail = (

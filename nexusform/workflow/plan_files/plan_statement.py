@@ -50,7 +50,25 @@ class StatementContent(Struct, frozen=True):
 
 def write_statement(content: StatementContent, path: str, signer: Signer) -> list[Diagnostic]:
     """Write the statement of a signed plan beside its file."""
-    payload = json_codec.render_json(_build_statement(content))
+    # Build the statement. Its subjects are the file, and the plans regardless of signature and encryption.
+    evaluations = [basis.evaluation for basis in content.bases if basis.evaluation]
+    commits = sorted({basis.commit for basis in content.bases if basis.commit})
+    materials = [{"uri": "git", "digest": {"sha1" if len(name) == 40 else "sha256": name}} for name in commits]
+    files = sorted({(file.path, file.sha256) for evaluation in evaluations for file in evaluation.files})
+    materials += [{"uri": f"file:{path}", "digest": {"sha256": digest}} for path, digest in files]
+    statement = {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in content.digests.items()],
+        "predicateType": "https://slsa.dev/provenance/v0.2",
+        "predicate": {
+            "builder": {"id": f"urn:nexusform:{content.nexusform_version or nexusform.__version__}"},
+            "buildType": "urn:nexusform:plan",
+            "invocation": {"environment": _describe_environment(evaluations)},
+            "metadata": {"buildFinishedOn": content.timestamp},
+            "materials": materials,
+        },
+    }
+    payload = json_codec.render_json(statement)
     try:
         envelope = {
             "payloadType": PAYLOAD_TYPE,
@@ -82,27 +100,6 @@ def check_plan_statement(digest: str, path: str, key_file: str) -> list[Diagnost
         return []
     detail = f'The statement "{statement_path}" is rejected. {reason}. Sign the plan again. No changes were made.'
     return [build_error("saved-plan-not-verified", detail)]
-
-
-def _build_statement(content: StatementContent) -> dict[str, Any]:
-    """Build the statement. Its subjects are the file, and the plans regardless of signature and encryption."""
-    evaluations = [basis.evaluation for basis in content.bases if basis.evaluation]
-    commits = sorted({basis.commit for basis in content.bases if basis.commit})
-    materials = [{"uri": "git", "digest": {"sha1" if len(name) == 40 else "sha256": name}} for name in commits]
-    files = sorted({(file.path, file.sha256) for evaluation in evaluations for file in evaluation.files})
-    materials += [{"uri": f"file:{path}", "digest": {"sha256": digest}} for path, digest in files]
-    return {
-        "_type": "https://in-toto.io/Statement/v1",
-        "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in content.digests.items()],
-        "predicateType": "https://slsa.dev/provenance/v0.2",
-        "predicate": {
-            "builder": {"id": f"urn:nexusform:{content.nexusform_version or nexusform.__version__}"},
-            "buildType": "urn:nexusform:plan",
-            "invocation": {"environment": _describe_environment(evaluations)},
-            "metadata": {"buildFinishedOn": content.timestamp},
-            "materials": materials,
-        },
-    }
 
 
 def _describe_environment(evaluations: Sequence[EvaluationEnvironment]) -> Mapping[str, Any]:

@@ -22,9 +22,7 @@ if TYPE_CHECKING:  # most plans find no remaining steps
 
 
 class RemainingSteps(Struct, frozen=True):
-    """The remaining steps of an apply. `saved_plan` is the original plan; `plan` has the remaining steps
-    only. `was_interrupted`: the apply was killed.
-    """
+    """The remaining steps of an apply: `plan` has only these, `saved_plan` all; `was_interrupted`: it was killed."""
 
     saved_plan: SavedPlan
     plan: Plan

@@ -79,9 +79,6 @@ def _build_configuration_graph(context: CommandContext) -> Graph:
     return Graph(nodes, tuple(edges), tuple(problems), configuration.files, is_drawable=bool(nodes) or not problems)
 
 
-# --- drawing, by graphviz where it is installed ------------------------------------------------
-
-
 def render_dot_svg(dot: str) -> str:
     """Render a DOT graph as SVG with graphviz, with a final newline. Raises OSError."""
     program = shutil.which("dot")

@@ -33,24 +33,22 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
         EvaluatedFile(os.path.normpath(path).replace(os.sep, "/"), digest, tree.is_inside(os.path.realpath(path)))
         for path, digest in digests.items()
     )
+    # List the variables of the environment with values of input variables, and the workspace.
+    project_context = project.context
+    names = [f"NF_VAR_{name}" for name in project.configuration.root.variables]
+    names += ["NF_WORKSPACE", "TF_WORKSPACE", "NF_ENCRYPTION"]
     evaluation = EvaluationEnvironment(
         confined=bool(context.confinement.root),
         root=_format_relative(root, context.directory),
         files=tuple(sorted(files, key=lambda file: file.path)),
         origins=tuple(sorted(accesses.origins)),
         programs=tuple(sorted(accesses.programs)),
-        environment_read=tuple(sorted({*accesses.variables, *_list_used_variables(project)})),
+        environment_read=tuple(
+            sorted({*accesses.variables, *[name for name in names if name in project_context.environment]})
+        ),
     )
     prefixes = tuple(sorted(context.allow_remote)) if evaluation.confined else ()
     return replace(plan, basis=replace(plan.basis, evaluation=evaluation, allowed_prefixes=prefixes))
-
-
-def _list_used_variables(project: Project) -> list[str]:
-    """List the variables of the environment with values of input variables, and the workspace."""
-    context = project.context
-    names = [f"NF_VAR_{name}" for name in project.configuration.root.variables]
-    names += ["NF_WORKSPACE", "TF_WORKSPACE", "NF_ENCRYPTION"]
-    return [name for name in names if name in context.environment]
 
 
 def _format_relative(root: str, directory: str) -> str:

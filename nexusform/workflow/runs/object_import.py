@@ -72,9 +72,7 @@ class ImportBlocksResult(Struct):
 
 
 class ImportResult(Struct, frozen=True):
-    """The result of importing everything of a source: lines, the number of new objects in the state, and
-    diagnostics; `sources` are the files read.
-    """
+    """The result of importing everything of a source: lines, number of new objects, diagnostics, files read."""
 
     lines: tuple[str, ...] = ()
     imported: int = 0
@@ -107,9 +105,7 @@ def write_new_file(path: str, text: str) -> list[Diagnostic]:
 
 
 def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, generate: bool) -> ImportBlocksResult:
-    """Find all objects of the import blocks at their providers. With `generate`, objects without a block get
-    one if a single block can describe them.
-    """
+    """Find the objects of import blocks at their providers; `generate` adds blocks where one can describe them."""
     targets, problems = list_import_targets(request)
     result = ImportBlocksResult(diagnostics=problems)
     blocks: list[str] = []
@@ -226,9 +222,6 @@ def _evaluate_arguments(
     return None if has_errors(new_problems) else values
 
 
-# --- generated configuration -------------------------------------------------------------------
-
-
 def check_generated_path(path: str) -> Diagnostic | None:
     """Return an error if the configuration cannot be written to a path."""
     if os.path.lexists(path):
@@ -257,9 +250,6 @@ def add_generated_configuration(project: Project, path: str, text: str) -> tuple
         return None, problems
     sources = {**project.sources, **configuration.files}
     return replace(project, configuration=configuration, sources=sources), problems
-
-
-# --- a block for an object, with the hcl2 package ----------------------------------------------
 
 
 def render_resource_block(
@@ -353,9 +343,6 @@ def _quote_text(text: str) -> str:
     return quote_string(text).replace('\\"$${', "\\u0022$${")
 
 
-# --- the command -------------------------------------------------------------------------------
-
-
 def resolve_import_address(
     project: Project, text: str
 ) -> tuple[ResourceBlock | None, Address | None, list[Diagnostic]]:
@@ -389,9 +376,7 @@ def import_object(
     object_id: str,
     preserved_lines: Sequence[bytes],
 ) -> list[Diagnostic]:
-    """Find one object and write it to the state; the caller holds the lock. `preserved_lines` of an
-    unfinished apply stay in the journal.
-    """
+    """Find one object and write it to the state; the caller holds the lock. `preserved_lines` stay in the journal."""
     state = request.state
     if address in state.instances:
         detail = (

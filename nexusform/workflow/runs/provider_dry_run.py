@@ -23,7 +23,7 @@ from nexusform.interfaces.plugins import (
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
-from nexusform.planning.replanning.write_only_values import WriteOnlyValues, evaluate_write_only
+from nexusform.planning.replanning.known_after_apply import WriteOnlyValues, evaluate_write_only
 from nexusform.plans.plan import Action, Change
 from nexusform.resources.address import AddressProblem, parse_address
 from nexusform.resources.graph import find_reachable
@@ -109,9 +109,6 @@ def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> Ch
         replaced_attributes=change.before if change.action is Action.REPLACE else None,
         skip_reason=flaw,
     )
-
-
-# --- what is sound -----------------------------------------------------------------------------------
 
 
 def create_validation_check(

@@ -1,6 +1,4 @@
-"""Identity of the systems behind providers: state and saved plans record it, and no command continues with
-another system.
-"""
+"""Identity of the systems behind providers, recorded in state and plans; no command continues with another."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ Records = Mapping[str, Mapping[str, Any]]  # by name of the provider: `identity`
 
 
 class IdentityCheck(Struct):
-    """Result of a check: the observed and the confirmed identities, and diagnostics. `unconfirmed` are the
-    providers without comparable identity.
-    """
+    """Result of a check: observed and confirmed identities, and diagnostics; `unconfirmed` providers have none."""
 
     observed: dict[str, dict[str, Any]] = field(default_factory=dict)
     confirmed: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -473,9 +473,7 @@ def begin_run(
     clock: Clock | None = None,
     records_recovery: bool = True,
 ) -> Iterator[Run]:
-    """Lock the state, read it, recover from an interrupted run, and create the providers. Without
-    `records_recovery` the recovered outcomes are not recorded.
-    """
+    """Lock and read the state, recover from an interrupted run (`records_recovery`), and create the providers."""
     notices = notices or RunCallbacks()
     run = Run(project, clock or SystemClock(), notices=notices)
     with ExitStack() as exit_stack:

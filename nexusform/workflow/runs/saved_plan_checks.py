@@ -212,9 +212,6 @@ def _describe_differences(plan: Plan, new_plan: Plan) -> str:
     return f"{format_first_items(shown, _MAX_NAMES)}." if names else ""
 
 
-# --- what it was made of -----------------------------------------------------------------------
-
-
 def _check_confinement(run: Run, plan: Plan) -> Diagnostic | None:
     """Return an error if a confined run cannot check the inputs of the plan for changes."""
     context = run.project.context

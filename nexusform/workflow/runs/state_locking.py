@@ -123,9 +123,6 @@ def acquire_lock(
         return StateLock(backend, info.id), takeover_warnings
 
 
-# --- other runs' locks --------------------------------------------------------------------------
-
-
 def find_lock_holder(context: CommandContext) -> tuple[LockInfo | None, list[Diagnostic], Mapping[str, SourceFile]]:
     """Return the holder of the lock of the selected workspace, or None."""
     backend, problems, sources = find_backend(context)

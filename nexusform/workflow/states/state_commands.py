@@ -85,9 +85,7 @@ StateChange = Callable[[State], tuple[State | None, list[Diagnostic]]]
 
 
 def read_state(context: CommandContext, *, checks_objects: bool = False) -> StateReadResult:
-    """Read the state of the selected workspace, with the journal of a running or interrupted apply.
-    `checks_objects`: see read_stored_state.
-    """
+    """Read the state of the selected workspace with its journal; `checks_objects`: see read_stored_state."""
     backend, problems, sources = find_backend(context)
     if backend is None:
         return StateReadResult(None, tuple(problems), sources)
@@ -109,9 +107,6 @@ def parse_patterns(texts: Sequence[str]) -> tuple[list[AddressPattern], list[Dia
         except AddressProblem as problem:
             problems.append(build_error("invalid-address", str(problem)))
     return patterns, problems
-
-
-# --- changing ----------------------------------------------------------------------------------
 
 
 def decode_document(data: bytes, name: str) -> tuple[State | None, list[Diagnostic], Mapping[str, SourceFile]]:
@@ -226,9 +221,6 @@ def _remove_private_note(instance: InstanceState | None) -> InstanceState | None
     if instance is None or instance.current is None:
         return instance
     return replace(instance, current=replace(instance.current, private=None))
-
-
-# --- the changes -------------------------------------------------------------------------------
 
 
 def create_move_change(
@@ -378,9 +370,7 @@ def check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
 
 
 def verify_state(context: CommandContext, *, reads_providers: bool = True) -> StateReadResult:
-    """Return the state with all of its errors, violated rules and, with a configuration and
-    `reads_providers`, drift. State None: the check is incomplete.
-    """
+    """Return the state with its errors and violated rules (and drift); State None: the check is incomplete."""
     backend, problems, sources = find_backend(context)
     if backend is None:
         return StateReadResult(None, tuple(problems), sources)

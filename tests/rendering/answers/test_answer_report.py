@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.rendering.answers.location_text import format_spans
+from nexusform.rendering.answers.explanation_text import format_spans
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.page.report_page import render_report_page
 from nexusform.rendering.pull_request.report_markdown import render_report_markdown

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.page import svg_map
-from nexusform.rendering.page.svg_map import render_svg
-from nexusform.rendering.page.svg_rack_overview import NOTE
+from nexusform.rendering.page.svg_map import NOTE, render_svg
 from tests.rendering.real_plans import RealPlan, plan_many_objects
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -32,7 +32,7 @@ from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
 from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.plan import PlacementAction, PlacementChange
-from nexusform.rendering.answers.domain_answer import DomainAnswer
+from nexusform.rendering.answers.explanation_text import DomainAnswer
 from nexusform.resources.address import Address, AddressPattern
 
 MANIFEST_TYPE = "fleet_hub_manifest"

@@ -18,7 +18,7 @@ from nexusform.domains.whatif.rendering.workload_rows import (
     build_workload_table,
 )
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.rendering.answers.location_text import REPLACEMENT_FORM, format_short_location
+from nexusform.rendering.answers.explanation_text import REPLACEMENT_FORM, format_short_location
 from nexusform.rendering.notation.sample_text import build_sampled_capacity, describe_sampled_capacity
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.racks.vms import Interval

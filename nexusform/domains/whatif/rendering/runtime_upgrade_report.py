@@ -28,7 +28,7 @@ from nexusform.domains.whatif.rendering.workload_rows import (
 )
 from nexusform.json_data.record_forms import RecordForm, build_row_form
 from nexusform.plans.site_capacity.site_resource_capacity import RuntimeVersion
-from nexusform.rendering.answers.location_text import format_spans
+from nexusform.rendering.answers.explanation_text import format_spans
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.snapshots.availability import PoolAvailability
 from nexusform.snapshots.snapshot import VmOwnerKind

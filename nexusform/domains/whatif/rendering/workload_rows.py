@@ -8,7 +8,7 @@ from typing import Any, Final
 from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.whatif.questions.pod_outage import PodMove, WorkloadImpact, WorkloadOutcome, WorkloadVerdict
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.rendering.answers.location_text import format_spans
+from nexusform.rendering.answers.explanation_text import format_spans
 from nexusform.rendering.report.report_tree import Row, Section, Table
 
 

@@ -74,25 +74,11 @@ def _describe_fits_shortage(context: ShortageContext) -> str:
     large_enough = [machine for machine in context.machines_in_requested_racks if context.can_host_when_empty(machine)]
     if not large_enough:
         return f"{text} No machine can run one even when empty."
-    broken = count_broken_cells(context, large_enough)
-    return f"{text} {_describe_blocking_pools(broken)}" if broken else text
-
-
-def _describe_blocking_pools(broken: Counter[PoolKey]) -> str:
-    """Describe the pools of the VMs that broke the cells, most cells first."""
-    ranked = sorted(broken.items(), key=lambda item: (-item[1], item[0]))
-    names = ", ".join(f"{pool.cluster}/{pool.pool} ({count:,})" for pool, count in ranked[:MAX_BLOCKING_POOLS])
-    unnamed = sum(count for _, count in ranked[MAX_BLOCKING_POOLS:])
-    remainder = f", others ({unnamed:,})" if unnamed else ""
-    return f"{broken.total():,} cells are fragmented by small VMs: {names}{remainder}."
-
-
-def count_broken_cells(context: ShortageContext, machines: list[int]) -> Counter[PoolKey]:
-    """Count the cells of these machines that are blocked only by smaller VMs, by the pool of the first VM."""
+    # Count the cells of these machines that are blocked only by smaller VMs, by the pool of the first VM.
     sku = context.demand.sku
     share = Share.compute(sku)
     taken_cells: set[tuple[int, int]] = set()
-    for machine in machines:
+    for machine in large_enough:
         capacity = context.get_free_capacity(machine)
         free = select_fitting_cells(share, capacity)
         taken_cells.update((machine, cell) for cell in range(len(capacity.cpus)) if cell not in free)
@@ -108,7 +94,17 @@ def count_broken_cells(context: ShortageContext, machines: list[int]) -> Counter
             else:
                 taken_cells.discard(location)
                 first_pool.pop(location, None)
-    return Counter(first_pool.values())
+    broken = Counter(first_pool.values())
+    return f"{text} {_describe_blocking_pools(broken)}" if broken else text
+
+
+def _describe_blocking_pools(broken: Counter[PoolKey]) -> str:
+    """Describe the pools of the VMs that broke the cells, most cells first."""
+    ranked = sorted(broken.items(), key=lambda item: (-item[1], item[0]))
+    names = ", ".join(f"{pool.cluster}/{pool.pool} ({count:,})" for pool, count in ranked[:MAX_BLOCKING_POOLS])
+    unnamed = sum(count for _, count in ranked[MAX_BLOCKING_POOLS:])
+    remainder = f", others ({unnamed:,})" if unnamed else ""
+    return f"{broken.total():,} cells are fragmented by small VMs: {names}{remainder}."
 
 
 FITS = CapacityFilter(

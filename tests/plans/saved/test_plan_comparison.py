@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Position, Span
 from nexusform.plans.plan import Action, Change, Step, StepKind
-from nexusform.plans.saved.record_equality import is_equal_record
+from nexusform.plans.saved.plan_comparison import is_equal_record
 from nexusform.resources.address import Address
 
 RACK = Address((), "managed", "nexus_rack", "r", 0)
