@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -56,7 +56,7 @@ def read_arm_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...],
     document, problem = _parse_document(file, content, _WHAT_IF_COMMAND)
     if problem is not None:
         return (), [problem]
-    return _read_changes(file, document, "changes", _parse_deployment_change, _WHAT_IF_COMMAND)
+    return _read_changes(file, document, "changes", _WHAT_IF_COMMAND, is_stack=False)
 
 
 def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...], list[Problem]]:
@@ -67,7 +67,7 @@ def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...
         return (), [problem]
     changes = document.get("changes")
     if isinstance(changes, Mapping):
-        return _read_changes(file, {**document, **changes}, "resourceChanges", _parse_stack_change, command)
+        return _read_changes(file, {**document, **changes}, "resourceChanges", command, is_stack=True)
     if "actionOnUnmanage" in document or "deletedResources" in document:
         detail = (
             "this is a deployed stack: it lists ids without bodies, so changes cannot be predicted. "
@@ -99,7 +99,7 @@ def _build_missing_list_problem(file: str, list_name: str, command: str) -> Prob
 
 
 def _read_changes(
-    file: str, document: Mapping[str, Any], list_name: str, parse_resource: Any, command: str
+    file: str, document: Mapping[str, Any], list_name: str, command: str, *, is_stack: bool
 ) -> tuple[tuple[ToolChange, ...], list[Problem]]:
     """Read the listed and the potential changes of a document."""
     error = document.get("error")
@@ -108,64 +108,43 @@ def _read_changes(
         return (), [Problem(("error",), _NOT_A_WHAT_IF, f"what-if failed: {message}", file=file)]
     if not isinstance(document.get(list_name), list):
         return (), [_build_missing_list_problem(file, list_name, command)]
-    reader = _WhatIfChangeReader(file)
-    reader.collect_resource_changes(list_name, document[list_name], parse_resource)
+    reader = _WhatIfChangeReader(file, is_stack=is_stack)
+    reader.collect_resource_changes(list_name, document[list_name])
     potential = document.get("potentialChanges")
     if isinstance(potential, list):
-        reader.collect_resource_changes("potentialChanges", potential, parse_resource, is_potential=True)
+        reader.collect_resource_changes("potentialChanges", potential, is_potential=True)
     reader.report_diagnostics(document.get("diagnostics"))
     changes = reader.build_changes()
-    return changes, reader.findings if changes else [
-        (replace(problem, severity=Severity.ERROR) if problem.id == NOT_PREDICTED else problem)
+    if changes:
+        return changes, reader.findings
+    return changes, [
+        replace(problem, severity=Severity.ERROR) if problem.id == NOT_PREDICTED else problem
         for problem in reader.findings
     ]
 
 
-class _ParseResource(Protocol):
-    """Function that parses one change of a what-if."""
-
-    def __call__(self, change: Mapping[str, Any], path: str, *, is_potential: bool) -> _WhatIfResource: ...
-
-
-def _parse_deployment_change(change: Mapping[str, Any], path: str, *, is_potential: bool) -> _WhatIfResource:
-    """Parse one change of a deployment."""
-    return _WhatIfResource(
-        str(change.get("resourceId") or ""),
-        str(change.get("changeType") or "").lower(),
-        change.get("after"),
-        path,
-        str(change.get("unsupportedReason") or ""),
-        is_potential,
-    )
-
-
-def _parse_stack_change(change: Mapping[str, Any], path: str, *, is_potential: bool) -> _WhatIfResource:
-    """Parse one change of a deployment stack."""
-    configuration = change.get("resourceConfigurationChanges")
-    after = configuration.get("after") if isinstance(configuration, Mapping) else None
-    certainty = str(change.get("changeCertainty") or "").lower()
-    return _WhatIfResource(
-        str(change.get("id") or ""),
-        str(change.get("changeType") or "").lower(),
-        after,
-        path,
-        str(change.get("unsupportedReason") or ""),
-        is_potential or certainty == "potential",
-    )
+def _parse_change(change: Mapping[str, Any], path: str, *, is_stack: bool, is_potential: bool) -> _WhatIfResource:
+    """Parse one change of a deployment or of a deployment stack."""
+    arm_id, after = change.get("resourceId"), change.get("after")
+    if is_stack:
+        configuration = change.get("resourceConfigurationChanges")
+        arm_id, after = change.get("id"), configuration.get("after") if isinstance(configuration, Mapping) else None
+        is_potential = is_potential or str(change.get("changeCertainty") or "").lower() == "potential"
+    action, reason = str(change.get("changeType") or "").lower(), str(change.get("unsupportedReason") or "")
+    return _WhatIfResource(str(arm_id or ""), action, after, path, reason, is_potential)
 
 
 class _WhatIfChangeReader:
     """Reader of one document; collects changes and findings."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, *, is_stack: bool) -> None:
         self.file = file
+        self._is_stack = is_stack
         self.findings: list[Problem] = []
         self._changes: list[ToolChange] = []
         self._unsupported_clusters: set[str] = set()
 
-    def collect_resource_changes(
-        self, list_name: str, values: Sequence[Any], parse_resource: _ParseResource, *, is_potential: bool = False
-    ) -> None:
+    def collect_resource_changes(self, list_name: str, values: Sequence[Any], *, is_potential: bool = False) -> None:
         """Read a list of resources; skip those of other types."""
         potential_names: list[str] = []
         for number, value in enumerate(values):
@@ -173,7 +152,7 @@ class _WhatIfChangeReader:
             if not isinstance(value, Mapping):
                 self._report(path, SHAPE, f"an object is needed here, not {describe_type(value)}.")
                 continue
-            resource = parse_resource(value, path, is_potential=is_potential)
+            resource = _parse_change(value, path, is_stack=self._is_stack, is_potential=is_potential)
             kind, names = _parse_nexus_resource_id(resource.id)
             if not kind:
                 continue
@@ -212,21 +191,21 @@ class _WhatIfChangeReader:
                 self._report(resource.path, SHAPE, detail)
                 return
             body = {name: resource.after[name] for name in _BODY_FIELDS if name in resource.after}
-        unknown = {path: _explain_unevaluated(scalar) for path, scalar in list_scalars(body) if _is_expression(scalar)}
+        expressions = {path: scalar for path, scalar in list_scalars(body) if _is_expression(scalar)}
+        unknown = {path: f"{scalar} is known only after deployment" for path, scalar in expressions.items()}
         known = replace_scalars(body, lambda path, scalar: OMITTED if path in unknown else scalar)
         self._changes.append(ToolChange(kind, names, action, title, self.file, resource.id, known, unknown))
 
     def build_changes(self) -> tuple[ToolChange, ...]:
         """Build the changes: existing objects first, clusters before their pools, each kind sorted by id."""
+        predicted_changes: list[ToolChange] = []
         for change in self._changes:
             if change.kind == POOLS and change.names[0] in self._unsupported_clusters:
                 detail = f"{change.title} is not predicted, because Azure could not predict its cluster."
                 self._report("", NOT_PREDICTED, detail, is_warning=True)
-        self._changes = [
-            change
-            for change in self._changes
-            if change.kind != POOLS or change.names[0] not in self._unsupported_clusters
-        ]
+            else:
+                predicted_changes.append(change)
+        self._changes = predicted_changes
         self._changes.sort(key=lambda item: (item.action is AzAction.CREATE, item.kind == POOLS, normalize_id(item.id)))
         created = [change for change in self._changes if change.action is AzAction.CREATE]
         if _is_creation_order_undefined(created):
@@ -237,7 +216,11 @@ class _WhatIfChangeReader:
             )
             self._report("", "ambiguous-creation-order", detail, is_warning=True)
         clusters = {item.title: item.address for item in created if item.kind == CLUSTERS}
-        return tuple(_add_cluster_dependency(item, clusters) for item in self._changes)
+        for number, change in enumerate(self._changes):
+            # A pool depends on its cluster if the cluster is created in the same document.
+            if change.kind == POOLS and clusters.get(change.names[0]):
+                self._changes[number] = replace(change, dependencies=(clusters[change.names[0]],))
+        return tuple(self._changes)
 
     def report_diagnostics(self, diagnostics: Any) -> None:
         """Add Azure's own diagnostics as warnings."""
@@ -259,12 +242,6 @@ def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
     return independent_count > 1 or max(pools.values(), default=0) > 1
 
 
-def _add_cluster_dependency(change: ToolChange, clusters: Mapping[str, str]) -> ToolChange:
-    """Make a pool depend on its cluster if the cluster is created in the same document."""
-    owner = clusters.get(change.names[0]) if change.kind == POOLS else None
-    return replace(change, dependencies=(owner,)) if owner else change
-
-
 def _parse_nexus_resource_id(arm_id: str) -> tuple[str, tuple[str, ...]]:
     """Parse kind and names from an ARM id; return ("", ()) for other types."""
     _, separator, suffix = arm_id.rpartition("/providers/")
@@ -279,7 +256,3 @@ def _parse_nexus_resource_id(arm_id: str) -> tuple[str, tuple[str, ...]]:
 def _is_expression(scalar: Any) -> bool:
     """Return True for an unevaluated ARM expression: `[reference(...)]`, not the escaped `[[...]`."""
     return isinstance(scalar, str) and scalar.startswith("[") and scalar.endswith("]") and scalar[1:2] != "["
-
-
-def _explain_unevaluated(expression: str) -> str:
-    return f"{expression} is known only after deployment"

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.domains.azure.importers.az_documents import ANY, AzResources
-from nexusform.domains.azure.importers.az_records import STANDARD_FILES, AzCluster, AzInventory, ExportFileKind
+from nexusform.domains.azure.importers.az_records import STANDARD_FILES, AzCluster, AzInventory
 from nexusform.domains.azure.importers.site_separation import BASE_KINDS
 from nexusform.language.evaluation_run import FileProblem
 
@@ -110,8 +110,14 @@ def read_export_directory(directory: str, names: Iterable[str], read: Callable[[
     documents = set(export.documents)
     is_planned = "clusters" in documents and documents.isdisjoint({"racks", "bare_metal_machines"})
     if ANY not in documents and not is_planned and not export.problems:
-        missing = [standard for standard in STANDARD_FILES if standard.is_required and standard.kind not in documents]
-        export.problems.extend(_build_missing_file_problem(directory, standard) for standard in missing)
+        for standard in STANDARD_FILES:
+            if standard.is_required and standard.kind not in documents:
+                detail = (
+                    f'There is no file "{standard.name}" in "{directory}" (a path is relative to where the '
+                    'command runs; in a module write "${path.module}/..."). Capture it with: '
+                    f"{standard.command} > {standard.name}"
+                )
+                export.problems.append(Problem(("directory",), "missing-file", detail))
     return export
 
 
@@ -145,16 +151,6 @@ def _find_resource_kind_of_file(name: str) -> str | None:
         if stem == kind or (standard.has_several_files and stem.startswith(f"{kind}.")):
             return standard.kind
     return ANY
-
-
-def _build_missing_file_problem(directory: str, standard: ExportFileKind) -> Problem:
-    return Problem(
-        ("directory",),
-        "missing-file",
-        f'There is no file "{standard.name}" in "{directory}" (a path is relative to where the '
-        'command runs; in a module write "${path.module}/..."). Capture it with: '
-        f"{standard.command} > {standard.name}",
-    )
 
 
 # --- kinds not captured ------------------------------------------------------------------------

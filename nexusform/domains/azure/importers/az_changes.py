@@ -148,12 +148,9 @@ class _ChangedSite:
     def build_result(self) -> ResourcesAfterChanges:
         by_kind = {**self.items.by_kind, **{kind: list(bodies.values()) for kind, bodies in self.bodies.items()}}
         # A re-created cluster has its initial pools, regardless of the captured ones.
-        remaining_clusters = [
-            self.bodies[CLUSTERS].get(owner) for owner in self.clusters_losing_pools - self.recreated_ids
-        ]
-        cluster_names = frozenset(
-            str(item.read_value("name")).lower() for item in remaining_clusters if item is not None
-        )
+        owners = self.clusters_losing_pools - self.recreated_ids
+        remaining_clusters = [self.bodies[CLUSTERS][owner] for owner in owners if owner in self.bodies[CLUSTERS]]
+        cluster_names = frozenset(str(item.read_value("name")).lower() for item in remaining_clusters)
         items = replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names)
         return ResourcesAfterChanges(
             items=items,
@@ -253,9 +250,7 @@ class _ChangedSite:
         is_complete = True
         for path, reason in change.unknown.items():
             property_path = path[1:] if path[:1] == ("properties",) else path
-            if path in ((), ("properties",)) or any(
-                _is_prefix_of_other(property_path, decisive) for decisive in decisive_paths
-            ):
+            if path == () or any(_is_prefix_of_other(property_path, decisive) for decisive in decisive_paths):
                 is_complete = False
                 self._report(change, "unknown-in-plan", f"{reason}, so placement cannot be predicted.", path)
         properties = change.body.get("properties")
@@ -321,23 +316,20 @@ class _ChangedSite:
         requested = dict(get_mapping(change.body, "properties"))
         initial = requested.pop(INITIAL_POOLS, None)
         if isinstance(initial, list):
-            self._warn_changed_initial_pools(change, key, initial)
-        return item.merge_properties(change.file, (change.address,), requested)
-
-    def _warn_changed_initial_pools(self, change: ToolChange, key: str, initial: list[Any]) -> None:
-        """Warn about differing initial pools: Azure reads them only on creation of the cluster."""
-        self._add_initial_pools(key)
+            self._add_initial_pools(key)
+        # Azure reads initial pools only on creation of the cluster.
         for entry in list_mappings(initial):
-            item = self.bodies[POOLS].get(f"{key}/agentpools/{str(entry.get('name')).lower()}")
-            count = item.read_number("count") if item is not None else None
+            pool = self.bodies[POOLS].get(f"{key}/agentpools/{str(entry.get('name')).lower()}")
+            count = pool.read_number("count") if pool is not None else None
             if count != entry.get("count"):
-                current = f"{count} exist" if item is not None else "there is no such pool"
+                current = f"{count} exist" if pool is not None else "there is no such pool"
                 detail = (
                     f'the pool "{entry.get("name")}" requests {entry.get("count")} VMs here and {current}: '
                     f"{INITIAL_POOLS} applies only when a cluster is created. Declare the pool as a resource "
                     f"of type {TYPE_OF_KIND[POOLS]}."
                 )
                 self._report(change, "read-at-creation-only", detail, ("properties", INITIAL_POOLS), is_warning=True)
+        return item.merge_properties(change.file, (change.address,), requested)
 
     # --- agent pools ---
 
@@ -392,10 +384,10 @@ class _ChangedSite:
         cluster = self.bodies[CLUSTERS][owner]
         nodes = cluster.read_value("nodes")
         if isinstance(nodes, list):
-            remaining_nodes = [node for node in nodes if not _is_node_of_pool(node, key)]
-            self.bodies[CLUSTERS][owner] = cluster.merge_properties(
-                cluster.file, cluster.path, {"nodes": remaining_nodes}
-            )
+            pool_ids = [normalize_id(str(get_value_at_path(node, "agentPoolId") or "")) for node in nodes]
+            remaining_nodes = [node for node, pool_id in zip(nodes, pool_ids, strict=True) if pool_id != key]
+            properties = {"nodes": remaining_nodes}
+            self.bodies[CLUSTERS][owner] = cluster.merge_properties(cluster.file, cluster.path, properties)
 
     def _report(self, change: ToolChange, kind: str, detail: str, path: Path = (), *, is_warning: bool = False) -> None:
         severity = Severity.WARNING if is_warning else Severity.ERROR
@@ -422,10 +414,6 @@ def _list_current_skus(bodies: Mapping[str, Mapping[str, ArmItem]]) -> Iterator[
 def _is_prefix_of_other(path: Path, pattern: Path) -> bool:
     """Return True if one path is a prefix of the other."""
     return all(step in {"*", path_step} or path_step == "*" for step, path_step in zip(pattern, path, strict=False))
-
-
-def _is_node_of_pool(node: Any, key: str) -> bool:
-    return normalize_id(str(get_value_at_path(node, "agentPoolId") or "")) == key
 
 
 def _read_extended_location(body: Mapping[str, Any]) -> str:

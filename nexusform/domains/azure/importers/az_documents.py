@@ -100,39 +100,31 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzRe
                 continue
             finding_count = len(findings)
             kinds = sorter.add_resources_by_kind(_read_document_items(name, data, kind, findings), kind)
-            unreadable_kinds |= _find_kinds_with_only_errors(kind, kinds, findings[finding_count:])
+            new_findings = findings[finding_count:]
+            has_errors = any(finding.severity is Severity.ERROR for finding in new_findings)
             if kind != ANY:
+                unreadable_kinds |= {kind} if has_errors and not kinds else set()
                 kinds.add(kind)
-            if _has_incomplete_list_finding(findings[finding_count:]):
+            if any(finding.id == INCOMPLETE for finding in new_findings):
                 incomplete_kinds |= kinds
                 if not kinds.isdisjoint(_BASE_KINDS):  # everything else depends on these
-                    findings[finding_count:] = map(_mark_truncated_list_as_error, findings[finding_count:])
+                    findings[finding_count:] = map(_mark_truncated_list_as_error, new_findings)
             elif is_resource_list(data):
                 listed_kinds |= kinds
     sorter.report_repeated()
     unlisted_clusters = _find_unlisted_clusters(by_kind, listed_kinds)
+    # Clusters without an entry in the list of clusters make that list incomplete.
+    contradicted_kinds = {"kubernetes_clusters"} if unlisted_clusters else set()
     pool_files = (name for name, _ in documents.get("agent_pools", ()))
     return AzResources(
         by_kind=by_kind,
         export_times=export_times,
         unreadable_kinds=frozenset(unreadable_kinds),
-        listed_kinds=frozenset(
-            listed_kinds - incomplete_kinds - unreadable_kinds - _find_kinds_with_missing_resources(unlisted_clusters)
-        ),
+        listed_kinds=frozenset(listed_kinds - incomplete_kinds - unreadable_kinds - contradicted_kinds),
         incomplete_kinds=frozenset(incomplete_kinds),
         clusters_with_pool_files=frozenset(map(_parse_cluster_from_file_name, pool_files)),
         unlisted_clusters=unlisted_clusters,
     )
-
-
-def _find_kinds_with_only_errors(kind: str, kinds: Collection[str], findings: Iterable[Problem]) -> set[str]:
-    """Return the kind of a document with errors and without resources."""
-    has_errors = any(finding.severity is Severity.ERROR for finding in findings)
-    return {kind} if has_errors and not kinds and kind != ANY else set()
-
-
-def _has_incomplete_list_finding(findings: Iterable[Problem]) -> bool:
-    return any(finding.id == INCOMPLETE for finding in findings)
 
 
 def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: Collection[str]) -> tuple[str, ...]:
@@ -142,11 +134,6 @@ def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: 
     clusters = {str(item.read_value("name")).lower() for item in by_kind["kubernetes_clusters"]}
     owners = {owner for item in by_kind["agent_pools"] if (owner := _extract_cluster_name(item))}
     return tuple(sorted(name for name in owners if name.lower() not in clusters))
-
-
-def _find_kinds_with_missing_resources(unlisted_clusters: Collection[str]) -> frozenset[str]:
-    """Return the kinds with an incomplete list according to other kinds."""
-    return frozenset({"kubernetes_clusters"} if unlisted_clusters else ())
 
 
 def _extract_cluster_name(pool: ArmItem) -> str:
@@ -200,12 +187,9 @@ class _ResourceSorter:
         for item in items:
             item_kind = find_resource_kind(item)
             if item_kind is None and (_has_type(item) or kind == ANY):
-                unread.setdefault(
-                    item.read_text("type") or ""
-                    if _has_type(item)
-                    else (get_text(item.read_value("kind")) if isinstance(item.read_value("apiVersion"), str) else ""),
-                    item,
-                )
+                is_kubernetes_object = isinstance(item.read_value("apiVersion"), str)
+                type_name = get_text(item.read_value("kind")) if is_kubernetes_object else ""
+                unread.setdefault(item.read_text("type") or "" if _has_type(item) else type_name, item)
                 continue
             added_kinds.add(item_kind or kind)
             if not self._is_repeated(item, item_kind or kind):

@@ -117,11 +117,10 @@ class _SiteImport:
         self.declared_skus = declared_skus
         self.skus: dict[str, VmSku] = {**CATALOGUES[NEWEST].vm_skus, **own_skus}
         # Compute the availability zone of each rack; default to the end of its name.
-        zones: dict[str, str] = {}
+        self.zones: dict[str, str] = {}
         for rack in self.site.racks:
             zone = _INVALID_ZONE_CHARACTERS.sub("", rack.availability_zone or "")
-            zones[rack.name] = (zone or _INVALID_ZONE_CHARACTERS.sub("", rack.name) or "zone")[-_MAX_ZONE_LENGTH:]
-        self.zones = zones
+            self.zones[rack.name] = (zone or _INVALID_ZONE_CHARACTERS.sub("", rack.name) or "zone")[-_MAX_ZONE_LENGTH:]
         self.occupied: dict[str, list[dict[str, Any]]] = {}
         self.counts: Counter[str] = Counter()
 
@@ -137,7 +136,13 @@ class _SiteImport:
         strategy = self.site.update_strategy
         site_attributes = {"id": self.name, "name": self.name, "scheduler": None, "update_strategy": strategy}
         objects = [
-            ImportedSiteObject("nexus_site", self.name, site_attributes, note=self._build_network_and_version_note()),
+            # The note records addresses, storage and versions.
+            ImportedSiteObject(
+                "nexus_site",
+                self.name,
+                site_attributes,
+                note=build_site_resources_note(build_site_resources(self.site.supplies)),
+            ),
             *(_build_vm_sku(self.own_skus[name]) for name in sorted(self.declared_skus)),
             *(self._build_rack(rack) for rack in self.site.racks),
             *self._build_machines(),
@@ -151,10 +156,6 @@ class _SiteImport:
             unplaced=self.counts["unplaced"],
             findings=tuple(self.findings),
         )
-
-    def _build_network_and_version_note(self) -> Mapping[str, Any]:
-        """Build the record of addresses, storage and versions for the site's note."""
-        return build_site_resources_note(build_site_resources(self.site.supplies))
 
     # --- racks and machines ---
 
@@ -246,7 +247,11 @@ class _SiteImport:
             "nodes": nodes,
             "node_count": len(nodes),
         }
-        references = {("site_id",): ("nexus_site", self.name), **self._build_sku_references(plane_sku, pools)}
+        references: dict[Path, Reference] = {("site_id",): ("nexus_site", self.name)}
+        # VM SKUs with a block of their own.
+        sku_names: dict[Path, str] = {("control_plane", "vm_sku_name"): plane_sku}
+        sku_names |= {("agent_pool", name, "vm_sku_name"): pool["vm_sku_name"] for name, pool in pools.items()}
+        references |= {path: ("nexus_vm_sku", name) for path, name in sku_names.items() if name in self.own_skus}
         return ImportedSiteObject(CLUSTER, f"{self.name}/{cluster.name}", attributes, references)
 
     def _build_pools(self, cluster: AzCluster) -> dict[str, dict[str, Any]]:
@@ -258,18 +263,11 @@ class _SiteImport:
                 pools[name] = {"count": 0, **pools.get(name, {}), **recorded_arguments}
         return pools
 
-    def _build_sku_references(self, plane_sku: str, pools: Mapping[str, Mapping[str, Any]]) -> dict[Path, Reference]:
-        """Build references to VM SKUs with a block of their own."""
-        sku_names: dict[Path, str] = {("control_plane", "vm_sku_name"): plane_sku}
-        sku_names |= {("agent_pool", name, "vm_sku_name"): pool["vm_sku_name"] for name, pool in pools.items()}
-        return {path: ("nexus_vm_sku", name) for path, name in sku_names.items() if name in self.own_skus}
-
     def _count_cluster_as_occupied(self, cluster: AzCluster, missing: Sequence[str | None]) -> None:
         """Report a cluster with an unknown VM SKU and count its nodes as occupied capacity."""
         reason = f"the size is unknown for {missing[0]}" if missing and missing[0] else "it names no VM SKU"
-        self._warn(
-            "not-imported", f'the cluster "{cluster.name}" is not imported: {reason}. Its nodes count as occupied.'
-        )
+        detail = f'the cluster "{cluster.name}" is not imported: {reason}. Its nodes count as occupied.'
+        self._warn("not-imported", detail)
         for node in (*cluster.nodes, *cluster.duplicate_nodes):
             self._count_unmanaged_vm_as_occupied(node.name, node.placement, node.shape)
 
@@ -344,7 +342,8 @@ class _SiteImport:
         """Build a VM with its placement hints to targets in the site."""
         vm_id = f"{self.name}/{vm.name}"
         self.counts["unplaced" if vm.placement is None else "adopted"] += 1
-        targets = [hint_targets.get(extract_name(hint.resource_id)) for hint in vm.hints]
+        names = [extract_name(hint.resource_id) for hint in vm.hints]
+        targets = [hint_targets.get(name) for name in names]
         hints = [
             {
                 "hint_type": hint.hint_type,
@@ -356,14 +355,12 @@ class _SiteImport:
             if target is not None
         ]
         if len(hints) < len(vm.hints):
-            missing_target = next(
-                extract_name(h.resource_id) for h in vm.hints if extract_name(h.resource_id) not in hint_targets
-            )
-            self._warn(
-                "hint-not-imported",
+            missing_target = next(name for name in names if name not in hint_targets)
+            detail = (
                 f'the VM "{vm.name}" has a placement hint on "{missing_target}", which is not on '
-                "this site of the export: the hint is ignored.",
+                "this site of the export: the hint is ignored."
             )
+            self._warn("hint-not-imported", detail)
         attributes = {
             "id": vm_id,
             "site_id": self.name,
@@ -394,17 +391,15 @@ class _SiteImport:
 
     def _add_occupied_machine_capacity(self, name: str, machine: str, shape: AzVmSize) -> None:
         """Record occupied capacity on a machine."""
-        entries = self.occupied.setdefault(machine, [])
-        entries.append(
-            {
-                "name": name,
-                "cpu_cores": shape.cpu_cores,
-                "memory_gib": shape.memory_gib,
-                "disk_gib": shape.disk_gib,
-                "numa_cells": max(shape.numa_cells, 1),
-                "cells": None,
-            }
-        )
+        entry = {
+            "name": name,
+            "cpu_cores": shape.cpu_cores,
+            "memory_gib": shape.memory_gib,
+            "disk_gib": shape.disk_gib,
+            "numa_cells": max(shape.numa_cells, 1),
+            "cells": None,
+        }
+        self.occupied.setdefault(machine, []).append(entry)
 
     def _warn(self, kind: str, detail: str) -> None:
         self.findings.append(Problem((), kind, f"{self.name}: {detail}", Severity.WARNING))
