@@ -138,7 +138,10 @@ class _ChangedSite:
             keys[_read_extended_location({"extendedLocation": item.read_value("clusterExtendedLocation")})] = None
         keys.pop("", None)
         self.locations = keys
-        self.skus = CATALOGUES[NEWEST].vm_skus.keys() | set(_list_current_skus(self.bodies))
+        self.skus = set(CATALOGUES[NEWEST].vm_skus)
+        names = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
+        for item in chain(self.bodies[CLUSTERS].values(), self.bodies[POOLS].values()):
+            self.skus.update(_list_vm_skus_of_body({name: item.read_value(name) for name in names}))
         self.pools: list[NewAgentPool] = []
         self.recreated_ids: set[str] = set()
         self.clusters_losing_pools: set[str] = set()  # clusters with a removed pool
@@ -401,14 +404,6 @@ def _list_vm_skus_of_body(body: Mapping[str, Any]) -> Iterator[str]:
         sku = get_value_at_path(part, "vmSkuName")
         if isinstance(sku, str):
             yield sku
-
-
-def _list_current_skus(bodies: Mapping[str, Mapping[str, ArmItem]]) -> Iterator[str]:
-    """List the VM SKUs of existing clusters and pools."""
-    names = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
-    for kind in (CLUSTERS, POOLS):
-        for item in bodies[kind].values():
-            yield from _list_vm_skus_of_body({name: item.read_value(name) for name in names})
 
 
 def _is_prefix_of_other(path: Path, pattern: Path) -> bool:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from math import ceil
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from nexusform.domains.azure.importers.az_recorded_nodes import (
 from nexusform.domains.azure.importers.az_records import (
     AzCluster,
     AzInventory,
+    AzMachine,
     AzNode,
     AzPool,
     AzRack,
@@ -35,11 +36,12 @@ from nexusform.domains.azure.importers.az_records import (
     AzVmLocation,
     AzVmSize,
 )
-from nexusform.domains.azure.importers.az_site_resources import build_site_resources
-from nexusform.domains.azure.importers.machine_observations import build_observed_facts_note
 from nexusform.json_data.plain_data import Path
 from nexusform.plans.site_capacity.site_resource_capacity import build_site_resources_note
+from nexusform.resource_types.machine_facts import CORDONED_STATUS, CordonOwner, find_observed_reasons
+from nexusform.scheduling.machine_actions import CORDONED_BY_ACTION
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
+from nexusform.scheduling.site_inventory import OBSERVED_KEY
 from nexusform.scheduling.sku_catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST
 
 OBSERVED: Final = "observed"
@@ -138,10 +140,7 @@ class _SiteImport:
         objects = [
             # The note records addresses, storage and versions.
             ImportedSiteObject(
-                "nexus_site",
-                self.name,
-                site_attributes,
-                note=build_site_resources_note(build_site_resources(self.site.supplies)),
+                "nexus_site", self.name, site_attributes, note=build_site_resources_note(self.site.supplies)
             ),
             *(_build_vm_sku(self.own_skus[name]) for name in sorted(self.declared_skus)),
             *(self._build_rack(rack) for rack in self.site.racks),
@@ -439,3 +438,123 @@ def build_pool_arguments(pool: AzPool) -> dict[str, Any]:
         "upgrade_settings": None if settings == UPGRADE_DEFAULTS else settings,
         **({"kubelet": {"extended_resources": pages}} if pages else {}),
     }
+
+
+POOL: Final = "nexus_agent_pool"
+
+
+def extract_pools(objects: Iterable[ImportedSiteObject], pool_ids: AbstractSet[str]) -> Iterator[ImportedSiteObject]:
+    """Split these agent pools (`<cluster id>/<pool>`) from their cluster into separate objects after it."""
+    for item in objects:
+        pools = item.attributes.get("agent_pool") if item.type == CLUSTER else None
+        separate_pools = [name for name in pools or {} if f"{item.id}/{name}" in pool_ids]
+        yield remove_pools(item, separate_pools) if separate_pools else item
+        for name in separate_pools:
+            # Build a pool of a cluster as a separate object.
+            arguments = dict(item.attributes["agent_pool"][name])
+            attributes = {
+                "id": f"{item.id}/{name}",
+                "kubernetes_cluster_id": item.id,
+                "name": name,
+                "node_count": arguments.pop("count"),
+                **arguments,
+                "nodes": {key: node for key, node in item.attributes["nodes"].items() if node["pool"] == name},
+            }
+            references: dict[Path, Reference] = {("kubernetes_cluster_id",): (CLUSTER, item.id)}
+            sku = item.references.get(("agent_pool", name, "vm_sku_name"))
+            if sku is not None:
+                references["vm_sku_name",] = sku
+            yield ImportedSiteObject(POOL, f"{item.id}/{name}", attributes, references)
+
+
+def remove_pools(cluster: ImportedSiteObject, names: Collection[str]) -> ImportedSiteObject:
+    """Return a cluster without these pools and their nodes."""
+    attributes = cluster.attributes
+    nodes = {key: node for key, node in attributes["nodes"].items() if node["pool"] not in names}
+    remaining = {
+        "agent_pool": {name: pool for name, pool in attributes["agent_pool"].items() if name not in names},
+        "agent_pool_order": [name for name in attributes["agent_pool_order"] if name not in names],
+        "nodes": nodes,
+        "node_count": len(nodes),
+    }
+    references = {
+        path: target for path, target in cluster.references.items() if path[0] != "agent_pool" or path[1] not in names
+    }
+    return replace(cluster, attributes={**attributes, **remaining}, references=references)
+
+
+class UnmanagedAzVm(Struct, frozen=True):
+    """VM on a machine without an object in state. `owner` is its cluster, "" for a plain VM."""
+
+    name: str
+    machine: str
+    shape: AzVmSize
+    owner: str = ""
+
+
+def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterator[UnmanagedAzVm]:
+    """Find the VMs of a site without a managed object (type and id). A cluster covers all its nodes, a pool its own."""
+    for cluster in site.inventory.clusters:
+        cluster_id = f"{site.name}/{cluster.name}"
+        if (CLUSTER, cluster_id) in managed:
+            continue
+        for node in (*cluster.nodes, *cluster.duplicate_nodes):
+            if node.placement is not None and (POOL, f"{cluster_id}/{node.pool}") not in managed:
+                yield UnmanagedAzVm(node.name, node.placement.machine, node.shape, cluster.name)
+    for vm in site.inventory.virtual_machines:
+        if vm.placement is not None and (VIRTUAL_MACHINE, f"{site.name}/{vm.name}") not in managed:
+            yield UnmanagedAzVm(vm.name, vm.placement.machine, vm.shape)
+
+
+_DEGRADED: Final = "degraded"  # Azure cordons compute machines with such a message
+_FACTS: Final = ("power_state", "ready_state", "detailed_status", "cordon_status")
+Values: TypeAlias = Mapping[str, Any]
+
+
+def build_machine_observation(machine: AzMachine, before: Values, time: str | None, *, is_requested: bool) -> Values:
+    """Build the record of a machine. `before` is its last record; `is_requested`: the applied arguments cordon
+    it. `since` is the time of the first read with this status, None for a machine in service.
+    """
+    record: dict[str, Any] = {name: machine.facts[name] for name in _FACTS}
+    record["message"] = machine.status_message
+    record["cordoned_by"] = _find_cordon_owner(record, before, is_requested=is_requested)
+    if record["cordoned_by"] == CordonOwner.NEXUSFORM and before.get(CORDONED_BY_ACTION) and not is_requested:
+        record[CORDONED_BY_ACTION] = True
+    is_unchanged = all(before.get(name) == record[name] for name in (*_FACTS, "message"))
+    since = (before.get("since") or time) if is_unchanged else time
+    record["since"] = since if find_observed_reasons(record) else None
+    return record
+
+
+def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) -> str | None:
+    """Find the owner of a cordon; None without a cordon."""
+    if record["cordon_status"] != CORDONED_STATUS:
+        return None
+    if before.get("cordon_status") == CORDONED_STATUS and before.get("cordoned_by"):
+        return str(before["cordoned_by"])
+    if is_requested:
+        return CordonOwner.NEXUSFORM
+    return CordonOwner.AZURE if _DEGRADED in (record["message"] or "").lower() else CordonOwner.OTHER
+
+
+def build_observed_facts_note(
+    attributes: Values, machines: Mapping[str, AzMachine], recorded_note: Values, time: str | None
+) -> Values:
+    """Build the note of a rack or machine from the machines of its site by name; {} if none is listed."""
+    before = recorded_note.get(OBSERVED_KEY) or {}
+    if "rack_id" in attributes:
+        machine = machines.get(str(attributes["name"]))
+        if machine is None:
+            return {}
+        is_requested = attributes.get("cordoned") is True or attributes.get("evacuate") is True
+        return {OBSERVED_KEY: build_machine_observation(machine, before, time, is_requested=is_requested)}
+    overrides = attributes.get("machine_override") or {}
+    records = {}
+    for name in attributes.get("machines") or ():
+        if name in machines:
+            override = overrides.get(name) or {}
+            is_requested = override.get("cordoned") is True or override.get("evacuate") is True
+            records[name] = build_machine_observation(
+                machines[name], before.get(name) or {}, time, is_requested=is_requested
+            )
+    return {OBSERVED_KEY: records or None}

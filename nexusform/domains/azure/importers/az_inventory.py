@@ -5,6 +5,7 @@ raises.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
@@ -16,11 +17,10 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.documents.times import format_time, parse_time
-from nexusform.domains.azure.importers.arm_resources import extract_name, find_newest_change_time, normalize_id
+from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, find_newest_change_time, normalize_id
 from nexusform.domains.azure.importers.az_capture_commands import find_missing_base_kinds, find_uncaptured_kind_warnings
 from nexusform.domains.azure.importers.az_changes import ResourcesAfterChanges, ToolChange, apply_changes
 from nexusform.domains.azure.importers.az_documents import ANY, AzResources, Documents, read_export_resources
-from nexusform.domains.azure.importers.az_health import KINDS, build_failure_findings, find_failures, find_missing_nodes
 from nexusform.domains.azure.importers.az_machines import (
     MachineReadOptions,
     read_machines,
@@ -44,7 +44,6 @@ from nexusform.domains.azure.importers.az_records import (
 )
 from nexusform.domains.azure.importers.az_site_resources import read_site_resources
 from nexusform.domains.azure.importers.az_workloads import (
-    AgentPoolsByCluster,
     ListedVm,
     read_agent_pools_by_cluster,
     read_clusters,
@@ -52,7 +51,7 @@ from nexusform.domains.azure.importers.az_workloads import (
     read_virtual_machines,
 )
 from nexusform.domains.azure.importers.site_separation import BASE_KINDS, select_site_resources, split_by_site
-from nexusform.scheduling.racks.vms import MachineSku
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, MachineSku
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST, SkuCatalogue
 
 MAX_FINDINGS: Final = 50
@@ -166,8 +165,9 @@ def _build_inventory(items: AzResources, options: _InventoryReadOptions) -> AzIn
     if not racks and not machines and unreadable.isdisjoint(_BASE_KINDS):
         racks, machines = read_planned_site(items.list_resources("clusters"), machine_reading)
     pools = read_agent_pools_by_cluster(items.list_resources("agent_pools"))
-    pool_lists = AgentPoolsByCluster(pools, items.clusters_with_pool_files)
-    clusters, nodes, skus = read_clusters(items.list_resources("kubernetes_clusters"), pool_lists, catalogue.vm_skus)
+    clusters, nodes, skus = read_clusters(
+        items.list_resources("kubernetes_clusters"), pools, items.clusters_with_pool_files, catalogue.vm_skus
+    )
     placed = resolve_vm_placements(
         [*nodes, *read_virtual_machines(items.list_resources("virtual_machines"))],
         machines,
@@ -182,6 +182,7 @@ def _build_inventory(items: AzResources, options: _InventoryReadOptions) -> AzIn
         replace(vm, created_at=node_times.get(vm.name, vm.created_at)) for vm in placed if isinstance(vm, AzNode)
     ]
     filled_clusters = _attach_nodes_to_clusters(clusters, timed_nodes)
+    failures = chain.from_iterable(find_failures(kind, items.list_resources(kind)) for kind in FAILURE_KINDS)
     age = options.exported_at or find_newest_change_time(chain.from_iterable(items.by_kind.values()))
     return AzInventory(
         racks=select_compute_racks(racks, machines.values()),
@@ -193,7 +194,7 @@ def _build_inventory(items: AzResources, options: _InventoryReadOptions) -> AzIn
         is_age_certain=options.exported_at is not None,
         listed_kinds=items.listed_kinds,
         unlisted_clusters=items.unlisted_clusters,
-        failures=tuple(_find_failures(items, filled_clusters)),
+        failures=(*failures, *chain.from_iterable(map(find_missing_nodes, filled_clusters))),
         supplies=read_site_resources(items),
         update_strategy=_read_update_strategy(items),
     )
@@ -219,14 +220,6 @@ _STRATEGY_FIELDS: Final = {
     "threshold_value": "thresholdValue",
     "wait_time_minutes": "waitTimeMinutes",
 }
-
-
-def _find_failures(items: AzResources, clusters: Iterable[AzCluster]) -> Iterator[AzFailure]:
-    """Find the failures reported by the platform and the missing nodes."""
-    for kind in KINDS:
-        yield from find_failures(kind, items.list_resources(kind))
-    for cluster in clusters:
-        yield from find_missing_nodes(cluster)
 
 
 def _attach_nodes_to_clusters(clusters: Iterable[AzCluster], nodes: Iterable[AzNode]) -> tuple[AzCluster, ...]:
@@ -273,7 +266,7 @@ def resolve_vm_placements(
     has_machine_list: bool = True,
 ) -> list[AzNode | AzVirtualMachine]:
     """Resolve the placement and NUMA cell count of each VM, sorted by name. `machines` by id key. A VM on an
-    unlisted machine gets no placement and a finding if the machines were read (`judges_machines`). VMs
+    unlisted machine gets no placement and a finding if the machines were read (`has_machine_list`). VMs
     without a machine are counted.
     """
     zones = {rack.name: rack.availability_zone for rack in racks}
@@ -281,7 +274,9 @@ def resolve_vm_placements(
     unplaced: list[ListedVm] = []
     placed: list[AzNode | AzVirtualMachine] = []
     largest = _find_largest_hardware(machines.values(), machine_skus)
-    for listed_vm in sorted(listed_vms, key=_build_vm_sort_key):
+    # Nodes of several clusters may share a name.
+    ordered = sorted(listed_vms, key=lambda item: (item.vm.name, getattr(item.vm, "cluster", ""), item.machine_id))
+    for listed_vm in ordered:
         machine = machines.get(normalize_id(listed_vm.machine_id)) if listed_vm.machine_id else None
         if machine is None:
             if not listed_vm.machine_id:
@@ -302,7 +297,11 @@ def resolve_vm_placements(
             _add_vm_to_machine_load(loads, listed_vm, shape, machine.name, hardware)
         placement = AzVmLocation(machine.name, machine.rack, zones.get(machine.rack))
         placed.append(replace(listed_vm.vm, shape=shape, placement=placement))
-    _report_vms_without_machine(unplaced)
+    if unplaced:
+        names = format_first_items([listed_vm.vm.name for listed_vm in unplaced], _MAX_NAMES)
+        count, verb = format_count(len(unplaced), "VM"), select_word_form(len(unplaced), "is", "are")
+        detail = f"{count} of the export {verb} on no machine: {names}. Their capacity needs are not counted."
+        unplaced[0].item.report("bareMetalMachineId", WITHOUT_A_MACHINE, detail, Severity.WARNING)
     return placed
 
 
@@ -312,25 +311,6 @@ def _find_largest_hardware(machines: Iterable[AzMachine], machine_skus: Mapping[
     sizes = [hardware for hardware in known if hardware is not None]
     return max(
         sizes, key=lambda hardware_sku: (hardware_sku.cpus_per_cell, hardware_sku.memory_gib_per_cell), default=None
-    )
-
-
-def _build_vm_sort_key(listed_vm: ListedVm) -> tuple[str, str, str]:
-    owner = listed_vm.vm.cluster if isinstance(listed_vm.vm, AzNode) else ""
-    return (listed_vm.vm.name, owner, listed_vm.machine_id)
-
-
-def _report_vms_without_machine(vms: Sequence[ListedVm]) -> None:
-    """Add one warning with the number of VMs without machine."""
-    if not vms:
-        return
-    names = format_first_items([listed_vm.vm.name for listed_vm in vms], _MAX_NAMES)
-    vms[0].item.report(
-        "bareMetalMachineId",
-        WITHOUT_A_MACHINE,
-        f"{format_count(len(vms), 'VM')} of the export {select_word_form(len(vms), 'is', 'are')} on no "
-        f"machine: {names}. Their capacity needs are not counted.",
-        Severity.WARNING,
     )
 
 
@@ -374,3 +354,75 @@ def _is_overloaded(load: AzVmSize, hardware: MachineSku) -> bool:
         or load.memory_gib > hardware.cells * hardware.memory_gib_per_cell
         or load.disk_gib > hardware.disk_gib
     )
+
+
+FAILED: Final = "platform-reports-failure"
+_BROKEN: Final = frozenset({"failed", "canceled", "cancelled"})
+_ERROR: Final = frozenset({"error", "failed"})
+_KIND_NAMES: Final = {
+    "bare_metal_machines": "machine",
+    "kubernetes_clusters": "Kubernetes cluster",
+    "agent_pools": "agent pool",
+    "virtual_machines": "virtual machine",
+}
+FAILURE_KINDS: Final = tuple(_KIND_NAMES)
+_MAX_FAILURES: Final = 4
+
+
+def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
+    """Find the failed objects of a kind, with the platform's reason if reported."""
+    for item in items:
+        state, status = item.read_text("provisioningState") or "", item.read_text("detailedStatus") or ""
+        if state.lower() not in _BROKEN and status.lower() not in _ERROR:
+            continue
+        message = item.read_text("detailedStatusMessage") or ""
+        name = item.read_text("name") or extract_name(item.read_text("id") or "")
+        if kind == "agent_pools":
+            owner = (item.read_text("id") or "").rpartition("/")[0].rpartition("/")[0]
+            name = f"{extract_name(owner)}/{name}"
+        text = " ".join(message.split()).rstrip(".")
+        reason = ": ".join(part for part in (status, text) if part)
+        yield AzFailure(kind, name, state if state.lower() in _BROKEN else status, reason)
+
+
+def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
+    """Find pools with fewer nodes than their count, if the nodes were captured."""
+    if not cluster.has_node_list:
+        return
+    node_counts = Counter(node.pool for node in cluster.nodes)
+    counts = {CONTROL_PLANE: cluster.control_plane_count}
+    counts |= {pool.name: pool.count for pool in cluster.pools} if cluster.has_pool_list else {}
+    for pool, count in counts.items():
+        if node_counts[pool] < count:
+            name = f"{cluster.name}/{pool}"
+            yield AzFailure("agent_pools", name, "", f"{node_counts[pool]} of {format_count(count, 'node')} there")
+
+
+def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> list[Problem]:
+    """Build one warning per kind and state, with names and reasons."""
+    by_state: dict[tuple[str, str], list[AzFailure]] = {}
+    for failure in failures:
+        by_state.setdefault((failure.kind, failure.state), []).append(failure)
+    return [
+        Problem((), FAILED, _build_failed_objects_message(kind, state, group, site), Severity.WARNING)
+        for (kind, state), group in sorted(by_state.items(), key=lambda pair: (FAILURE_KINDS.index(pair[0][0]), pair))
+    ]
+
+
+def _build_failed_objects_message(kind: str, state: str, failures: Sequence[AzFailure], site: str) -> str:
+    """Build the message about objects of one kind and state, with the remedy."""
+    labels = [f"{failure.name} ({failure.reason})" if failure.reason else failure.name for failure in failures]
+    location = f" of {site}" if site else ""
+    subject = format_count(len(failures), _KIND_NAMES[kind])
+    names = format_first_items(labels, _MAX_FAILURES)
+    if not state:
+        verb = select_word_form(len(failures), "lacks", "lack")
+        return (
+            f"{subject}{location} {verb} nodes: {names}. Azure did not create them. They are not changed automatically."
+        )
+    advice = "Nothing is changed automatically."
+    if kind == "virtual_machines":
+        resource = f"nexus_virtual_machine.{failures[0].name}" if len(failures) == 1 else "ADDRESS"
+        advice = f"None is re-created automatically. Use `nexusform apply -replace={resource}`."
+    verb_be = select_word_form(len(failures), "is", "are")
+    return f"{subject}{location} {verb_be} {state} (reported by Azure): {names}. {advice}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -34,10 +34,8 @@ _ROLE_OF_SKU: Final = (("controller", MANAGEMENT), ("compute", COMPUTE))
 _SIZE_IN_SKU: Final = re.compile(r"_(\d{1,3})c_(\d{1,4})gb(?:_|$)")
 
 
-class RackSku(Struct, frozen=True):
-    """Servers of a rack SKU by slot: machine SKU of the catalogue (None if absent) and role."""
-
-    servers: Mapping[int, tuple[str | None, str]] = field(default_factory=dict)
+# Servers of a rack SKU by slot: machine SKU of the catalogue (None if absent) and role.
+RackSku: TypeAlias = Mapping[int, tuple[str | None, str]]
 
 
 def find_machine_sku(sku_id: str | None) -> str | None:
@@ -81,7 +79,7 @@ def read_rack_skus(items: Iterable[ArmItem]) -> dict[str, RackSku]:
                 slot = server.read_number("rackSlot")
                 if slot is not None:
                     servers[slot] = (find_machine_sku(server.read_text("model")), role)
-        skus[normalize_id(name)] = RackSku(servers)
+        skus[normalize_id(name)] = servers
     return skus
 
 
@@ -235,7 +233,7 @@ def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
 def _find_server(rack: AzRack, slot: int, rack_skus: Mapping[str, RackSku]) -> tuple[str | None, str | None]:
     """Find hardware and role of the server in a slot, from the list of rack SKUs."""
     sku = rack_skus.get(normalize_id(extract_name(rack.rack_sku_id or "")))
-    return sku.servers.get(slot, (None, None)) if sku is not None else (None, None)
+    return sku.get(slot, (None, None)) if sku is not None else (None, None)
 
 
 def _find_hardware(
@@ -256,16 +254,13 @@ def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None
     item, _ = machines[0]
     with_role = sum(find_role_in_sku(machine.machine_sku_id) is not None for _, machine in machines)
     assumed_count = len(machines) - with_role
-    assumed = (
-        f"; {format_count(assumed_count, 'machine')} with an uninformative SKU id counts as compute-plane"
-        if assumed_count
-        else ""
-    )
+    assumed = ""
+    if assumed_count:
+        assumed = f"; {format_count(assumed_count, 'machine')} with an uninformative SKU id counts as compute-plane"
     item.report(
         "name",
         "derived-value",
-        f"{format_count(len(machines), 'machine')} without machineRoles (exports before API 2024-07 have "
-        f"none): "
+        f"{format_count(len(machines), 'machine')} without machineRoles (exports before API 2024-07 have none): "
         f"the roles come from machineSkuId{assumed}.",
         Severity.WARNING,
     )
@@ -318,25 +313,22 @@ def read_planned_site(
                 rack_sku_id=sku_id,
                 machine_sku=find_machine_sku(sku_id),
             )
-            servers = definition.read_objects("bareMetalMachineConfigurationData")
             racks[normalize_id(rack.id)] = rack
-            for server in servers:
+            for server in definition.read_objects("bareMetalMachineConfigurationData"):
                 machine = _read_planned_machine(server, rack, options)
                 if machine is not None:
                     machines[normalize_id(f"{rack.id}/{machine.name}")] = machine
-        _report_planned_machines(cluster, options, has_racks=bool(definitions))
+        kind, detail = "missing-field", "racks and machines were not captured, and this Nexus cluster defines none."
+        if definitions:
+            roles = (
+                "" if options.rack_skus else ", and as compute-plane, because rack_skus.json with the slots is missing"
+            )
+            detail = (
+                f"racks and machines were not captured: those that it defines are used, each counted as ready{roles}."
+            )
+            kind = "derived-value"
+        cluster.report("computeRackDefinitions", kind, detail, Severity.WARNING)
     return racks, machines
-
-
-def _report_planned_machines(cluster: ArmItem, options: MachineReadOptions, *, has_racks: bool) -> None:
-    """Add one warning about machines taken from the definition of a Nexus cluster."""
-    missing_detail = "racks and machines were not captured, and this Nexus cluster defines none."
-    roles = "" if options.rack_skus else (", and as compute-plane, because rack_skus.json with the slots is missing")
-    planned_detail = (
-        f"racks and machines were not captured: those that it defines are used, each counted as ready{roles}."
-    )
-    kind = "derived-value" if has_racks else "missing-field"
-    cluster.report("computeRackDefinitions", kind, planned_detail if has_racks else missing_detail, Severity.WARNING)
 
 
 def _read_planned_machine(server: ArmItem, rack: AzRack, options: MachineReadOptions) -> AzMachine | None:

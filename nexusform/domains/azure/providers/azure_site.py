@@ -17,9 +17,15 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.domains.azure.importers.arm_resources import normalize_id
-from nexusform.domains.azure.providers.azure_actions import MachineActionClient, build_action_change, run_action
+from nexusform.domains.azure.providers.azure_actions import (
+    MachineActionClient,
+    build_action_change,
+    build_cordon_change,
+    build_cordon_result,
+    is_cordon_only,
+    run_action,
+)
 from nexusform.domains.azure.providers.azure_changes import CLUSTER, POOL, VM, SiteContext, build_azure_changes
-from nexusform.domains.azure.providers.azure_cordons import build_cordon_change, build_cordon_result, is_cordon_only
 from nexusform.domains.azure.providers.azure_requests import (
     MAX_READS,
     NODES_MISSING,
@@ -431,8 +437,7 @@ class AzureSiteProvider(ObservedSites):
 
     def _read_single_object(self, request: ChangeRequest, arm: ArmClient, group: str) -> ObservedObject | None:
         """Read the current state of one object without reading the whole site."""
-        from nexusform.domains.azure.importers.az_import import build_imported_sites
-        from nexusform.domains.azure.importers.az_ownership import extract_pools
+        from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
 
         documents = self._read_documents(request, arm, group)

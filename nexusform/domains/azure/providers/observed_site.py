@@ -146,8 +146,7 @@ class ObservedSites(FixedIdentity):
         """Build the objects of all sites by type and id. `recorded` gives the numbers of nodes and, unless
         `pools` does, arguments of uncaptured pools.
         """
-        from nexusform.domains.azure.importers.az_import import build_imported_sites
-        from nexusform.domains.azure.importers.az_ownership import extract_pools
+        from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import add_pool_arguments, collect_recorded_nodes
 
         recorded_nodes = collect_recorded_nodes(recorded)
@@ -182,12 +181,10 @@ class ObservedSites(FixedIdentity):
             site = self._find_site_of_object(request.key.id) if request.key.type == _SITE and recorded else None
             if site is None:  # the recorded note of an unlisted site stays
                 return ReadResult(recorded or None)
-            from nexusform.domains.azure.importers.az_site_resources import build_site_resources
-
             strategy = site.inventory.update_strategy
             if recorded.get(_STRATEGY) and strategy is not None:
                 recorded = {**recorded, _STRATEGY: strategy}
-            return ReadResult(recorded, note=build_site_resources_note(build_site_resources(site.inventory.supplies)))
+            return ReadResult(recorded, note=build_site_resources_note(site.inventory.supplies))
         item = objects.get((key.type, key.id))
         if item is None and self._has_complete_list_for_object(key):
             return ReadResult(None, is_observed=True)
@@ -213,7 +210,7 @@ class ObservedSites(FixedIdentity):
             return {}
         if site.name not in self._machines:
             self._machines[site.name] = {machine.name: machine for machine in site.inventory.machines}
-        from nexusform.domains.azure.importers.machine_observations import build_observed_facts_note
+        from nexusform.domains.azure.importers.az_import import build_observed_facts_note
 
         exported_at = site.inventory.exported_at if site.inventory.is_age_certain else None
         time = exported_at if self._is_captured else read_clock()
@@ -246,7 +243,7 @@ class ObservedSites(FixedIdentity):
         self, objects: Iterable[ImportedSiteObject]
     ) -> dict[tuple[str, str], dict[str, _UnmanagedRow]]:
         """Collect the capacity used by unmanaged VMs, by machine (site and name) and VM name."""
-        from nexusform.domains.azure.importers.az_ownership import find_unmanaged_vms
+        from nexusform.domains.azure.importers.az_import import find_unmanaged_vms
 
         rows_by_machine: dict[tuple[str, str], dict[str, _UnmanagedRow]] = {}
         for site in self._read_sites():
@@ -387,7 +384,7 @@ def build_observed_object(
         return None
     if key.type == _CLUSTER:
         prior = request.prior or {}
-        from nexusform.domains.azure.importers.az_ownership import remove_pools
+        from nexusform.domains.azure.importers.az_import import remove_pools
 
         own_pools = {*(planned.get("agent_pool") or {}), *(prior.get("agent_pool") or {})}
         item = remove_pools(item, [name for name in item.attributes["agent_pool"] if name not in own_pools])

@@ -19,8 +19,8 @@ from nexusform.domains.azure.importers.az_capture_commands import (
     describe_missing_clusters,
     format_missing_nodes,
 )
-from nexusform.domains.azure.importers.az_health import build_failure_findings
-from nexusform.domains.azure.importers.az_ownership import find_unmanaged_vms
+from nexusform.domains.azure.importers.az_import import find_unmanaged_vms
+from nexusform.domains.azure.importers.az_inventory import build_failure_findings
 from nexusform.domains.azure.importers.az_records import AzCluster, AzSite
 
 _UNMANAGED: Final = "unmanaged-vms"

@@ -1,18 +1,25 @@
-"""Report of `reconcile`, as text and as data."""
+"""Reports of `reconcile` and `inventory check`, as text and as data."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, starmap
 from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
-from nexusform.domains.azure.questions.placement_replay import SiteReplay
-from nexusform.domains.azure.questions.reconciliation import ClusterLocationCheck, VerifiedPredictions, VmCheck
-from nexusform.json_data.record_forms import RecordForm
+from nexusform.domains.azure.questions.reconciliation import (
+    CapturedSite,
+    ClusterLocationCheck,
+    ReconcileResult,
+    SiteReplay,
+    VerifiedPredictions,
+    VmCheck,
+)
+from nexusform.json_data.record_forms import RecordForm, build_row_form
 from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.placements.prediction_scores import (
     COUNT_PREDICTION,
@@ -30,51 +37,39 @@ _MAX_ROWS: Final = 20
 _UNKNOWN_CAUSE: Final = "no reason in the export"
 
 
-def build_reconciliation_report(
-    origin: str,
-    checks: Sequence[ClusterLocationCheck],
-    absent: Sequence[str],
-    uncaptured: Sequence[str],
-    unfinished: Sequence[str],
-    warnings: Sequence[str],
-    rules: Sequence[SeparationVerdict],
-    replays: Sequence[SiteReplay],
-    predictions: VerifiedPredictions,
-) -> Report:
+def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
     """Build the report: locations, unobserved objects, unfinished changes, rules, replays and predictions."""
+    checks, predictions = result.checks, result.predictions
     misses = sum(len(check.misses) for check in checks)
-    violated = [rule for rule in rules if rule.satisfied != "always"]
     sections = [_build_location_accuracy_section(checks)] if checks else []
     if misses:
         sections.append(_build_wrong_locations_section(checks))
     lists = {
-        "Not in the export (state kept)": absent,
-        "Not captured (state kept)": uncaptured,
-        "Applies in progress": unfinished,
+        "Not in the export (state kept)": result.absent,
+        "Not captured (state kept)": result.uncaptured,
+        "Applies in progress": result.unfinished,
     }
     for title, items in lists.items():
         if items:
             sections.append(Section(title, tuple(f"- {item}" for item in items), is_finding=True))
-    if warnings:
-        sections.append(Section("Sources read", tuple(f"- {warning}" for warning in warnings)))
-    if rules:
-        sections.append(_build_rules_section(rules))
-    sections += [_build_replay_section(replay) for replay in replays]
+    if result.warnings:
+        sections.append(Section("Sources read", tuple(f"- {warning}" for warning in result.warnings)))
+    if result.rules:
+        sections.append(_build_rules_section(result.rules))
+    sections += [_build_replay_section(replay) for replay in result.replays]
     sections += [_build_predictions_section(site, record) for site, record in predictions.records.items()]
     if predictions.new_count:
         sections.append(_build_new_predictions_section(predictions))
-    has_problems = bool(misses or violated or absent or uncaptured or unfinished or predictions.wrong_certain)
-    verdict = _build_summary(checks, misses, len(violated), len(uncaptured), len(unfinished))
-    return Report(f"Reconciliation with {origin}", verdict, has_problems, (), tuple(sections))
+    has_findings = bool(misses or result.violated_rules or any(lists.values()) or predictions.wrong_certain)
+    return Report(f"Reconciliation with {origin}", _build_summary(result, misses), has_findings, (), tuple(sections))
 
 
-def _build_summary(
-    checks: Sequence[ClusterLocationCheck], wrong_count: int, violated: int, uncaptured: int, unfinished: int
-) -> str:
+def _build_summary(result: ReconcileResult, wrong_count: int) -> str:
     """Build one sentence about all VMs, rules and unfinished changes."""
+    violated, uncaptured, unfinished = map(len, (result.violated_rules, result.uncaptured, result.unfinished))
     location_text = "Every VM is where the state records it"
     if wrong_count:
-        vms = format_count(sum(len(check.vms) for check in checks), "VM")
+        vms = format_count(sum(len(check.vms) for check in result.checks), "VM")
         location_text = (
             f"{wrong_count:,} of {vms} {select_word_form(wrong_count, 'is', 'are')} not where the state "
             f"recorded {select_word_form(wrong_count, 'it', 'them')}"
@@ -219,26 +214,79 @@ def _build_prediction_documents(site: str, record: PredictionRecord) -> Iterator
         yield {"site": site, "claim": subject, "share_class": number, **_PREDICTION(score)}
 
 
-def build_reconciliation_document(
-    checks: Iterable[ClusterLocationCheck],
-    absent: Sequence[str],
-    uncaptured: Sequence[str],
-    unfinished: Sequence[str],
-    warnings: Sequence[str],
-    rules: Iterable[SeparationVerdict],
-    replays: Iterable[SiteReplay],
-    predictions: VerifiedPredictions,
-) -> dict[str, Any]:
+def build_reconciliation_document(result: ReconcileResult) -> dict[str, Any]:
     """Build the comparison with state as JSON data."""
+    predictions = result.predictions
     return {
-        "clusters": [_CLUSTER(check) for check in checks],
-        "absent": list(absent),
-        "not_captured": list(uncaptured),
-        "not_done": list(unfinished),
-        "remarks": list(warnings),
-        "separation_rules": [_RULE(rule) for rule in rules],
-        "replays": [_REPLAY(replay) for replay in replays],
+        "clusters": [_CLUSTER(check) for check in result.checks],
+        "absent": list(result.absent),
+        "not_captured": list(result.uncaptured),
+        "not_done": list(result.unfinished),
+        "remarks": list(result.warnings),
+        "separation_rules": [_RULE(rule) for rule in result.rules],
+        "replays": [_REPLAY(replay) for replay in result.replays],
         "claims": list(chain.from_iterable(starmap(_build_prediction_documents, predictions.records.items()))),
         "claims_settled_now": predictions.new_count,
         "sure_claims_broken": list(predictions.wrong_certain),
     }
+
+
+_MAX_NAMES = 8
+
+
+def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings: Sequence[Diagnostic]) -> Report:
+    """Build the report: figures of each site, then findings."""
+    sections: list[Section] = []
+    for site in sites:
+        sections += _build_sections(site)
+    if findings:
+        lines = tuple(f"- {finding.summary}: {finding.detail}" for finding in findings)
+        sections.append(Section("Findings", lines, is_finding=True))
+    has_findings = bool(findings) or any(site.closed or site.unplaced for site in sites)
+    names = f"{format_count(len(sites), 'site')}: {format_first_items([site.name for site in sites], _MAX_NAMES)}."
+    return Report(f"Inventory {origin}", names, has_findings, (), tuple(sections))
+
+
+def _build_sections(site: CapturedSite) -> Iterator[Section]:
+    """Build the sections of a site: contents, hardware, unschedulable machines."""
+    yield Section(site.name, tuple(_describe_inventory_counts_and_age(site)))
+    rows = tuple(
+        Row((sku_id or "none", sku or "not in the catalogue", f"{count:,}")) for sku_id, sku, count in site.skus
+    )
+    yield Section(
+        f"Hardware of {site.name}", table=Table(("machineSkuId", "Catalogue", "Machines"), rows, frozenset({2}))
+    )
+    if site.closed:
+        closed = tuple(Row(pair, is_finding=True) for pair in site.closed)
+        yield Section(
+            f"Machines closed to new VMs on {site.name}", table=Table(("Machine", "Reason"), closed), is_finding=True
+        )
+
+
+def _describe_inventory_counts_and_age(site: CapturedSite) -> Iterator[str]:
+    """Describe counts and age of the export, and VMs without machine."""
+    age = "of unknown age"
+    if site.exported_at:
+        age = f"{'made' if site.is_age_certain else 'newest change'} {site.exported_at}"
+    machines = f"{format_count(site.machines, 'machine')} ({site.compute:,} compute)"
+    vms = format_count(site.vms, "VM")
+    yield (f"{format_count(site.racks, 'rack')}, {machines}, {format_count(site.clusters, 'cluster')}, {vms}; {age}")
+    if site.unplaced:
+        count_text = format_count(len(site.unplaced), "VM")
+        verb = select_word_form(len(site.unplaced), "is", "are")
+        yield f"{count_text} {verb} on no machine: {format_first_items(site.unplaced, _MAX_NAMES)}"
+
+
+_SITE: Final = RecordForm(
+    CapturedSite,
+    "name racks machines compute_machines=compute kubernetes_clusters=clusters vms closed machine_skus=skus "
+    "without_machine=unplaced exported_at",
+    closed=build_row_form("machine reason"),
+    machine_skus=build_row_form("machine_sku_id? machine_sku? machines"),
+)
+_FINDING: Final = RecordForm(Diagnostic, "severity id detail")
+
+
+def build_inventory_document(sites: Sequence[CapturedSite], findings: Sequence[Diagnostic]) -> dict[str, Any]:
+    """Build the contents of an export as JSON data."""
+    return {"sites": [_SITE(site) for site in sites], "findings": [_FINDING(finding) for finding in findings]}

@@ -7,22 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 import nexusform
 from nexusform.applying.answer_comparison import compare_answer
 from nexusform.applying.prediction_checks import PredictionResults, build_journal_records, verify_object_predictions
 from nexusform.applying.provider_calls import get_failed_change
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, convert_problem
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, convert_problem
 from nexusform.domains.azure.importers.az_records import AzSite
 from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 from nexusform.domains.azure.providers.azure import KIND
 from nexusform.domains.azure.providers.azure_export import NAME
 from nexusform.domains.azure.providers.observed_site import ObservedSites
-from nexusform.domains.azure.questions.placement_replay import SiteReplay
 from nexusform.domains.azure.questions.reconciliation import (
     ClusterLocationCheck,
+    ReconcileResult,
+    SiteReplay,
     VerifiedPredictions,
     compare_cluster_vms,
     index_machines,
@@ -52,30 +52,6 @@ _OBSERVED: Final = ("nodes", "node_count", "machine", "rack", "availability_zone
 _UNPLACED_NODE: Final = dict.fromkeys(("machine", "rack", "availability_zone", "numa_cells", "platform_name"))
 # Plan errors that do not concern current placement.
 _CAPACITY_ERRORS: Final = frozenset({DOES_NOT_FIT, PINNED_DOES_NOT_FIT})
-
-
-class ReconcileResult(Struct, frozen=True):
-    """Result of a reconciliation. `checks`: compared objects. `absent`: objects missing in a complete export.
-    `uncaptured`: objects the export does not cover. `unfinished`: changes of applies in progress or failed.
-    `rules`: separation rules on observed VMs. `replays`: only on request. `warnings`: kinds not captured.
-    `predictions`: results of predictions of applied plans.
-    """
-
-    checks: tuple[ClusterLocationCheck, ...] = ()
-    absent: tuple[str, ...] = ()
-    uncaptured: tuple[str, ...] = ()
-    unfinished: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    rules: tuple[SeparationVerdict, ...] = ()
-    replays: tuple[SiteReplay, ...] = ()
-    predictions: VerifiedPredictions = field(default_factory=VerifiedPredictions)
-    diagnostics: tuple[Diagnostic, ...] = ()
-    sources: Mapping[str, SourceFile] = field(default_factory=dict)
-
-    @property
-    def violated_rules(self) -> tuple[SeparationVerdict, ...]:
-        """Separation rules violated by the observed VMs."""
-        return tuple(rule for rule in self.rules if rule.satisfied != "always")
 
 
 def reconcile_site(
@@ -166,6 +142,9 @@ class _Reconciler:
             current = instance.current
             if current is not None and address.type == "nexus_site" and parse_record(current.private):
                 records[str(current.attributes.get("name"))] = parse_record(current.private)
+        verified = list(chain.from_iterable(settlement.verified.values()))
+        new_count = sum(prediction.subject != TIE_PREDICTION for prediction in verified)
+        predictions = VerifiedPredictions(records, new_count, list_wrong_certain(verified))
         return ReconcileResult(
             checks=checks,
             absent=tuple(map(str, absent)),
@@ -174,11 +153,7 @@ class _Reconciler:
             warnings=tuple(warning.detail for warning in self.provider.list_warnings()),
             rules=rules,
             replays=replays_run,
-            predictions=VerifiedPredictions(
-                records,
-                sum(one.subject != TIE_PREDICTION for one in chain.from_iterable(settlement.verified.values())),
-                list_wrong_certain(chain.from_iterable(settlement.verified.values())),
-            ),
+            predictions=predictions,
             diagnostics=tuple(problems),
         )
 
