@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.documents.field_validation import get_value_at_path
 from nexusform.documents.scalars import OMITTED, list_scalars, replace_scalars
 from nexusform.domains.azure.importers.arm_resources import SHAPE, describe_type, normalize_id
 from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, AzAction, ToolChange
@@ -36,19 +36,6 @@ _DEPLOY: Final = "deploy"
 _UNSUPPORTED: Final = "unsupported"
 _BODY_FIELDS: Final = ("location", "extendedLocation", "properties", "tags")
 _MAX_NAMES: Final = 4
-
-
-class _WhatIfResource(Struct, frozen=True):
-    """One listed resource: id, change type in lower case, body after the change, path in the document.
-    `is_potential`: Azure does not know if the change will happen.
-    """
-
-    id: str
-    change: str
-    after: Any
-    path: str
-    reason: str = ""
-    is_potential: bool = False
 
 
 def read_arm_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...], list[Problem]]:
@@ -123,17 +110,6 @@ def _read_changes(
     ]
 
 
-def _parse_change(change: Mapping[str, Any], path: str, *, is_stack: bool, is_potential: bool) -> _WhatIfResource:
-    """Parse one change of a deployment or of a deployment stack."""
-    arm_id, after = change.get("resourceId"), change.get("after")
-    if is_stack:
-        configuration = change.get("resourceConfigurationChanges")
-        arm_id, after = change.get("id"), configuration.get("after") if isinstance(configuration, Mapping) else None
-        is_potential = is_potential or str(change.get("changeCertainty") or "").lower() == "potential"
-    action, reason = str(change.get("changeType") or "").lower(), str(change.get("unsupportedReason") or "")
-    return _WhatIfResource(str(arm_id or ""), action, after, path, reason, is_potential)
-
-
 class _WhatIfChangeReader:
     """Reader of one document; collects changes and findings."""
 
@@ -152,14 +128,18 @@ class _WhatIfChangeReader:
             if not isinstance(value, Mapping):
                 self._report(path, SHAPE, f"an object is needed here, not {describe_type(value)}.")
                 continue
-            resource = _parse_change(value, path, is_stack=self._is_stack, is_potential=is_potential)
-            kind, names = _parse_nexus_resource_id(resource.id)
+            arm_id = str(value.get("id" if self._is_stack else "resourceId") or "")
+            kind, names = _parse_nexus_resource_id(arm_id)
             if not kind:
                 continue
-            if resource.is_potential and _ACTIONS.get(resource.change) is not AzAction.KEEP:
+            change_type = str(value.get("changeType") or "").lower()
+            certainty = str(value.get("changeCertainty") or "").lower() if self._is_stack else ""
+            is_uncertain = is_potential or certainty == "potential"
+            if is_uncertain and _ACTIONS.get(change_type) is not AzAction.KEEP:
                 potential_names.append("/".join(names))
                 continue
-            self._add_change(resource, kind, names)
+            unchanged = ToolChange(kind, names, AzAction.KEEP, "/".join(names), self.file, arm_id)
+            self._add_change(unchanged, change_type, value, path)
         if potential_names:
             detail = (
                 f"Azure does not know whether {format_first_items(potential_names, _MAX_NAMES)} will change "
@@ -167,34 +147,37 @@ class _WhatIfChangeReader:
             )
             self._report(list_name, "unknown-in-plan", detail, is_warning=True)
 
-    def _add_change(self, resource: _WhatIfResource, kind: str, names: tuple[str, ...]) -> None:
+    def _add_change(self, unchanged: ToolChange, change_type: str, document: Mapping[str, Any], path: str) -> None:
         """Add the change of one Operator Nexus resource."""
-        title = "/".join(names)
-        action = _ACTIONS.get(resource.change)
-        if resource.change == _UNSUPPORTED:
-            detail = f"Azure could not predict {title}: {resource.reason or 'no reason given'}. Its VMs are not placed."
-            self._report(resource.path, NOT_PREDICTED, detail, is_warning=True)
-            self._unsupported_clusters |= {names[0]} if kind == CLUSTERS else set()
+        title = unchanged.title
+        action = _ACTIONS.get(change_type)
+        if change_type == _UNSUPPORTED:
+            reason = document.get("unsupportedReason") or "no reason given"
+            detail = f"Azure could not predict {title}: {reason}. Its VMs are not placed."
+            self._report(path, NOT_PREDICTED, detail, is_warning=True)
+            self._unsupported_clusters |= {title} if unchanged.kind == CLUSTERS else set()
             return
-        if resource.change == _DEPLOY:
+        if change_type == _DEPLOY:
             detail = f"{title} has no body in this what-if (ResourceIdOnly). Run `{_FULL_WHAT_IF_COMMAND}`."
-            self._report(resource.path, "unknown-in-plan", detail)
+            self._report(path, "unknown-in-plan", detail)
             return
         if action is None:
-            detail = f'its changeType "{resource.change}" is unknown.'
-            self._report(resource.path, SHAPE, detail)
+            detail = f'its changeType "{change_type}" is unknown.'
+            self._report(path, SHAPE, detail)
             return
         body: Mapping[str, Any] = {}
         if action in (AzAction.CREATE, AzAction.UPDATE):
-            if not isinstance(resource.after, Mapping):
-                detail = f'{title}: "after" must be an object, not {describe_type(resource.after)}.'
-                self._report(resource.path, SHAPE, detail)
+            parent = document.get("resourceConfigurationChanges") if self._is_stack else document
+            after = get_value_at_path(parent, "after")
+            if not isinstance(after, Mapping):
+                detail = f'{title}: "after" must be an object, not {describe_type(after)}.'
+                self._report(path, SHAPE, detail)
                 return
-            body = {name: resource.after[name] for name in _BODY_FIELDS if name in resource.after}
-        expressions = {path: scalar for path, scalar in list_scalars(body) if _is_expression(scalar)}
-        unknown = {path: f"{scalar} is known only after deployment" for path, scalar in expressions.items()}
-        known = replace_scalars(body, lambda path, scalar: OMITTED if path in unknown else scalar)
-        self._changes.append(ToolChange(kind, names, action, title, self.file, resource.id, known, unknown))
+            body = {name: after[name] for name in _BODY_FIELDS if name in after}
+        expressions = {location: scalar for location, scalar in list_scalars(body) if _is_expression(scalar)}
+        unknown = {location: f"{scalar} is known only after deployment" for location, scalar in expressions.items()}
+        known = replace_scalars(body, lambda location, scalar: OMITTED if location in unknown else scalar)
+        self._changes.append(replace(unchanged, action=action, body=known, unknown=unknown))
 
     def build_changes(self) -> tuple[ToolChange, ...]:
         """Build the changes: existing objects first, clusters before their pools, each kind sorted by id."""

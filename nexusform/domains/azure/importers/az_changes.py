@@ -19,6 +19,7 @@ from nexusform.domains.azure.importers.arm_resources import SHAPE, ArmItem, desc
 from nexusform.domains.azure.importers.az_documents import AzResources
 from nexusform.domains.azure.importers.az_records import AzPool
 from nexusform.domains.azure.importers.az_workloads import read_agent_pools_by_cluster
+from nexusform.domains.azure.importers.site_separation import read_extended_location
 from nexusform.json_data.plain_data import Path
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
@@ -133,9 +134,9 @@ class _ChangedSite:
         # Collect the extended locations of machines, racks and Nexus cluster tenants.
         keys: dict[str, None] = {}
         for kind in ("racks", "bare_metal_machines"):
-            keys |= dict.fromkeys(_read_extended_location_of_item(item) for item in items.list_resources(kind))
+            keys |= dict.fromkeys(read_extended_location(item) for item in items.list_resources(kind))
         for item in items.list_resources("clusters"):
-            keys[_read_extended_location({"extendedLocation": item.read_value("clusterExtendedLocation")})] = None
+            keys[read_extended_location(item, "clusterExtendedLocation")] = None
         keys.pop("", None)
         self.locations = keys
         self.skus = set(CATALOGUES[NEWEST].vm_skus)
@@ -210,16 +211,14 @@ class _ChangedSite:
         return None
 
     def _find_or_build_id_key(self, kind: str, name: str, arm_id: str, change: ToolChange) -> str | None:
-        """Find the id key of an object by id or name; build one for a new object. Add a finding and return
-        None if several have the name.
-        """
+        """Find the id key of an object by id or name, or build one; None with a finding if several have the name."""
         if arm_id:
             return normalize_id(arm_id)
         suffix = f"/{TYPE_OF_KIND[kind].rpartition('/')[2].lower()}/{name.lower()}"
         keys = [key for key in self.bodies[kind] if key.endswith(suffix)]
-        location = _read_extended_location(change.body)
+        location = normalize_id(get_text(change.body, "extendedLocation", "name"))
         if len(keys) > 1 and location:
-            keys = [key for key in keys if _read_extended_location_of_item(self.bodies[kind][key]) == location]
+            keys = [key for key in keys if read_extended_location(self.bodies[kind][key]) == location]
         if len(keys) > 1:
             detail = f'the inventory holds {len(keys)} of the name "{name}". This plan does not identify one of them.'
             self._report(change, "unknown-object-state", detail)
@@ -227,9 +226,7 @@ class _ChangedSite:
         return keys[0] if keys else f"/new/providers/{TYPE_OF_KIND[kind]}/{name}".lower()
 
     def _is_consistent_with_inventory(self, change: ToolChange, *, exists: bool) -> bool:
-        """Return False if the inventory lacks the changed object. Warn about an object created though
-        present, or deleted though absent.
-        """
+        """Return False if the inventory lacks the changed object; warn about other contradictions."""
         if change.action in (AzAction.UPDATE, AzAction.REPLACE) and not exists:
             detail = (
                 f'the inventory has no "{change.title}" to change. Capture the inventory again, or use another one.'
@@ -297,7 +294,7 @@ class _ChangedSite:
 
     def _set_location(self, change: ToolChange, body: dict[str, Any]) -> None:
         """Set the location of a new object: its own, or that of the only site."""
-        location = _read_extended_location(body)
+        location = normalize_id(get_text(body, "extendedLocation", "name"))
         if location in self.locations:
             return
         body.pop("extendedLocation", None)
@@ -409,11 +406,3 @@ def _list_vm_skus_of_body(body: Mapping[str, Any]) -> Iterator[str]:
 def _is_prefix_of_other(path: Path, pattern: Path) -> bool:
     """Return True if one path is a prefix of the other."""
     return all(step in {"*", path_step} or path_step == "*" for step, path_step in zip(pattern, path, strict=False))
-
-
-def _read_extended_location(body: Mapping[str, Any]) -> str:
-    return normalize_id(get_text(body, "extendedLocation", "name"))
-
-
-def _read_extended_location_of_item(item: ArmItem) -> str:
-    return _read_extended_location({"extendedLocation": item.read_value("extendedLocation")})

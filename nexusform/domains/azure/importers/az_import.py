@@ -1,6 +1,8 @@
 """Objects to import from a site of an export. Each object has the arguments of its type, the observed
 attributes and references to other objects. Attributes computed by nexusform (a cluster's capacity) are
 absent. Placements have the provenance "observed"; NUMA cells are null, since Azure does not report them.
+The note `observed` of a machine has its power_state, ready_state, detailed_status, message, cordon_status,
+cordoned_by and since; the note of a rack has one such entry per generated machine.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from math import ceil
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.azure.importers.arm_resources import extract_name
@@ -37,10 +39,11 @@ from nexusform.domains.azure.importers.az_records import (
     AzVmSize,
 )
 from nexusform.json_data.plain_data import Path
+from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.site_capacity.site_resource_capacity import build_site_resources_note
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, CordonOwner, find_observed_reasons
 from nexusform.scheduling.machine_actions import CORDONED_BY_ACTION
-from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, MachineSku, VmSku
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
 from nexusform.scheduling.sku_catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST
 
@@ -142,7 +145,10 @@ class _SiteImport:
             ImportedSiteObject(
                 "nexus_site", self.name, site_attributes, note=build_site_resources_note(self.site.supplies)
             ),
-            *(_build_vm_sku(self.own_skus[name]) for name in sorted(self.declared_skus)),
+            *(
+                ImportedSiteObject("nexus_vm_sku", name, _VM_SKU_FORM(self.own_skus[name]))
+                for name in sorted(self.declared_skus)
+            ),
             *(self._build_rack(rack) for rack in self.site.racks),
             *self._build_machines(),
             *(item for _, item in workloads),
@@ -186,19 +192,13 @@ class _SiteImport:
             rack_id = f"{self.name}/{machine.rack}"
             machine_id = f"{rack_id}/{machine.name}"
             own_hardware = machine.hardware if machine.machine_sku is None else None
-            figures = own_hardware and {
-                "numa_cells": own_hardware.cells,
-                "cpus_per_cell": own_hardware.cpus_per_cell,
-                "memory_gib_per_cell": own_hardware.memory_gib_per_cell,
-                "ephemeral_disk_gib": own_hardware.disk_gib,
-            }
             attributes = {
                 "id": machine_id,
                 "rack_id": rack_id,
                 "name": machine.name,
                 "slot": slot,
                 "machine_sku": machine.machine_sku if own_hardware else machine.machine_sku or DEFAULT_MACHINE_SKU,
-                "machine": figures,
+                "machine": own_hardware and _HARDWARE_FORM(own_hardware),
                 **machine.facts,
                 "cordoned": None,
                 "occupied": self.occupied.get(machine.name, []),
@@ -257,9 +257,11 @@ class _SiteImport:
         """Build the pool arguments by name; pools that were not captured keep the recorded arguments."""
         pools = {pool.name: build_pool_arguments(pool) for pool in cluster.pools}
         uncaptured = {pool.name for pool in cluster.pools if not pool.id}
-        for name, recorded_arguments in self.recorded_nodes.list_pool_arguments(f"{self.name}/{cluster.name}").items():
+        for (owner, name), recorded_pool in self.recorded_nodes.items():
+            if owner != f"{self.name}/{cluster.name}" or recorded_pool.arguments is None:
+                continue
             if name in uncaptured or not cluster.has_pool_list:
-                pools[name] = {"count": 0, **pools.get(name, {}), **recorded_arguments}
+                pools[name] = {"count": 0, **pools.get(name, {}), **recorded_pool.arguments}
         return pools
 
     def _count_cluster_as_occupied(self, cluster: AzCluster, missing: Sequence[str | None]) -> None:
@@ -276,7 +278,7 @@ class _SiteImport:
         """Build the node records of a pool by nexusform name. Nodes beyond the count (an upgrade in progress)
         count as occupied capacity. Missing nodes get a record without a machine.
         """
-        recorded_pool = self.recorded_nodes.pools.get((f"{self.name}/{cluster.name}", pool), RecordedPoolNodes())
+        recorded_pool = self.recorded_nodes.get((f"{self.name}/{cluster.name}", pool), RecordedPoolNodes())
         by_number = assign_node_numbers(existing_nodes, count, recorded_pool)
         names = {node.name for node in by_number.values()}
         for node in existing_nodes:
@@ -390,41 +392,22 @@ class _SiteImport:
 
     def _add_occupied_machine_capacity(self, name: str, machine: str, shape: AzVmSize) -> None:
         """Record occupied capacity on a machine."""
-        entry = {
-            "name": name,
-            "cpu_cores": shape.cpu_cores,
-            "memory_gib": shape.memory_gib,
-            "disk_gib": shape.disk_gib,
-            "numa_cells": max(shape.numa_cells, 1),
-            "cells": None,
-        }
+        entry = {"name": name, **asdict(shape), "numa_cells": max(shape.numa_cells, 1), "cells": None}
         self.occupied.setdefault(machine, []).append(entry)
 
     def _warn(self, kind: str, detail: str) -> None:
         self.findings.append(Problem((), kind, f"{self.name}: {detail}", Severity.WARNING))
 
 
-def _build_vm_sku(sku: VmSku) -> ImportedSiteObject:
-    attributes = {
-        "id": sku.name,
-        "name": sku.name,
-        "vcpus": sku.vcpus,
-        "emulator_vcpus": sku.emulator_vcpus,
-        "memory_gib": sku.memory_gib,
-        "disk_gib": sku.disk_gib,
-        "numa_cells": sku.numa_cells,
-        "extra_large": sku.extra_large,
-    }
-    return ImportedSiteObject("nexus_vm_sku", sku.name, attributes)
+_HARDWARE_FORM: Final = RecordForm(
+    MachineSku, "numa_cells=cells cpus_per_cell memory_gib_per_cell ephemeral_disk_gib=disk_gib"
+)
+_VM_SKU_FORM: Final = RecordForm(VmSku, "id=name name vcpus emulator_vcpus memory_gib disk_gib numa_cells extra_large")
 
 
 def build_pool_arguments(pool: AzPool) -> dict[str, Any]:
     """Build the arguments of an agent pool's block."""
-    settings = {
-        "max_surge": pool.max_surge or UPGRADE_DEFAULTS["max_surge"],
-        "max_unavailable": pool.max_unavailable or UPGRADE_DEFAULTS["max_unavailable"],
-        "drain_timeout": pool.drain_timeout or UPGRADE_DEFAULTS["drain_timeout"],
-    }
+    settings = {name: getattr(pool, name) or default for name, default in UPGRADE_DEFAULTS.items()}
     count, size = pool.hugepages
     # The name and memory quantity of nexusform.
     pages = {f"hugepages-{size}i": f"{count * int(size[:-1])}{size[-1]}i"} if count else {}
@@ -450,21 +433,28 @@ def extract_pools(objects: Iterable[ImportedSiteObject], pool_ids: AbstractSet[s
         separate_pools = [name for name in pools or {} if f"{item.id}/{name}" in pool_ids]
         yield remove_pools(item, separate_pools) if separate_pools else item
         for name in separate_pools:
-            # Build a pool of a cluster as a separate object.
-            arguments = dict(item.attributes["agent_pool"][name])
-            attributes = {
-                "id": f"{item.id}/{name}",
-                "kubernetes_cluster_id": item.id,
-                "name": name,
-                "node_count": arguments.pop("count"),
-                **arguments,
-                "nodes": {key: node for key, node in item.attributes["nodes"].items() if node["pool"] == name},
-            }
-            references: dict[Path, Reference] = {("kubernetes_cluster_id",): (CLUSTER, item.id)}
+            pool = build_pool_object(item.id, name, item.attributes["agent_pool"][name])
+            nodes = {key: node for key, node in item.attributes["nodes"].items() if node["pool"] == name}
+            references = dict(pool.references)
             sku = item.references.get(("agent_pool", name, "vm_sku_name"))
             if sku is not None:
                 references["vm_sku_name",] = sku
-            yield ImportedSiteObject(POOL, f"{item.id}/{name}", attributes, references)
+            yield replace(pool, attributes={**pool.attributes, "nodes": nodes}, references=references)
+
+
+def build_pool_object(cluster_id: str, name: str, pool_arguments: Mapping[str, Any]) -> ImportedSiteObject:
+    """Build an agent pool as a separate object, without nodes, from the arguments of its block."""
+    arguments = dict(pool_arguments)
+    attributes = {
+        "id": f"{cluster_id}/{name}",
+        "kubernetes_cluster_id": cluster_id,
+        "name": name,
+        "node_count": arguments.pop("count"),
+        **arguments,
+    }
+    return ImportedSiteObject(
+        POOL, f"{cluster_id}/{name}", attributes, {("kubernetes_cluster_id",): (CLUSTER, cluster_id)}
+    )
 
 
 def remove_pools(cluster: ImportedSiteObject, names: Collection[str]) -> ImportedSiteObject:

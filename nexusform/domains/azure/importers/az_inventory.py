@@ -11,7 +11,6 @@ from datetime import datetime
 from itertools import chain
 from typing import Any, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
@@ -52,7 +51,7 @@ from nexusform.domains.azure.importers.az_workloads import (
 )
 from nexusform.domains.azure.importers.site_separation import BASE_KINDS, select_site_resources, split_by_site
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, MachineSku
-from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST, SkuCatalogue
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
 MAX_FINDINGS: Final = 50
 WITHOUT_A_MACHINE: Final = "vms-without-machine"
@@ -60,40 +59,31 @@ _MAX_NAMES: Final = 5
 _BASE_KINDS: Final = frozenset(BASE_KINDS)
 
 
-class _InventoryReadOptions(Struct, frozen=True):
-    # Options for reading the resources of a site.
-    by_sku_id: Mapping[str, str]
-    catalogue: SkuCatalogue
-    exported_at: datetime | None
-
-
 def read_inventory(
-    documents: Documents,
-    machine_sku_by_id: Mapping[str, str] | None = None,
-    catalogue: SkuCatalogue | None = None,
-    site: str | None = None,
+    documents: Documents, machine_sku_by_id: Mapping[str, str] | None = None, site: str | None = None
 ) -> tuple[AzInventory, tuple[Problem, ...]]:
     """Read one site of the documents: the only one, or the one named `site`. Findings list errors first.
-    `machine_sku_by_id` maps a machineSkuId to a machine SKU of the catalogue (default: the newest) and takes
-    precedence over the rack's SKU.
+    `machine_sku_by_id` maps a machineSkuId to a machine SKU of the newest catalogue and takes precedence over
+    the rack's SKU.
     """
     findings: list[Problem] = []
-    items, options = _read_exported_resources(documents, machine_sku_by_id, catalogue, findings)
+    items, exported_at = _read_exported_resources(documents, findings)
     site_items, problems = select_site_resources(items, site)
     findings += problems
-    inventory = _build_inventory(site_items, options)
+    inventory = _build_inventory(site_items, machine_sku_by_id, exported_at)
     _report_uncaptured_kinds(items, [inventory], findings, numbers_nodes=False)
     return inventory, _sort_and_limit_findings(findings)
 
 
 def read_sites(
-    documents: Documents, machine_sku_by_id: Mapping[str, str] | None = None, catalogue: SkuCatalogue | None = None
+    documents: Documents, machine_sku_by_id: Mapping[str, str] | None = None
 ) -> tuple[tuple[AzSite, ...], tuple[Problem, ...]]:
     """Read all sites of the documents, sorted by name, separated by extended location. Findings list errors first."""
     findings: list[Problem] = []
-    items, options = _read_exported_resources(documents, machine_sku_by_id, catalogue, findings)
+    items, exported_at = _read_exported_resources(documents, findings)
     sites = [
-        AzSite(name, _build_inventory(site_items, options)) for name, site_items in sorted(split_by_site(items).items())
+        AzSite(name, _build_inventory(site_items, machine_sku_by_id, exported_at))
+        for name, site_items in sorted(split_by_site(items).items())
     ]
     _report_uncaptured_kinds(items, [site.inventory for site in sites], findings)
     for site in sites:
@@ -115,21 +105,19 @@ def read_changed_sites(
 ) -> tuple[tuple[AzSite, ...], ResourcesAfterChanges, tuple[Problem, ...]]:
     """Read the sites of an export with another tool's changes applied. VMs without machine are not reported."""
     findings: list[Problem] = []
-    items, options = _read_exported_resources(documents, machine_sku_by_id, None, findings)
+    items, exported_at = _read_exported_resources(documents, findings)
     changed = apply_changes(items, changes, findings)
     changed_items = split_by_site(changed.items, before=items)
-    sites = [AzSite(name, _build_inventory(site_items, options)) for name, site_items in sorted(changed_items.items())]
+    sites = [
+        AzSite(name, _build_inventory(site_items, machine_sku_by_id, exported_at))
+        for name, site_items in sorted(changed_items.items())
+    ]
     findings = [finding for finding in findings if finding.id != WITHOUT_A_MACHINE]
     return tuple(sites), changed, _sort_and_limit_findings(findings)
 
 
-def _read_exported_resources(
-    documents: Documents,
-    machine_sku_by_id: Mapping[str, str] | None,
-    catalogue: SkuCatalogue | None,
-    findings: list[Problem],
-) -> tuple[AzResources, _InventoryReadOptions]:
-    """Read all documents; return the resources and the options for reading them."""
+def _read_exported_resources(documents: Documents, findings: list[Problem]) -> tuple[AzResources, datetime | None]:
+    """Read all documents; return the resources and the time of the export."""
     items = read_export_resources(documents, findings)
     # Find the oldest export time in the documents.
     file_times: list[tuple[str, Any]] = [
@@ -145,13 +133,14 @@ def _read_exported_resources(
         excerpt = str(text)[:40]
         detail = f'"{excerpt}" is not a time such as 2026-03-01T08:00:00Z. The age is taken from the resources.'
         findings.append(Problem((), "invalid-time", detail, Severity.WARNING, file=name))
-    exported_at = min(moments, default=None)
-    return items, _InventoryReadOptions(machine_sku_by_id or {}, catalogue or CATALOGUES[NEWEST], exported_at)
+    return items, min(moments, default=None)
 
 
-def _build_inventory(items: AzResources, options: _InventoryReadOptions) -> AzInventory:
+def _build_inventory(
+    items: AzResources, machine_sku_by_id: Mapping[str, str] | None, exported_at: datetime | None
+) -> AzInventory:
     """Build the inventory of one site from its resources."""
-    catalogue = options.catalogue
+    catalogue = CATALOGUES[NEWEST]
     unreadable = (
         items.unreadable_kinds
         | items.incomplete_kinds
@@ -159,7 +148,7 @@ def _build_inventory(items: AzResources, options: _InventoryReadOptions) -> AzIn
     )
     racks = read_racks(items.list_resources("racks"))
     machine_reading = MachineReadOptions(
-        racks, options.by_sku_id, read_rack_skus(items.list_resources("rack_skus")), "racks" not in unreadable
+        racks, machine_sku_by_id or {}, read_rack_skus(items.list_resources("rack_skus")), "racks" not in unreadable
     )
     machines = read_machines(items.list_resources("bare_metal_machines"), machine_reading)
     if not racks and not machines and unreadable.isdisjoint(_BASE_KINDS):
@@ -183,7 +172,7 @@ def _build_inventory(items: AzResources, options: _InventoryReadOptions) -> AzIn
     ]
     filled_clusters = _attach_nodes_to_clusters(clusters, timed_nodes)
     failures = chain.from_iterable(find_failures(kind, items.list_resources(kind)) for kind in FAILURE_KINDS)
-    age = options.exported_at or find_newest_change_time(chain.from_iterable(items.by_kind.values()))
+    age = exported_at or find_newest_change_time(chain.from_iterable(items.by_kind.values()))
     return AzInventory(
         racks=select_compute_racks(racks, machines.values()),
         machines=tuple(sorted(machines.values(), key=lambda m: m.name)),
@@ -191,7 +180,7 @@ def _build_inventory(items: AzResources, options: _InventoryReadOptions) -> AzIn
         clusters=filled_clusters,
         vm_skus=tuple(skus),
         exported_at=format_time(age) if age else None,
-        is_age_certain=options.exported_at is not None,
+        is_age_certain=exported_at is not None,
         listed_kinds=items.listed_kinds,
         unlisted_clusters=items.unlisted_clusters,
         failures=(*failures, *chain.from_iterable(map(find_missing_nodes, filled_clusters))),
@@ -263,7 +252,7 @@ def resolve_vm_placements(
     racks: Iterable[AzRack],
     machine_skus: Mapping[str, MachineSku],
     *,
-    has_machine_list: bool = True,
+    has_machine_list: bool,
 ) -> list[AzNode | AzVirtualMachine]:
     """Resolve the placement and NUMA cell count of each VM, sorted by name. `machines` by id key. A VM on an
     unlisted machine gets no placement and a finding if the machines were read (`has_machine_list`). VMs
@@ -273,7 +262,10 @@ def resolve_vm_placements(
     loads: dict[str, AzVmSize] = {}
     unplaced: list[ListedVm] = []
     placed: list[AzNode | AzVirtualMachine] = []
-    largest = _find_largest_hardware(machines.values(), machine_skus)
+    known = (machine_skus.get(machine.machine_sku or "", machine.hardware) for machine in machines.values())
+    sizes = [hardware for hardware in known if hardware is not None]
+    # The hardware with the largest NUMA cells is the reference for VMs without machine.
+    largest = max(sizes, key=lambda size: (size.cpus_per_cell, size.memory_gib_per_cell), default=None)
     # Nodes of several clusters may share a name.
     ordered = sorted(listed_vms, key=lambda item: (item.vm.name, getattr(item.vm, "cluster", ""), item.machine_id))
     for listed_vm in ordered:
@@ -303,15 +295,6 @@ def resolve_vm_placements(
         detail = f"{count} of the export {verb} on no machine: {names}. Their capacity needs are not counted."
         unplaced[0].item.report("bareMetalMachineId", WITHOUT_A_MACHINE, detail, Severity.WARNING)
     return placed
-
-
-def _find_largest_hardware(machines: Iterable[AzMachine], machine_skus: Mapping[str, MachineSku]) -> MachineSku | None:
-    """Find the hardware with the largest NUMA cells, the reference for VMs without machine."""
-    known = (machine_skus.get(machine.machine_sku or "", machine.hardware) for machine in machines)
-    sizes = [hardware for hardware in known if hardware is not None]
-    return max(
-        sizes, key=lambda hardware_sku: (hardware_sku.cpus_per_cell, hardware_sku.memory_gib_per_cell), default=None
-    )
 
 
 def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | None) -> AzVmSize:

@@ -51,9 +51,7 @@ def find_role_in_sku(sku_id: str | None) -> str | None:
 
 
 def parse_sku_size(sku_id: str | None) -> MachineSku | None:
-    """Parse cores and memory from a machine's SKU id (`Controller_DellR650_8C_128GB_2d8n`) as hardware of one
-    cell without disk; None if absent.
-    """
+    """Parse cores and memory in a SKU id (`Controller_DellR650_8C_128GB_2d8n`) as hardware of one cell, else None."""
     match = _SIZE_IN_SKU.search(extract_name(sku_id or "").lower())
     if match is None:
         return None
@@ -101,15 +99,13 @@ def read_racks(items: Iterable[ArmItem]) -> dict[str, AzRack]:
             item.report("name", "duplicate-rack", f'the rack "{name}" is listed twice.')
             continue
         names.add(name)
-        sku_id = item.read_text("rackSkuId")
-        racks[normalize_id(rack_id)] = AzRack(
-            name=name,
-            id=rack_id,
-            availability_zone=item.read_text("availabilityZone"),
-            rack_sku_id=sku_id,
-            machine_sku=find_machine_sku(sku_id),
-        )
+        racks[normalize_id(rack_id)] = _build_rack(item, name, rack_id)
     return racks
+
+
+def _build_rack(item: ArmItem, name: str, rack_id: str) -> AzRack:
+    sku_id = item.read_text("rackSkuId")
+    return AzRack(name, rack_id, item.read_text("availabilityZone"), sku_id, find_machine_sku(sku_id))
 
 
 def select_compute_racks(racks: Mapping[str, AzRack], machines: Iterable[AzMachine]) -> tuple[AzRack, ...]:
@@ -188,8 +184,12 @@ def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | Non
             )
         return None
     sku_id = item.read_text("machineSkuId")
-    _, slot_role = _find_server(rack, slot, options.rack_skus)
-    sku, hardware = _find_hardware(sku_id, rack, slot, options)
+    server_sku, slot_role = _find_server(rack, slot, options.rack_skus)
+    # The most reliable source first: the catalogue, then the machine's own size.
+    sku = options.by_sku_id.get((sku_id or "").strip().lower()) or find_machine_sku(sku_id)
+    hardware = parse_sku_size(sku_id) if sku is None else None
+    if sku is None and hardware is None:
+        sku = server_sku or rack.machine_sku
     if sku is None and hardware is None:
         _report_unknown_sku(item, name, sku_id, rack, has_rack_skus=bool(options.rack_skus))
     facts = _read_machine_facts(item, name)
@@ -234,17 +234,6 @@ def _find_server(rack: AzRack, slot: int, rack_skus: Mapping[str, RackSku]) -> t
     """Find hardware and role of the server in a slot, from the list of rack SKUs."""
     sku = rack_skus.get(normalize_id(extract_name(rack.rack_sku_id or "")))
     return sku.get(slot, (None, None)) if sku is not None else (None, None)
-
-
-def _find_hardware(
-    sku_id: str | None, rack: AzRack, slot: int, options: MachineReadOptions
-) -> tuple[str | None, MachineSku | None]:
-    """Find the machine SKU of the catalogue or the machine's own size, most reliable source first."""
-    sku = options.by_sku_id.get((sku_id or "").strip().lower()) or find_machine_sku(sku_id)
-    own_size = parse_sku_size(sku_id) if sku is None else None
-    if sku is None and own_size is None:
-        sku = _find_server(rack, slot, options.rack_skus)[0] or rack.machine_sku
-    return sku, own_size
 
 
 def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None:
@@ -305,14 +294,7 @@ def read_planned_site(
             network_rack = definition.read_text("networkRackId")
             name = extract_name(network_rack) if network_rack else definition.read_text("rackSerialNumber")
             name = name or f"{cluster.read_text('name') or 'cluster'}-rack{number}"
-            sku_id = definition.read_text("rackSkuId")
-            rack = AzRack(
-                name=name,
-                id=name,
-                availability_zone=definition.read_text("availabilityZone"),
-                rack_sku_id=sku_id,
-                machine_sku=find_machine_sku(sku_id),
-            )
+            rack = _build_rack(definition, name, name)
             racks[normalize_id(rack.id)] = rack
             for server in definition.read_objects("bareMetalMachineConfigurationData"):
                 machine = _read_planned_machine(server, rack, options)

@@ -128,8 +128,8 @@ class AzPool(Struct, frozen=True):
 
 
 class AzCluster(Struct, frozen=True):
-    """NKS cluster with pools in creation order and nodes by name. Without `pools_listed` the agent pools were
-    not captured: the pools are the initial ones and those referenced by nodes. Without `nodes_listed` the
+    """NKS cluster with pools in creation order and nodes by name. Without `has_pool_list` the agent pools were
+    not captured: the pools are the initial ones and those referenced by nodes. Without `has_node_list` the
     nodes are unknown. `duplicate_nodes`: further records of nodes.
     """
 
@@ -187,7 +187,7 @@ class AzSite(Struct, frozen=True):
 
 
 class ExportFileKind(Struct, frozen=True):
-    """One kind of document. `several`: files with an infix are read too (`agent_pools.core.json`, one per
+    """One kind of document. `has_several_files`: files with an infix are read too (`agent_pools.core.json`, one per
     cluster). `command` captures it; words in capitals are placeholders.
     """
 

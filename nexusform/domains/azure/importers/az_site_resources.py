@@ -44,9 +44,7 @@ _Network: TypeAlias = tuple[str, str, int | None]
 
 
 def read_site_resources(items: AzResources) -> SiteResources:
-    """Read the supplies of a site, with unique network names instead of ids. Kinds without a complete list are
-    unknown (None).
-    """
+    """Read the supplies of a site, with unique network names; kinds without a complete list are unknown (None)."""
     networks = list(_read_networks(items.list_resources(NETWORKS))) if NETWORKS in items.listed_kinds else None
     appliances = None
     if APPLIANCES in items.listed_kinds:

@@ -174,9 +174,7 @@ def _find_pool_sku(pool: str, cluster: AzCluster) -> str:
 
 
 class DerivedAgentPool(Struct, frozen=True):
-    """Pool of a cluster known only from its nodes, with one node as `item`, and the reason for mode System
-    ("" for User).
-    """
+    """Pool known only from its nodes, with one of them as `item`, and the reason for mode System ("" for User)."""
 
     cluster: str
     pool: AzPool
@@ -572,9 +570,4 @@ def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
 
 
 def _read_hint(item: ArmItem) -> AzHint:
-    return AzHint(
-        item.read_text("hintType") or "",
-        item.read_text("resourceId") or "",
-        item.read_text("schedulingExecution") or "",
-        item.read_text("scope") or "",
-    )
+    return AzHint(*(item.read_text(name) or "" for name in ("hintType", "resourceId", "schedulingExecution", "scope")))

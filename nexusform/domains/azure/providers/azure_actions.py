@@ -1,5 +1,9 @@
 """Lifecycle actions of machines in Azure. An action runs once: before the request, its step records the newest run
 in `actionStates` of the machine. A later run is its own, and is awaited instead of requested again.
+
+Cordon and uncordon requests: Azure performs them if the provider block has `act_on_machines`; otherwise an
+operator does. A machine is cordoned while its block has `cordoned` or `evacuate`, and uncordoned only by the
+change that removes both, if nexusform cordoned it.
 """
 
 from __future__ import annotations
@@ -34,23 +38,13 @@ from nexusform.resource_types.machine_facts import CORDONED_STATUS, UNCORDONED, 
 from nexusform.scheduling.machine_actions import ACTION_KINDS, FAILED, SUCCEEDED, record_result
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
 
-_VERBS: Final = {
-    "Cordon": ArmOperation.CORDON,
-    "PowerOff": ArmOperation.POWER_OFF,
-    "Restart": ArmOperation.RESTART,
-    "Reimage": ArmOperation.REIMAGE,
-    "Replace": ArmOperation.REPLACE,
-}
-_BODIES: Final[Mapping[str, Mapping[str, Any] | None]] = {
-    "Cordon": {"evacuate": "False"},
-    "PowerOff": {"skipShutdown": "False"},
-    "Restart": None,
-    "Reimage": {"safeguardMode": "All"},
-    "Replace": {"safeguardMode": "All"},
-}
-_EXPECTED: Final[Mapping[str, Mapping[str, Any]]] = {
-    "Cordon": {"cordonStatus": "Cordoned"},
-    "PowerOff": {"powerState": "Off"},
+# By action: verb, body, and properties visible once it is done (None: its runs are compared).
+_REQUESTS: Final[Mapping[str, tuple[ArmOperation, Mapping[str, Any] | None, Mapping[str, Any] | None]]] = {
+    "Cordon": (ArmOperation.CORDON, {"evacuate": "False"}, {"cordonStatus": "Cordoned"}),
+    "PowerOff": (ArmOperation.POWER_OFF, {"skipShutdown": "False"}, {"powerState": "Off"}),
+    "Restart": (ArmOperation.RESTART, None, None),
+    "Reimage": (ArmOperation.REIMAGE, {"safeguardMode": "All"}, None),
+    "Replace": (ArmOperation.REPLACE, {"safeguardMode": "All"}, None),
 }
 _NO_RUN: Final = "-"  # marker if Azure shows no earlier run
 
@@ -58,13 +52,13 @@ _NO_RUN: Final = "-"  # marker if Azure shows no earlier run
 def build_action_change(planned: Mapping[str, Any], arm_id: str) -> ArmChange:
     """Build the request of an action. Azure's safeguards apply; Replace has the body of the azure block."""
     action = str(planned["action"])
-    body = _BODIES[action]
+    verb, body, expected = _REQUESTS[action]
     further = (planned.get("azure") or {}).get("body") or {}
     return ArmChange(
-        _VERBS[action],
+        verb,
         ArmTarget(MACHINES, extract_resource_group(arm_id), (arm_id.rpartition("/")[2],)),
         {**body, **further} if body is not None else None,
-        _EXPECTED.get(action),
+        expected,
         time_limit=ACTION_KINDS[action].minutes * 60.0,
     )
 

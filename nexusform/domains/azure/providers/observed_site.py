@@ -5,7 +5,7 @@ with a message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -79,7 +79,7 @@ class ObservedSites(FixedIdentity):
         identity: Mapping[str, str] | None = None,
     ) -> None:
         """Keep the source. `source` names it in messages ("the export in DIR"), `advice` is the remedy for an
-        undone step; `captured`: the sites are from a capture. `identity` are subscription and location.
+        undone step; `is_captured`: the sites are from a capture. `identity` are subscription and location.
         """
         self.name = name
         self.source = source
@@ -188,10 +188,9 @@ class ObservedSites(FixedIdentity):
         item = objects.get((key.type, key.id))
         if item is None and self._has_complete_list_for_object(key):
             return ReadResult(None, is_observed=True)
-        if item is None and self._is_node_list_missing(key):  # the sizes of its VM SKUs are unknown
-            return ReadResult(request.attributes or None)
         if item is None:
-            self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
+            if not self._is_node_list_missing(key):  # else the sizes of its VM SKUs are unknown
+                self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
             return ReadResult(request.attributes or None)
         attributes = _remove_generated_machines(_merge_observed(request.known_attributes, item), item, machine_names)
         observation = self._build_machine_facts_note(key, attributes, request.private_note)
@@ -312,8 +311,13 @@ class ObservedSites(FixedIdentity):
         differing = (*observation.differing, *find_cordon_differences(request, statuses))
         if differing:
             raise ManualStepPending(self._describe_not_done(request, participle, differing))
-        observed = _remove_nodes_of_later_steps(dict(observation.answer.attributes), planned)
-        nodes_on_machines = {k for k, node in (planned.get("nodes") or {}).items() if node.get("machine")}
+        observed = dict(observation.answer.attributes)
+        planned_nodes = planned.get("nodes")
+        if isinstance(observed.get("nodes"), Mapping) and isinstance(planned_nodes, Mapping):
+            # A missing node may be that of a later step.
+            kept = {k: node for k, node in observed["nodes"].items() if node["platform_name"] or k in planned_nodes}
+            observed = _replace_nodes(observed, kept)
+        nodes_on_machines = {k for k, node in (planned_nodes or {}).items() if node.get("machine")}
         nodes = observed.get("nodes") or {}
         missing_nodes = [k for k, node in nodes.items() if not node["platform_name"] and k in nodes_on_machines]
         if missing_nodes:
@@ -333,15 +337,6 @@ class ObservedSites(FixedIdentity):
             if not self._runs_actions
         ]
 
-    def _describe_uncaptured_nodes(self, key: ObjectKey) -> str:
-        """Describe nodes or agent pools of a cluster that were not captured."""
-        cluster = self._find_cluster(key)
-        if cluster is None or (cluster.has_pool_list and cluster.has_node_list):
-            return ""
-        if not cluster.has_node_list:
-            return f" The nodes of {cluster.name} were not captured."
-        return f" The agent pools of {cluster.name} were not captured; only their nodes are known."
-
     def _describe_not_done(self, request: ChangeRequest, participle: str, differing: Sequence[str] = ()) -> str:
         """Describe why a change does not count as done."""
         differences = f" ({', '.join(differing)} differ)" if differing else ""
@@ -350,9 +345,15 @@ class ObservedSites(FixedIdentity):
                 ". The machines of that rack have other names: set machine_count = 0 and declare a "
                 "nexus_bare_metal_machine for each (`nexusform import -from` does this)"
             )
+        cluster = self._find_cluster(request.key)
+        uncaptured = ""
+        if cluster is not None and not cluster.has_node_list:
+            uncaptured = f" The nodes of {cluster.name} were not captured."
+        elif cluster is not None and not cluster.has_pool_list:
+            uncaptured = f" The agent pools of {cluster.name} were not captured; only their nodes are known."
         return (
             f"{request.key.type} {request.key.id} is not {participle} yet: {self.source} does not show "
-            f"it{differences}.{self._describe_uncaptured_nodes(request.key)} This provider sends no changes: "
+            f"it{differences}.{uncaptured} This provider sends no changes: "
             f"make the change on the site, {self._advice}, and apply."
         )
 
@@ -392,16 +393,10 @@ def build_observed_object(
     attributes = _remove_generated_machines(_merge_observed(planned, item), item, machine_names)
     requested = (*_REQUESTED_ATTRIBUTES.get(key.type, ()), *(("machine_count",) if key.type == RACK else ()))
     differing = tuple(name for name in requested if attributes[name] != planned.get(name))
-    return ObservedObject(ChangeResult(attributes, tuple(_list_observed_paths(key.type, attributes))), differing)
-
-
-def _list_observed_paths(kind: str, attributes: Mapping[str, Any]) -> Iterator[Path]:
-    """List the paths of attributes reported by the site; each node is one path."""
-    for name in _OBSERVED_ATTRIBUTES.get(kind, ()):
-        if name == "nodes":
-            yield from (("nodes", node) for node in attributes["nodes"])
-        else:
-            yield (name,)
+    paths: list[Path] = []
+    for name in _OBSERVED_ATTRIBUTES.get(key.type, ()):
+        paths += [("nodes", node) for node in attributes["nodes"]] if name == "nodes" else [(name,)]
+    return ObservedObject(ChangeResult(attributes, tuple(paths)), differing)
 
 
 # Requested attributes visible on a site, and attributes decided by the platform, by type.
@@ -441,15 +436,6 @@ def _remove_generated_machines(
     if not generated or not observed or not observed.isdisjoint(generated):
         return attributes
     return {**attributes, "machine_count": 0, "machines": {}}
-
-
-def _remove_nodes_of_later_steps(observed: dict[str, Any], planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes without missing nodes of a later step."""
-    nodes, planned_nodes = observed.get("nodes"), planned.get("nodes")
-    if not isinstance(nodes, Mapping) or not isinstance(planned_nodes, Mapping):
-        return observed
-    kept_nodes = {k: node for k, node in nodes.items() if node["platform_name"] or k in planned_nodes}
-    return _replace_nodes(observed, kept_nodes)
 
 
 def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:

@@ -102,13 +102,6 @@ class SiteReplay(Struct, frozen=True):
         return self.hits + len(self.misses)
 
 
-def run_replay(
-    site: str, machines: Sequence[Machine], batches: Iterable[VmCreationBatch], spread: RackSpread
-) -> SiteReplay:
-    """Place the VMs again, each on its real machine."""
-    return _SiteReplayer(site, machines, spread).run(batches)
-
-
 class _SiteReplayer:
     """Replay of one site under one `rack_spread`."""
 
@@ -221,9 +214,7 @@ class ClusterLocationCheck(Struct, frozen=True):
 
 
 class VerifiedPredictions(Struct, frozen=True):
-    """Results of predictions of applied plans: records by site, number verified in this run, and wrong
-    predictions reported as certain.
-    """
+    """Predictions of applied plans: records by site, number verified now, and wrong ones reported as certain."""
 
     records: Mapping[str, PredictionRecord] = field(default_factory=dict)
     new_count: int = 0
@@ -307,28 +298,25 @@ def run_replays(site: AzSite, removed: Mapping[str, int], spreads: Iterable[Rack
     longer exist; after such a cluster the free capacity is unknown.
     """
     inventory = site.inventory
-    machines = list(_build_schedulable_machines(inventory))
-    batches = list(_build_creation_batches(inventory, removed))
-    return [run_replay(site.name, machines, batches, spread) for spread in spreads]
-
-
-def _build_schedulable_machines(inventory: AzInventory) -> Iterator[Machine]:
-    """Build the compute machines. A machine with VMs counts as schedulable, regardless of its current facts."""
     zones = {rack.name: rack.availability_zone or rack.name for rack in inventory.racks}
     occupied = {vm.placement.machine for vm in _list_vms(inventory) if vm.placement is not None}
-    catalogue = CATALOGUES[NEWEST].machine_skus
+    machines: list[Machine] = []
     for machine in inventory.machines:
-        hardware = catalogue.get(machine.machine_sku or "", machine.hardware)
-        if hardware is None:
-            continue
-        yield build_machine(
-            build_hardware(hardware, machine.machine_sku),
-            get_default_facts() if machine.name in occupied else machine.facts,
-            name=machine.name,
-            rack=machine.rack,
-            availability_zone=zones.get(machine.rack, machine.rack),
-            slot=machine.slot,
-        )
+        hardware = CATALOGUES[NEWEST].machine_skus.get(machine.machine_sku or "", machine.hardware)
+        if hardware is not None:
+            # A machine with VMs counts as schedulable, regardless of its current facts.
+            facts = get_default_facts() if machine.name in occupied else machine.facts
+            schedulable_machine = build_machine(
+                build_hardware(hardware, machine.machine_sku),
+                facts,
+                name=machine.name,
+                rack=machine.rack,
+                availability_zone=zones.get(machine.rack, machine.rack),
+                slot=machine.slot,
+            )
+            machines.append(schedulable_machine)
+    batches = list(_build_creation_batches(inventory, removed))
+    return [_SiteReplayer(site.name, machines, spread).run(batches) for spread in spreads]
 
 
 def _list_vms(inventory: AzInventory) -> Iterator[AzNode | AzVirtualMachine]:
@@ -371,9 +359,8 @@ def _build_creation_batches(inventory: AzInventory, removed: Mapping[str, int]) 
             elif is_after_removal:
                 reason = DELETED
             else:
-                reason = (
-                    LATER if uncertain_period is not None and uncertain_period[0] < time < uncertain_period[1] else ""
-                )
+                is_uncertain = uncertain_period is not None and uncertain_period[0] < time < uncertain_period[1]
+                reason = LATER if is_uncertain else ""
         yield VmCreationBatch(vms, reason)
 
 
@@ -451,14 +438,7 @@ def count_site_objects(site: AzSite) -> CapturedSite:
         vms=sum(len(cluster.nodes) for cluster in inventory.clusters) + len(inventory.virtual_machines),
         closed=tuple((name, reason) for name, reason in rejections if reason),
         skus=tuple((sku_id, sku, count) for (sku_id, sku), count in sorted(skus.items())),
-        unplaced=tuple(_list_vm_names_without_machine(inventory)),
+        unplaced=tuple(vm.name for vm in _list_vms(inventory) if vm.placement is None),
         exported_at=inventory.exported_at,
         is_age_certain=inventory.is_age_certain,
     )
-
-
-def _list_vm_names_without_machine(inventory: AzInventory) -> Iterator[str]:
-    """List the names of nodes and VMs without machine."""
-    for cluster in inventory.clusters:
-        yield from (node.name for node in cluster.nodes if node.placement is None)
-    yield from (vm.name for vm in inventory.virtual_machines if vm.placement is None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any, Final
 
 from nexusform.domains.azure.rendering.azure_objects import (
@@ -302,17 +303,11 @@ def _needs_az_shorthand_quotes(text: str) -> bool:
 
 def _join_adjacent_strings(pieces: Iterator[str | UserInput]) -> Iterator[str | UserInput]:
     """Join adjacent strings."""
-    text = ""
-    for piece in pieces:
-        if isinstance(piece, UserInput):
-            if text:
-                yield text
-            yield piece
-            text = ""
+    for is_string, group in groupby(pieces, lambda piece: isinstance(piece, str)):
+        if is_string:
+            yield "".join(map(str, group))
         else:
-            text += piece
-    if text:
-        yield text
+            yield from group
 
 
 def _format_flag(name: str) -> str:

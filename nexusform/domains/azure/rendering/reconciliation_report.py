@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, starmap
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct
@@ -16,7 +16,6 @@ from nexusform.domains.azure.questions.reconciliation import (
     ClusterLocationCheck,
     ReconcileResult,
     SiteReplay,
-    VerifiedPredictions,
     VmCheck,
 )
 from nexusform.json_data.record_forms import RecordForm, build_row_form
@@ -34,6 +33,9 @@ from nexusform.rendering.report.plan_sentences import format_prediction_accuracy
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _MAX_ROWS: Final = 20
+_WRONG_CERTAIN: Final = (
+    "Wrong certain predictions: Azure does not follow the rule, or something else changed in between."
+)
 _UNKNOWN_CAUSE: Final = "no reason in the export"
 
 
@@ -59,7 +61,11 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
     sections += [_build_replay_section(replay) for replay in result.replays]
     sections += [_build_predictions_section(site, record) for site, record in predictions.records.items()]
     if predictions.new_count:
-        sections.append(_build_new_predictions_section(predictions))
+        lines = [f"{format_count(predictions.new_count, 'prediction')} of applied plans verified now."]
+        if predictions.wrong_certain:
+            lines.append(_WRONG_CERTAIN)
+            lines += [f"- {wrong_prediction}" for wrong_prediction in predictions.wrong_certain[:_MAX_ROWS]]
+        sections.append(Section("Verified now", tuple(lines), is_finding=bool(predictions.wrong_certain)))
     has_findings = bool(misses or result.violated_rules or any(lists.values()) or predictions.wrong_certain)
     return Report(f"Reconciliation with {origin}", _build_summary(result, misses), has_findings, (), tuple(sections))
 
@@ -156,15 +162,6 @@ def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
     return Section(f"Predictions of applied plans on {site}", lines, table=table)
 
 
-def _build_new_predictions_section(predictions: VerifiedPredictions) -> Section:
-    """Build the section of predictions verified in this run."""
-    lines = [f"{format_count(predictions.new_count, 'prediction')} of applied plans verified now."]
-    if predictions.wrong_certain:
-        lines.append("Wrong certain predictions: Azure does not follow the rule, or something else changed in between.")
-        lines += [f"- {wrong_prediction}" for wrong_prediction in predictions.wrong_certain[:_MAX_ROWS]]
-    return Section("Verified now", tuple(lines), is_finding=bool(predictions.wrong_certain))
-
-
 _SUBJECTS: Final[Mapping[str, str]] = {
     RACK_PREDICTION: "rack of a VM",
     MACHINE_PREDICTION: "machine of a VM",
@@ -208,12 +205,6 @@ _PREDICTION: Final = RecordForm(
 )
 
 
-def _build_prediction_documents(site: str, record: PredictionRecord) -> Iterator[dict[str, Any]]:
-    """Build the prediction record of a site, one row per certainty class (100: certain)."""
-    for (subject, number), score in sorted(record.items()):
-        yield {"site": site, "claim": subject, "share_class": number, **_PREDICTION(score)}
-
-
 def build_reconciliation_document(result: ReconcileResult) -> dict[str, Any]:
     """Build the comparison with state as JSON data."""
     predictions = result.predictions
@@ -225,7 +216,12 @@ def build_reconciliation_document(result: ReconcileResult) -> dict[str, Any]:
         "remarks": list(result.warnings),
         "separation_rules": [_RULE(rule) for rule in result.rules],
         "replays": [_REPLAY(replay) for replay in result.replays],
-        "claims": list(chain.from_iterable(starmap(_build_prediction_documents, predictions.records.items()))),
+        # One row per certainty class (100: certain).
+        "claims": [
+            {"site": site, "claim": subject, "share_class": number, **_PREDICTION(score)}
+            for site, record in predictions.records.items()
+            for (subject, number), score in sorted(record.items())
+        ],
         "claims_settled_now": predictions.new_count,
         "sure_claims_broken": list(predictions.wrong_certain),
     }
@@ -248,8 +244,17 @@ def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings:
 
 
 def _build_sections(site: CapturedSite) -> Iterator[Section]:
-    """Build the sections of a site: contents, hardware, unschedulable machines."""
-    yield Section(site.name, tuple(_describe_inventory_counts_and_age(site)))
+    """Build the sections of a site: counts and age, hardware, unschedulable machines."""
+    age = "of unknown age"
+    if site.exported_at:
+        age = f"{'made' if site.is_age_certain else 'newest change'} {site.exported_at}"
+    machines = f"{format_count(site.machines, 'machine')} ({site.compute:,} compute)"
+    clusters, vms = format_count(site.clusters, "cluster"), format_count(site.vms, "VM")
+    lines = [f"{format_count(site.racks, 'rack')}, {machines}, {clusters}, {vms}; {age}"]
+    if site.unplaced:
+        subject = f"{format_count(len(site.unplaced), 'VM')} {select_word_form(len(site.unplaced), 'is', 'are')}"
+        lines.append(f"{subject} on no machine: {format_first_items(site.unplaced, _MAX_NAMES)}")
+    yield Section(site.name, tuple(lines))
     rows = tuple(
         Row((sku_id or "none", sku or "not in the catalogue", f"{count:,}")) for sku_id, sku, count in site.skus
     )
@@ -261,20 +266,6 @@ def _build_sections(site: CapturedSite) -> Iterator[Section]:
         yield Section(
             f"Machines closed to new VMs on {site.name}", table=Table(("Machine", "Reason"), closed), is_finding=True
         )
-
-
-def _describe_inventory_counts_and_age(site: CapturedSite) -> Iterator[str]:
-    """Describe counts and age of the export, and VMs without machine."""
-    age = "of unknown age"
-    if site.exported_at:
-        age = f"{'made' if site.is_age_certain else 'newest change'} {site.exported_at}"
-    machines = f"{format_count(site.machines, 'machine')} ({site.compute:,} compute)"
-    vms = format_count(site.vms, "VM")
-    yield (f"{format_count(site.racks, 'rack')}, {machines}, {format_count(site.clusters, 'cluster')}, {vms}; {age}")
-    if site.unplaced:
-        count_text = format_count(len(site.unplaced), "VM")
-        verb = select_word_form(len(site.unplaced), "is", "are")
-        yield f"{count_text} {verb} on no machine: {format_first_items(site.unplaced, _MAX_NAMES)}"
 
 
 _SITE: Final = RecordForm(

@@ -25,6 +25,9 @@ from nexusform.resource_types.shared_arguments import is_set_and_known
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, SetType, Type
 
+if TYPE_CHECKING:  # few configurations read an inventory
+    from nexusform.domains.azure.importers.az_capture_commands import AzExport
+
 _OCCUPIED: Final = ObjectType.create(
     {
         "name": STRING,
@@ -114,8 +117,10 @@ _POOL_FORM: Final = RecordForm(
 )
 _CLUSTER_FORM: Final = RecordForm(
     AzCluster,
-    "kubernetes_version control_plane=.",
+    "kubernetes_version control_plane=. agent_pools=. nodes=.",
     control_plane=("count=control_plane_count vm_sku_name=control_plane_sku availability_zones=control_plane_zones"),
+    agent_pools=lambda cluster: {pool.name: _POOL_FORM(pool) for pool in cluster.pools},
+    nodes=lambda cluster: {node.name: _NODE_FORM(node) for node in cluster.nodes},
 )
 
 
@@ -132,7 +137,10 @@ def build_inventory_attributes(inventory: AzInventory, managed: frozenset[str] =
             vm.name: {**_VM_FORM(vm), "managed": (vm.name in managed), "arm_id": vm.id}
             for vm in inventory.virtual_machines
         },
-        "kubernetes_clusters": {c.name: _build_cluster(c, c.name in managed) for c in inventory.clusters},
+        "kubernetes_clusters": {
+            cluster.name: {**_CLUSTER_FORM(cluster), "managed": cluster.name in managed, "arm_id": cluster.id}
+            for cluster in inventory.clusters
+        },
     }
 
 
@@ -146,9 +154,7 @@ def _build_machine(machine: AzMachine, occupied: list[dict[str, Any]]) -> dict[s
 
 
 def _collect_occupied_capacity(inventory: AzInventory, managed: frozenset[str]) -> dict[str, list[dict[str, Any]]]:
-    """Collect the capacity used by unmanaged VMs, by machine, sorted by name. `cells` is null, since Azure
-    does not report NUMA cells.
-    """
+    """Collect the capacity used by unmanaged VMs, by machine, sorted by name. Azure reports no NUMA cells."""
     vms: list[AzNode | AzVirtualMachine] = []
     for cluster in inventory.clusters:
         vms += cluster.duplicate_nodes
@@ -171,19 +177,6 @@ def _collect_occupied_capacity(inventory: AzInventory, managed: frozenset[str]) 
         entries.append({"name": name, **_SHAPE_FORM(vm.shape), "cells": None})
     return by_machine
 
-
-def _build_cluster(cluster: AzCluster, is_managed: bool) -> dict[str, Any]:
-    return {
-        **_CLUSTER_FORM(cluster),
-        "agent_pools": {pool.name: _POOL_FORM(pool) for pool in cluster.pools},
-        "nodes": {node.name: _NODE_FORM(node) for node in cluster.nodes},
-        "managed": is_managed,
-        "arm_id": cluster.id,
-    }
-
-
-if TYPE_CHECKING:  # few configurations read an inventory
-    from nexusform.domains.azure.importers.az_capture_commands import AzExport
 
 # Kind of document by argument.
 FILE_ARGUMENTS: Final[Mapping[str, str]] = {

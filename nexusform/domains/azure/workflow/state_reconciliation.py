@@ -31,6 +31,7 @@ from nexusform.domains.azure.questions.reconciliation import (
 from nexusform.domains.azure.workflow.site_import import find_site_source
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest, ResourceType
 from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.json_data.record_forms import RecordForm
 from nexusform.placements.prediction_scores import TIE_PREDICTION, PredictionRecord, list_wrong_certain, parse_record
 from nexusform.planning.planner import make_plan
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT, PINNED_DOES_NOT_FIT
@@ -50,6 +51,13 @@ from nexusform.workflow.runs.state_refresh import refresh_objects
 _OBSERVED: Final = ("nodes", "node_count", "machine", "rack", "availability_zone", "cells", "provenance")
 # Attributes of a node without a machine.
 _UNPLACED_NODE: Final = dict.fromkeys(("machine", "rack", "availability_zone", "numa_cells", "platform_name"))
+# Prediction scores by rack_spread, as stored in state.
+_SCORE_FORM: Final = RecordForm(
+    SiteReplay,
+    "hits sure judged not_judged=. chance",
+    not_judged=lambda replay: sum(replay.unjudged.values()),
+    chance=lambda chance: round(chance, 3),
+)
 # Plan errors that do not concern current placement.
 _CAPACITY_ERRORS: Final = frozenset({DOES_NOT_FIT, PINNED_DOES_NOT_FIT})
 
@@ -263,8 +271,9 @@ class _Reconciler:
             },
             samples=0,
             lint=False,
+            includes_remedies=False,
         )
-        plan = make_plan(replace(request, includes_remedies=False)).plan
+        plan = make_plan(request).plan
         if plan.separation_verdicts or not plan.errored:
             return plan.separation_verdicts, []
         errors = (problem for problem in plan.diagnostics if problem.severity is Severity.ERROR)
@@ -297,7 +306,8 @@ class _Reconciler:
             current = instance.current
             if current is None or address.type != "nexus_site":
                 continue
-            scores = _build_scores(str(current.attributes.get("name")), replays)
+            name = str(current.attributes.get("name"))
+            scores = {replay.spread.value: _SCORE_FORM(replay) for replay in replays if replay.site == name}
             if scores and (current.private or {}).get(PREDICTION_KEY) != scores:
                 updated = replace(current, private={**(current.private or {}), PREDICTION_KEY: scores})
                 instances[address] = InstanceState(updated, instance.deposed)
@@ -319,18 +329,3 @@ class _Reconciler:
         except BackendProblem as problem:
             return [build_error("unwritable-state", str(problem))]
         return []
-
-
-def _build_scores(site: str, replays: Sequence[SiteReplay]) -> dict[str, dict[str, float]]:
-    """Build the prediction scores of a site by rack_spread, as stored in state."""
-    return {
-        item.spread.value: {
-            "hits": item.hits,
-            "sure": item.sure,
-            "judged": item.judged,
-            "not_judged": sum(item.unjudged.values()),
-            "chance": round(item.chance, 3),
-        }
-        for item in replays
-        if item.site == site
-    }
