@@ -423,6 +423,8 @@ def build_pool_arguments(pool: AzPool) -> dict[str, Any]:
     }
 
 
+# --- separate agent pools, unmanaged VMs ----------------------------------------------------------
+
 POOL: Final = "nexus_agent_pool"
 
 
@@ -495,6 +497,8 @@ def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterato
         if vm.placement is not None and (VIRTUAL_MACHINE, f"{site.name}/{vm.name}") not in managed:
             yield UnmanagedAzVm(vm.name, vm.placement.machine, vm.shape)
 
+
+# --- observed facts of machines -------------------------------------------------------------------
 
 _DEGRADED: Final = "degraded"  # Azure cordons compute machines with such a message
 _FACTS: Final = ("power_state", "ready_state", "detailed_status", "cordon_status")

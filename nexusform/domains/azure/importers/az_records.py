@@ -148,9 +148,7 @@ class AzCluster(Struct, frozen=True):
 
 
 class AzFailure(Struct, frozen=True):
-    """Failed object: kind (StandardFile.kind), name (a pool's includes its cluster), state ("" for missing
-    nodes) and the platform's reason.
-    """
+    """Failed object: kind, name (a pool's includes its cluster), state ("" for missing nodes), and Azure's reason."""
 
     kind: str
     name: str

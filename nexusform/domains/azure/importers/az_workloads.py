@@ -92,9 +92,7 @@ class ClusterNodes:
             self.duplicates += further_records
 
     def _merge_duplicate_nodes(self, records: Sequence[NodeReading]) -> list[NodeReading]:
-        """Merge the records of one name to one per machine, those without a machine last. Records on one
-        machine keep the larger size.
-        """
+        """Merge the records of one name to one per machine, with the larger size, those without a machine last."""
         by_machine: dict[str, NodeReading] = {}
         for record in sorted(records, key=lambda item: not item.machine):
             first = by_machine.setdefault(record.machine, record)
@@ -305,11 +303,9 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
     skus = [sku for name in uncatalogued if (sku := _infer_vm_sku(name, figures.get(name))) is not None]
     if skus:
         names = format_first_items([sku.name for sku in skus], 6)
-        note = (
-            (f" (nodes of {format_first_items(sorted(set(differing)), 3)} differ: the largest is used)")
-            if differing
-            else ""
-        )
+        note = ""
+        if differing:
+            note = f" (nodes of {format_first_items(sorted(set(differing)), 3)} differ: the largest is used)"
         items[skus[0].name].report(
             "name",
             "unknown-vm-sku",

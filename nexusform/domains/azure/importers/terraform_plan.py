@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -276,14 +276,8 @@ class _PlanReader:
 
 def _count_shared_modules(first: Sequence[str], second: Sequence[str]) -> int:
     """Count the module instances common to two paths, from the root."""
-    return next(
-        (
-            depth
-            for depth, (first_step, second_step) in enumerate(zip(first, second, strict=False))
-            if first_step != second_step
-        ),
-        min(len(first), len(second)),
-    )
+    shared = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    return sum(1 for _ in shared)
 
 
 def _explain_malformed(value: Any) -> str:

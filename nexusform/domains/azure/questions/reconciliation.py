@@ -330,9 +330,7 @@ _TimedVm: TypeAlias = tuple[tuple[str, str, int, str], ObservedVm]
 
 
 def _build_creation_batches(inventory: AzInventory, removed: Mapping[str, int]) -> Iterator[VmCreationBatch]:
-    """Build the batches of VMs in creation order as far as known: plain VMs by their own time, nodes by their
-    own or their cluster's.
-    """
+    """Build the batches of VMs in creation order as far as known: nodes by their own time or their cluster's."""
     skus = {**CATALOGUES[NEWEST].vm_skus, **{sku.name: sku for sku in inventory.vm_skus}}
     timed: list[_TimedVm] = []
     for cluster in inventory.clusters:

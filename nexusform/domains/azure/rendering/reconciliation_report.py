@@ -129,10 +129,17 @@ def _build_rules_section(rules: Sequence[SeparationVerdict]) -> Section:
 
 def _build_replay_section(replay: SiteReplay) -> Section:
     """Build the section of one replay."""
-    lines = [format_replay(replay.hits, replay.judged, sum(replay.unjudged.values()))]
+    unchecked = sum(replay.unjudged.values())
+    lines = [f"nothing could be checked ({format_count(unchecked, 'VM')} not checked)"]
     if replay.judged:
+        vms = format_count(replay.judged, "checked VM")
+        share = f"{replay.hits / replay.judged:.1%}".replace("%", " %")
         expected = f"{replay.chance / replay.judged:.1%}".replace("%", " %")
-        lines.append(f"expected for random machines with capacity: {expected}")
+        unchecked_text = f", {unchecked:,} not checked" if unchecked else ""
+        lines = [
+            f"{replay.hits:,} of {vms} ({share}) are where the rule places them{unchecked_text}",
+            f"expected for random machines with capacity: {expected}",
+        ]
     if replay.sure < replay.hits:
         lines.append(f"{replay.sure:,} of them for every possible NUMA use (unknown), the others for some")
     lines += [
@@ -171,15 +178,6 @@ _SUBJECTS: Final[Mapping[str, str]] = {
 
 
 _CERTAIN: Final = 100  # per cent
-
-
-def format_replay(hits: int, checked: int, unchecked: int) -> str:
-    """Format the result of a replay with the number of checked VMs."""
-    if not checked:
-        return f"nothing could be checked ({format_count(unchecked, 'VM')} not checked)"
-    share = f"{hits / checked:.1%}".replace("%", " %")
-    unchecked_text = f", {unchecked:,} not checked" if unchecked else ""
-    return f"{hits:,} of {format_count(checked, 'checked VM')} ({share}) are where the rule places them{unchecked_text}"
 
 
 _WRONG_VM: Final = RecordForm(
@@ -226,6 +224,8 @@ def build_reconciliation_document(result: ReconcileResult) -> dict[str, Any]:
         "sure_claims_broken": list(predictions.wrong_certain),
     }
 
+
+# --- report of `inventory check` ------------------------------------------------------------------
 
 _MAX_NAMES = 8
 

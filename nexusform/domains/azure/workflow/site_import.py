@@ -88,9 +88,7 @@ class Source(Struct, frozen=True):
 
 
 class SiteImportPlan(Struct, frozen=True):
-    """Result of reading a source: new objects by address in planning order, their configuration and provider,
-    site counts and diagnostics.
-    """
+    """New objects by address in planning order, their configuration and provider, site counts and diagnostics."""
 
     objects: Mapping[Address, ImportedSiteObject] = field(default_factory=dict)
     text: str = ""

@@ -143,7 +143,11 @@ class _Reconciler:
         settlement = verify_object_predictions(observed, self.types, {})
         new_state = self._build_new_state(observed, replays_run, settlement)
         if new_state is not self.state and not problems:
-            problems += self._write_state(new_state)
+            content, preserved_lines = state_codec.encode_state(new_state), self.run.stored.list_preserved_lines()
+            try:
+                self.run.project.backend.write_merged_state(content, preserved_lines)
+            except BackendProblem as problem:
+                problems.append(build_error("unwritable-state", str(problem)))
         # Collect the records of verified predictions by site name.
         records: dict[str, PredictionRecord] = {}
         for address, instance in sorted(new_state.instances.items(), key=lambda item: compute_address_order(item[0])):
@@ -320,12 +324,3 @@ class _Reconciler:
             serial=self.state.serial + 1,
             nexusform_version=nexusform.__version__,
         )
-
-    def _write_state(self, new_state: State) -> list[Diagnostic]:
-        try:
-            self.run.project.backend.write_merged_state(
-                state_codec.encode_state(new_state), self.run.stored.list_preserved_lines()
-            )
-        except BackendProblem as problem:
-            return [build_error("unwritable-state", str(problem))]
-        return []
