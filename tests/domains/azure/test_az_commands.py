@@ -14,7 +14,7 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.azure.importers.az_capture_commands import build_capture_script
-from nexusform.domains.azure.rendering.az_arguments import ARGUMENTS, MACHINE
+from nexusform.domains.azure.rendering.az_script import ARGUMENTS, MACHINE
 from nexusform.domains.azure.rendering.azure_objects import CLUSTER, POOL, VM
 
 ROOT: Final = Path(__file__).parents[3]

@@ -68,7 +68,7 @@ def check(arguments: CheckArguments) -> int:
     """
     from nexusform.domains.azure.providers.azure_export import read_export
     from nexusform.domains.azure.questions.reconciliation import count_site_objects
-    from nexusform.domains.azure.rendering.inventory_report import build_inventory_document, build_inventory_report
+    from nexusform.domains.azure.rendering.reconciliation_report import build_inventory_document, build_inventory_report
 
     screen = arguments.view.create_screen()
     directory = os.path.normpath(arguments.directory)

@@ -84,15 +84,11 @@ def predict(arguments: PredictArguments) -> int:
         if prediction.project is None:
             display.report_failure(context, PlanOptions(), prediction.diagnostics)
             return 1
-        return _run_prediction(_add_no_changes_note(prediction, path), arguments, display, limits)
-
-
-def _add_no_changes_note(prediction: PlanPredictionInput, path: str) -> PlanPredictionInput:
-    """Add a note if the plan has no Azure changes, since "No changes" alone would seem to cover the whole plan."""
-    if prediction.change_count:
-        return prediction
-    note = build_warning(NOTHING_TO_PREDICT, _NO_CHANGES.format(path=path))
-    return replace(prediction, diagnostics=(*prediction.diagnostics, note))
+        note = build_warning(NOTHING_TO_PREDICT, _NO_CHANGES.format(path=path))
+        # "No changes" alone would seem to cover the whole plan.
+        notes = () if prediction.change_count else (note,)
+        prediction_with_notes = replace(prediction, diagnostics=(*prediction.diagnostics, *notes))
+        return _run_prediction(prediction_with_notes, arguments, display, limits)
 
 
 def _select_external_plan_reader(arguments: PredictArguments) -> tuple[str, ReadChanges]:

@@ -20,7 +20,7 @@ from nexusform.cli.shared_flags import (
     declare_variable_flags,
 )
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.domains.azure.workflow.state_reconciliation import ReconcileResult, reconcile_site
+from nexusform.domains.azure.workflow.state_reconciliation import reconcile_site
 from nexusform.workflow.runs.run import RunCallbacks
 
 EXIT_RULE_VIOLATED = 3  # exit code
@@ -68,26 +68,12 @@ def reconcile_(arguments: ReconcileArguments) -> int:
     if has_errors(result.diagnostics):
         screen.print_diagnostics(result.diagnostics, result.sources)
         return 1
-    code = write_answer(_build_reconciliation_output(result, arguments.source), arguments.answer, screen)
-    return EXIT_RULE_VIOLATED if result.violated_rules else code
-
-
-def _build_reconciliation_output(result: ReconcileResult, source: str) -> Answer:
-    """Build the answer in every format."""
     from nexusform.domains.azure.rendering.reconciliation_report import (
         build_reconciliation_document,
         build_reconciliation_report,
     )
 
-    parts = (
-        result.checks,
-        result.absent,
-        result.uncaptured,
-        result.unfinished,
-        result.warnings,
-        result.rules,
-        result.replays,
-        result.predictions,
-    )
-    report = build_reconciliation_report(source, *parts)
-    return Answer("reconcile", source, report, build_reconciliation_document(*parts))
+    report = build_reconciliation_report(arguments.source, result)
+    answer = Answer("reconcile", arguments.source, report, build_reconciliation_document(result))
+    code = write_answer(answer, arguments.answer, screen)
+    return EXIT_RULE_VIOLATED if result.violated_rules else code

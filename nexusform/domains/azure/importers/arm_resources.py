@@ -101,13 +101,11 @@ class ArmItem:
 
     def read_texts(self, key: str) -> tuple[str, ...]:
         """Return a list of strings, () if absent."""
-        value = self.read_value(key)
-        if value is None:
-            return ()
-        if not FieldKind.LIST.is_valid(value) or not all(_is_valid_unicode_string(part) for part in value):
-            self._report_wrong_type(key, "a list of strings", value)
-            return ()
-        return tuple(value)
+        value = self._read_typed_field(key, FieldKind.LIST, "a list of strings") or []
+        if all(_is_valid_unicode_string(part) for part in value):
+            return tuple(value)
+        self._report_wrong_type(key, "a list of strings", value)
+        return ()
 
     def read_object(self, key: str) -> ArmItem | None:
         """Return an object field as an item, None if absent."""
@@ -157,8 +155,13 @@ def read_arm_resources(
         return _flatten_paged_list(file, path, document, findings)
     key = _find_list_key(document)
     if key is not None:
-        if not has_next_page:
-            _warn_unread_next_page(file, document, findings, path)
+        next_page_key = next((name for name in _NEXT_PAGE_KEYS if document.get(name)), None)
+        if next_page_key is not None and not has_next_page:
+            advice = (
+                "this is one page of several. Capture the list with `az` (it reads all pages), or join all "
+                "pages in one file."
+            )
+            findings.append(Problem((*path, next_page_key), INCOMPLETE, advice, Severity.WARNING, file=file))
         inside = document[key]
         if isinstance(inside, Mapping) and key == "resources":  # an ARM template with symbolic names
             inside = list(inside.values())
@@ -204,17 +207,6 @@ def _flatten_paged_list(file: str, path: Path, values: list[Any], findings: list
     return items
 
 
-def _warn_unread_next_page(file: str, document: Mapping[str, Any], findings: list[Problem], path: Path) -> None:
-    """Add a warning if a list links to a further page."""
-    key = next((key for key in _NEXT_PAGE_KEYS if document.get(key)), None)
-    if key is not None:
-        detail = (
-            "this is one page of several. Capture the list with `az` (it reads all pages), or join all "
-            "pages in one file."
-        )
-        findings.append(Problem((*path, key), INCOMPLETE, detail, Severity.WARNING, file=file))
-
-
 def _wrap_objects(file: str, path: Path, values: list[Any], findings: list[Problem], first: int = 0) -> list[ArmItem]:
     """Wrap the objects of a list as items numbered from `first`; add a finding for anything else."""
     items = []
@@ -252,10 +244,6 @@ def describe_type(value: Any) -> str:
 
 def find_newest_change_time(items: Iterable[ArmItem]) -> datetime | None:
     """Find the newest createdAt or lastModifiedAt of the resources."""
-    newest: datetime | None = None
-    for item in items:
-        for key in ("createdAt", "lastModifiedAt"):
-            moment = parse_time(get_text(item.read_value("systemData"), key))
-            if moment is not None and (newest is None or moment > newest):
-                newest = moment
-    return newest
+    keys = ("createdAt", "lastModifiedAt")
+    moments = (parse_time(get_text(item.read_value("systemData"), key)) for item in items for key in keys)
+    return max((moment for moment in moments if moment is not None), default=None)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.documents.field_validation import get_value_at_path
 from nexusform.documents.scalars import OMITTED, list_scalars, replace_scalars
 from nexusform.domains.azure.importers.arm_resources import SHAPE, describe_type, normalize_id
 from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, AzAction, ToolChange
@@ -38,25 +38,12 @@ _BODY_FIELDS: Final = ("location", "extendedLocation", "properties", "tags")
 _MAX_NAMES: Final = 4
 
 
-class _WhatIfResource(Struct, frozen=True):
-    """One listed resource: id, change type in lower case, body after the change, path in the document.
-    `is_potential`: Azure does not know if the change will happen.
-    """
-
-    id: str
-    change: str
-    after: Any
-    path: str
-    reason: str = ""
-    is_potential: bool = False
-
-
 def read_arm_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...], list[Problem]]:
     """Read the changes of a deployment, clusters before their pools, and findings about the document."""
     document, problem = _parse_document(file, content, _WHAT_IF_COMMAND)
     if problem is not None:
         return (), [problem]
-    return _read_changes(file, document, "changes", _parse_deployment_change, _WHAT_IF_COMMAND)
+    return _read_changes(file, document, "changes", _WHAT_IF_COMMAND, is_stack=False)
 
 
 def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...], list[Problem]]:
@@ -67,7 +54,7 @@ def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...
         return (), [problem]
     changes = document.get("changes")
     if isinstance(changes, Mapping):
-        return _read_changes(file, {**document, **changes}, "resourceChanges", _parse_stack_change, command)
+        return _read_changes(file, {**document, **changes}, "resourceChanges", command, is_stack=True)
     if "actionOnUnmanage" in document or "deletedResources" in document:
         detail = (
             "this is a deployed stack: it lists ids without bodies, so changes cannot be predicted. "
@@ -99,7 +86,7 @@ def _build_missing_list_problem(file: str, list_name: str, command: str) -> Prob
 
 
 def _read_changes(
-    file: str, document: Mapping[str, Any], list_name: str, parse_resource: Any, command: str
+    file: str, document: Mapping[str, Any], list_name: str, command: str, *, is_stack: bool
 ) -> tuple[tuple[ToolChange, ...], list[Problem]]:
     """Read the listed and the potential changes of a document."""
     error = document.get("error")
@@ -108,64 +95,32 @@ def _read_changes(
         return (), [Problem(("error",), _NOT_A_WHAT_IF, f"what-if failed: {message}", file=file)]
     if not isinstance(document.get(list_name), list):
         return (), [_build_missing_list_problem(file, list_name, command)]
-    reader = _WhatIfChangeReader(file)
-    reader.collect_resource_changes(list_name, document[list_name], parse_resource)
+    reader = _WhatIfChangeReader(file, is_stack=is_stack)
+    reader.collect_resource_changes(list_name, document[list_name])
     potential = document.get("potentialChanges")
     if isinstance(potential, list):
-        reader.collect_resource_changes("potentialChanges", potential, parse_resource, is_potential=True)
+        reader.collect_resource_changes("potentialChanges", potential, is_potential=True)
     reader.report_diagnostics(document.get("diagnostics"))
     changes = reader.build_changes()
-    return changes, reader.findings if changes else [
-        (replace(problem, severity=Severity.ERROR) if problem.id == NOT_PREDICTED else problem)
+    if changes:
+        return changes, reader.findings
+    return changes, [
+        replace(problem, severity=Severity.ERROR) if problem.id == NOT_PREDICTED else problem
         for problem in reader.findings
     ]
-
-
-class _ParseResource(Protocol):
-    """Function that parses one change of a what-if."""
-
-    def __call__(self, change: Mapping[str, Any], path: str, *, is_potential: bool) -> _WhatIfResource: ...
-
-
-def _parse_deployment_change(change: Mapping[str, Any], path: str, *, is_potential: bool) -> _WhatIfResource:
-    """Parse one change of a deployment."""
-    return _WhatIfResource(
-        str(change.get("resourceId") or ""),
-        str(change.get("changeType") or "").lower(),
-        change.get("after"),
-        path,
-        str(change.get("unsupportedReason") or ""),
-        is_potential,
-    )
-
-
-def _parse_stack_change(change: Mapping[str, Any], path: str, *, is_potential: bool) -> _WhatIfResource:
-    """Parse one change of a deployment stack."""
-    configuration = change.get("resourceConfigurationChanges")
-    after = configuration.get("after") if isinstance(configuration, Mapping) else None
-    certainty = str(change.get("changeCertainty") or "").lower()
-    return _WhatIfResource(
-        str(change.get("id") or ""),
-        str(change.get("changeType") or "").lower(),
-        after,
-        path,
-        str(change.get("unsupportedReason") or ""),
-        is_potential or certainty == "potential",
-    )
 
 
 class _WhatIfChangeReader:
     """Reader of one document; collects changes and findings."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, *, is_stack: bool) -> None:
         self.file = file
+        self._is_stack = is_stack
         self.findings: list[Problem] = []
         self._changes: list[ToolChange] = []
         self._unsupported_clusters: set[str] = set()
 
-    def collect_resource_changes(
-        self, list_name: str, values: Sequence[Any], parse_resource: _ParseResource, *, is_potential: bool = False
-    ) -> None:
+    def collect_resource_changes(self, list_name: str, values: Sequence[Any], *, is_potential: bool = False) -> None:
         """Read a list of resources; skip those of other types."""
         potential_names: list[str] = []
         for number, value in enumerate(values):
@@ -173,14 +128,18 @@ class _WhatIfChangeReader:
             if not isinstance(value, Mapping):
                 self._report(path, SHAPE, f"an object is needed here, not {describe_type(value)}.")
                 continue
-            resource = parse_resource(value, path, is_potential=is_potential)
-            kind, names = _parse_nexus_resource_id(resource.id)
+            arm_id = str(value.get("id" if self._is_stack else "resourceId") or "")
+            kind, names = _parse_nexus_resource_id(arm_id)
             if not kind:
                 continue
-            if resource.is_potential and _ACTIONS.get(resource.change) is not AzAction.KEEP:
+            change_type = str(value.get("changeType") or "").lower()
+            certainty = str(value.get("changeCertainty") or "").lower() if self._is_stack else ""
+            is_uncertain = is_potential or certainty == "potential"
+            if is_uncertain and _ACTIONS.get(change_type) is not AzAction.KEEP:
                 potential_names.append("/".join(names))
                 continue
-            self._add_change(resource, kind, names)
+            unchanged = ToolChange(kind, names, AzAction.KEEP, "/".join(names), self.file, arm_id)
+            self._add_change(unchanged, change_type, value, path)
         if potential_names:
             detail = (
                 f"Azure does not know whether {format_first_items(potential_names, _MAX_NAMES)} will change "
@@ -188,45 +147,48 @@ class _WhatIfChangeReader:
             )
             self._report(list_name, "unknown-in-plan", detail, is_warning=True)
 
-    def _add_change(self, resource: _WhatIfResource, kind: str, names: tuple[str, ...]) -> None:
+    def _add_change(self, unchanged: ToolChange, change_type: str, document: Mapping[str, Any], path: str) -> None:
         """Add the change of one Operator Nexus resource."""
-        title = "/".join(names)
-        action = _ACTIONS.get(resource.change)
-        if resource.change == _UNSUPPORTED:
-            detail = f"Azure could not predict {title}: {resource.reason or 'no reason given'}. Its VMs are not placed."
-            self._report(resource.path, NOT_PREDICTED, detail, is_warning=True)
-            self._unsupported_clusters |= {names[0]} if kind == CLUSTERS else set()
+        title = unchanged.title
+        action = _ACTIONS.get(change_type)
+        if change_type == _UNSUPPORTED:
+            reason = document.get("unsupportedReason") or "no reason given"
+            detail = f"Azure could not predict {title}: {reason}. Its VMs are not placed."
+            self._report(path, NOT_PREDICTED, detail, is_warning=True)
+            self._unsupported_clusters |= {title} if unchanged.kind == CLUSTERS else set()
             return
-        if resource.change == _DEPLOY:
+        if change_type == _DEPLOY:
             detail = f"{title} has no body in this what-if (ResourceIdOnly). Run `{_FULL_WHAT_IF_COMMAND}`."
-            self._report(resource.path, "unknown-in-plan", detail)
+            self._report(path, "unknown-in-plan", detail)
             return
         if action is None:
-            detail = f'its changeType "{resource.change}" is unknown.'
-            self._report(resource.path, SHAPE, detail)
+            detail = f'its changeType "{change_type}" is unknown.'
+            self._report(path, SHAPE, detail)
             return
         body: Mapping[str, Any] = {}
         if action in (AzAction.CREATE, AzAction.UPDATE):
-            if not isinstance(resource.after, Mapping):
-                detail = f'{title}: "after" must be an object, not {describe_type(resource.after)}.'
-                self._report(resource.path, SHAPE, detail)
+            parent = document.get("resourceConfigurationChanges") if self._is_stack else document
+            after = get_value_at_path(parent, "after")
+            if not isinstance(after, Mapping):
+                detail = f'{title}: "after" must be an object, not {describe_type(after)}.'
+                self._report(path, SHAPE, detail)
                 return
-            body = {name: resource.after[name] for name in _BODY_FIELDS if name in resource.after}
-        unknown = {path: _explain_unevaluated(scalar) for path, scalar in list_scalars(body) if _is_expression(scalar)}
-        known = replace_scalars(body, lambda path, scalar: OMITTED if path in unknown else scalar)
-        self._changes.append(ToolChange(kind, names, action, title, self.file, resource.id, known, unknown))
+            body = {name: after[name] for name in _BODY_FIELDS if name in after}
+        expressions = {location: scalar for location, scalar in list_scalars(body) if _is_expression(scalar)}
+        unknown = {location: f"{scalar} is known only after deployment" for location, scalar in expressions.items()}
+        known = replace_scalars(body, lambda location, scalar: OMITTED if location in unknown else scalar)
+        self._changes.append(replace(unchanged, action=action, body=known, unknown=unknown))
 
     def build_changes(self) -> tuple[ToolChange, ...]:
         """Build the changes: existing objects first, clusters before their pools, each kind sorted by id."""
+        predicted_changes: list[ToolChange] = []
         for change in self._changes:
             if change.kind == POOLS and change.names[0] in self._unsupported_clusters:
                 detail = f"{change.title} is not predicted, because Azure could not predict its cluster."
                 self._report("", NOT_PREDICTED, detail, is_warning=True)
-        self._changes = [
-            change
-            for change in self._changes
-            if change.kind != POOLS or change.names[0] not in self._unsupported_clusters
-        ]
+            else:
+                predicted_changes.append(change)
+        self._changes = predicted_changes
         self._changes.sort(key=lambda item: (item.action is AzAction.CREATE, item.kind == POOLS, normalize_id(item.id)))
         created = [change for change in self._changes if change.action is AzAction.CREATE]
         if _is_creation_order_undefined(created):
@@ -237,7 +199,11 @@ class _WhatIfChangeReader:
             )
             self._report("", "ambiguous-creation-order", detail, is_warning=True)
         clusters = {item.title: item.address for item in created if item.kind == CLUSTERS}
-        return tuple(_add_cluster_dependency(item, clusters) for item in self._changes)
+        for number, change in enumerate(self._changes):
+            # A pool depends on its cluster if the cluster is created in the same document.
+            if change.kind == POOLS and clusters.get(change.names[0]):
+                self._changes[number] = replace(change, dependencies=(clusters[change.names[0]],))
+        return tuple(self._changes)
 
     def report_diagnostics(self, diagnostics: Any) -> None:
         """Add Azure's own diagnostics as warnings."""
@@ -259,12 +225,6 @@ def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
     return independent_count > 1 or max(pools.values(), default=0) > 1
 
 
-def _add_cluster_dependency(change: ToolChange, clusters: Mapping[str, str]) -> ToolChange:
-    """Make a pool depend on its cluster if the cluster is created in the same document."""
-    owner = clusters.get(change.names[0]) if change.kind == POOLS else None
-    return replace(change, dependencies=(owner,)) if owner else change
-
-
 def _parse_nexus_resource_id(arm_id: str) -> tuple[str, tuple[str, ...]]:
     """Parse kind and names from an ARM id; return ("", ()) for other types."""
     _, separator, suffix = arm_id.rpartition("/providers/")
@@ -279,7 +239,3 @@ def _parse_nexus_resource_id(arm_id: str) -> tuple[str, tuple[str, ...]]:
 def _is_expression(scalar: Any) -> bool:
     """Return True for an unevaluated ARM expression: `[reference(...)]`, not the escaped `[[...]`."""
     return isinstance(scalar, str) and scalar.startswith("[") and scalar.endswith("]") and scalar[1:2] != "["
-
-
-def _explain_unevaluated(expression: str) -> str:
-    return f"{expression} is known only after deployment"

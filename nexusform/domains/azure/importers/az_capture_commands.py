@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.domains.azure.importers.az_documents import ANY, AzResources
-from nexusform.domains.azure.importers.az_records import STANDARD_FILES, AzCluster, AzInventory, ExportFileKind
+from nexusform.domains.azure.importers.az_records import STANDARD_FILES, AzCluster, AzInventory
 from nexusform.domains.azure.importers.site_separation import BASE_KINDS
 from nexusform.language.evaluation_run import FileProblem
 
@@ -110,20 +110,24 @@ def read_export_directory(directory: str, names: Iterable[str], read: Callable[[
     documents = set(export.documents)
     is_planned = "clusters" in documents and documents.isdisjoint({"racks", "bare_metal_machines"})
     if ANY not in documents and not is_planned and not export.problems:
-        missing = [standard for standard in STANDARD_FILES if standard.is_required and standard.kind not in documents]
-        export.problems.extend(_build_missing_file_problem(directory, standard) for standard in missing)
+        for standard in STANDARD_FILES:
+            if standard.is_required and standard.kind not in documents:
+                detail = (
+                    f'There is no file "{standard.name}" in "{directory}" (a path is relative to where the '
+                    'command runs; in a module write "${path.module}/..."). Capture it with: '
+                    f"{standard.command} > {standard.name}"
+                )
+                export.problems.append(Problem(("directory",), "missing-file", detail))
     return export
 
 
 def is_export_file(name: str) -> bool:
-    """Return True for a standard file name of an export."""
+    """Find the kind of a file by its name (also `agent_pools.core.json`); ANY for other names, None if not read."""
     return _find_resource_kind_of_file(name) not in (None, ANY)
 
 
 def find_irregular_files(directory: str, names: Sequence[str], exists: Callable[[str], bool]) -> Iterator[str]:
-    """Find export files that are directories, pipes or other special files. `names` are the files in the
-    directory; `exists` raises FileProblem for a special file.
-    """
+    """Find export files that are directories, pipes or other special files: `exists` raises FileProblem for them."""
     base = directory.rstrip("/") or "/"
     for standard in STANDARD_FILES:
         if standard.name not in names:
@@ -145,16 +149,6 @@ def _find_resource_kind_of_file(name: str) -> str | None:
         if stem == kind or (standard.has_several_files and stem.startswith(f"{kind}.")):
             return standard.kind
     return ANY
-
-
-def _build_missing_file_problem(directory: str, standard: ExportFileKind) -> Problem:
-    return Problem(
-        ("directory",),
-        "missing-file",
-        f'There is no file "{standard.name}" in "{directory}" (a path is relative to where the '
-        'command runs; in a module write "${path.module}/..."). Capture it with: '
-        f"{standard.command} > {standard.name}",
-    )
 
 
 # --- kinds not captured ------------------------------------------------------------------------
@@ -221,7 +215,14 @@ def find_uncaptured_kind_warnings(
         yield _build_warning(describe_missing_clusters(items.unlisted_clusters), VMS_NOT_CAPTURED)
     without_pools = [cluster for cluster in clusters if not cluster.has_pool_list]
     if without_pools:
-        yield _build_warning(_describe_uncaptured_agent_pools(without_pools))
+        names = format_first_items([cluster.name for cluster in without_pools], _MAX_NAMES)
+        clause = select_word_form(len(without_pools), "it was", "they were")
+        yield _build_warning(
+            f"The agent pools of {format_count(len(without_pools), 'cluster')} were not captured ({names}). "
+            f"Their mode, zones, labels and taints are taken from when {clause} created, or else from their "
+            "nodes. Pools with other values would be re-placed by a plan after the import. Capture them "
+            f"for each cluster: {build_pool_command(without_pools[0])}"
+        )
     without_nodes = [cluster for cluster in clusters if not cluster.has_node_list]
     if without_nodes:
         yield _build_warning(
@@ -271,17 +272,6 @@ def _list_capture_warnings(kind: str, plural: str, consequence: str, items: AzRe
             VMS_NOT_CAPTURED,
             brief=f"{plural}: some are not captured; their capacity counts as free: {command}",
         )
-
-
-def _describe_uncaptured_agent_pools(clusters: Sequence[AzCluster]) -> str:
-    names = format_first_items([cluster.name for cluster in clusters], _MAX_NAMES)
-    clause = select_word_form(len(clusters), "it was", "they were")
-    return (
-        f"The agent pools of {format_count(len(clusters), 'cluster')} were not captured ({names}). "
-        f"Their mode, zones, labels and taints are taken from when {clause} created, or else from their "
-        "nodes. Pools with other values would be re-placed by a plan after the import. Capture them "
-        f"for each cluster: {build_pool_command(clusters[0])}"
-    )
 
 
 def format_missing_nodes(clusters: Sequence[AzCluster]) -> str:

@@ -19,6 +19,7 @@ from nexusform.domains.azure.importers.arm_resources import SHAPE, ArmItem, desc
 from nexusform.domains.azure.importers.az_documents import AzResources
 from nexusform.domains.azure.importers.az_records import AzPool
 from nexusform.domains.azure.importers.az_workloads import read_agent_pools_by_cluster
+from nexusform.domains.azure.importers.site_separation import read_extended_location
 from nexusform.json_data.plain_data import Path
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
@@ -133,12 +134,15 @@ class _ChangedSite:
         # Collect the extended locations of machines, racks and Nexus cluster tenants.
         keys: dict[str, None] = {}
         for kind in ("racks", "bare_metal_machines"):
-            keys |= dict.fromkeys(_read_extended_location_of_item(item) for item in items.list_resources(kind))
+            keys |= dict.fromkeys(read_extended_location(item) for item in items.list_resources(kind))
         for item in items.list_resources("clusters"):
-            keys[_read_extended_location({"extendedLocation": item.read_value("clusterExtendedLocation")})] = None
+            keys[read_extended_location(item, "clusterExtendedLocation")] = None
         keys.pop("", None)
         self.locations = keys
-        self.skus = CATALOGUES[NEWEST].vm_skus.keys() | set(_list_current_skus(self.bodies))
+        self.skus = set(CATALOGUES[NEWEST].vm_skus)
+        names = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
+        for item in chain(self.bodies[CLUSTERS].values(), self.bodies[POOLS].values()):
+            self.skus.update(_list_vm_skus_of_body({name: item.read_value(name) for name in names}))
         self.pools: list[NewAgentPool] = []
         self.recreated_ids: set[str] = set()
         self.clusters_losing_pools: set[str] = set()  # clusters with a removed pool
@@ -148,12 +152,9 @@ class _ChangedSite:
     def build_result(self) -> ResourcesAfterChanges:
         by_kind = {**self.items.by_kind, **{kind: list(bodies.values()) for kind, bodies in self.bodies.items()}}
         # A re-created cluster has its initial pools, regardless of the captured ones.
-        remaining_clusters = [
-            self.bodies[CLUSTERS].get(owner) for owner in self.clusters_losing_pools - self.recreated_ids
-        ]
-        cluster_names = frozenset(
-            str(item.read_value("name")).lower() for item in remaining_clusters if item is not None
-        )
+        owners = self.clusters_losing_pools - self.recreated_ids
+        remaining_clusters = [self.bodies[CLUSTERS][owner] for owner in owners if owner in self.bodies[CLUSTERS]]
+        cluster_names = frozenset(str(item.read_value("name")).lower() for item in remaining_clusters)
         items = replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names)
         return ResourcesAfterChanges(
             items=items,
@@ -210,16 +211,14 @@ class _ChangedSite:
         return None
 
     def _find_or_build_id_key(self, kind: str, name: str, arm_id: str, change: ToolChange) -> str | None:
-        """Find the id key of an object by id or name; build one for a new object. Add a finding and return
-        None if several have the name.
-        """
+        """Find the id key of an object by id or name, or build one; None with a finding if several have the name."""
         if arm_id:
             return normalize_id(arm_id)
         suffix = f"/{TYPE_OF_KIND[kind].rpartition('/')[2].lower()}/{name.lower()}"
         keys = [key for key in self.bodies[kind] if key.endswith(suffix)]
-        location = _read_extended_location(change.body)
+        location = normalize_id(get_text(change.body, "extendedLocation", "name"))
         if len(keys) > 1 and location:
-            keys = [key for key in keys if _read_extended_location_of_item(self.bodies[kind][key]) == location]
+            keys = [key for key in keys if read_extended_location(self.bodies[kind][key]) == location]
         if len(keys) > 1:
             detail = f'the inventory holds {len(keys)} of the name "{name}". This plan does not identify one of them.'
             self._report(change, "unknown-object-state", detail)
@@ -227,9 +226,7 @@ class _ChangedSite:
         return keys[0] if keys else f"/new/providers/{TYPE_OF_KIND[kind]}/{name}".lower()
 
     def _is_consistent_with_inventory(self, change: ToolChange, *, exists: bool) -> bool:
-        """Return False if the inventory lacks the changed object. Warn about an object created though
-        present, or deleted though absent.
-        """
+        """Return False if the inventory lacks the changed object; warn about other contradictions."""
         if change.action in (AzAction.UPDATE, AzAction.REPLACE) and not exists:
             detail = (
                 f'the inventory has no "{change.title}" to change. Capture the inventory again, or use another one.'
@@ -253,9 +250,7 @@ class _ChangedSite:
         is_complete = True
         for path, reason in change.unknown.items():
             property_path = path[1:] if path[:1] == ("properties",) else path
-            if path in ((), ("properties",)) or any(
-                _is_prefix_of_other(property_path, decisive) for decisive in decisive_paths
-            ):
+            if path == () or any(_is_prefix_of_other(property_path, decisive) for decisive in decisive_paths):
                 is_complete = False
                 self._report(change, "unknown-in-plan", f"{reason}, so placement cannot be predicted.", path)
         properties = change.body.get("properties")
@@ -299,7 +294,7 @@ class _ChangedSite:
 
     def _set_location(self, change: ToolChange, body: dict[str, Any]) -> None:
         """Set the location of a new object: its own, or that of the only site."""
-        location = _read_extended_location(body)
+        location = normalize_id(get_text(body, "extendedLocation", "name"))
         if location in self.locations:
             return
         body.pop("extendedLocation", None)
@@ -321,23 +316,20 @@ class _ChangedSite:
         requested = dict(get_mapping(change.body, "properties"))
         initial = requested.pop(INITIAL_POOLS, None)
         if isinstance(initial, list):
-            self._warn_changed_initial_pools(change, key, initial)
-        return item.merge_properties(change.file, (change.address,), requested)
-
-    def _warn_changed_initial_pools(self, change: ToolChange, key: str, initial: list[Any]) -> None:
-        """Warn about differing initial pools: Azure reads them only on creation of the cluster."""
-        self._add_initial_pools(key)
+            self._add_initial_pools(key)
+        # Azure reads initial pools only on creation of the cluster.
         for entry in list_mappings(initial):
-            item = self.bodies[POOLS].get(f"{key}/agentpools/{str(entry.get('name')).lower()}")
-            count = item.read_number("count") if item is not None else None
+            pool = self.bodies[POOLS].get(f"{key}/agentpools/{str(entry.get('name')).lower()}")
+            count = pool.read_number("count") if pool is not None else None
             if count != entry.get("count"):
-                current = f"{count} exist" if item is not None else "there is no such pool"
+                current = f"{count} exist" if pool is not None else "there is no such pool"
                 detail = (
                     f'the pool "{entry.get("name")}" requests {entry.get("count")} VMs here and {current}: '
                     f"{INITIAL_POOLS} applies only when a cluster is created. Declare the pool as a resource "
                     f"of type {TYPE_OF_KIND[POOLS]}."
                 )
                 self._report(change, "read-at-creation-only", detail, ("properties", INITIAL_POOLS), is_warning=True)
+        return item.merge_properties(change.file, (change.address,), requested)
 
     # --- agent pools ---
 
@@ -392,10 +384,10 @@ class _ChangedSite:
         cluster = self.bodies[CLUSTERS][owner]
         nodes = cluster.read_value("nodes")
         if isinstance(nodes, list):
-            remaining_nodes = [node for node in nodes if not _is_node_of_pool(node, key)]
-            self.bodies[CLUSTERS][owner] = cluster.merge_properties(
-                cluster.file, cluster.path, {"nodes": remaining_nodes}
-            )
+            pool_ids = [normalize_id(str(get_value_at_path(node, "agentPoolId") or "")) for node in nodes]
+            remaining_nodes = [node for node, pool_id in zip(nodes, pool_ids, strict=True) if pool_id != key]
+            properties = {"nodes": remaining_nodes}
+            self.bodies[CLUSTERS][owner] = cluster.merge_properties(cluster.file, cluster.path, properties)
 
     def _report(self, change: ToolChange, kind: str, detail: str, path: Path = (), *, is_warning: bool = False) -> None:
         severity = Severity.WARNING if is_warning else Severity.ERROR
@@ -411,26 +403,6 @@ def _list_vm_skus_of_body(body: Mapping[str, Any]) -> Iterator[str]:
             yield sku
 
 
-def _list_current_skus(bodies: Mapping[str, Mapping[str, ArmItem]]) -> Iterator[str]:
-    """List the VM SKUs of existing clusters and pools."""
-    names = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
-    for kind in (CLUSTERS, POOLS):
-        for item in bodies[kind].values():
-            yield from _list_vm_skus_of_body({name: item.read_value(name) for name in names})
-
-
 def _is_prefix_of_other(path: Path, pattern: Path) -> bool:
     """Return True if one path is a prefix of the other."""
     return all(step in {"*", path_step} or path_step == "*" for step, path_step in zip(pattern, path, strict=False))
-
-
-def _is_node_of_pool(node: Any, key: str) -> bool:
-    return normalize_id(str(get_value_at_path(node, "agentPoolId") or "")) == key
-
-
-def _read_extended_location(body: Mapping[str, Any]) -> str:
-    return normalize_id(get_text(body, "extendedLocation", "name"))
-
-
-def _read_extended_location_of_item(item: ArmItem) -> str:
-    return _read_extended_location({"extendedLocation": item.read_value("extendedLocation")})

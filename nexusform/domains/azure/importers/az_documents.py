@@ -22,8 +22,9 @@ from nexusform.domains.azure.importers.arm_resources import (
     normalize_id,
     read_arm_resources,
 )
-from nexusform.domains.azure.importers.az_records import EXPORTED_AT
-from nexusform.json_data.plain_data import Path, unify_json_error
+from nexusform.domains.azure.importers.az_records import EXPORTED_AT, STANDARD_FILES
+from nexusform.json_data.json_errors import unify_json_error
+from nexusform.json_data.plain_data import Path
 
 # Files as (name for messages, content) by kind (StandardFile.kind or ANY).
 Documents: TypeAlias = Mapping[str, Sequence[tuple[str, bytes]]]
@@ -33,23 +34,12 @@ NODES: Final = "nodes"
 _MAX_NAMES: Final = 4
 NOT_READ: Final = "resources-not-read"
 _WARNING: Final = Severity.WARNING
+KINDS: Final = tuple(standard.kind for standard in STANDARD_FILES if standard.kind != EXPORTED_AT)
 # Kind by resource type without the provider's name.
 KIND_OF_TYPE: Final[Mapping[str, str]] = {
-    "racks": "racks",
-    "baremetalmachines": "bare_metal_machines",
-    "virtualmachines": "virtual_machines",
-    "kubernetesclusters": "kubernetes_clusters",
+    **{kind.replace("_", ""): kind for kind in KINDS if kind not in {"agent_pools", NODES}},
     "kubernetesclusters/agentpools": "agent_pools",
-    "clusters": "clusters",
-    "rackskus": "rack_skus",
-    "l3networks": "l3_networks",
-    "l2networks": "l2_networks",
-    "trunkednetworks": "trunked_networks",
-    "storageappliances": "storage_appliances",
-    "volumes": "volumes",
-    "kubernetesversions": "kubernetes_versions",
 }
-KINDS: Final = (*KIND_OF_TYPE.values(), NODES)
 _BASE_KINDS: Final = ("racks", "bare_metal_machines")
 _PROVIDER: Final = "microsoft.networkcloud/"
 _TYPE_IN_ID: Final = re.compile(r"/providers/microsoft\.networkcloud/([a-z]+)/[^/]+(?:/([a-z]+)/[^/]+)?/?$")
@@ -99,39 +89,36 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzRe
                 continue
             finding_count = len(findings)
             kinds = sorter.add_resources_by_kind(_read_document_items(name, data, kind, findings), kind)
-            unreadable_kinds |= _find_kinds_with_only_errors(kind, kinds, findings[finding_count:])
+            new_findings = findings[finding_count:]
+            has_errors = any(finding.severity is Severity.ERROR for finding in new_findings)
             if kind != ANY:
+                unreadable_kinds |= {kind} if has_errors and not kinds else set()
                 kinds.add(kind)
-            if _has_incomplete_list_finding(findings[finding_count:]):
+            if any(finding.id == INCOMPLETE for finding in new_findings):
                 incomplete_kinds |= kinds
                 if not kinds.isdisjoint(_BASE_KINDS):  # everything else depends on these
-                    findings[finding_count:] = map(_mark_truncated_list_as_error, findings[finding_count:])
+                    findings[finding_count:] = [
+                        replace(finding, severity=Severity.ERROR) if finding.id == INCOMPLETE else finding
+                        for finding in new_findings
+                    ]
             elif is_resource_list(data):
                 listed_kinds |= kinds
     sorter.report_repeated()
     unlisted_clusters = _find_unlisted_clusters(by_kind, listed_kinds)
-    pool_files = (name for name, _ in documents.get("agent_pools", ()))
+    # Clusters without an entry in the list of clusters make that list incomplete.
+    contradicted_kinds = {"kubernetes_clusters"} if unlisted_clusters else set()
+    pool_files = (name.rpartition("/")[2] for name, _ in documents.get("agent_pools", ()))
+    # The file export/agent_pools.core.json is that of the cluster core.
+    clusters_with_pool_files = {name.rpartition(".")[0].partition(".")[2].lower() for name in pool_files}
     return AzResources(
         by_kind=by_kind,
         export_times=export_times,
         unreadable_kinds=frozenset(unreadable_kinds),
-        listed_kinds=frozenset(
-            listed_kinds - incomplete_kinds - unreadable_kinds - _find_kinds_with_missing_resources(unlisted_clusters)
-        ),
+        listed_kinds=frozenset(listed_kinds - incomplete_kinds - unreadable_kinds - contradicted_kinds),
         incomplete_kinds=frozenset(incomplete_kinds),
-        clusters_with_pool_files=frozenset(map(_parse_cluster_from_file_name, pool_files)),
+        clusters_with_pool_files=frozenset(clusters_with_pool_files),
         unlisted_clusters=unlisted_clusters,
     )
-
-
-def _find_kinds_with_only_errors(kind: str, kinds: Collection[str], findings: Iterable[Problem]) -> set[str]:
-    """Return the kind of a document with errors and without resources."""
-    has_errors = any(finding.severity is Severity.ERROR for finding in findings)
-    return {kind} if has_errors and not kinds and kind != ANY else set()
-
-
-def _has_incomplete_list_finding(findings: Iterable[Problem]) -> bool:
-    return any(finding.id == INCOMPLETE for finding in findings)
 
 
 def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: Collection[str]) -> tuple[str, ...]:
@@ -139,28 +126,9 @@ def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: 
     if "kubernetes_clusters" not in listed_kinds:
         return ()
     clusters = {str(item.read_value("name")).lower() for item in by_kind["kubernetes_clusters"]}
-    owners = {owner for item in by_kind["agent_pools"] if (owner := _extract_cluster_name(item))}
-    return tuple(sorted(name for name in owners if name.lower() not in clusters))
-
-
-def _find_kinds_with_missing_resources(unlisted_clusters: Collection[str]) -> frozenset[str]:
-    """Return the kinds with an incomplete list according to other kinds."""
-    return frozenset({"kubernetes_clusters"} if unlisted_clusters else ())
-
-
-def _extract_cluster_name(pool: ArmItem) -> str:
-    """Return the cluster name in an agent pool's id, "" if absent."""
-    return extract_name((pool.read_text("id") or "").strip().rstrip("/").rpartition("/")[0].rpartition("/")[0])
-
-
-def _mark_truncated_list_as_error(finding: Problem) -> Problem:
-    """Return a finding about a truncated list as an error, others unchanged."""
-    return replace(finding, severity=Severity.ERROR) if finding.id == INCOMPLETE else finding
-
-
-def _parse_cluster_from_file_name(name: str) -> str:
-    """Return the cluster in a file name such as `export/agent_pools.core.json`, in lower case."""
-    return name.rpartition("/")[2].rpartition(".")[0].partition(".")[2].lower()
+    pool_ids = ((pool.read_text("id") or "").strip().rstrip("/") for pool in by_kind["agent_pools"])
+    owners = {extract_name(pool_id.rpartition("/")[0].rpartition("/")[0]) for pool_id in pool_ids}
+    return tuple(sorted(name for name in owners if name and name.lower() not in clusters))
 
 
 def _read_document_items(name: str, data: Any, kind: str, findings: list[Problem]) -> list[ArmItem]:
@@ -199,12 +167,9 @@ class _ResourceSorter:
         for item in items:
             item_kind = find_resource_kind(item)
             if item_kind is None and (_has_type(item) or kind == ANY):
-                unread.setdefault(
-                    item.read_text("type") or ""
-                    if _has_type(item)
-                    else (get_text(item.read_value("kind")) if isinstance(item.read_value("apiVersion"), str) else ""),
-                    item,
-                )
+                is_kubernetes_object = isinstance(item.read_value("apiVersion"), str)
+                type_name = get_text(item.read_value("kind")) if is_kubernetes_object else ""
+                unread.setdefault(item.read_text("type") or "" if _has_type(item) else type_name, item)
                 continue
             added_kinds.add(item_kind or kind)
             if not self._is_repeated(item, item_kind or kind):
@@ -332,9 +297,7 @@ def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
 
 
 def _parse_concatenated(text: str) -> list[Any] | None:
-    """Parse documents written one after another (lines, or pages joined with `cat`); return None if the text
-    is anything else.
-    """
+    """Parse documents written one after another (lines, or joined pages); return None for anything else."""
     decoder = json.JSONDecoder(parse_constant=_reject_nonstandard_json_number)
     documents: list[Any] = []
     position = 0

@@ -1,20 +1,22 @@
 """Objects to import from a site of an export. Each object has the arguments of its type, the observed
 attributes and references to other objects. Attributes computed by nexusform (a cluster's capacity) are
 absent. Placements have the provenance "observed"; NUMA cells are null, since Azure does not report them.
+The note `observed` of a machine has its power_state, ready_state, detailed_status, message, cordon_status,
+cordoned_by and since; the note of a rack has one such entry per generated machine.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from math import ceil
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.azure.importers.arm_resources import extract_name
@@ -27,6 +29,7 @@ from nexusform.domains.azure.importers.az_recorded_nodes import (
 from nexusform.domains.azure.importers.az_records import (
     AzCluster,
     AzInventory,
+    AzMachine,
     AzNode,
     AzPool,
     AzRack,
@@ -35,11 +38,13 @@ from nexusform.domains.azure.importers.az_records import (
     AzVmLocation,
     AzVmSize,
 )
-from nexusform.domains.azure.importers.az_site_resources import build_site_resources
-from nexusform.domains.azure.importers.machine_observations import build_observed_facts_note
 from nexusform.json_data.plain_data import Path
+from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.site_capacity.site_resource_capacity import build_site_resources_note
-from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
+from nexusform.resource_types.machine_facts import CORDONED_STATUS, CordonOwner, find_observed_reasons
+from nexusform.scheduling.machine_actions import CORDONED_BY_ACTION
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, MachineSku, VmSku
+from nexusform.scheduling.site_inventory import OBSERVED_KEY
 from nexusform.scheduling.sku_catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST
 
 OBSERVED: Final = "observed"
@@ -117,11 +122,10 @@ class _SiteImport:
         self.declared_skus = declared_skus
         self.skus: dict[str, VmSku] = {**CATALOGUES[NEWEST].vm_skus, **own_skus}
         # Compute the availability zone of each rack; default to the end of its name.
-        zones: dict[str, str] = {}
+        self.zones: dict[str, str] = {}
         for rack in self.site.racks:
             zone = _INVALID_ZONE_CHARACTERS.sub("", rack.availability_zone or "")
-            zones[rack.name] = (zone or _INVALID_ZONE_CHARACTERS.sub("", rack.name) or "zone")[-_MAX_ZONE_LENGTH:]
-        self.zones = zones
+            self.zones[rack.name] = (zone or _INVALID_ZONE_CHARACTERS.sub("", rack.name) or "zone")[-_MAX_ZONE_LENGTH:]
         self.occupied: dict[str, list[dict[str, Any]]] = {}
         self.counts: Counter[str] = Counter()
 
@@ -137,8 +141,14 @@ class _SiteImport:
         strategy = self.site.update_strategy
         site_attributes = {"id": self.name, "name": self.name, "scheduler": None, "update_strategy": strategy}
         objects = [
-            ImportedSiteObject("nexus_site", self.name, site_attributes, note=self._build_network_and_version_note()),
-            *(_build_vm_sku(self.own_skus[name]) for name in sorted(self.declared_skus)),
+            # The note records addresses, storage and versions.
+            ImportedSiteObject(
+                "nexus_site", self.name, site_attributes, note=build_site_resources_note(self.site.supplies)
+            ),
+            *(
+                ImportedSiteObject("nexus_vm_sku", name, _VM_SKU_FORM(self.own_skus[name]))
+                for name in sorted(self.declared_skus)
+            ),
             *(self._build_rack(rack) for rack in self.site.racks),
             *self._build_machines(),
             *(item for _, item in workloads),
@@ -151,10 +161,6 @@ class _SiteImport:
             unplaced=self.counts["unplaced"],
             findings=tuple(self.findings),
         )
-
-    def _build_network_and_version_note(self) -> Mapping[str, Any]:
-        """Build the record of addresses, storage and versions for the site's note."""
-        return build_site_resources_note(build_site_resources(self.site.supplies))
 
     # --- racks and machines ---
 
@@ -186,19 +192,13 @@ class _SiteImport:
             rack_id = f"{self.name}/{machine.rack}"
             machine_id = f"{rack_id}/{machine.name}"
             own_hardware = machine.hardware if machine.machine_sku is None else None
-            figures = own_hardware and {
-                "numa_cells": own_hardware.cells,
-                "cpus_per_cell": own_hardware.cpus_per_cell,
-                "memory_gib_per_cell": own_hardware.memory_gib_per_cell,
-                "ephemeral_disk_gib": own_hardware.disk_gib,
-            }
             attributes = {
                 "id": machine_id,
                 "rack_id": rack_id,
                 "name": machine.name,
                 "slot": slot,
                 "machine_sku": machine.machine_sku if own_hardware else machine.machine_sku or DEFAULT_MACHINE_SKU,
-                "machine": figures,
+                "machine": own_hardware and _HARDWARE_FORM(own_hardware),
                 **machine.facts,
                 "cordoned": None,
                 "occupied": self.occupied.get(machine.name, []),
@@ -246,30 +246,29 @@ class _SiteImport:
             "nodes": nodes,
             "node_count": len(nodes),
         }
-        references = {("site_id",): ("nexus_site", self.name), **self._build_sku_references(plane_sku, pools)}
+        references: dict[Path, Reference] = {("site_id",): ("nexus_site", self.name)}
+        # VM SKUs with a block of their own.
+        sku_names: dict[Path, str] = {("control_plane", "vm_sku_name"): plane_sku}
+        sku_names |= {("agent_pool", name, "vm_sku_name"): pool["vm_sku_name"] for name, pool in pools.items()}
+        references |= {path: ("nexus_vm_sku", name) for path, name in sku_names.items() if name in self.own_skus}
         return ImportedSiteObject(CLUSTER, f"{self.name}/{cluster.name}", attributes, references)
 
     def _build_pools(self, cluster: AzCluster) -> dict[str, dict[str, Any]]:
         """Build the pool arguments by name; pools that were not captured keep the recorded arguments."""
         pools = {pool.name: build_pool_arguments(pool) for pool in cluster.pools}
         uncaptured = {pool.name for pool in cluster.pools if not pool.id}
-        for name, recorded_arguments in self.recorded_nodes.list_pool_arguments(f"{self.name}/{cluster.name}").items():
+        for (owner, name), recorded_pool in self.recorded_nodes.items():
+            if owner != f"{self.name}/{cluster.name}" or recorded_pool.arguments is None:
+                continue
             if name in uncaptured or not cluster.has_pool_list:
-                pools[name] = {"count": 0, **pools.get(name, {}), **recorded_arguments}
+                pools[name] = {"count": 0, **pools.get(name, {}), **recorded_pool.arguments}
         return pools
-
-    def _build_sku_references(self, plane_sku: str, pools: Mapping[str, Mapping[str, Any]]) -> dict[Path, Reference]:
-        """Build references to VM SKUs with a block of their own."""
-        sku_names: dict[Path, str] = {("control_plane", "vm_sku_name"): plane_sku}
-        sku_names |= {("agent_pool", name, "vm_sku_name"): pool["vm_sku_name"] for name, pool in pools.items()}
-        return {path: ("nexus_vm_sku", name) for path, name in sku_names.items() if name in self.own_skus}
 
     def _count_cluster_as_occupied(self, cluster: AzCluster, missing: Sequence[str | None]) -> None:
         """Report a cluster with an unknown VM SKU and count its nodes as occupied capacity."""
         reason = f"the size is unknown for {missing[0]}" if missing and missing[0] else "it names no VM SKU"
-        self._warn(
-            "not-imported", f'the cluster "{cluster.name}" is not imported: {reason}. Its nodes count as occupied.'
-        )
+        detail = f'the cluster "{cluster.name}" is not imported: {reason}. Its nodes count as occupied.'
+        self._warn("not-imported", detail)
         for node in (*cluster.nodes, *cluster.duplicate_nodes):
             self._count_unmanaged_vm_as_occupied(node.name, node.placement, node.shape)
 
@@ -279,7 +278,7 @@ class _SiteImport:
         """Build the node records of a pool by nexusform name. Nodes beyond the count (an upgrade in progress)
         count as occupied capacity. Missing nodes get a record without a machine.
         """
-        recorded_pool = self.recorded_nodes.pools.get((f"{self.name}/{cluster.name}", pool), RecordedPoolNodes())
+        recorded_pool = self.recorded_nodes.get((f"{self.name}/{cluster.name}", pool), RecordedPoolNodes())
         by_number = assign_node_numbers(existing_nodes, count, recorded_pool)
         names = {node.name for node in by_number.values()}
         for node in existing_nodes:
@@ -344,7 +343,8 @@ class _SiteImport:
         """Build a VM with its placement hints to targets in the site."""
         vm_id = f"{self.name}/{vm.name}"
         self.counts["unplaced" if vm.placement is None else "adopted"] += 1
-        targets = [hint_targets.get(extract_name(hint.resource_id)) for hint in vm.hints]
+        names = [extract_name(hint.resource_id) for hint in vm.hints]
+        targets = [hint_targets.get(name) for name in names]
         hints = [
             {
                 "hint_type": hint.hint_type,
@@ -356,14 +356,12 @@ class _SiteImport:
             if target is not None
         ]
         if len(hints) < len(vm.hints):
-            missing_target = next(
-                extract_name(h.resource_id) for h in vm.hints if extract_name(h.resource_id) not in hint_targets
-            )
-            self._warn(
-                "hint-not-imported",
+            missing_target = next(name for name in names if name not in hint_targets)
+            detail = (
                 f'the VM "{vm.name}" has a placement hint on "{missing_target}", which is not on '
-                "this site of the export: the hint is ignored.",
+                "this site of the export: the hint is ignored."
             )
+            self._warn("hint-not-imported", detail)
         attributes = {
             "id": vm_id,
             "site_id": self.name,
@@ -394,43 +392,22 @@ class _SiteImport:
 
     def _add_occupied_machine_capacity(self, name: str, machine: str, shape: AzVmSize) -> None:
         """Record occupied capacity on a machine."""
-        entries = self.occupied.setdefault(machine, [])
-        entries.append(
-            {
-                "name": name,
-                "cpu_cores": shape.cpu_cores,
-                "memory_gib": shape.memory_gib,
-                "disk_gib": shape.disk_gib,
-                "numa_cells": max(shape.numa_cells, 1),
-                "cells": None,
-            }
-        )
+        entry = {"name": name, **asdict(shape), "numa_cells": max(shape.numa_cells, 1), "cells": None}
+        self.occupied.setdefault(machine, []).append(entry)
 
     def _warn(self, kind: str, detail: str) -> None:
         self.findings.append(Problem((), kind, f"{self.name}: {detail}", Severity.WARNING))
 
 
-def _build_vm_sku(sku: VmSku) -> ImportedSiteObject:
-    attributes = {
-        "id": sku.name,
-        "name": sku.name,
-        "vcpus": sku.vcpus,
-        "emulator_vcpus": sku.emulator_vcpus,
-        "memory_gib": sku.memory_gib,
-        "disk_gib": sku.disk_gib,
-        "numa_cells": sku.numa_cells,
-        "extra_large": sku.extra_large,
-    }
-    return ImportedSiteObject("nexus_vm_sku", sku.name, attributes)
+_HARDWARE_FORM: Final = RecordForm(
+    MachineSku, "numa_cells=cells cpus_per_cell memory_gib_per_cell ephemeral_disk_gib=disk_gib"
+)
+_VM_SKU_FORM: Final = RecordForm(VmSku, "id=name name vcpus emulator_vcpus memory_gib disk_gib numa_cells extra_large")
 
 
 def build_pool_arguments(pool: AzPool) -> dict[str, Any]:
     """Build the arguments of an agent pool's block."""
-    settings = {
-        "max_surge": pool.max_surge or UPGRADE_DEFAULTS["max_surge"],
-        "max_unavailable": pool.max_unavailable or UPGRADE_DEFAULTS["max_unavailable"],
-        "drain_timeout": pool.drain_timeout or UPGRADE_DEFAULTS["drain_timeout"],
-    }
+    settings = {name: getattr(pool, name) or default for name, default in UPGRADE_DEFAULTS.items()}
     count, size = pool.hugepages
     # The name and memory quantity of nexusform.
     pages = {f"hugepages-{size}i": f"{count * int(size[:-1])}{size[-1]}i"} if count else {}
@@ -444,3 +421,134 @@ def build_pool_arguments(pool: AzPool) -> dict[str, Any]:
         "upgrade_settings": None if settings == UPGRADE_DEFAULTS else settings,
         **({"kubelet": {"extended_resources": pages}} if pages else {}),
     }
+
+
+# --- separate agent pools, unmanaged VMs ----------------------------------------------------------
+
+POOL: Final = "nexus_agent_pool"
+
+
+def extract_pools(objects: Iterable[ImportedSiteObject], pool_ids: AbstractSet[str]) -> Iterator[ImportedSiteObject]:
+    """Split these agent pools (`<cluster id>/<pool>`) from their cluster into separate objects after it."""
+    for item in objects:
+        pools = item.attributes.get("agent_pool") if item.type == CLUSTER else None
+        separate_pools = [name for name in pools or {} if f"{item.id}/{name}" in pool_ids]
+        yield remove_pools(item, separate_pools) if separate_pools else item
+        for name in separate_pools:
+            pool = build_pool_object(item.id, name, item.attributes["agent_pool"][name])
+            nodes = {key: node for key, node in item.attributes["nodes"].items() if node["pool"] == name}
+            references = dict(pool.references)
+            sku = item.references.get(("agent_pool", name, "vm_sku_name"))
+            if sku is not None:
+                references["vm_sku_name",] = sku
+            yield replace(pool, attributes={**pool.attributes, "nodes": nodes}, references=references)
+
+
+def build_pool_object(cluster_id: str, name: str, pool_arguments: Mapping[str, Any]) -> ImportedSiteObject:
+    """Build an agent pool as a separate object, without nodes, from the arguments of its block."""
+    arguments = dict(pool_arguments)
+    attributes = {
+        "id": f"{cluster_id}/{name}",
+        "kubernetes_cluster_id": cluster_id,
+        "name": name,
+        "node_count": arguments.pop("count"),
+        **arguments,
+    }
+    return ImportedSiteObject(
+        POOL, f"{cluster_id}/{name}", attributes, {("kubernetes_cluster_id",): (CLUSTER, cluster_id)}
+    )
+
+
+def remove_pools(cluster: ImportedSiteObject, names: Collection[str]) -> ImportedSiteObject:
+    """Return a cluster without these pools and their nodes."""
+    attributes = cluster.attributes
+    nodes = {key: node for key, node in attributes["nodes"].items() if node["pool"] not in names}
+    remaining = {
+        "agent_pool": {name: pool for name, pool in attributes["agent_pool"].items() if name not in names},
+        "agent_pool_order": [name for name in attributes["agent_pool_order"] if name not in names],
+        "nodes": nodes,
+        "node_count": len(nodes),
+    }
+    references = {
+        path: target for path, target in cluster.references.items() if path[0] != "agent_pool" or path[1] not in names
+    }
+    return replace(cluster, attributes={**attributes, **remaining}, references=references)
+
+
+class UnmanagedAzVm(Struct, frozen=True):
+    """VM on a machine without an object in state. `owner` is its cluster, "" for a plain VM."""
+
+    name: str
+    machine: str
+    shape: AzVmSize
+    owner: str = ""
+
+
+def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterator[UnmanagedAzVm]:
+    """Find the VMs of a site without a managed object (type and id). A cluster covers all its nodes, a pool its own."""
+    for cluster in site.inventory.clusters:
+        cluster_id = f"{site.name}/{cluster.name}"
+        if (CLUSTER, cluster_id) in managed:
+            continue
+        for node in (*cluster.nodes, *cluster.duplicate_nodes):
+            if node.placement is not None and (POOL, f"{cluster_id}/{node.pool}") not in managed:
+                yield UnmanagedAzVm(node.name, node.placement.machine, node.shape, cluster.name)
+    for vm in site.inventory.virtual_machines:
+        if vm.placement is not None and (VIRTUAL_MACHINE, f"{site.name}/{vm.name}") not in managed:
+            yield UnmanagedAzVm(vm.name, vm.placement.machine, vm.shape)
+
+
+# --- observed facts of machines -------------------------------------------------------------------
+
+_DEGRADED: Final = "degraded"  # Azure cordons compute machines with such a message
+_FACTS: Final = ("power_state", "ready_state", "detailed_status", "cordon_status")
+Values: TypeAlias = Mapping[str, Any]
+
+
+def build_machine_observation(machine: AzMachine, before: Values, time: str | None, *, is_requested: bool) -> Values:
+    """Build the record of a machine. `before` is its last record; `is_requested`: the applied arguments cordon
+    it. `since` is the time of the first read with this status, None for a machine in service.
+    """
+    record: dict[str, Any] = {name: machine.facts[name] for name in _FACTS}
+    record["message"] = machine.status_message
+    record["cordoned_by"] = _find_cordon_owner(record, before, is_requested=is_requested)
+    if record["cordoned_by"] == CordonOwner.NEXUSFORM and before.get(CORDONED_BY_ACTION) and not is_requested:
+        record[CORDONED_BY_ACTION] = True
+    is_unchanged = all(before.get(name) == record[name] for name in (*_FACTS, "message"))
+    since = (before.get("since") or time) if is_unchanged else time
+    record["since"] = since if find_observed_reasons(record) else None
+    return record
+
+
+def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) -> str | None:
+    """Find the owner of a cordon; None without a cordon."""
+    if record["cordon_status"] != CORDONED_STATUS:
+        return None
+    if before.get("cordon_status") == CORDONED_STATUS and before.get("cordoned_by"):
+        return str(before["cordoned_by"])
+    if is_requested:
+        return CordonOwner.NEXUSFORM
+    return CordonOwner.AZURE if _DEGRADED in (record["message"] or "").lower() else CordonOwner.OTHER
+
+
+def build_observed_facts_note(
+    attributes: Values, machines: Mapping[str, AzMachine], recorded_note: Values, time: str | None
+) -> Values:
+    """Build the note of a rack or machine from the machines of its site by name; {} if none is listed."""
+    before = recorded_note.get(OBSERVED_KEY) or {}
+    if "rack_id" in attributes:
+        machine = machines.get(str(attributes["name"]))
+        if machine is None:
+            return {}
+        is_requested = attributes.get("cordoned") is True or attributes.get("evacuate") is True
+        return {OBSERVED_KEY: build_machine_observation(machine, before, time, is_requested=is_requested)}
+    overrides = attributes.get("machine_override") or {}
+    records = {}
+    for name in attributes.get("machines") or ():
+        if name in machines:
+            override = overrides.get(name) or {}
+            is_requested = override.get("cordoned") is True or override.get("evacuate") is True
+            records[name] = build_machine_observation(
+                machines[name], before.get(name) or {}, time, is_requested=is_requested
+            )
+    return {OBSERVED_KEY: records or None}

@@ -5,22 +5,21 @@ raises.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from typing import Any, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.documents.times import format_time, parse_time
-from nexusform.domains.azure.importers.arm_resources import extract_name, find_newest_change_time, normalize_id
+from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, find_newest_change_time, normalize_id
 from nexusform.domains.azure.importers.az_capture_commands import find_missing_base_kinds, find_uncaptured_kind_warnings
 from nexusform.domains.azure.importers.az_changes import ResourcesAfterChanges, ToolChange, apply_changes
 from nexusform.domains.azure.importers.az_documents import ANY, AzResources, Documents, read_export_resources
-from nexusform.domains.azure.importers.az_health import KINDS, build_failure_findings, find_failures, find_missing_nodes
 from nexusform.domains.azure.importers.az_machines import (
     MachineReadOptions,
     read_machines,
@@ -44,7 +43,6 @@ from nexusform.domains.azure.importers.az_records import (
 )
 from nexusform.domains.azure.importers.az_site_resources import read_site_resources
 from nexusform.domains.azure.importers.az_workloads import (
-    AgentPoolsByCluster,
     ListedVm,
     read_agent_pools_by_cluster,
     read_clusters,
@@ -52,8 +50,8 @@ from nexusform.domains.azure.importers.az_workloads import (
     read_virtual_machines,
 )
 from nexusform.domains.azure.importers.site_separation import BASE_KINDS, select_site_resources, split_by_site
-from nexusform.scheduling.racks.vms import MachineSku
-from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST, SkuCatalogue
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, MachineSku
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
 MAX_FINDINGS: Final = 50
 WITHOUT_A_MACHINE: Final = "vms-without-machine"
@@ -61,40 +59,31 @@ _MAX_NAMES: Final = 5
 _BASE_KINDS: Final = frozenset(BASE_KINDS)
 
 
-class _InventoryReadOptions(Struct, frozen=True):
-    # Options for reading the resources of a site.
-    by_sku_id: Mapping[str, str]
-    catalogue: SkuCatalogue
-    exported_at: datetime | None
-
-
 def read_inventory(
-    documents: Documents,
-    machine_sku_by_id: Mapping[str, str] | None = None,
-    catalogue: SkuCatalogue | None = None,
-    site: str | None = None,
+    documents: Documents, machine_sku_by_id: Mapping[str, str] | None = None, site: str | None = None
 ) -> tuple[AzInventory, tuple[Problem, ...]]:
     """Read one site of the documents: the only one, or the one named `site`. Findings list errors first.
-    `machine_sku_by_id` maps a machineSkuId to a machine SKU of the catalogue (default: the newest) and takes
-    precedence over the rack's SKU.
+    `machine_sku_by_id` maps a machineSkuId to a machine SKU of the newest catalogue and takes precedence over
+    the rack's SKU.
     """
     findings: list[Problem] = []
-    items, options = _read_exported_resources(documents, machine_sku_by_id, catalogue, findings)
+    items, exported_at = _read_exported_resources(documents, findings)
     site_items, problems = select_site_resources(items, site)
     findings += problems
-    inventory = _build_inventory(site_items, options)
+    inventory = _build_inventory(site_items, machine_sku_by_id, exported_at)
     _report_uncaptured_kinds(items, [inventory], findings, numbers_nodes=False)
     return inventory, _sort_and_limit_findings(findings)
 
 
 def read_sites(
-    documents: Documents, machine_sku_by_id: Mapping[str, str] | None = None, catalogue: SkuCatalogue | None = None
+    documents: Documents, machine_sku_by_id: Mapping[str, str] | None = None
 ) -> tuple[tuple[AzSite, ...], tuple[Problem, ...]]:
     """Read all sites of the documents, sorted by name, separated by extended location. Findings list errors first."""
     findings: list[Problem] = []
-    items, options = _read_exported_resources(documents, machine_sku_by_id, catalogue, findings)
+    items, exported_at = _read_exported_resources(documents, findings)
     sites = [
-        AzSite(name, _build_inventory(site_items, options)) for name, site_items in sorted(split_by_site(items).items())
+        AzSite(name, _build_inventory(site_items, machine_sku_by_id, exported_at))
+        for name, site_items in sorted(split_by_site(items).items())
     ]
     _report_uncaptured_kinds(items, [site.inventory for site in sites], findings)
     for site in sites:
@@ -116,21 +105,19 @@ def read_changed_sites(
 ) -> tuple[tuple[AzSite, ...], ResourcesAfterChanges, tuple[Problem, ...]]:
     """Read the sites of an export with another tool's changes applied. VMs without machine are not reported."""
     findings: list[Problem] = []
-    items, options = _read_exported_resources(documents, machine_sku_by_id, None, findings)
+    items, exported_at = _read_exported_resources(documents, findings)
     changed = apply_changes(items, changes, findings)
     changed_items = split_by_site(changed.items, before=items)
-    sites = [AzSite(name, _build_inventory(site_items, options)) for name, site_items in sorted(changed_items.items())]
+    sites = [
+        AzSite(name, _build_inventory(site_items, machine_sku_by_id, exported_at))
+        for name, site_items in sorted(changed_items.items())
+    ]
     findings = [finding for finding in findings if finding.id != WITHOUT_A_MACHINE]
     return tuple(sites), changed, _sort_and_limit_findings(findings)
 
 
-def _read_exported_resources(
-    documents: Documents,
-    machine_sku_by_id: Mapping[str, str] | None,
-    catalogue: SkuCatalogue | None,
-    findings: list[Problem],
-) -> tuple[AzResources, _InventoryReadOptions]:
-    """Read all documents; return the resources and the options for reading them."""
+def _read_exported_resources(documents: Documents, findings: list[Problem]) -> tuple[AzResources, datetime | None]:
+    """Read all documents; return the resources and the time of the export."""
     items = read_export_resources(documents, findings)
     # Find the oldest export time in the documents.
     file_times: list[tuple[str, Any]] = [
@@ -146,13 +133,14 @@ def _read_exported_resources(
         excerpt = str(text)[:40]
         detail = f'"{excerpt}" is not a time such as 2026-03-01T08:00:00Z. The age is taken from the resources.'
         findings.append(Problem((), "invalid-time", detail, Severity.WARNING, file=name))
-    exported_at = min(moments, default=None)
-    return items, _InventoryReadOptions(machine_sku_by_id or {}, catalogue or CATALOGUES[NEWEST], exported_at)
+    return items, min(moments, default=None)
 
 
-def _build_inventory(items: AzResources, options: _InventoryReadOptions) -> AzInventory:
+def _build_inventory(
+    items: AzResources, machine_sku_by_id: Mapping[str, str] | None, exported_at: datetime | None
+) -> AzInventory:
     """Build the inventory of one site from its resources."""
-    catalogue = options.catalogue
+    catalogue = CATALOGUES[NEWEST]
     unreadable = (
         items.unreadable_kinds
         | items.incomplete_kinds
@@ -160,14 +148,15 @@ def _build_inventory(items: AzResources, options: _InventoryReadOptions) -> AzIn
     )
     racks = read_racks(items.list_resources("racks"))
     machine_reading = MachineReadOptions(
-        racks, options.by_sku_id, read_rack_skus(items.list_resources("rack_skus")), "racks" not in unreadable
+        racks, machine_sku_by_id or {}, read_rack_skus(items.list_resources("rack_skus")), "racks" not in unreadable
     )
     machines = read_machines(items.list_resources("bare_metal_machines"), machine_reading)
     if not racks and not machines and unreadable.isdisjoint(_BASE_KINDS):
         racks, machines = read_planned_site(items.list_resources("clusters"), machine_reading)
     pools = read_agent_pools_by_cluster(items.list_resources("agent_pools"))
-    pool_lists = AgentPoolsByCluster(pools, items.clusters_with_pool_files)
-    clusters, nodes, skus = read_clusters(items.list_resources("kubernetes_clusters"), pool_lists, catalogue.vm_skus)
+    clusters, nodes, skus = read_clusters(
+        items.list_resources("kubernetes_clusters"), pools, items.clusters_with_pool_files, catalogue.vm_skus
+    )
     placed = resolve_vm_placements(
         [*nodes, *read_virtual_machines(items.list_resources("virtual_machines"))],
         machines,
@@ -182,7 +171,8 @@ def _build_inventory(items: AzResources, options: _InventoryReadOptions) -> AzIn
         replace(vm, created_at=node_times.get(vm.name, vm.created_at)) for vm in placed if isinstance(vm, AzNode)
     ]
     filled_clusters = _attach_nodes_to_clusters(clusters, timed_nodes)
-    age = options.exported_at or find_newest_change_time(chain.from_iterable(items.by_kind.values()))
+    failures = chain.from_iterable(find_failures(kind, items.list_resources(kind)) for kind in FAILURE_KINDS)
+    age = exported_at or find_newest_change_time(chain.from_iterable(items.by_kind.values()))
     return AzInventory(
         racks=select_compute_racks(racks, machines.values()),
         machines=tuple(sorted(machines.values(), key=lambda m: m.name)),
@@ -190,10 +180,10 @@ def _build_inventory(items: AzResources, options: _InventoryReadOptions) -> AzIn
         clusters=filled_clusters,
         vm_skus=tuple(skus),
         exported_at=format_time(age) if age else None,
-        is_age_certain=options.exported_at is not None,
+        is_age_certain=exported_at is not None,
         listed_kinds=items.listed_kinds,
         unlisted_clusters=items.unlisted_clusters,
-        failures=tuple(_find_failures(items, filled_clusters)),
+        failures=(*failures, *chain.from_iterable(map(find_missing_nodes, filled_clusters))),
         supplies=read_site_resources(items),
         update_strategy=_read_update_strategy(items),
     )
@@ -219,14 +209,6 @@ _STRATEGY_FIELDS: Final = {
     "threshold_value": "thresholdValue",
     "wait_time_minutes": "waitTimeMinutes",
 }
-
-
-def _find_failures(items: AzResources, clusters: Iterable[AzCluster]) -> Iterator[AzFailure]:
-    """Find the failures reported by the platform and the missing nodes."""
-    for kind in KINDS:
-        yield from find_failures(kind, items.list_resources(kind))
-    for cluster in clusters:
-        yield from find_missing_nodes(cluster)
 
 
 def _attach_nodes_to_clusters(clusters: Iterable[AzCluster], nodes: Iterable[AzNode]) -> tuple[AzCluster, ...]:
@@ -270,18 +252,23 @@ def resolve_vm_placements(
     racks: Iterable[AzRack],
     machine_skus: Mapping[str, MachineSku],
     *,
-    has_machine_list: bool = True,
+    has_machine_list: bool,
 ) -> list[AzNode | AzVirtualMachine]:
     """Resolve the placement and NUMA cell count of each VM, sorted by name. `machines` by id key. A VM on an
-    unlisted machine gets no placement and a finding if the machines were read (`judges_machines`). VMs
+    unlisted machine gets no placement and a finding if the machines were read (`has_machine_list`). VMs
     without a machine are counted.
     """
     zones = {rack.name: rack.availability_zone for rack in racks}
     loads: dict[str, AzVmSize] = {}
     unplaced: list[ListedVm] = []
     placed: list[AzNode | AzVirtualMachine] = []
-    largest = _find_largest_hardware(machines.values(), machine_skus)
-    for listed_vm in sorted(listed_vms, key=_build_vm_sort_key):
+    known = (machine_skus.get(machine.machine_sku or "", machine.hardware) for machine in machines.values())
+    sizes = [hardware for hardware in known if hardware is not None]
+    # The hardware with the largest NUMA cells is the reference for VMs without machine.
+    largest = max(sizes, key=lambda size: (size.cpus_per_cell, size.memory_gib_per_cell), default=None)
+    # Nodes of several clusters may share a name.
+    ordered = sorted(listed_vms, key=lambda item: (item.vm.name, getattr(item.vm, "cluster", ""), item.machine_id))
+    for listed_vm in ordered:
         machine = machines.get(normalize_id(listed_vm.machine_id)) if listed_vm.machine_id else None
         if machine is None:
             if not listed_vm.machine_id:
@@ -302,36 +289,12 @@ def resolve_vm_placements(
             _add_vm_to_machine_load(loads, listed_vm, shape, machine.name, hardware)
         placement = AzVmLocation(machine.name, machine.rack, zones.get(machine.rack))
         placed.append(replace(listed_vm.vm, shape=shape, placement=placement))
-    _report_vms_without_machine(unplaced)
+    if unplaced:
+        names = format_first_items([listed_vm.vm.name for listed_vm in unplaced], _MAX_NAMES)
+        count, verb = format_count(len(unplaced), "VM"), select_word_form(len(unplaced), "is", "are")
+        detail = f"{count} of the export {verb} on no machine: {names}. Their capacity needs are not counted."
+        unplaced[0].item.report("bareMetalMachineId", WITHOUT_A_MACHINE, detail, Severity.WARNING)
     return placed
-
-
-def _find_largest_hardware(machines: Iterable[AzMachine], machine_skus: Mapping[str, MachineSku]) -> MachineSku | None:
-    """Find the hardware with the largest NUMA cells, the reference for VMs without machine."""
-    known = (machine_skus.get(machine.machine_sku or "", machine.hardware) for machine in machines)
-    sizes = [hardware for hardware in known if hardware is not None]
-    return max(
-        sizes, key=lambda hardware_sku: (hardware_sku.cpus_per_cell, hardware_sku.memory_gib_per_cell), default=None
-    )
-
-
-def _build_vm_sort_key(listed_vm: ListedVm) -> tuple[str, str, str]:
-    owner = listed_vm.vm.cluster if isinstance(listed_vm.vm, AzNode) else ""
-    return (listed_vm.vm.name, owner, listed_vm.machine_id)
-
-
-def _report_vms_without_machine(vms: Sequence[ListedVm]) -> None:
-    """Add one warning with the number of VMs without machine."""
-    if not vms:
-        return
-    names = format_first_items([listed_vm.vm.name for listed_vm in vms], _MAX_NAMES)
-    vms[0].item.report(
-        "bareMetalMachineId",
-        WITHOUT_A_MACHINE,
-        f"{format_count(len(vms), 'VM')} of the export {select_word_form(len(vms), 'is', 'are')} on no "
-        f"machine: {names}. Their capacity needs are not counted.",
-        Severity.WARNING,
-    )
 
 
 def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | None) -> AzVmSize:
@@ -374,3 +337,77 @@ def _is_overloaded(load: AzVmSize, hardware: MachineSku) -> bool:
         or load.memory_gib > hardware.cells * hardware.memory_gib_per_cell
         or load.disk_gib > hardware.disk_gib
     )
+
+
+# --- failures reported by the platform ------------------------------------------------------------
+
+FAILED: Final = "platform-reports-failure"
+_BROKEN: Final = frozenset({"failed", "canceled", "cancelled"})
+_ERROR: Final = frozenset({"error", "failed"})
+_KIND_NAMES: Final = {
+    "bare_metal_machines": "machine",
+    "kubernetes_clusters": "Kubernetes cluster",
+    "agent_pools": "agent pool",
+    "virtual_machines": "virtual machine",
+}
+FAILURE_KINDS: Final = tuple(_KIND_NAMES)
+_MAX_FAILURES: Final = 4
+
+
+def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
+    """Find the failed objects of a kind, with the platform's reason if reported."""
+    for item in items:
+        state, status = item.read_text("provisioningState") or "", item.read_text("detailedStatus") or ""
+        if state.lower() not in _BROKEN and status.lower() not in _ERROR:
+            continue
+        message = item.read_text("detailedStatusMessage") or ""
+        name = item.read_text("name") or extract_name(item.read_text("id") or "")
+        if kind == "agent_pools":
+            owner = (item.read_text("id") or "").rpartition("/")[0].rpartition("/")[0]
+            name = f"{extract_name(owner)}/{name}"
+        text = " ".join(message.split()).rstrip(".")
+        reason = ": ".join(part for part in (status, text) if part)
+        yield AzFailure(kind, name, state if state.lower() in _BROKEN else status, reason)
+
+
+def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
+    """Find pools with fewer nodes than their count, if the nodes were captured."""
+    if not cluster.has_node_list:
+        return
+    node_counts = Counter(node.pool for node in cluster.nodes)
+    counts = {CONTROL_PLANE: cluster.control_plane_count}
+    counts |= {pool.name: pool.count for pool in cluster.pools} if cluster.has_pool_list else {}
+    for pool, count in counts.items():
+        if node_counts[pool] < count:
+            name = f"{cluster.name}/{pool}"
+            yield AzFailure("agent_pools", name, "", f"{node_counts[pool]} of {format_count(count, 'node')} there")
+
+
+def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> list[Problem]:
+    """Build one warning per kind and state, with names and reasons."""
+    by_state: dict[tuple[str, str], list[AzFailure]] = {}
+    for failure in failures:
+        by_state.setdefault((failure.kind, failure.state), []).append(failure)
+    return [
+        Problem((), FAILED, _build_failed_objects_message(kind, state, group, site), Severity.WARNING)
+        for (kind, state), group in sorted(by_state.items(), key=lambda pair: (FAILURE_KINDS.index(pair[0][0]), pair))
+    ]
+
+
+def _build_failed_objects_message(kind: str, state: str, failures: Sequence[AzFailure], site: str) -> str:
+    """Build the message about objects of one kind and state, with the remedy."""
+    labels = [f"{failure.name} ({failure.reason})" if failure.reason else failure.name for failure in failures]
+    location = f" of {site}" if site else ""
+    subject = format_count(len(failures), _KIND_NAMES[kind])
+    names = format_first_items(labels, _MAX_FAILURES)
+    if not state:
+        verb = select_word_form(len(failures), "lacks", "lack")
+        return (
+            f"{subject}{location} {verb} nodes: {names}. Azure did not create them. They are not changed automatically."
+        )
+    advice = "Nothing is changed automatically."
+    if kind == "virtual_machines":
+        resource = f"nexus_virtual_machine.{failures[0].name}" if len(failures) == 1 else "ADDRESS"
+        advice = f"None is re-created automatically. Use `nexusform apply -replace={resource}`."
+    verb_be = select_word_form(len(failures), "is", "are")
+    return f"{subject}{location} {verb_be} {state} (reported by Azure): {names}. {advice}"

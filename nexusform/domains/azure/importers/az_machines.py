@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -34,10 +34,8 @@ _ROLE_OF_SKU: Final = (("controller", MANAGEMENT), ("compute", COMPUTE))
 _SIZE_IN_SKU: Final = re.compile(r"_(\d{1,3})c_(\d{1,4})gb(?:_|$)")
 
 
-class RackSku(Struct, frozen=True):
-    """Servers of a rack SKU by slot: machine SKU of the catalogue (None if absent) and role."""
-
-    servers: Mapping[int, tuple[str | None, str]] = field(default_factory=dict)
+# Servers of a rack SKU by slot: machine SKU of the catalogue (None if absent) and role.
+RackSku: TypeAlias = Mapping[int, tuple[str | None, str]]
 
 
 def find_machine_sku(sku_id: str | None) -> str | None:
@@ -53,9 +51,7 @@ def find_role_in_sku(sku_id: str | None) -> str | None:
 
 
 def parse_sku_size(sku_id: str | None) -> MachineSku | None:
-    """Parse cores and memory from a machine's SKU id (`Controller_DellR650_8C_128GB_2d8n`) as hardware of one
-    cell without disk; None if absent.
-    """
+    """Parse cores and memory in a SKU id (`Controller_DellR650_8C_128GB_2d8n`) as hardware of one cell, else None."""
     match = _SIZE_IN_SKU.search(extract_name(sku_id or "").lower())
     if match is None:
         return None
@@ -81,7 +77,7 @@ def read_rack_skus(items: Iterable[ArmItem]) -> dict[str, RackSku]:
                 slot = server.read_number("rackSlot")
                 if slot is not None:
                     servers[slot] = (find_machine_sku(server.read_text("model")), role)
-        skus[normalize_id(name)] = RackSku(servers)
+        skus[normalize_id(name)] = servers
     return skus
 
 
@@ -103,15 +99,13 @@ def read_racks(items: Iterable[ArmItem]) -> dict[str, AzRack]:
             item.report("name", "duplicate-rack", f'the rack "{name}" is listed twice.')
             continue
         names.add(name)
-        sku_id = item.read_text("rackSkuId")
-        racks[normalize_id(rack_id)] = AzRack(
-            name=name,
-            id=rack_id,
-            availability_zone=item.read_text("availabilityZone"),
-            rack_sku_id=sku_id,
-            machine_sku=find_machine_sku(sku_id),
-        )
+        racks[normalize_id(rack_id)] = _build_rack(item, name, rack_id)
     return racks
+
+
+def _build_rack(item: ArmItem, name: str, rack_id: str) -> AzRack:
+    sku_id = item.read_text("rackSkuId")
+    return AzRack(name, rack_id, item.read_text("availabilityZone"), sku_id, find_machine_sku(sku_id))
 
 
 def select_compute_racks(racks: Mapping[str, AzRack], machines: Iterable[AzMachine]) -> tuple[AzRack, ...]:
@@ -190,8 +184,12 @@ def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | Non
             )
         return None
     sku_id = item.read_text("machineSkuId")
-    _, slot_role = _find_server(rack, slot, options.rack_skus)
-    sku, hardware = _find_hardware(sku_id, rack, slot, options)
+    server_sku, slot_role = _find_server(rack, slot, options.rack_skus)
+    # The most reliable source first: the catalogue, then the machine's own size.
+    sku = options.by_sku_id.get((sku_id or "").strip().lower()) or find_machine_sku(sku_id)
+    hardware = parse_sku_size(sku_id) if sku is None else None
+    if sku is None and hardware is None:
+        sku = server_sku or rack.machine_sku
     if sku is None and hardware is None:
         _report_unknown_sku(item, name, sku_id, rack, has_rack_skus=bool(options.rack_skus))
     facts = _read_machine_facts(item, name)
@@ -235,18 +233,7 @@ def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
 def _find_server(rack: AzRack, slot: int, rack_skus: Mapping[str, RackSku]) -> tuple[str | None, str | None]:
     """Find hardware and role of the server in a slot, from the list of rack SKUs."""
     sku = rack_skus.get(normalize_id(extract_name(rack.rack_sku_id or "")))
-    return sku.servers.get(slot, (None, None)) if sku is not None else (None, None)
-
-
-def _find_hardware(
-    sku_id: str | None, rack: AzRack, slot: int, options: MachineReadOptions
-) -> tuple[str | None, MachineSku | None]:
-    """Find the machine SKU of the catalogue or the machine's own size, most reliable source first."""
-    sku = options.by_sku_id.get((sku_id or "").strip().lower()) or find_machine_sku(sku_id)
-    own_size = parse_sku_size(sku_id) if sku is None else None
-    if sku is None and own_size is None:
-        sku = _find_server(rack, slot, options.rack_skus)[0] or rack.machine_sku
-    return sku, own_size
+    return sku.get(slot, (None, None)) if sku is not None else (None, None)
 
 
 def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None:
@@ -256,16 +243,13 @@ def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None
     item, _ = machines[0]
     with_role = sum(find_role_in_sku(machine.machine_sku_id) is not None for _, machine in machines)
     assumed_count = len(machines) - with_role
-    assumed = (
-        f"; {format_count(assumed_count, 'machine')} with an uninformative SKU id counts as compute-plane"
-        if assumed_count
-        else ""
-    )
+    assumed = ""
+    if assumed_count:
+        assumed = f"; {format_count(assumed_count, 'machine')} with an uninformative SKU id counts as compute-plane"
     item.report(
         "name",
         "derived-value",
-        f"{format_count(len(machines), 'machine')} without machineRoles (exports before API 2024-07 have "
-        f"none): "
+        f"{format_count(len(machines), 'machine')} without machineRoles (exports before API 2024-07 have none): "
         f"the roles come from machineSkuId{assumed}.",
         Severity.WARNING,
     )
@@ -310,33 +294,23 @@ def read_planned_site(
             network_rack = definition.read_text("networkRackId")
             name = extract_name(network_rack) if network_rack else definition.read_text("rackSerialNumber")
             name = name or f"{cluster.read_text('name') or 'cluster'}-rack{number}"
-            sku_id = definition.read_text("rackSkuId")
-            rack = AzRack(
-                name=name,
-                id=name,
-                availability_zone=definition.read_text("availabilityZone"),
-                rack_sku_id=sku_id,
-                machine_sku=find_machine_sku(sku_id),
-            )
-            servers = definition.read_objects("bareMetalMachineConfigurationData")
+            rack = _build_rack(definition, name, name)
             racks[normalize_id(rack.id)] = rack
-            for server in servers:
+            for server in definition.read_objects("bareMetalMachineConfigurationData"):
                 machine = _read_planned_machine(server, rack, options)
                 if machine is not None:
                     machines[normalize_id(f"{rack.id}/{machine.name}")] = machine
-        _report_planned_machines(cluster, options, has_racks=bool(definitions))
+        kind, detail = "missing-field", "racks and machines were not captured, and this Nexus cluster defines none."
+        if definitions:
+            roles = (
+                "" if options.rack_skus else ", and as compute-plane, because rack_skus.json with the slots is missing"
+            )
+            detail = (
+                f"racks and machines were not captured: those that it defines are used, each counted as ready{roles}."
+            )
+            kind = "derived-value"
+        cluster.report("computeRackDefinitions", kind, detail, Severity.WARNING)
     return racks, machines
-
-
-def _report_planned_machines(cluster: ArmItem, options: MachineReadOptions, *, has_racks: bool) -> None:
-    """Add one warning about machines taken from the definition of a Nexus cluster."""
-    missing_detail = "racks and machines were not captured, and this Nexus cluster defines none."
-    roles = "" if options.rack_skus else (", and as compute-plane, because rack_skus.json with the slots is missing")
-    planned_detail = (
-        f"racks and machines were not captured: those that it defines are used, each counted as ready{roles}."
-    )
-    kind = "derived-value" if has_racks else "missing-field"
-    cluster.report("computeRackDefinitions", kind, planned_detail if has_racks else missing_detail, Severity.WARNING)
 
 
 def _read_planned_machine(server: ArmItem, rack: AzRack, options: MachineReadOptions) -> AzMachine | None:

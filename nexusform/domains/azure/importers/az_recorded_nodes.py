@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -33,21 +33,9 @@ class RecordedPoolNodes(Struct, frozen=True):
     arguments: Mapping[str, Any] | None = None
 
 
-class RecordedNodes(Struct, frozen=True):
-    """Recorded pools by cluster id and pool name."""
-
-    pools: Mapping[tuple[str, str], RecordedPoolNodes] = field(default_factory=dict)
-
-    def list_pool_arguments(self, cluster_id: str) -> dict[str, Mapping[str, Any]]:
-        """Return the arguments of a cluster's pools by name."""
-        return {
-            name: pool.arguments
-            for (owner, name), pool in self.pools.items()
-            if owner == cluster_id and pool.arguments is not None
-        }
-
-
-NO_NODES: Final = RecordedNodes()
+# Recorded pools by cluster id and pool name.
+RecordedNodes: TypeAlias = Mapping[tuple[str, str], RecordedPoolNodes]
+NO_NODES: Final[RecordedNodes] = {}
 
 
 def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
@@ -65,20 +53,20 @@ def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNode
                 pool.predicted_locations[int(node["number"])] = PredictedNodeLocation(
                     str(node["machine"]), str(node.get("rack"))
                 )
-    return RecordedNodes(pools)
+    return pools
 
 
 def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
     """Return the recorded nodes with the pool arguments of these objects, only those that Azure has, without counts."""
-    arguments = collect_recorded_nodes(objects).pools
+    arguments = collect_recorded_nodes(objects)
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
-    for key in dict.fromkeys([*recorded_nodes.pools, *arguments]):
+    for key in dict.fromkeys([*recorded_nodes, *arguments]):
         pool_arguments = arguments[key].arguments if key in arguments else None
         azure_arguments = pool_arguments and {
             name: pool_arguments[name] for name in POOL_ARGUMENTS if name in pool_arguments
         }
-        pools[key] = replace(recorded_nodes.pools.get(key, RecordedPoolNodes()), arguments=azure_arguments)
-    return RecordedNodes(pools)
+        pools[key] = replace(recorded_nodes.get(key, RecordedPoolNodes()), arguments=azure_arguments)
+    return pools
 
 
 def _read_pool_arguments(attributes: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.plans.site_capacity.site_resource_capacity import AttachableNetworks, RuntimeVersion
+from nexusform.plans.site_capacity.site_resource_capacity import SiteResources
 from nexusform.scheduling.racks.vms import MachineSku, VmSku
 
 
@@ -128,8 +128,8 @@ class AzPool(Struct, frozen=True):
 
 
 class AzCluster(Struct, frozen=True):
-    """NKS cluster with pools in creation order and nodes by name. Without `pools_listed` the agent pools were
-    not captured: the pools are the initial ones and those referenced by nodes. Without `nodes_listed` the
+    """NKS cluster with pools in creation order and nodes by name. Without `has_pool_list` the agent pools were
+    not captured: the pools are the initial ones and those referenced by nodes. Without `has_node_list` the
     nodes are unknown. `duplicate_nodes`: further records of nodes.
     """
 
@@ -148,62 +148,12 @@ class AzCluster(Struct, frozen=True):
 
 
 class AzFailure(Struct, frozen=True):
-    """Failed object: kind (StandardFile.kind), name (a pool's includes its cluster), state ("" for missing
-    nodes) and the platform's reason.
-    """
+    """Failed object: kind, name (a pool's includes its cluster), state ("" for missing nodes), and Azure's reason."""
 
     kind: str
     name: str
     state: str
     reason: str = ""
-
-
-class AzL3Network(Struct, frozen=True):
-    """L3 network: id key, and host addresses in its IPv4 prefix (None without one); the platform reserves some."""
-
-    name: str
-    key: str
-    addresses: int | None
-
-
-class AzAppliance(Struct, frozen=True):
-    """Storage appliance: total and used GiB, None if not reported."""
-
-    name: str
-    capacity_gib: int | None
-    used_gib: int | None
-
-
-class AzClusterNetwork(Struct, frozen=True):
-    """Networks of a Kubernetes cluster: id key of the L3 network of its nodes, number of IPv4 addresses for
-    pods and per load balancer pool, and number of nodes in its body.
-    """
-
-    cluster: str
-    node_network: str
-    pod_addresses: int | None
-    balancer_addresses: tuple[tuple[str, int], ...]
-    nodes: int
-
-
-class AzSiteResources(Struct, frozen=True):
-    """Supplies of a site besides machines; None for a kind that was not captured. `volumes`: count and total
-    MiB. `volume_sizes`: count by MiB. `versions`: available Kubernetes versions with ends of
-    support and availability ("" if unknown). `attached`: number of VMs by network id key.
-    `runtime`: runtime version of the machines. `upgrades`: versions offered to a cluster, by name.
-    `attachable`: networks to attach to pools.
-    """
-
-    networks: tuple[AzL3Network, ...] | None = None
-    appliances: tuple[AzAppliance, ...] | None = None
-    volumes: tuple[int, int] | None = None
-    versions: tuple[tuple[str, str, str], ...] | None = None
-    clusters: tuple[AzClusterNetwork, ...] = ()
-    attachments: tuple[tuple[str, int], ...] = ()
-    runtime: RuntimeVersion | None = None
-    volume_sizes: tuple[tuple[int, int], ...] = ()
-    upgrades: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    attachable: AttachableNetworks | None = None
 
 
 class AzInventory(Struct, frozen=True):
@@ -223,7 +173,7 @@ class AzInventory(Struct, frozen=True):
     listed_kinds: frozenset[str] = frozenset()
     unlisted_clusters: tuple[str, ...] = ()
     failures: tuple[AzFailure, ...] = ()
-    supplies: AzSiteResources = AzSiteResources()
+    supplies: SiteResources = SiteResources()
     update_strategy: Mapping[str, Any] | None = None
 
 
@@ -235,7 +185,7 @@ class AzSite(Struct, frozen=True):
 
 
 class ExportFileKind(Struct, frozen=True):
-    """One kind of document. `several`: files with an infix are read too (`agent_pools.core.json`, one per
+    """One kind of document. `has_several_files`: files with an infix are read too (`agent_pools.core.json`, one per
     cluster). `command` captures it; words in capitals are placeholders.
     """
 
@@ -248,42 +198,29 @@ class ExportFileKind(Struct, frozen=True):
 
 EXPORTED_AT: Final = "exported_at"
 
+
+def _make_az_list(kind: str, resource: str, options: str = "", **flags: bool) -> ExportFileKind:
+    command = f"az networkcloud {resource} list {options}--output json"
+    return ExportFileKind(kind, f"{kind}.json", command, **flags)
+
+
+_GROUP: Final = "--resource-group MANAGED_RESOURCE_GROUP "
+_CLUSTER: Final = "--kubernetes-cluster-name CLUSTER --resource-group RESOURCE_GROUP "
+
 STANDARD_FILES: Final[tuple[ExportFileKind, ...]] = (
-    ExportFileKind(
-        "racks",
-        "racks.json",
-        "az networkcloud rack list --resource-group MANAGED_RESOURCE_GROUP --output json",
-        is_required=True,
-    ),
-    ExportFileKind(
-        "bare_metal_machines",
-        "bare_metal_machines.json",
-        "az networkcloud baremetalmachine list --resource-group MANAGED_RESOURCE_GROUP --output json",
-        is_required=True,
-    ),
-    ExportFileKind("virtual_machines", "virtual_machines.json", "az networkcloud virtualmachine list --output json"),
-    ExportFileKind(
-        "kubernetes_clusters", "kubernetes_clusters.json", "az networkcloud kubernetescluster list --output json"
-    ),
-    ExportFileKind(
-        "agent_pools",
-        "agent_pools.json",
-        "az networkcloud kubernetescluster agentpool list --kubernetes-cluster-name CLUSTER "
-        "--resource-group RESOURCE_GROUP --output json",
-        has_several_files=True,
-    ),
-    ExportFileKind("clusters", "clusters.json", "az networkcloud cluster list --output json"),
-    ExportFileKind("rack_skus", "rack_skus.json", "az networkcloud racksku list --output json"),
-    ExportFileKind("l3_networks", "l3_networks.json", "az networkcloud l3network list --output json"),
-    ExportFileKind("l2_networks", "l2_networks.json", "az networkcloud l2network list --output json"),
-    ExportFileKind("trunked_networks", "trunked_networks.json", "az networkcloud trunkednetwork list --output json"),
-    ExportFileKind(
-        "storage_appliances", "storage_appliances.json", "az networkcloud storageappliance list --output json"
-    ),
-    ExportFileKind("volumes", "volumes.json", "az networkcloud volume list --output json"),
-    ExportFileKind(
-        "kubernetes_versions", "kubernetes_versions.json", "az networkcloud kubernetesversion list --output json"
-    ),
+    _make_az_list("racks", "rack", _GROUP, is_required=True),
+    _make_az_list("bare_metal_machines", "baremetalmachine", _GROUP, is_required=True),
+    _make_az_list("virtual_machines", "virtualmachine"),
+    _make_az_list("kubernetes_clusters", "kubernetescluster"),
+    _make_az_list("agent_pools", "kubernetescluster agentpool", _CLUSTER, has_several_files=True),
+    _make_az_list("clusters", "cluster"),
+    _make_az_list("rack_skus", "racksku"),
+    _make_az_list("l3_networks", "l3network"),
+    _make_az_list("l2_networks", "l2network"),
+    _make_az_list("trunked_networks", "trunkednetwork"),
+    _make_az_list("storage_appliances", "storageappliance"),
+    _make_az_list("volumes", "volume"),
+    _make_az_list("kubernetes_versions", "kubernetesversion"),
     ExportFileKind("nodes", "nodes.json", "kubectl get nodes --output json", has_several_files=True),
     ExportFileKind(EXPORTED_AT, "exported_at", "date -u +%Y-%m-%dT%H:%M:%SZ"),
 )

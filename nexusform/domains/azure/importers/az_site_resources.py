@@ -6,15 +6,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
 from itertools import chain
-from typing import Final
+from typing import Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, normalize_id
 from nexusform.domains.azure.importers.az_documents import AzResources
-from nexusform.domains.azure.importers.az_records import AzAppliance, AzClusterNetwork, AzL3Network, AzSiteResources
 from nexusform.plans.site_capacity.site_resource_capacity import (
     ApplianceUsage,
     AttachableNetworks,
@@ -40,31 +39,53 @@ _NEXT_BUNDLE: Final = "components:"
 _AVAILABILITY_END: Final = re.compile(r"endOfExtendedAvailabilityDate:\s*(20\d\d-\d\d-\d\d)")
 _SUPPORT_END: Final = re.compile(r"supportExpiryDate:\s*(20\d\d-\d\d-\d\d)")
 
+# Id key, name and number of addresses.
+_Network: TypeAlias = tuple[str, str, int | None]
 
-def read_site_resources(items: AzResources) -> AzSiteResources:
-    """Read the supplies of a site; kinds without a complete list are unknown (None)."""
-    networks = tuple(_read_networks(items.list_resources(NETWORKS))) if _is_complete(items, NETWORKS) else None
-    appliances = tuple(_read_appliances(items.list_resources(APPLIANCES))) if _is_complete(items, APPLIANCES) else None
+
+def read_site_resources(items: AzResources) -> SiteResources:
+    """Read the supplies of a site, with unique network names; kinds without a complete list are unknown (None)."""
+    networks = list(_read_networks(items.list_resources(NETWORKS))) if NETWORKS in items.listed_kinds else None
+    appliances = None
+    if APPLIANCES in items.listed_kinds:
+        appliances = tuple(_read_appliances(items.list_resources(APPLIANCES)))
     volumes, sizes = None, []
-    if _is_complete(items, VOLUMES):
+    if VOLUMES in items.listed_kinds:
         sizes = [item.read_number("sizeMiB") or 0 for item in items.list_resources(VOLUMES)]
         volumes = len(sizes), sum(sizes)
     versions = None
-    if _is_complete(items, VERSIONS):
+    if VERSIONS in items.listed_kinds:
         minors = chain.from_iterable(item.read_objects("values") for item in items.list_resources(VERSIONS))
-        versions = tuple({entry[0]: entry for entry in chain.from_iterable(map(_parse_versions, minors))}.values())
-    return AzSiteResources(
-        networks=networks,
-        appliances=appliances,
+        versions = {entry[0]: entry for entry in chain.from_iterable(map(_parse_versions, minors))}
+    known_versions = versions.values() if versions is not None else ()
+    names = _build_network_names(networks or ())
+    clusters = tuple(_read_cluster_networks(items.list_resources("kubernetes_clusters"), names))
+    attached = _count_vms_by_network(items.list_resources("virtual_machines"))
+    addresses = (NetworkAddresses(names[key], size, attached[key]) for key, _, size in networks or ())
+    return SiteResources(
+        networks=None if networks is None else tuple(addresses),
+        storage=appliances,
         volumes=volumes,
         volume_sizes=tuple(sorted(Counter(sizes).items())),
-        versions=versions,
-        clusters=tuple(_read_cluster_networks(items.list_resources("kubernetes_clusters"))),
-        attachments=tuple(sorted(_count_vms_by_network(items.list_resources("virtual_machines")).items())),
+        versions=None if versions is None else tuple(versions),
+        supported_until=tuple((version, until) for version, until, _ in known_versions if until),
+        available_until=tuple((version, until) for version, _, until in known_versions if until),
+        clusters=clusters,
         runtime=_read_runtime(items.list_resources("clusters")),
         upgrades=tuple(_read_available_cluster_upgrades(items.list_resources("kubernetes_clusters"))),
         attachable=_read_attachable_networks(items),
     )
+
+
+def _build_network_names(networks: Sequence[_Network]) -> dict[str, str]:
+    """Build the name of each network by id key, with its resource group if it is not unique."""
+    counts = Counter(name for _, name, _ in networks)
+    names: dict[str, str] = {}
+    for key, name, _ in networks:
+        parts = key.split("/")
+        group = parts[parts.index("resourcegroups") + 1] if "resourcegroups" in parts[:-1] else ""
+        names[key] = f"{group}/{name}" if group and counts[name] > 1 else name
+    return names
 
 
 def _read_runtime(clusters: Sequence[ArmItem]) -> RuntimeVersion | None:
@@ -100,13 +121,8 @@ def _parse_versions(minor: ArmItem) -> Iterator[tuple[str, str, str]]:
         yield from parsed or [(version or "", "", "")]
 
 
-def _is_complete(items: AzResources, kind: str) -> bool:
-    """Return True if the export has a complete list of a kind."""
-    return kind in items.listed_kinds
-
-
-def _read_networks(items: Iterable[ArmItem]) -> Iterator[AzL3Network]:
-    """Read the networks by name with their IPv4 host addresses, None without a valid prefix."""
+def _read_networks(items: Iterable[ArmItem]) -> Iterator[_Network]:
+    """Read the networks with their IPv4 host addresses, None without a valid prefix. The platform reserves some."""
     for item in items:
         name = item.read_required_text("name")
         if name is None:
@@ -114,12 +130,12 @@ def _read_networks(items: Iterable[ArmItem]) -> Iterator[AzL3Network]:
         prefix = item.read_text("ipv4ConnectedPrefix")
         size = _count_addresses(item, "ipv4ConnectedPrefix", prefix) if prefix else None
         usable = None if size is None else max(size - 2, 1) if size > 1 else size
-        yield AzL3Network(name, normalize_id(item.read_text("id") or name), usable)
+        yield normalize_id(item.read_text("id") or name), name, usable
 
 
 def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
     """Read the networks of a site, and the reason against each unusable one; None without a complete list."""
-    kinds = tuple(kind for kind in _NETWORK_KINDS if _is_complete(items, kind))
+    kinds = tuple(kind for kind in _NETWORK_KINDS if kind in items.listed_kinds)
     networks = (item for kind in kinds for item in items.list_resources(kind))
     entries = ((normalize_id(item.read_text("id") or ""), _explain_unusable_network(item)) for item in networks)
     types = tuple(kind.replace("_", "") for kind in kinds)
@@ -134,26 +150,27 @@ def _explain_unusable_network(network: ArmItem) -> str:
     return f"{failures[0]}: {message}" if message else "".join(failures[:1])
 
 
-def _read_appliances(items: Iterable[ArmItem]) -> Iterator[AzAppliance]:
+def _read_appliances(items: Iterable[ArmItem]) -> Iterator[ApplianceUsage]:
     for item in items:
         name = item.read_required_text("name")
         if name is not None:
-            yield AzAppliance(name, item.read_number("capacity"), item.read_number("capacityUsed"))
+            yield ApplianceUsage(name, item.read_number("capacity"), item.read_number("capacityUsed"))
 
 
-def _read_cluster_networks(items: Iterable[ArmItem]) -> Iterator[AzClusterNetwork]:
-    """Read the networks of clusters; skip clusters without any."""
+def _read_cluster_networks(items: Iterable[ArmItem], names: Mapping[str, str]) -> Iterator[ClusterNetworks]:
+    """Read the networks of clusters; skip clusters without any. `names`: names of networks by id key."""
     for item in items:
         name, network = item.read_text("name"), item.read_object("networkConfiguration")
         if name is None or network is None:
             continue
         cidrs = network.read_texts("podCidrs")
         pods = [size for cidr in cidrs if (size := _count_addresses(network, "podCidrs", cidr)) is not None]
-        yield AzClusterNetwork(
+        node_network = normalize_id(network.read_text("cniNetworkId") or "")
+        yield ClusterNetworks(
             cluster=name,
-            node_network=normalize_id(network.read_text("cniNetworkId") or ""),
+            network=names.get(node_network, extract_name(node_network)),
             pod_addresses=sum(pods) if pods else None,
-            balancer_addresses=tuple(_read_address_pools(network)),
+            load_balancer_pools=tuple(_read_address_pools(network)),
             nodes=len(item.read_objects("nodes")),
         )
 
@@ -203,50 +220,3 @@ def _count_addresses(item: ArmItem, field: str, text: str) -> int | None:
     detail = f'"{text[:60]}" is not a prefix such as 10.0.0.0/24: its addresses are not counted.'
     item.report(field, _INVALID, detail, Severity.WARNING)
     return None
-
-
-# --- records for plans and questions --------------------------------------------------------------
-
-
-def build_site_resources(supplies: AzSiteResources) -> SiteResources:
-    """Build the supplies with unique network names instead of ids."""
-    networks = supplies.networks or ()
-    names = {network.key: _build_network_name(network, networks) for network in networks}
-    attached = dict(supplies.attachments)
-    return SiteResources(
-        networks=None
-        if supplies.networks is None
-        else tuple(
-            NetworkAddresses(names[supply.key], supply.addresses, attached.get(supply.key, 0)) for supply in networks
-        ),
-        storage=None
-        if supplies.appliances is None
-        else tuple(ApplianceUsage(supply.name, supply.capacity_gib, supply.used_gib) for supply in supplies.appliances),
-        volumes=supplies.volumes,
-        volume_sizes=supplies.volume_sizes,
-        versions=None if supplies.versions is None else tuple(version for version, _, _ in supplies.versions),
-        supported_until=tuple((version, until) for version, until, _ in supplies.versions or () if until),
-        available_until=tuple((version, until) for version, _, until in supplies.versions or () if until),
-        upgrades=supplies.upgrades,
-        attachable=supplies.attachable,
-        runtime=supplies.runtime,
-        clusters=tuple(
-            ClusterNetworks(
-                cluster=supply.cluster,
-                network=names.get(supply.node_network, extract_name(supply.node_network)),
-                pod_addresses=supply.pod_addresses,
-                load_balancer_pools=supply.balancer_addresses,
-                nodes=supply.nodes,
-            )
-            for supply in supplies.clusters
-        ),
-    )
-
-
-def _build_network_name(network: AzL3Network, networks: Iterable[AzL3Network]) -> str:
-    """Return the name of a network, with its resource group if it is not unique."""
-    if sum(other.name == network.name for other in networks) == 1:
-        return network.name
-    parts = network.key.split("/")
-    group = parts[parts.index("resourcegroups") + 1] if "resourcegroups" in parts[:-1] else ""
-    return f"{group}/{network.name}" if group else network.name

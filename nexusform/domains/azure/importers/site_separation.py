@@ -6,7 +6,7 @@ clusters and VMs), else of the location. A site in state keeps its recorded name
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -22,8 +22,6 @@ DEFAULT_NAME: Final = "site"
 _SHARED_KINDS: Final = (NODES, "rack_skus")  # read with every site
 BASE_KINDS: Final = ("racks", "bare_metal_machines")  # required for every site
 _MAX_NAMES: Final = 4
-# Field with the parent's id, for kinds of resources without a site of their own.
-_PARENTS: Final = (("bare_metal_machines", "rackId", "racks"),)
 
 
 def split_by_site(items: AzResources, before: AzResources | None = None) -> dict[str, AzResources]:
@@ -44,7 +42,10 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
     sites: dict[str, dict[str, list[ArmItem]]] = {}
     unassigned: list[tuple[str, ArmItem]] = []
     site_of: dict[str, str] = {}  # id key of a rack or cluster -> its site
-    for kind, item in _list_parents_first(items):
+    parents = ("clusters", "racks", "kubernetes_clusters")  # before their children
+    kinds = (*parents, *(name for name in items.by_kind if name not in (*parents, *_SHARED_KINDS)))
+    resources = [(kind, item) for kind in kinds for item in items.list_resources(kind)]
+    for kind, item in resources:
         site = _find_site(kind, item, names, site_of) or racks.get(normalize_id(str(item.read_value("id") or "")))
         if site is None:
             unassigned.append((kind, item))
@@ -102,34 +103,24 @@ def _assign_resources_to_only_site(
         )
 
 
-def _list_parents_first(items: AzResources) -> Iterator[tuple[str, ArmItem]]:
-    """List the resources of sites with their kind, parents before children."""
-    first = ("clusters", "racks", "kubernetes_clusters")
-    other_kinds = (kind for kind in items.by_kind if kind not in (*first, *_SHARED_KINDS))
-    for kind in (*first, *other_kinds):
-        for item in items.list_resources(kind):
-            yield kind, item
-
-
 def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_of: Mapping[str, str]) -> str | None:
     """Find the site of a resource by its location, cluster, parent or owning cluster."""
     if kind == "clusters":
         return item.read_text("name")
-    location = _read_extended_location_key(item)
+    location = read_extended_location(item)
     if location:
         return names[location]
     cluster = item.read_text("clusterId")
     if cluster:
         return extract_name(cluster)
-    for child_kind, field, _ in _PARENTS:
-        parent = item.read_text(field) if kind == child_kind else None
-        if parent and normalize_id(parent) in site_of:
-            return site_of[normalize_id(parent)]
+    rack_id = item.read_text("rackId") if kind == "bare_metal_machines" else None
+    if rack_id and normalize_id(rack_id) in site_of:
+        return site_of[normalize_id(rack_id)]
     owner = normalize_id(str(item.read_value("id") or "")).rpartition("/")[0].rpartition("/")[0]
     return site_of.get(owner)
 
 
-def _read_extended_location_key(item: ArmItem, field: str = "extendedLocation") -> str:
+def read_extended_location(item: ArmItem, field: str = "extendedLocation") -> str:
     """Return the id key of a resource's extended location, "" without one."""
     return normalize_id(get_text(item.read_value(field), "name"))
 
@@ -143,9 +134,9 @@ def _map_locations_to_site_names(items: AzResources) -> dict[str, str]:
             name, cluster = item.read_value("name"), item.read_value("clusterId")
             if kind == "clusters":
                 # A Nexus cluster's own location is the manager's; its tenants' is the other one.
-                clusters[_read_extended_location_key(item, "clusterExtendedLocation")] = str(name)
+                clusters[read_extended_location(item, "clusterExtendedLocation")] = str(name)
                 continue
-            location = _read_extended_location_key(item)
+            location = read_extended_location(item)
             own_names[location] = extract_name(location)
             if isinstance(cluster, str) and cluster:
                 clusters.setdefault(location, extract_name(cluster))

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -111,8 +110,15 @@ class _PlanReader:
         self.references = _ReferenceIndex(document.get("configuration"))
         for path, message in self.references.malformed:
             self._report(f"configuration.{path}", SHAPE, message)
-        entries = [self._read_entry(number, value) for number, value in enumerate(document.get("resource_changes", []))]
-        self.entries = [entry for entry in entries if entry is not None]
+        self.entries: list[_ResourceChange] = []
+        for number, value in enumerate(document.get("resource_changes", [])):
+            reason = _explain_malformed(value)
+            if reason:  # reported, so that it is not silently skipped
+                self._report(get_text(value, "address") or f"resource_changes[{number}]", SHAPE, reason)
+                continue
+            entry = _build_resource_change(value) if value["type"] in _TYPES else None
+            if entry is not None:
+                self.entries.append(entry)
         self._report_deferred(document.get("deferred_changes"))
         if document.get("errored") is True:
             self._report("", "unfinished-terraform-plan", "Terraform could not finish this plan.", is_warning=True)
@@ -167,15 +173,6 @@ class _PlanReader:
                 is_warning=True,
             )
         return changes
-
-    def _read_entry(self, number: int, value: Any) -> _ResourceChange | None:
-        """Read a resource change of a supported type; report a malformed one, so that it is not silently skipped."""
-        location = f"resource_changes[{number}]"
-        reason = _explain_malformed(value)
-        if reason:
-            self._report(get_text(value, "address") or location, SHAPE, reason)
-            return None
-        return _build_resource_change(value) if value["type"] in _TYPES else None
 
     def _build_change(self, entry: _ResourceChange) -> ToolChange | None:
         """Build the change of a planned resource; return None if its name or cluster is unknown."""
@@ -265,9 +262,7 @@ class _PlanReader:
         return ""
 
     def _is_created_after(self, entry: _ResourceChange, other: _ResourceChange) -> bool:
-        """Return True if the configuration creates the entry after the other; in modules, only for the same
-        instance.
-        """
+        """Return True if the configuration creates the entry after the other; in modules, for the same instance."""
         if entry.block == other.block or other.block not in self.references.find_dependencies(entry.block):
             return False
         # In a shared module, instances with different keys are independent.
@@ -281,14 +276,8 @@ class _PlanReader:
 
 def _count_shared_modules(first: Sequence[str], second: Sequence[str]) -> int:
     """Count the module instances common to two paths, from the root."""
-    return next(
-        (
-            depth
-            for depth, (first_step, second_step) in enumerate(zip(first, second, strict=False))
-            if first_step != second_step
-        ),
-        min(len(first), len(second)),
-    )
+    shared = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    return sum(1 for _ in shared)
 
 
 def _explain_malformed(value: Any) -> str:
@@ -395,7 +384,8 @@ class _ReferenceIndex:
     def __init__(self, configuration: Any) -> None:
         self.malformed: list[tuple[str, str]] = []
         root = get_value_at_path(configuration, "root_module")
-        self._modules: dict[tuple[str, ...], Mapping[str, Any]] = {}
+        self._blocks: dict[Block, Mapping[str, Any]] = {}
+        self._outputs: dict[tuple[str, ...], Mapping[str, Any]] = {}
         self._calls: dict[tuple[str, ...], Mapping[str, Any]] = {}
         self._index_module((), self._check_part_type("root_module", root, Mapping, {}))
         self._memory: dict[Block, frozenset[Block]] = {}
@@ -403,10 +393,11 @@ class _ReferenceIndex:
     def _index_module(self, path: tuple[str, ...], module: Mapping[str, Any]) -> None:
         """Index the resources, outputs and calls of a module, recursively."""
         module_path = ".".join(["root_module", *path])
-        self._modules[path] = {
-            "resources": self._check_part_type(f"{module_path}.resources", module.get("resources"), list, []),
-            "outputs": self._check_part_type(f"{module_path}.outputs", module.get("outputs"), Mapping, {}),
-        }
+        resources = self._check_part_type(f"{module_path}.resources", module.get("resources"), list, [])
+        for resource in resources:
+            if isinstance(resource, Mapping):
+                self._blocks[path, str(resource.get("address"))] = resource
+        self._outputs[path] = self._check_part_type(f"{module_path}.outputs", module.get("outputs"), Mapping, {})
         calls = self._check_part_type(f"{module_path}.module_calls", module.get("module_calls"), Mapping, {})
         for name, value in calls.items():
             call = self._check_part_type(f"{module_path}.module_calls.{name}", value, Mapping, {})
@@ -421,15 +412,6 @@ class _ReferenceIndex:
         expected = "a list" if kind is list else "an object"
         self.malformed.append((path, f"{expected} is needed here, not {describe_type(part)}."))
         return default
-
-    @cached_property
-    def _blocks(self) -> dict[Block, Mapping[str, Any]]:
-        blocks: dict[Block, Mapping[str, Any]] = {}
-        for path, module in self._modules.items():
-            for resource in module["resources"]:
-                if isinstance(resource, Mapping):
-                    blocks[path, str(resource.get("address"))] = resource
-        return blocks
 
     def find_blocks(self, block: Block, argument: str) -> set[Block]:
         """Find the blocks referenced by an argument of a block."""
@@ -482,8 +464,7 @@ class _ReferenceIndex:
 
     def _list_output_references(self, path: tuple[str, ...], output: str) -> list[tuple[tuple[str, ...], str]]:
         """List the references of a module output; without an output, all resources of the module."""
-        module = self._modules.get(path)
-        declaration = module["outputs"].get(output) if module is not None else None
+        declaration = self._outputs.get(path, {}).get(output)
         if isinstance(declaration, Mapping):
             names = _list_references(declaration.get("expression"))
             return [(path, name) for name in [*names, *list_texts(declaration, "depends_on")]]

@@ -71,10 +71,10 @@ def read_environment_rate_limit() -> RequestRateLimit | None:
 
 def build_rate_limit_policies(subscription_id: str) -> list[Any]:
     """Build the SDK pipeline policies for the rate limit; they also apply to retries. Raises ProviderProblem."""
-    environment_budget = read_environment_rate_limit()
-    if environment_budget is None:
+    budget = read_environment_rate_limit()
+    if budget is None:
         return []
-    budget: RequestRateLimit = environment_budget
+    wait_for_slot = budget.wait_for_slot
     from azure.core.pipeline.policies import SansIOHTTPPolicy
 
     class RateLimitPolicy(SansIOHTTPPolicy[Any, Any]):
@@ -84,6 +84,6 @@ def build_rate_limit_policies(subscription_id: str) -> list[Any]:
             """Wait before a request is sent."""
             del request
             with pause_deadline():
-                budget.wait_for_slot(subscription_id)
+                wait_for_slot(subscription_id)
 
     return [RateLimitPolicy()]

@@ -81,17 +81,7 @@ class ArmOperation(StrEnum):
 
 # they do not change the version of the resource
 _ACTION_VERBS: Final = frozenset(ArmOperation) - {ArmOperation.CREATE, ArmOperation.UPDATE, ArmOperation.DELETE}
-_INFINITIVES: Final = {
-    ArmOperation.CREATE: "make",
-    ArmOperation.UPDATE: "change",
-    ArmOperation.DELETE: "delete",
-    ArmOperation.CORDON: "cordon",
-    ArmOperation.UNCORDON: "uncordon",
-    ArmOperation.POWER_OFF: "power off",
-    ArmOperation.RESTART: "restart",
-    ArmOperation.REIMAGE: "reimage",
-    ArmOperation.REPLACE: "replace",
-}
+_INFINITIVES: Final = {ArmOperation.CREATE: "make", ArmOperation.UPDATE: "change"}  # others as in their name
 _PARTICIPLES: Final = {
     ArmOperation.CREATE: "made",
     ArmOperation.UPDATE: "changed",
@@ -103,7 +93,7 @@ _PARTICIPLES: Final = {
 
 
 class ArmChange(Struct, frozen=True):
-    """One change. `body` is sent; `expected` is the part of its properties visible once done. `unless_shown`:
+    """One change. `body` is sent; `expected` is the part of its properties visible once done. `skip_if`:
     a deletion is skipped if the resource already has these properties. `reduction`: the part of its
     properties that reduces the number of VMs. `is_retry`: it failed before, so it is sent even if visible.
     `marker` is the newest earlier run of an action. `time_limit` in seconds.
@@ -154,7 +144,8 @@ class AzureChangeFailed(ProviderProblem):
         self.status = status
         self.change = change
         message = ": ".join(str(error_fields[key]) for key in ("code", "message") if error_fields.get(key))
-        summary = f"Azure could not {_INFINITIVES[change.verb]} {change.target.title} ({status})"
+        infinitive = _INFINITIVES.get(change.verb, change.verb.value.replace("_", " "))
+        summary = f"Azure could not {infinitive} {change.target.title} ({status})"
         text = f"{summary}: {message or 'no reason given'}"
         super().__init__(text if text.endswith(".") else f"{text}.", object_exists=change.verb is ArmOperation.CREATE)
 

@@ -17,9 +17,15 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.domains.azure.importers.arm_resources import normalize_id
-from nexusform.domains.azure.providers.azure_actions import MachineActionClient, build_action_change, run_action
+from nexusform.domains.azure.providers.azure_actions import (
+    MachineActionClient,
+    build_action_change,
+    build_cordon_change,
+    build_cordon_result,
+    is_cordon_only,
+    run_action,
+)
 from nexusform.domains.azure.providers.azure_changes import CLUSTER, POOL, VM, SiteContext, build_azure_changes
-from nexusform.domains.azure.providers.azure_cordons import build_cordon_change, build_cordon_result, is_cordon_only
 from nexusform.domains.azure.providers.azure_requests import (
     MAX_READS,
     NODES_MISSING,
@@ -61,7 +67,6 @@ from nexusform.domains.azure.providers.observed_site import ObservedObject, Obse
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
-    ObjectKey,
     ProviderProblem,
     ReadRequest,
     ReadResult,
@@ -170,23 +175,20 @@ class AzureSiteProvider(ObservedSites):
         was_begun = request.planned is not None or request.is_being_deleted or request.unfinished_change is not None
         if not was_begun or request.key.type not in _MANAGED_TYPES or answer.attributes is None:
             return ChangeProgress()
-        return determine_progress(request, answer.attributes, self._list_bodies(request.key), self._subscription.id)
-
-    def _list_bodies(self, key: ObjectKey) -> list[Body]:
-        """List the bodies of an object and of its inline agent pools."""
-        separate_pools, prefix = self._list_separate_pools(), f"{key.id}/"
+        # The bodies of the object and of its inline agent pools.
+        key, separate_pools = request.key, self._list_separate_pools()
         ids: set[str] = set()
         for (kind, object_id), arm_id in self._load_index().managed.items():
-            is_part = kind == POOL and object_id.startswith(prefix) and object_id not in separate_pools
+            is_part = kind == POOL and object_id.startswith(f"{key.id}/") and object_id not in separate_pools
             if (kind, object_id) == (key.type, key.id) or (is_part and key.type == CLUSTER):
                 ids.add(normalize_id(arm_id))
-        bodies = chain.from_iterable(self._subscription.documents.get(kind, ()) for kind in (CLUSTERS, VMS, POOLS))
-        return [body for body in bodies if normalize_id(str(body.get("id"))) in ids]
+        documents = self._subscription.documents
+        all_bodies = chain.from_iterable(documents.get(kind, ()) for kind in (CLUSTERS, VMS, POOLS))
+        bodies = [body for body in all_bodies if normalize_id(str(body.get("id"))) in ids]
+        return determine_progress(request, answer.attributes, bodies, self._subscription.id)
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """Check a plan: report changes that Azure does not support and manual tasks. Raises ProviderProblem
-        if Azure cannot be reached.
-        """
+        """Report changes that Azure does not support, and manual tasks. Raises ProviderProblem."""
         planned_vms = {request.key.id for request in requests if request.key.type == VM}
         problems: list[tuple[int, Problem]] = []
         recreated_nodes: dict[int, list[str]] = {}
@@ -205,7 +207,13 @@ class AzureSiteProvider(ObservedSites):
             if nodes := find_recreated_nodes(request, changes):
                 recreated_nodes[number] = nodes
         problems += super().validate_changes(requests)
-        return [*problems, *_report_nodes_to_recreate(recreated_nodes), *self._report_machines_to_cordon(requests)]
+        names = list(chain.from_iterable(recreated_nodes.values()))
+        if names:
+            title = f"{format_count(len(names), 'node')} ({format_first_items(names, _MAX_NAMES)})"
+            detail = f"Azure does not delete single nodes: to re-create {title}, {describe_node_deletion()}."
+            warning = Problem((), "kubectl-deleted-nodes", detail, Severity.WARNING)
+            problems.append((next(iter(recreated_nodes)), warning))
+        return [*problems, *self._report_machines_to_cordon(requests)]
 
     def _plan_changes(self, request: ChangeRequest, planned_vms: AbstractSet[str]) -> list[ArmChange]:
         """Plan the Azure changes of a step. `planned_vms` are the VMs of the plan. Raises ProviderProblem."""
@@ -253,9 +261,7 @@ class AzureSiteProvider(ObservedSites):
     def _change_machine_cordons(
         self, request: ChangeRequest, observe_change: Callable[[ChangeRequest], ChangeResult]
     ) -> ChangeResult:
-        """Send cordon and uncordon requests if the provider may do so; verify all other changes on the site.
-        Raises ProviderProblem.
-        """
+        """Send cordon requests if the provider may do so, and verify the rest on the site. Raises ProviderProblem."""
         if not self._acts_on_machines or request.key.type not in _HARDWARE_TYPES:
             return observe_change(request)
         requests = list(find_cordon_requests(request))
@@ -300,10 +306,15 @@ class AzureSiteProvider(ObservedSites):
         arm, changes = self._subscription.make_arm_client(), build_azure_changes(request, context)
         try:
             arm.apply_changes(changes, request)
-        except AzureChangeFailed as failure:  # the predicted hosts of its VMs no longer apply
-            raise ProviderProblem(
-                str(failure), object_exists=failure.object_exists, attributes=_remove_vm_locations(request.planned)
-            ) from None
+        except AzureChangeFailed as failure:
+            # The predicted hosts of its VMs no longer apply.
+            values = dict(request.planned or {})
+            if "nodes" in values:
+                values["nodes"] = {}
+                values |= {"node_count": 0} if "agent_pool" in values else {}
+            else:
+                values |= dict.fromkeys(("machine", "rack", "availability_zone", "cells"))
+            raise ProviderProblem(str(failure), object_exists=failure.object_exists, attributes=values) from None
         if request.key.type != VM and request.prior is not None:
             cluster = _build_cluster_target(request, group)
             with convert_azure_errors():
@@ -431,28 +442,10 @@ class AzureSiteProvider(ObservedSites):
 
     def _read_single_object(self, request: ChangeRequest, arm: ArmClient, group: str) -> ObservedObject | None:
         """Read the current state of one object without reading the whole site."""
-        from nexusform.domains.azure.importers.az_import import build_imported_sites
-        from nexusform.domains.azure.importers.az_ownership import extract_pools
+        from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
 
-        documents = self._read_documents(request, arm, group)
-        if documents is None:
-            return None
-        if request.key.type == POOL:
-            self._record_separate_pools([request.key])
-        sites, _ = self._subscription.parse_sites(documents)
-        named_sites = [replace(site, name=_extract_site_name(request)) for site in sites]
-        imported_sites = build_imported_sites(named_sites, collect_recorded_nodes([request.planned or {}]))
-        separate_pools = self._list_separate_pools()
-        objects: dict[tuple[str, str], ImportedSiteObject] = {}
-        for site in imported_sites:
-            objects |= {(item.type, item.id): item for item in extract_pools(site.objects, separate_pools)}
-        return build_observed_object(request, objects)
-
-    def _read_documents(
-        self, request: ChangeRequest, arm: ArmClient, group: str
-    ) -> dict[str, list[dict[str, Any]]] | None:
-        """Read the bodies of one object and of its machines and racks."""
+        # The bodies of the object and of its machines and racks.
         is_vm = request.key.type == VM
         target = ArmTarget(VMS, group, (request.key.id.rpartition("/")[2],))
         target = target if is_vm else _build_cluster_target(request, group)
@@ -473,16 +466,16 @@ class AzureSiteProvider(ObservedSites):
         }
         if not is_vm:
             documents[POOLS] = self._subscription.list_pools(group, target.names[0])
-        return documents
-
-
-def _report_nodes_to_recreate(recreated_nodes: Mapping[int, Sequence[str]]) -> Iterator[tuple[int, Problem]]:
-    """Report once the nodes of a plan to re-create."""
-    names = list(chain.from_iterable(recreated_nodes.values()))
-    if names:
-        nodes = f"{format_count(len(names), 'node')} ({format_first_items(names, _MAX_NAMES)})"
-        detail = f"Azure does not delete single nodes: to re-create {nodes}, {describe_node_deletion()}."
-        yield next(iter(recreated_nodes)), Problem((), "kubectl-deleted-nodes", detail, Severity.WARNING)
+        if request.key.type == POOL:
+            self._record_separate_pools([request.key])
+        sites, _ = self._subscription.parse_sites(documents)
+        named_sites = [replace(site, name=_extract_site_name(request)) for site in sites]
+        imported_sites = build_imported_sites(named_sites, collect_recorded_nodes([request.planned or {}]))
+        separate_pools = self._list_separate_pools()
+        objects: dict[tuple[str, str], ImportedSiteObject] = {}
+        for site in imported_sites:
+            objects |= {(item.type, item.id): item for item in extract_pools(site.objects, separate_pools)}
+        return build_observed_object(request, objects)
 
 
 class _ArmIndex(Struct, frozen=True):
@@ -502,17 +495,6 @@ def _build_cluster_target(request: ChangeRequest, group: str) -> ArmTarget:
     values = request.planned or request.prior or {}
     owner = str(values["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
     return ArmTarget(CLUSTERS, group, (owner.rpartition("/")[2],))
-
-
-def _remove_vm_locations(planned: Values | None) -> dict[str, Any]:
-    """Return the planned attributes without VMs and their locations."""
-    values = dict(planned or {})
-    if "nodes" in values:
-        values["nodes"] = {}
-        values |= {"node_count": 0} if "agent_pool" in values else {}
-    else:
-        values |= dict.fromkeys(("machine", "rack", "availability_zone", "cells"))
-    return values
 
 
 def _extract_site_name(request: ChangeRequest) -> str:

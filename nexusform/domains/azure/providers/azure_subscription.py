@@ -23,15 +23,19 @@ from nexusform.domains.azure.providers.azure_requests import ArmClient, PollTimi
 from nexusform.files.access_record import read_variable
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.network.deadlines import read_deadline
-from nexusform.network.read_limits import PageLimits, parse_json
+from nexusform.network.deadlines import (
+    Deadline,
+    OperationAbandoned,
+    compute_silence_limit,
+    is_caller_waiting,
+    read_deadline,
+)
+from nexusform.network.json_answers import parse_json
+from nexusform.network.limited_session import build_limited_session
+from nexusform.network.read_limits import CONNECT_SECONDS, PageLimits
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_records import AzSite
-
-from nexusform.network.deadlines import Deadline, OperationAbandoned, compute_silence_limit, is_caller_waiting
-from nexusform.network.http_client import build_limited_session
-from nexusform.network.read_limits import CONNECT_SECONDS
 
 Body: TypeAlias = Mapping[str, Any]
 Documents: TypeAlias = Mapping[str, list[dict[str, Any]]]
@@ -150,7 +154,17 @@ class AzureSubscription:
     def _select_bodies_at_location(self, items: Iterable[Any]) -> list[dict[str, Any]]:
         """Select the bodies at the extended location or without any."""
         bodies = [item.as_dict() for item in items]
-        return [body for body in bodies if _is_at_location(body, self._location)] if self._location else bodies
+        if not self._location:
+            return bodies
+        selected, requested = [], normalize_id(self._location)
+        for body in bodies:
+            properties = body.get("properties") or {}
+            # A Nexus cluster's own location is its manager's; that of its tenants is the other one.
+            extended_location = properties.get("clusterExtendedLocation") or body.get("extendedLocation") or {}
+            name = normalize_id(extended_location.get("name") or "")
+            if not name or name == requested or name.endswith(f"/{requested}"):
+                selected.append(body)
+        return selected
 
 
 def _encode_documents(documents: Documents) -> dict[str, list[tuple[str, bytes]]]:
@@ -277,24 +291,11 @@ def convert_azure_errors() -> Iterator[None]:
         raise ProviderProblem(f"Azure cannot be read: {lines[0]}{sign_in_hint}") from None
 
 
-def _is_at_location(body: Body, location: str) -> bool:
-    """Return True if a resource is at an extended location or has none."""
-    properties = body.get("properties") or {}
-    # A Nexus cluster's own location is its manager's; that of its tenants is the other one.
-    extended_location = properties.get("clusterExtendedLocation") or body.get("extendedLocation") or {}
-    name = normalize_id(extended_location.get("name") or "")
-    requested = normalize_id(location)
-    return not name or name == requested or name.endswith(f"/{requested}")
-
-
 def extract_resource_group(arm_id: str) -> str:
     """Return the resource group in an ARM id, "" if absent."""
     parts = arm_id.split("/")
     lowered = [part.lower() for part in parts]
     return parts[lowered.index("resourcegroups") + 1] if "resourcegroups" in lowered else ""
-
-
-_CANCELLED_MESSAGE = "The change was cancelled before it was sent."
 
 
 def build_deadline_policy(endpoint: str) -> Any:
@@ -318,9 +319,7 @@ def build_deadline_policy(endpoint: str) -> Any:
 
 
 def build_transport(endpoint: str) -> Any:
-    """Build the transport to an endpoint with a read timeout; it does not send cancelled requests. Raises
-    ProviderProblem.
-    """
+    """Build a transport with a read timeout that sends no cancelled requests. Raises ProviderProblem."""
     from azure.core.exceptions import ServiceRequestError
     from azure.core.pipeline.transport import RequestsTransport
 
@@ -330,7 +329,7 @@ def build_transport(endpoint: str) -> Any:
         def send(self, request: Any, **options: Any) -> Any:
             """Send the request unless it was cancelled."""
             if not is_caller_waiting():
-                raise ServiceRequestError(_CANCELLED_MESSAGE)
+                raise ServiceRequestError("The change was cancelled before it was sent.")
             return super().send(request, **options)
 
     try:

@@ -42,7 +42,7 @@ _MERGE_PATCH: Final = "application/merge-patch+json"
 
 
 class NodeRecreation(Struct, frozen=True):
-    """Nodes of one pool to re-create, by platform name: at most `at_once` at a time, then a wait until the
+    """Nodes of one pool to re-create, by platform name: at most `batch_size` at a time, then a wait until the
     pool has `count` nodes on machines again.
     """
 

@@ -5,7 +5,7 @@ with a message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -79,7 +79,7 @@ class ObservedSites(FixedIdentity):
         identity: Mapping[str, str] | None = None,
     ) -> None:
         """Keep the source. `source` names it in messages ("the export in DIR"), `advice` is the remedy for an
-        undone step; `captured`: the sites are from a capture. `identity` are subscription and location.
+        undone step; `is_captured`: the sites are from a capture. `identity` are subscription and location.
         """
         self.name = name
         self.source = source
@@ -146,8 +146,7 @@ class ObservedSites(FixedIdentity):
         """Build the objects of all sites by type and id. `recorded` gives the numbers of nodes and, unless
         `pools` does, arguments of uncaptured pools.
         """
-        from nexusform.domains.azure.importers.az_import import build_imported_sites
-        from nexusform.domains.azure.importers.az_ownership import extract_pools
+        from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import add_pool_arguments, collect_recorded_nodes
 
         recorded_nodes = collect_recorded_nodes(recorded)
@@ -182,19 +181,16 @@ class ObservedSites(FixedIdentity):
             site = self._find_site_of_object(request.key.id) if request.key.type == _SITE and recorded else None
             if site is None:  # the recorded note of an unlisted site stays
                 return ReadResult(recorded or None)
-            from nexusform.domains.azure.importers.az_site_resources import build_site_resources
-
             strategy = site.inventory.update_strategy
             if recorded.get(_STRATEGY) and strategy is not None:
                 recorded = {**recorded, _STRATEGY: strategy}
-            return ReadResult(recorded, note=build_site_resources_note(build_site_resources(site.inventory.supplies)))
+            return ReadResult(recorded, note=build_site_resources_note(site.inventory.supplies))
         item = objects.get((key.type, key.id))
         if item is None and self._has_complete_list_for_object(key):
             return ReadResult(None, is_observed=True)
-        if item is None and self._is_node_list_missing(key):  # the sizes of its VM SKUs are unknown
-            return ReadResult(request.attributes or None)
         if item is None:
-            self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
+            if not self._is_node_list_missing(key):  # else the sizes of its VM SKUs are unknown
+                self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
             return ReadResult(request.attributes or None)
         attributes = _remove_generated_machines(_merge_observed(request.known_attributes, item), item, machine_names)
         observation = self._build_machine_facts_note(key, attributes, request.private_note)
@@ -213,7 +209,7 @@ class ObservedSites(FixedIdentity):
             return {}
         if site.name not in self._machines:
             self._machines[site.name] = {machine.name: machine for machine in site.inventory.machines}
-        from nexusform.domains.azure.importers.machine_observations import build_observed_facts_note
+        from nexusform.domains.azure.importers.az_import import build_observed_facts_note
 
         exported_at = site.inventory.exported_at if site.inventory.is_age_certain else None
         time = exported_at if self._is_captured else read_clock()
@@ -246,7 +242,7 @@ class ObservedSites(FixedIdentity):
         self, objects: Iterable[ImportedSiteObject]
     ) -> dict[tuple[str, str], dict[str, _UnmanagedRow]]:
         """Collect the capacity used by unmanaged VMs, by machine (site and name) and VM name."""
-        from nexusform.domains.azure.importers.az_ownership import find_unmanaged_vms
+        from nexusform.domains.azure.importers.az_import import find_unmanaged_vms
 
         rows_by_machine: dict[tuple[str, str], dict[str, _UnmanagedRow]] = {}
         for site in self._read_sites():
@@ -315,8 +311,13 @@ class ObservedSites(FixedIdentity):
         differing = (*observation.differing, *find_cordon_differences(request, statuses))
         if differing:
             raise ManualStepPending(self._describe_not_done(request, participle, differing))
-        observed = _remove_nodes_of_later_steps(dict(observation.answer.attributes), planned)
-        nodes_on_machines = {k for k, node in (planned.get("nodes") or {}).items() if node.get("machine")}
+        observed = dict(observation.answer.attributes)
+        planned_nodes = planned.get("nodes")
+        if isinstance(observed.get("nodes"), Mapping) and isinstance(planned_nodes, Mapping):
+            # A missing node may be that of a later step.
+            kept = {k: node for k, node in observed["nodes"].items() if node["platform_name"] or k in planned_nodes}
+            observed = _replace_nodes(observed, kept)
+        nodes_on_machines = {k for k, node in (planned_nodes or {}).items() if node.get("machine")}
         nodes = observed.get("nodes") or {}
         missing_nodes = [k for k, node in nodes.items() if not node["platform_name"] and k in nodes_on_machines]
         if missing_nodes:
@@ -336,15 +337,6 @@ class ObservedSites(FixedIdentity):
             if not self._runs_actions
         ]
 
-    def _describe_uncaptured_nodes(self, key: ObjectKey) -> str:
-        """Describe nodes or agent pools of a cluster that were not captured."""
-        cluster = self._find_cluster(key)
-        if cluster is None or (cluster.has_pool_list and cluster.has_node_list):
-            return ""
-        if not cluster.has_node_list:
-            return f" The nodes of {cluster.name} were not captured."
-        return f" The agent pools of {cluster.name} were not captured; only their nodes are known."
-
     def _describe_not_done(self, request: ChangeRequest, participle: str, differing: Sequence[str] = ()) -> str:
         """Describe why a change does not count as done."""
         differences = f" ({', '.join(differing)} differ)" if differing else ""
@@ -353,9 +345,15 @@ class ObservedSites(FixedIdentity):
                 ". The machines of that rack have other names: set machine_count = 0 and declare a "
                 "nexus_bare_metal_machine for each (`nexusform import -from` does this)"
             )
+        cluster = self._find_cluster(request.key)
+        uncaptured = ""
+        if cluster is not None and not cluster.has_node_list:
+            uncaptured = f" The nodes of {cluster.name} were not captured."
+        elif cluster is not None and not cluster.has_pool_list:
+            uncaptured = f" The agent pools of {cluster.name} were not captured; only their nodes are known."
         return (
             f"{request.key.type} {request.key.id} is not {participle} yet: {self.source} does not show "
-            f"it{differences}.{self._describe_uncaptured_nodes(request.key)} This provider sends no changes: "
+            f"it{differences}.{uncaptured} This provider sends no changes: "
             f"make the change on the site, {self._advice}, and apply."
         )
 
@@ -387,7 +385,7 @@ def build_observed_object(
         return None
     if key.type == _CLUSTER:
         prior = request.prior or {}
-        from nexusform.domains.azure.importers.az_ownership import remove_pools
+        from nexusform.domains.azure.importers.az_import import remove_pools
 
         own_pools = {*(planned.get("agent_pool") or {}), *(prior.get("agent_pool") or {})}
         item = remove_pools(item, [name for name in item.attributes["agent_pool"] if name not in own_pools])
@@ -395,16 +393,10 @@ def build_observed_object(
     attributes = _remove_generated_machines(_merge_observed(planned, item), item, machine_names)
     requested = (*_REQUESTED_ATTRIBUTES.get(key.type, ()), *(("machine_count",) if key.type == RACK else ()))
     differing = tuple(name for name in requested if attributes[name] != planned.get(name))
-    return ObservedObject(ChangeResult(attributes, tuple(_list_observed_paths(key.type, attributes))), differing)
-
-
-def _list_observed_paths(kind: str, attributes: Mapping[str, Any]) -> Iterator[Path]:
-    """List the paths of attributes reported by the site; each node is one path."""
-    for name in _OBSERVED_ATTRIBUTES.get(kind, ()):
-        if name == "nodes":
-            yield from (("nodes", node) for node in attributes["nodes"])
-        else:
-            yield (name,)
+    paths: list[Path] = []
+    for name in _OBSERVED_ATTRIBUTES.get(key.type, ()):
+        paths += [("nodes", node) for node in attributes["nodes"]] if name == "nodes" else [(name,)]
+    return ObservedObject(ChangeResult(attributes, tuple(paths)), differing)
 
 
 # Requested attributes visible on a site, and attributes decided by the platform, by type.
@@ -444,15 +436,6 @@ def _remove_generated_machines(
     if not generated or not observed or not observed.isdisjoint(generated):
         return attributes
     return {**attributes, "machine_count": 0, "machines": {}}
-
-
-def _remove_nodes_of_later_steps(observed: dict[str, Any], planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes without missing nodes of a later step."""
-    nodes, planned_nodes = observed.get("nodes"), planned.get("nodes")
-    if not isinstance(nodes, Mapping) or not isinstance(planned_nodes, Mapping):
-        return observed
-    kept_nodes = {k: node for k, node in nodes.items() if node["platform_name"] or k in planned_nodes}
-    return _replace_nodes(observed, kept_nodes)
 
 
 def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,21 +19,19 @@ from nexusform.domains.azure.importers.az_capture_commands import (
     describe_missing_clusters,
     format_missing_nodes,
 )
-from nexusform.domains.azure.importers.az_health import build_failure_findings
-from nexusform.domains.azure.importers.az_ownership import find_unmanaged_vms
+from nexusform.domains.azure.importers.az_import import CLUSTER, POOL, VIRTUAL_MACHINE, find_unmanaged_vms
+from nexusform.domains.azure.importers.az_inventory import build_failure_findings
 from nexusform.domains.azure.importers.az_records import AzCluster, AzSite
 
 _UNMANAGED: Final = "unmanaged-vms"
 _MAX_NAMES: Final = 4
-_CLUSTER: Final = "nexus_kubernetes_cluster"
-_POOL: Final = "nexus_agent_pool"
 # Kind of document that lists a type, and its display name.
 _KINDS: Final = {
     "nexus_rack": ("racks", "rack"),
     "nexus_bare_metal_machine": ("bare_metal_machines", "machine"),
-    _CLUSTER: ("kubernetes_clusters", "Kubernetes cluster"),
-    _POOL: ("kubernetes_clusters", "agent pool"),
-    "nexus_virtual_machine": ("virtual_machines", "virtual machine"),
+    CLUSTER: ("kubernetes_clusters", "Kubernetes cluster"),
+    POOL: ("kubernetes_clusters", "agent pool"),
+    VIRTUAL_MACHINE: ("virtual_machines", "virtual machine"),
 }
 
 
@@ -143,7 +141,7 @@ class SiteWarningBuilder:
             yield (f"{format_missing_nodes(unmanaged_clusters)} Their capacity counts as free. {CAPTURE_NODES}")
 
     def _is_managed(self, cluster: AzCluster, site: AzSite) -> bool:
-        return (_CLUSTER, f"{site.name}/{cluster.name}") in self.managed
+        return (CLUSTER, f"{site.name}/{cluster.name}") in self.managed
 
     def _describe_unmanaged_vms(self, site: AzSite) -> Iterator[str]:
         """Describe unmanaged VMs on managed machines."""

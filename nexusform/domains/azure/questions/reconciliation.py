@@ -1,5 +1,8 @@
-"""Comparison of an export with state: correct and wrong predictions by cluster, with known causes; and counts
-of an export.
+"""Comparison of an export with state: correct and wrong predictions by cluster, with known causes; counts of
+an export; and the replay of a site, its VMs placed again in creation order, to check if the placement rule
+explains their machines. A VM is a hit if its real machine is among the best machines for some legal split of
+earlier VMs over NUMA cells, and a certain hit if it is so for all. Cells are unknown, since no platform reports
+them. VMs of a pool without a known order are taken in the order with most hits.
 """
 
 from __future__ import annotations
@@ -7,10 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.domains.azure.importers.az_capture_commands import WORKLOAD_KINDS
 from nexusform.domains.azure.importers.az_machines import COMPUTE
 from nexusform.domains.azure.importers.az_records import (
@@ -22,26 +27,149 @@ from nexusform.domains.azure.importers.az_records import (
     AzVirtualMachine,
     AzVmLocation,
 )
-from nexusform.domains.azure.questions.placement_replay import (
-    DELETED,
-    LATER,
-    NO_ORDER,
-    NOT_ALL,
-    ObservedVm,
-    SiteReplay,
-    VmCreationBatch,
-    run_replay,
-)
 from nexusform.placements.prediction_scores import PredictionRecord
 from nexusform.placements.vm_demands import PlacedVm
+from nexusform.plans.plan import SeparationVerdict
 from nexusform.resource_types.machine_facts import (
     build_hardware,
     build_machine,
     find_unschedulable_reasons,
     get_default_facts,
 )
-from nexusform.scheduling.racks.vms import CONTROL_PLANE, Machine, Placement, PlacementConstraints, RackSpread, VmSku
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
+from nexusform.scheduling.racks.vms import (
+    CONTROL_PLANE,
+    Demand,
+    Machine,
+    Placement,
+    PlacementConstraints,
+    RackSpread,
+    VmName,
+    VmSku,
+)
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
+
+NO_ORDER: Final = "its creation time is unknown"
+LATER: Final = "nodes were added or re-created later: the earlier placement is unknown"
+NOT_ALL: Final = "the site was captured incompletely: free capacity at that time is unknown"
+DELETED: Final = "VMs of that time are deleted: free capacity at that time is unknown"
+
+
+class ObservedVm(Struct, frozen=True):
+    """Existing VM with its location. `name` is the display name."""
+
+    name: str
+    cluster: str
+    pool: str
+    sku: VmSku
+    constraints: PlacementConstraints
+    placement: Placement
+
+
+class VmCreationBatch(Struct, frozen=True):
+    """VMs of one pool created at one time, in unknown order; or one VM. `skip_reason`: why the VMs cannot be
+    checked, "" if they can.
+    """
+
+    vms: tuple[ObservedVm, ...]
+    skip_reason: str = ""
+
+
+class MisplacedVm(Struct, frozen=True):
+    """VM off the machines preferred by the rule, with some of the best machines."""
+
+    vm: ObservedVm
+    best: tuple[str, ...]
+
+
+class SiteReplay(Struct, frozen=True):
+    """Result of a replay of a site under one `rack_spread`. `sure` of the `hits` hold for every legal split
+    of cells; `unjudged` counts VMs by reason. `chance`: expected hits of a platform with random choice among
+    the feasible machines.
+    """
+
+    site: str
+    spread: RackSpread
+    hits: int
+    sure: int
+    misses: tuple[MisplacedVm, ...]
+    unjudged: Mapping[str, int]
+    chance: float = 0.0
+
+    @property
+    def judged(self) -> int:
+        """Number of VMs checked."""
+        return self.hits + len(self.misses)
+
+
+class _SiteReplayer:
+    """Replay of one site under one `rack_spread`."""
+
+    def __init__(self, site: str, machines: Sequence[Machine], spread: RackSpread) -> None:
+        self.site = site
+        self.scheduler = RackScheduler(machines, spread)
+        self.machine_names = {machine.name for machine in machines}
+        self.numbers: dict[tuple[str, str], int] = {}
+        self.hits = 0
+        self.sure = 0
+        self.chance = 0.0
+        self.misses: list[MisplacedVm] = []
+        self.unjudged: dict[str, int] = {}
+
+    def run(self, batches: Iterable[VmCreationBatch]) -> SiteReplay:
+        """Process the batches in order."""
+        for batch in batches:
+            if batch.skip_reason:
+                self.unjudged[batch.skip_reason] = self.unjudged.get(batch.skip_reason, 0) + len(batch.vms)
+                for vm in batch.vms:
+                    self._place_observed_vm(vm)
+            else:
+                self._score_batch(batch.vms)
+        return SiteReplay(
+            self.site, self.scheduler.spread, self.hits, self.sure, tuple(self.misses), self.unjudged, self.chance
+        )
+
+    def _score_batch(self, vms: Sequence[ObservedVm]) -> None:
+        """Check the VMs of a batch; take explained ones first."""
+        vms_by_machine: dict[str, list[ObservedVm]] = {}
+        for vm in vms:
+            vms_by_machine.setdefault(vm.placement.machine, []).append(vm)
+        while vms_by_machine:
+            first = next(iter(vms_by_machine))
+            demand = self._build_demand(vms_by_machine[first][0])
+            best = self.scheduler.find_best_machines(demand)
+            best_count = len(best.in_some_splits)
+            admitting = sum(not self.scheduler.find_rejection(machine, demand) for machine in self.machine_names)
+            random_hit_chance = best_count / max(admitting, best_count, 1)
+            # Any VM left in the batch may be taken as a hit, so chance has as many tries.
+            self.chance += 1 - (1 - random_hit_chance) ** sum(map(len, vms_by_machine.values()))
+            certain_machine = next((machine for machine in vms_by_machine if machine in best.in_all_splits), None)
+            explained_machine = certain_machine or next(
+                (machine for machine in vms_by_machine if machine in best.in_some_splits), None
+            )
+            machine = explained_machine or first
+            vm = vms_by_machine[machine].pop(0)
+            if not vms_by_machine[machine]:
+                del vms_by_machine[machine]
+            if explained_machine is None:
+                self.misses.append(MisplacedVm(vm, tuple(sorted(best.in_some_splits)[:3])))
+            else:
+                self.hits += 1
+                self.sure += certain_machine is not None
+            self._place_observed_vm(vm)
+
+    def _build_demand(self, vm: ObservedVm) -> Demand:
+        number = self.numbers.get((vm.cluster, vm.pool), 0)
+        return Demand(VmName(vm.cluster, vm.cluster, vm.pool, number), vm.sku, vm.constraints)
+
+    def _place_observed_vm(self, vm: ObservedVm) -> None:
+        """Place a VM on its real machine with unknown cells."""
+        if vm.placement.machine not in self.machine_names:
+            return
+        demand = self._build_demand(vm)
+        self.numbers[vm.cluster, vm.pool] = self.numbers.get((vm.cluster, vm.pool), 0) + 1
+        self.scheduler.add_existing(demand.vm, demand.sku, replace(vm.placement, cells=()))
+
 
 _DAY = "2024-01-09"
 MISSING = "it is not in the export"
@@ -86,13 +214,35 @@ class ClusterLocationCheck(Struct, frozen=True):
 
 
 class VerifiedPredictions(Struct, frozen=True):
-    """Results of predictions of applied plans: records by site, number verified in this run, and wrong
-    predictions reported as certain.
-    """
+    """Predictions of applied plans: records by site, number verified now, and wrong ones reported as certain."""
 
     records: Mapping[str, PredictionRecord] = field(default_factory=dict)
     new_count: int = 0
     wrong_certain: tuple[str, ...] = ()
+
+
+class ReconcileResult(Struct, frozen=True):
+    """Result of a reconciliation. `checks`: compared objects. `absent`: objects missing in a complete export.
+    `uncaptured`: objects the export does not cover. `unfinished`: changes of applies in progress or failed.
+    `rules`: separation rules on observed VMs. `replays`: only on request. `warnings`: kinds not captured.
+    `predictions`: results of predictions of applied plans.
+    """
+
+    checks: tuple[ClusterLocationCheck, ...] = ()
+    absent: tuple[str, ...] = ()
+    uncaptured: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    rules: tuple[SeparationVerdict, ...] = ()
+    replays: tuple[SiteReplay, ...] = ()
+    predictions: VerifiedPredictions = field(default_factory=VerifiedPredictions)
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+
+    @property
+    def violated_rules(self) -> tuple[SeparationVerdict, ...]:
+        """Separation rules violated by the observed VMs."""
+        return tuple(rule for rule in self.rules if rule.satisfied != "always")
 
 
 def index_machines(sites: Iterable[AzSite]) -> dict[tuple[str, str], AzMachine]:
@@ -148,28 +298,25 @@ def run_replays(site: AzSite, removed: Mapping[str, int], spreads: Iterable[Rack
     longer exist; after such a cluster the free capacity is unknown.
     """
     inventory = site.inventory
-    machines = list(_build_schedulable_machines(inventory))
-    batches = list(_build_creation_batches(inventory, removed))
-    return [run_replay(site.name, machines, batches, spread) for spread in spreads]
-
-
-def _build_schedulable_machines(inventory: AzInventory) -> Iterator[Machine]:
-    """Build the compute machines. A machine with VMs counts as schedulable, regardless of its current facts."""
     zones = {rack.name: rack.availability_zone or rack.name for rack in inventory.racks}
     occupied = {vm.placement.machine for vm in _list_vms(inventory) if vm.placement is not None}
-    catalogue = CATALOGUES[NEWEST].machine_skus
+    machines: list[Machine] = []
     for machine in inventory.machines:
-        hardware = catalogue.get(machine.machine_sku or "", machine.hardware)
-        if hardware is None:
-            continue
-        yield build_machine(
-            build_hardware(hardware, machine.machine_sku),
-            get_default_facts() if machine.name in occupied else machine.facts,
-            name=machine.name,
-            rack=machine.rack,
-            availability_zone=zones.get(machine.rack, machine.rack),
-            slot=machine.slot,
-        )
+        hardware = CATALOGUES[NEWEST].machine_skus.get(machine.machine_sku or "", machine.hardware)
+        if hardware is not None:
+            # A machine with VMs counts as schedulable, regardless of its current facts.
+            facts = get_default_facts() if machine.name in occupied else machine.facts
+            schedulable_machine = build_machine(
+                build_hardware(hardware, machine.machine_sku),
+                facts,
+                name=machine.name,
+                rack=machine.rack,
+                availability_zone=zones.get(machine.rack, machine.rack),
+                slot=machine.slot,
+            )
+            machines.append(schedulable_machine)
+    batches = list(_build_creation_batches(inventory, removed))
+    return [_SiteReplayer(site.name, machines, spread).run(batches) for spread in spreads]
 
 
 def _list_vms(inventory: AzInventory) -> Iterator[AzNode | AzVirtualMachine]:
@@ -183,9 +330,7 @@ _TimedVm: TypeAlias = tuple[tuple[str, str, int, str], ObservedVm]
 
 
 def _build_creation_batches(inventory: AzInventory, removed: Mapping[str, int]) -> Iterator[VmCreationBatch]:
-    """Build the batches of VMs in creation order as far as known: plain VMs by their own time, nodes by their
-    own or their cluster's.
-    """
+    """Build the batches of VMs in creation order as far as known: nodes by their own time or their cluster's."""
     skus = {**CATALOGUES[NEWEST].vm_skus, **{sku.name: sku for sku in inventory.vm_skus}}
     timed: list[_TimedVm] = []
     for cluster in inventory.clusters:
@@ -212,9 +357,8 @@ def _build_creation_batches(inventory: AzInventory, removed: Mapping[str, int]) 
             elif is_after_removal:
                 reason = DELETED
             else:
-                reason = (
-                    LATER if uncertain_period is not None and uncertain_period[0] < time < uncertain_period[1] else ""
-                )
+                is_uncertain = uncertain_period is not None and uncertain_period[0] < time < uncertain_period[1]
+                reason = LATER if is_uncertain else ""
         yield VmCreationBatch(vms, reason)
 
 
@@ -292,14 +436,7 @@ def count_site_objects(site: AzSite) -> CapturedSite:
         vms=sum(len(cluster.nodes) for cluster in inventory.clusters) + len(inventory.virtual_machines),
         closed=tuple((name, reason) for name, reason in rejections if reason),
         skus=tuple((sku_id, sku, count) for (sku_id, sku), count in sorted(skus.items())),
-        unplaced=tuple(_list_vm_names_without_machine(inventory)),
+        unplaced=tuple(vm.name for vm in _list_vms(inventory) if vm.placement is None),
         exported_at=inventory.exported_at,
         is_age_certain=inventory.is_age_certain,
     )
-
-
-def _list_vm_names_without_machine(inventory: AzInventory) -> Iterator[str]:
-    """List the names of nodes and VMs without machine."""
-    for cluster in inventory.clusters:
-        yield from (node.name for node in cluster.nodes if node.placement is None)
-    yield from (vm.name for vm in inventory.virtual_machines if vm.placement is None)

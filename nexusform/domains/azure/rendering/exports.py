@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.azure.rendering.az_script import render_az_script
-from nexusform.domains.azure.rendering.azapi_document import build_azapi_document
-from nexusform.domains.azure.rendering.azure_objects import PlannedAzureResources, ResourceAction, collect_azure_objects
+from nexusform.domains.azure.rendering.azure_objects import (
+    API_VERSION,
+    CLUSTER,
+    LOCATION,
+    POOL,
+    RESOURCE_GROUP,
+    SUBSCRIPTION,
+    AzureResource,
+    PlannedAzureResources,
+    ResourceAction,
+    UserInput,
+    collect_azure_objects,
+    describe_user_inputs,
+    group_inputs_by_name,
+)
 from nexusform.plans.plan import Plan
 
 
@@ -88,3 +102,120 @@ def _report_objects_not_exported(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[
         flags = f"-seed={scheduler.get('tie_break_seed')}" + (f" -rack-spread={spread}" if spread else "")
         detail = f"The scheduler block of {site} is not part of any resource. Pass it to `predict` with {flags}."
         yield build_warning("missing-in-export", detail)
+
+
+_HEADER: Final = "Written by nexusform from a plan. Resources are created one after another, in the predicted order."
+
+
+def build_azapi_document(objects: PlannedAzureResources) -> dict[str, Any]:
+    """Build the content of a `.tf.json` file."""
+    writer = _DocumentWriter(objects)
+    resources: dict[str, Any] = {}
+    updates: dict[str, Any] = {}
+    labels = iter(writer.labels)
+    for resource in objects.applied:
+        if resource.action is ResourceAction.UPDATE:
+            updates[resource.label] = writer.build_update(resource)
+        else:
+            label = next(labels)
+            resources[label] = writer.build_resource(label, resource)
+    document: dict[str, Any] = {
+        "//": _HEADER,
+        "terraform": {"required_providers": {"azapi": {"source": "Azure/azapi", "version": "~> 2.0"}}},
+        "variable": dict(writer.build_variables()),
+    }
+    blocks = {"azapi_resource": resources, "azapi_update_resource": updates}
+    document["resource"] = {name: block for name, block in blocks.items() if block}
+    return {name: block for name, block in document.items() if block}
+
+
+class _DocumentWriter:
+    """Writer of one document. `labels`: created resources in order."""
+
+    def __init__(self, objects: PlannedAzureResources) -> None:
+        self.objects = objects
+        self.inputs: list[UserInput] = []
+        self.labels: dict[str, AzureResource] = {}
+        for resource in objects.created:
+            label, number = resource.label, 2
+            while label in self.labels:
+                label, number = f"{resource.label}_{number}", number + 1
+            self.labels[label] = resource
+        self.clusters = {
+            resource.names[0]: label for label, resource in self.labels.items() if resource.type == CLUSTER
+        }
+        self.previous = ""
+
+    def build_resource(self, label: str, resource: AzureResource) -> dict[str, Any]:
+        """Build a created resource, dependent on the previous one."""
+        location = {"name": self._build_reference(self.objects.build_location(resource.site)), "type": "CustomLocation"}
+        block: dict[str, Any] = {
+            "type": f"{resource.type}@{API_VERSION}",
+            "name": _escape_literal(resource.names[-1]),
+            "parent_id": self._build_parent(resource),
+            "location": self._build_reference(LOCATION),
+            **({"tags": self._convert_value(resource.tags)} if resource.tags else {}),
+            "body": {"extendedLocation": location, "properties": self._convert_value(resource.properties)},
+        }
+        return self._add_dependency_on_previous_block(block, f"azapi_resource.{label}")
+
+    def build_update(self, resource: AzureResource) -> dict[str, Any]:
+        """Build the update of an existing resource."""
+        parts = {"properties": resource.update_properties, "tags": resource.update_tags}
+        block = {
+            "type": f"{resource.type}@{API_VERSION}",
+            "name": _escape_literal(resource.names[-1]),
+            "parent_id": self._build_parent(resource),
+            "body": {name: self._convert_value(part) for name, part in parts.items() if part},
+        }
+        return self._add_dependency_on_previous_block(block, f"azapi_update_resource.{resource.label}")
+
+    def _add_dependency_on_previous_block(self, block: dict[str, Any], address: str) -> dict[str, Any]:
+        """Return the block with a dependency on the previous one."""
+        if self.previous:
+            block["depends_on"] = [self.previous]
+        self.previous = address
+        return block
+
+    def build_variables(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Build the referenced variables in order."""
+        for inputs in group_inputs_by_name(self.inputs).values():
+            variable = inputs[0]
+            kind = "map(string)" if variable.entry else "string"
+            yield variable.snake_case, {"type": kind, "description": describe_user_inputs(inputs)}
+
+    def _build_parent(self, resource: AzureResource) -> str:
+        """Build the parent id: the cluster for a pool, else the resource group."""
+        if resource.type != POOL:
+            return self._build_group(resource)
+        if resource.names[0] in self.clusters:
+            return f"${{azapi_resource.{self.clusters[resource.names[0]]}.id}}"
+        return f"{self._build_group(resource)}/providers/{CLUSTER}/{_escape_literal(resource.names[0])}"
+
+    def _build_group(self, resource: AzureResource) -> str:
+        """Build the id of a resource group: the one of the azure block, else a variable."""
+        if not resource.group:
+            return self._build_reference(RESOURCE_GROUP)
+        subscription = self._build_reference(SUBSCRIPTION)
+        return f"/subscriptions/{subscription}/resourceGroups/{_escape_literal(resource.group)}"
+
+    def _build_reference(self, variable: UserInput) -> str:
+        """Build a reference to a variable and record it."""
+        self.inputs.append(variable)
+        entry = f'["{variable.entry}"]' if variable.entry else ""
+        return f"${{var.{variable.snake_case}{entry}}}"
+
+    def _convert_value(self, value: Any) -> Any:
+        """Convert a value: inputs to references, other strings escaped."""
+        if isinstance(value, UserInput):
+            return self._build_reference(value)
+        if isinstance(value, Mapping):
+            return {_escape_literal(name): self._convert_value(inner) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [self._convert_value(inner) for inner in value]
+        return _escape_literal(value) if isinstance(value, str) else value
+
+
+def _escape_literal(text: str) -> str:
+    """Escape a string for Terraform."""
+    return text.replace("${", "$${").replace("%{", "%%{")

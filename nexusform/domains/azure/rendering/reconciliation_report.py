@@ -1,18 +1,24 @@
-"""Report of `reconcile`, as text and as data."""
+"""Reports of `reconcile` and `inventory check`, as text and as data."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, starmap
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
-from nexusform.domains.azure.questions.placement_replay import SiteReplay
-from nexusform.domains.azure.questions.reconciliation import ClusterLocationCheck, VerifiedPredictions, VmCheck
-from nexusform.json_data.record_forms import RecordForm
+from nexusform.domains.azure.questions.reconciliation import (
+    CapturedSite,
+    ClusterLocationCheck,
+    ReconcileResult,
+    SiteReplay,
+    VmCheck,
+)
+from nexusform.json_data.record_forms import RecordForm, build_row_form
 from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.placements.prediction_scores import (
     COUNT_PREDICTION,
@@ -27,54 +33,49 @@ from nexusform.rendering.report.plan_sentences import format_prediction_accuracy
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _MAX_ROWS: Final = 20
+_WRONG_CERTAIN: Final = (
+    "Wrong certain predictions: Azure does not follow the rule, or something else changed in between."
+)
 _UNKNOWN_CAUSE: Final = "no reason in the export"
 
 
-def build_reconciliation_report(
-    origin: str,
-    checks: Sequence[ClusterLocationCheck],
-    absent: Sequence[str],
-    uncaptured: Sequence[str],
-    unfinished: Sequence[str],
-    warnings: Sequence[str],
-    rules: Sequence[SeparationVerdict],
-    replays: Sequence[SiteReplay],
-    predictions: VerifiedPredictions,
-) -> Report:
+def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
     """Build the report: locations, unobserved objects, unfinished changes, rules, replays and predictions."""
+    checks, predictions = result.checks, result.predictions
     misses = sum(len(check.misses) for check in checks)
-    violated = [rule for rule in rules if rule.satisfied != "always"]
     sections = [_build_location_accuracy_section(checks)] if checks else []
     if misses:
         sections.append(_build_wrong_locations_section(checks))
     lists = {
-        "Not in the export (state kept)": absent,
-        "Not captured (state kept)": uncaptured,
-        "Applies in progress": unfinished,
+        "Not in the export (state kept)": result.absent,
+        "Not captured (state kept)": result.uncaptured,
+        "Applies in progress": result.unfinished,
     }
     for title, items in lists.items():
         if items:
             sections.append(Section(title, tuple(f"- {item}" for item in items), is_finding=True))
-    if warnings:
-        sections.append(Section("Sources read", tuple(f"- {warning}" for warning in warnings)))
-    if rules:
-        sections.append(_build_rules_section(rules))
-    sections += [_build_replay_section(replay) for replay in replays]
+    if result.warnings:
+        sections.append(Section("Sources read", tuple(f"- {warning}" for warning in result.warnings)))
+    if result.rules:
+        sections.append(_build_rules_section(result.rules))
+    sections += [_build_replay_section(replay) for replay in result.replays]
     sections += [_build_predictions_section(site, record) for site, record in predictions.records.items()]
     if predictions.new_count:
-        sections.append(_build_new_predictions_section(predictions))
-    has_problems = bool(misses or violated or absent or uncaptured or unfinished or predictions.wrong_certain)
-    verdict = _build_summary(checks, misses, len(violated), len(uncaptured), len(unfinished))
-    return Report(f"Reconciliation with {origin}", verdict, has_problems, (), tuple(sections))
+        lines = [f"{format_count(predictions.new_count, 'prediction')} of applied plans verified now."]
+        if predictions.wrong_certain:
+            lines.append(_WRONG_CERTAIN)
+            lines += [f"- {wrong_prediction}" for wrong_prediction in predictions.wrong_certain[:_MAX_ROWS]]
+        sections.append(Section("Verified now", tuple(lines), is_finding=bool(predictions.wrong_certain)))
+    has_findings = bool(misses or result.violated_rules or any(lists.values()) or predictions.wrong_certain)
+    return Report(f"Reconciliation with {origin}", _build_summary(result, misses), has_findings, (), tuple(sections))
 
 
-def _build_summary(
-    checks: Sequence[ClusterLocationCheck], wrong_count: int, violated: int, uncaptured: int, unfinished: int
-) -> str:
+def _build_summary(result: ReconcileResult, wrong_count: int) -> str:
     """Build one sentence about all VMs, rules and unfinished changes."""
+    violated, uncaptured, unfinished = map(len, (result.violated_rules, result.uncaptured, result.unfinished))
     location_text = "Every VM is where the state records it"
     if wrong_count:
-        vms = format_count(sum(len(check.vms) for check in checks), "VM")
+        vms = format_count(sum(len(check.vms) for check in result.checks), "VM")
         location_text = (
             f"{wrong_count:,} of {vms} {select_word_form(wrong_count, 'is', 'are')} not where the state "
             f"recorded {select_word_form(wrong_count, 'it', 'them')}"
@@ -128,10 +129,17 @@ def _build_rules_section(rules: Sequence[SeparationVerdict]) -> Section:
 
 def _build_replay_section(replay: SiteReplay) -> Section:
     """Build the section of one replay."""
-    lines = [format_replay(replay.hits, replay.judged, sum(replay.unjudged.values()))]
+    unchecked = sum(replay.unjudged.values())
+    lines = [f"nothing could be checked ({format_count(unchecked, 'VM')} not checked)"]
     if replay.judged:
+        vms = format_count(replay.judged, "checked VM")
+        share = f"{replay.hits / replay.judged:.1%}".replace("%", " %")
         expected = f"{replay.chance / replay.judged:.1%}".replace("%", " %")
-        lines.append(f"expected for random machines with capacity: {expected}")
+        unchecked_text = f", {unchecked:,} not checked" if unchecked else ""
+        lines = [
+            f"{replay.hits:,} of {vms} ({share}) are where the rule places them{unchecked_text}",
+            f"expected for random machines with capacity: {expected}",
+        ]
     if replay.sure < replay.hits:
         lines.append(f"{replay.sure:,} of them for every possible NUMA use (unknown), the others for some")
     lines += [
@@ -161,15 +169,6 @@ def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
     return Section(f"Predictions of applied plans on {site}", lines, table=table)
 
 
-def _build_new_predictions_section(predictions: VerifiedPredictions) -> Section:
-    """Build the section of predictions verified in this run."""
-    lines = [f"{format_count(predictions.new_count, 'prediction')} of applied plans verified now."]
-    if predictions.wrong_certain:
-        lines.append("Wrong certain predictions: Azure does not follow the rule, or something else changed in between.")
-        lines += [f"- {wrong_prediction}" for wrong_prediction in predictions.wrong_certain[:_MAX_ROWS]]
-    return Section("Verified now", tuple(lines), is_finding=bool(predictions.wrong_certain))
-
-
 _SUBJECTS: Final[Mapping[str, str]] = {
     RACK_PREDICTION: "rack of a VM",
     MACHINE_PREDICTION: "machine of a VM",
@@ -179,15 +178,6 @@ _SUBJECTS: Final[Mapping[str, str]] = {
 
 
 _CERTAIN: Final = 100  # per cent
-
-
-def format_replay(hits: int, checked: int, unchecked: int) -> str:
-    """Format the result of a replay with the number of checked VMs."""
-    if not checked:
-        return f"nothing could be checked ({format_count(unchecked, 'VM')} not checked)"
-    share = f"{hits / checked:.1%}".replace("%", " %")
-    unchecked_text = f", {unchecked:,} not checked" if unchecked else ""
-    return f"{hits:,} of {format_count(checked, 'checked VM')} ({share}) are where the rule places them{unchecked_text}"
 
 
 _WRONG_VM: Final = RecordForm(
@@ -213,32 +203,81 @@ _PREDICTION: Final = RecordForm(
 )
 
 
-def _build_prediction_documents(site: str, record: PredictionRecord) -> Iterator[dict[str, Any]]:
-    """Build the prediction record of a site, one row per certainty class (100: certain)."""
-    for (subject, number), score in sorted(record.items()):
-        yield {"site": site, "claim": subject, "share_class": number, **_PREDICTION(score)}
-
-
-def build_reconciliation_document(
-    checks: Iterable[ClusterLocationCheck],
-    absent: Sequence[str],
-    uncaptured: Sequence[str],
-    unfinished: Sequence[str],
-    warnings: Sequence[str],
-    rules: Iterable[SeparationVerdict],
-    replays: Iterable[SiteReplay],
-    predictions: VerifiedPredictions,
-) -> dict[str, Any]:
+def build_reconciliation_document(result: ReconcileResult) -> dict[str, Any]:
     """Build the comparison with state as JSON data."""
+    predictions = result.predictions
     return {
-        "clusters": [_CLUSTER(check) for check in checks],
-        "absent": list(absent),
-        "not_captured": list(uncaptured),
-        "not_done": list(unfinished),
-        "remarks": list(warnings),
-        "separation_rules": [_RULE(rule) for rule in rules],
-        "replays": [_REPLAY(replay) for replay in replays],
-        "claims": list(chain.from_iterable(starmap(_build_prediction_documents, predictions.records.items()))),
+        "clusters": [_CLUSTER(check) for check in result.checks],
+        "absent": list(result.absent),
+        "not_captured": list(result.uncaptured),
+        "not_done": list(result.unfinished),
+        "remarks": list(result.warnings),
+        "separation_rules": [_RULE(rule) for rule in result.rules],
+        "replays": [_REPLAY(replay) for replay in result.replays],
+        # One row per certainty class (100: certain).
+        "claims": [
+            {"site": site, "claim": subject, "share_class": number, **_PREDICTION(score)}
+            for site, record in predictions.records.items()
+            for (subject, number), score in sorted(record.items())
+        ],
         "claims_settled_now": predictions.new_count,
         "sure_claims_broken": list(predictions.wrong_certain),
     }
+
+
+# --- report of `inventory check` ------------------------------------------------------------------
+
+_MAX_NAMES = 8
+
+
+def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings: Sequence[Diagnostic]) -> Report:
+    """Build the report: figures of each site, then findings."""
+    sections: list[Section] = []
+    for site in sites:
+        sections += _build_sections(site)
+    if findings:
+        lines = tuple(f"- {finding.summary}: {finding.detail}" for finding in findings)
+        sections.append(Section("Findings", lines, is_finding=True))
+    has_findings = bool(findings) or any(site.closed or site.unplaced for site in sites)
+    names = f"{format_count(len(sites), 'site')}: {format_first_items([site.name for site in sites], _MAX_NAMES)}."
+    return Report(f"Inventory {origin}", names, has_findings, (), tuple(sections))
+
+
+def _build_sections(site: CapturedSite) -> Iterator[Section]:
+    """Build the sections of a site: counts and age, hardware, unschedulable machines."""
+    age = "of unknown age"
+    if site.exported_at:
+        age = f"{'made' if site.is_age_certain else 'newest change'} {site.exported_at}"
+    machines = f"{format_count(site.machines, 'machine')} ({site.compute:,} compute)"
+    clusters, vms = format_count(site.clusters, "cluster"), format_count(site.vms, "VM")
+    lines = [f"{format_count(site.racks, 'rack')}, {machines}, {clusters}, {vms}; {age}"]
+    if site.unplaced:
+        subject = f"{format_count(len(site.unplaced), 'VM')} {select_word_form(len(site.unplaced), 'is', 'are')}"
+        lines.append(f"{subject} on no machine: {format_first_items(site.unplaced, _MAX_NAMES)}")
+    yield Section(site.name, tuple(lines))
+    rows = tuple(
+        Row((sku_id or "none", sku or "not in the catalogue", f"{count:,}")) for sku_id, sku, count in site.skus
+    )
+    yield Section(
+        f"Hardware of {site.name}", table=Table(("machineSkuId", "Catalogue", "Machines"), rows, frozenset({2}))
+    )
+    if site.closed:
+        closed = tuple(Row(pair, is_finding=True) for pair in site.closed)
+        yield Section(
+            f"Machines closed to new VMs on {site.name}", table=Table(("Machine", "Reason"), closed), is_finding=True
+        )
+
+
+_SITE: Final = RecordForm(
+    CapturedSite,
+    "name racks machines compute_machines=compute kubernetes_clusters=clusters vms closed machine_skus=skus "
+    "without_machine=unplaced exported_at",
+    closed=build_row_form("machine reason"),
+    machine_skus=build_row_form("machine_sku_id? machine_sku? machines"),
+)
+_FINDING: Final = RecordForm(Diagnostic, "severity id detail")
+
+
+def build_inventory_document(sites: Sequence[CapturedSite], findings: Sequence[Diagnostic]) -> dict[str, Any]:
+    """Build the contents of an export as JSON data."""
+    return {"sites": [_SITE(site) for site in sites], "findings": [_FINDING(finding) for finding in findings]}

@@ -1,4 +1,4 @@
-"""PlanPredictionInput of VM placement for another tool's plan on a captured site. The site is imported in memory, the
+"""Prediction of VM placement for another tool's plan on a captured site. The site is imported in memory, the
 tool's changes replace its blocks, and the result is planned. Nothing is written: state is in memory, and the
 configuration is in a temporary directory.
 """
@@ -19,13 +19,16 @@ from msgspec.structs import replace
 from nexusform.backends.memory import MemoryBackend
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, SourceFile, build_error, convert_problem, has_errors
 from nexusform.domains.azure.importers.arm_resources import normalize_id
-from nexusform.domains.azure.importers.az_changes import NewAgentPool, ResourcesAfterChanges, ToolChange
+from nexusform.domains.azure.importers.az_changes import ResourcesAfterChanges, ToolChange
 from nexusform.domains.azure.importers.az_documents import Documents
 from nexusform.domains.azure.importers.az_import import (
+    CLUSTER,
+    VIRTUAL_MACHINE,
     ImportedSiteObject,
     Reference,
     build_imported_sites,
     build_pool_arguments,
+    build_pool_object,
 )
 from nexusform.domains.azure.importers.az_inventory import read_changed_sites, read_sites
 from nexusform.domains.azure.importers.az_records import AzSite
@@ -55,12 +58,9 @@ from nexusform.workflow.runs.run import PlanOptions, Run
 
 ReadChanges: TypeAlias = Callable[[str, bytes], tuple[tuple[ToolChange, ...], list[Problem]]]
 
-_VM: Final = "nexus_virtual_machine"
 _AZAPI_ADDRESS: Final = re.compile(r"azapi_resource\.([A-Za-z_][\w-]*)")  # without modules and keys
-_CHANGING_TYPES: Final = frozenset({"nexus_kubernetes_cluster", _VM})
+_CHANGING_TYPES: Final = frozenset({CLUSTER, VIRTUAL_MACHINE})
 _MAX_BYTES: Final = 512 * 1024 * 1024  # bytes of another tool's plan
-_POOL: Final = "nexus_agent_pool"
-_CLUSTER: Final = "nexus_kubernetes_cluster"
 _FIRST_FILE: Final = "nexusform.nf.hcl"  # a configuration needs at least one file
 
 
@@ -78,9 +78,7 @@ class SchedulerSettings(Struct, frozen=True):
 
 
 class PlanPredictionInput(Struct, frozen=True):
-    """Input of a prediction: project in memory (None after errors), addresses of re-created objects, number
-    of objects changed by the other tool.
-    """
+    """Input of a prediction: project (None after errors), re-created addresses, number of the tool's changes."""
 
     project: Project | None
     recreated_addresses: tuple[str, ...] = ()
@@ -106,11 +104,10 @@ def open_plan_prediction(
 ) -> Iterator[PlanPredictionInput]:
     """Yield the prediction of another tool's plan on an inventory; it is valid inside the block."""
     changes, problems = _read_external_plan_changes(path, read_changes, location.confinement)
-    if has_errors(problems):
-        yield PlanPredictionInput(None, diagnostics=tuple(problems))
-        return
-    site, site_problems = _read_inventory(location, inventory)
-    problems += site_problems
+    site = None
+    if not has_errors(problems):
+        site, site_problems = _read_inventory(location, inventory)
+        problems += site_problems
     if site is None:
         yield PlanPredictionInput(None, diagnostics=tuple(problems))
         return
@@ -216,12 +213,19 @@ def _compare_sites(
     new_names = {by_key[key]: tool_name for key, tool_name in changed_items.addresses.items() if key in by_key}
     after |= {reference: changed[reference] for reference in new_names if reference in changed}
     for pool in changed_items.pools:
-        item = _build_pool(pool, by_key[pool.cluster_id])
+        _, cluster_id = by_key[pool.cluster_id]
+        item = build_pool_object(cluster_id, pool.pool.name, build_pool_arguments(pool.pool))
         reference = (item.type, item.id)
         after[reference] = item
         new_names[reference] = pool.address
         by_key[f"{pool.cluster_id}/agentpools/{pool.pool.name.lower()}"] = reference
-    addresses = assign_import_addresses({**before, **after}.values(), _build_new_vm_addresses(new_names), EMPTY)
+    # New VMs have the other tool's names, since samples of plain VMs depend on the name.
+    new_vm_addresses: dict[Reference, Address] = {}
+    for reference, tool_name in new_names.items():
+        match = _AZAPI_ADDRESS.fullmatch(tool_name)
+        if reference[0] == VIRTUAL_MACHINE and match is not None:
+            new_vm_addresses[reference] = Address((), "managed", VIRTUAL_MACHINE, match[1])
+    addresses = assign_import_addresses({**before, **after}.values(), new_vm_addresses, EMPTY)
     return _SiteComparison(
         before={addresses[reference]: item for reference, item in before.items()},
         after={addresses[reference]: item for reference, item in after.items()},
@@ -229,16 +233,6 @@ def _compare_sites(
         tool_names={addresses[reference]: tool_name for reference, tool_name in new_names.items()},
         order=tuple(addresses[by_key[key]] for key in changed_items.affected_ids if by_key.get(key) in after),
     )
-
-
-def _build_new_vm_addresses(new_names: Mapping[Reference, str]) -> dict[Reference, Address]:
-    """Assign the other tool's names to new VMs: samples of plain VMs depend on the name."""
-    addresses: dict[Reference, Address] = {}
-    for reference, tool_name in new_names.items():
-        match = _AZAPI_ADDRESS.fullmatch(tool_name)
-        if reference[0] == _VM and match is not None:
-            addresses[reference] = Address((), "managed", _VM, match[1])
-    return addresses
 
 
 def _list_objects(sites: Sequence[AzSite]) -> Iterator[ImportedSiteObject]:
@@ -260,21 +254,11 @@ def _index_references_by_arm_id(sites: Sequence[AzSite]) -> dict[str, Reference]
     references: dict[str, Reference] = {}
     for site in sites:
         inventory = site.inventory
-        references |= {normalize_id(c.id): (_CLUSTER, f"{site.name}/{c.name}") for c in inventory.clusters}
-        references |= {normalize_id(vm.id): (_VM, f"{site.name}/{vm.name}") for vm in inventory.virtual_machines}
+        references |= {normalize_id(c.id): (CLUSTER, f"{site.name}/{c.name}") for c in inventory.clusters}
+        references |= {
+            normalize_id(vm.id): (VIRTUAL_MACHINE, f"{site.name}/{vm.name}") for vm in inventory.virtual_machines
+        }
     return references
-
-
-def _build_pool(pool: NewAgentPool, cluster: Reference) -> ImportedSiteObject:
-    arguments = build_pool_arguments(pool.pool)
-    attributes = {
-        "id": f"{cluster[1]}/{pool.pool.name}",
-        "kubernetes_cluster_id": cluster[1],
-        "name": pool.pool.name,
-        "node_count": arguments.pop("count"),
-        **arguments,
-    }
-    return ImportedSiteObject(_POOL, str(attributes["id"]), attributes, {("kubernetes_cluster_id",): cluster})
 
 
 # --- the project -------------------------------------------------------------------------------
@@ -324,7 +308,7 @@ def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> 
         for address, item in comparison.before.items()
         if address not in comparison.tool_names and comparison.after.get(address, item) != item
     ]
-    clusters = {address for address in changing if address.type == _CLUSTER}
+    clusters = {address for address in changing if address.type == CLUSTER}
     previous = [address for address in changing if address not in clusters]
     dependencies: dict[Address, list[Address]] = {}
     for address in comparison.order:

@@ -88,9 +88,7 @@ class Source(Struct, frozen=True):
 
 
 class SiteImportPlan(Struct, frozen=True):
-    """Result of reading a source: new objects by address in planning order, their configuration and provider,
-    site counts and diagnostics.
-    """
+    """New objects by address in planning order, their configuration and provider, site counts and diagnostics."""
 
     objects: Mapping[Address, ImportedSiteObject] = field(default_factory=dict)
     text: str = ""
@@ -245,20 +243,16 @@ def _render_configuration(
     """Render the configuration of imported objects, block by block."""
     types = build_registries().resource_types
     blocks: list[str] = []
+    if source.settings is not None:
+        settings = {**({"alias": source.alias} if source.alias else {}), **source.settings}
+        width = max(map(len, settings))
+        lines = [f"  {name:{width}} = {quote_string(value)}\n" for name, value in settings.items()]
+        blocks.append(f'provider "{source.provider.partition(".")[0]}" {{\n{"".join(lines)}}}\n')
     for address, item in objects.items():
         references = {path: build_reference(addresses[target]) for path, target in item.references.items()}
         schema = types[address.type].schema
         blocks.append(render_resource_block(address, schema, item.attributes, references, source.provider))
-    return _HEADING.format(source=source.name) + "\n".join([*_render_provider(source), *blocks])
-
-
-def _render_provider(source: Source) -> Iterator[str]:
-    if source.settings is None:
-        return
-    settings = {**({"alias": source.alias} if source.alias else {}), **source.settings}
-    width = max(map(len, settings))
-    lines = [f"  {name:{width}} = {quote_string(value)}\n" for name, value in settings.items()]
-    yield f'provider "{source.provider.partition(".")[0]}" {{\n{"".join(lines)}}}\n'
+    return _HEADING.format(source=source.name) + "\n".join(blocks)
 
 
 def build_reference(address: Address) -> str:
@@ -279,7 +273,12 @@ def import_site(
     rejection = check_generated_path(path) or _check_target_file(path, location.directory)
     if rejection is not None:
         return ImportResult(diagnostics=(rejection,))
-    state, problems, sources = _read_state_before_import(location)
+    backend, problems, sources = find_backend(location)
+    state = EMPTY
+    if backend is not None and not has_errors(problems):
+        stored, read_problems = read_stored_state(backend)
+        state = stored.state if stored is not None else EMPTY
+        problems = [*problems, *read_problems]
     if has_errors(problems):
         return ImportResult(diagnostics=tuple(problems), sources=sources)
     source, new_problems = find_site_source(location, source_name)
@@ -309,15 +308,6 @@ def _format_site_counts(site: ImportedSite) -> str:
     ]
     vms = f"{format_count(site.imported, 'VM')} imported, {site.unplaced:,} without a machine"
     return f"{site.name}: {', '.join(parts)}; {vms}, {site.occupied:,} occupied"
-
-
-def _read_state_before_import(location: CommandContext) -> tuple[State, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Read the state before the import; configuration is optional."""
-    backend, problems, sources = find_backend(location)
-    if backend is None or has_errors(problems):
-        return EMPTY, problems, sources
-    stored, read_problems = read_stored_state(backend)
-    return (stored.state if stored is not None else EMPTY), [*problems, *read_problems], sources
 
 
 def _write_imported_state(

@@ -7,22 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 import nexusform
 from nexusform.applying.answer_comparison import compare_answer
 from nexusform.applying.prediction_checks import PredictionResults, build_journal_records, verify_object_predictions
 from nexusform.applying.provider_calls import get_failed_change
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, convert_problem
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, convert_problem
 from nexusform.domains.azure.importers.az_records import AzSite
 from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 from nexusform.domains.azure.providers.azure import KIND
 from nexusform.domains.azure.providers.azure_export import NAME
 from nexusform.domains.azure.providers.observed_site import ObservedSites
-from nexusform.domains.azure.questions.placement_replay import SiteReplay
 from nexusform.domains.azure.questions.reconciliation import (
     ClusterLocationCheck,
+    ReconcileResult,
+    SiteReplay,
     VerifiedPredictions,
     compare_cluster_vms,
     index_machines,
@@ -31,6 +31,7 @@ from nexusform.domains.azure.questions.reconciliation import (
 from nexusform.domains.azure.workflow.site_import import find_site_source
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest, ResourceType
 from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.json_data.record_forms import RecordForm
 from nexusform.placements.prediction_scores import TIE_PREDICTION, PredictionRecord, list_wrong_certain, parse_record
 from nexusform.planning.planner import make_plan
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT, PINNED_DOES_NOT_FIT
@@ -50,32 +51,15 @@ from nexusform.workflow.runs.state_refresh import refresh_objects
 _OBSERVED: Final = ("nodes", "node_count", "machine", "rack", "availability_zone", "cells", "provenance")
 # Attributes of a node without a machine.
 _UNPLACED_NODE: Final = dict.fromkeys(("machine", "rack", "availability_zone", "numa_cells", "platform_name"))
+# Prediction scores by rack_spread, as stored in state.
+_SCORE_FORM: Final = RecordForm(
+    SiteReplay,
+    "hits sure judged not_judged=. chance",
+    not_judged=lambda replay: sum(replay.unjudged.values()),
+    chance=lambda chance: round(chance, 3),
+)
 # Plan errors that do not concern current placement.
 _CAPACITY_ERRORS: Final = frozenset({DOES_NOT_FIT, PINNED_DOES_NOT_FIT})
-
-
-class ReconcileResult(Struct, frozen=True):
-    """Result of a reconciliation. `checks`: compared objects. `absent`: objects missing in a complete export.
-    `uncaptured`: objects the export does not cover. `unfinished`: changes of applies in progress or failed.
-    `rules`: separation rules on observed VMs. `replays`: only on request. `warnings`: kinds not captured.
-    `predictions`: results of predictions of applied plans.
-    """
-
-    checks: tuple[ClusterLocationCheck, ...] = ()
-    absent: tuple[str, ...] = ()
-    uncaptured: tuple[str, ...] = ()
-    unfinished: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    rules: tuple[SeparationVerdict, ...] = ()
-    replays: tuple[SiteReplay, ...] = ()
-    predictions: VerifiedPredictions = field(default_factory=VerifiedPredictions)
-    diagnostics: tuple[Diagnostic, ...] = ()
-    sources: Mapping[str, SourceFile] = field(default_factory=dict)
-
-    @property
-    def violated_rules(self) -> tuple[SeparationVerdict, ...]:
-        """Separation rules violated by the observed VMs."""
-        return tuple(rule for rule in self.rules if rule.satisfied != "always")
 
 
 def reconcile_site(
@@ -159,13 +143,20 @@ class _Reconciler:
         settlement = verify_object_predictions(observed, self.types, {})
         new_state = self._build_new_state(observed, replays_run, settlement)
         if new_state is not self.state and not problems:
-            problems += self._write_state(new_state)
+            content, preserved_lines = state_codec.encode_state(new_state), self.run.stored.list_preserved_lines()
+            try:
+                self.run.project.backend.write_merged_state(content, preserved_lines)
+            except BackendProblem as problem:
+                problems.append(build_error("unwritable-state", str(problem)))
         # Collect the records of verified predictions by site name.
         records: dict[str, PredictionRecord] = {}
         for address, instance in sorted(new_state.instances.items(), key=lambda item: compute_address_order(item[0])):
             current = instance.current
             if current is not None and address.type == "nexus_site" and parse_record(current.private):
                 records[str(current.attributes.get("name"))] = parse_record(current.private)
+        verified = list(chain.from_iterable(settlement.verified.values()))
+        new_count = sum(prediction.subject != TIE_PREDICTION for prediction in verified)
+        predictions = VerifiedPredictions(records, new_count, list_wrong_certain(verified))
         return ReconcileResult(
             checks=checks,
             absent=tuple(map(str, absent)),
@@ -174,11 +165,7 @@ class _Reconciler:
             warnings=tuple(warning.detail for warning in self.provider.list_warnings()),
             rules=rules,
             replays=replays_run,
-            predictions=VerifiedPredictions(
-                records,
-                sum(one.subject != TIE_PREDICTION for one in chain.from_iterable(settlement.verified.values())),
-                list_wrong_certain(chain.from_iterable(settlement.verified.values())),
-            ),
+            predictions=predictions,
             diagnostics=tuple(problems),
         )
 
@@ -288,8 +275,9 @@ class _Reconciler:
             },
             samples=0,
             lint=False,
+            includes_remedies=False,
         )
-        plan = make_plan(replace(request, includes_remedies=False)).plan
+        plan = make_plan(request).plan
         if plan.separation_verdicts or not plan.errored:
             return plan.separation_verdicts, []
         errors = (problem for problem in plan.diagnostics if problem.severity is Severity.ERROR)
@@ -322,7 +310,8 @@ class _Reconciler:
             current = instance.current
             if current is None or address.type != "nexus_site":
                 continue
-            scores = _build_scores(str(current.attributes.get("name")), replays)
+            name = str(current.attributes.get("name"))
+            scores = {replay.spread.value: _SCORE_FORM(replay) for replay in replays if replay.site == name}
             if scores and (current.private or {}).get(PREDICTION_KEY) != scores:
                 updated = replace(current, private={**(current.private or {}), PREDICTION_KEY: scores})
                 instances[address] = InstanceState(updated, instance.deposed)
@@ -335,27 +324,3 @@ class _Reconciler:
             serial=self.state.serial + 1,
             nexusform_version=nexusform.__version__,
         )
-
-    def _write_state(self, new_state: State) -> list[Diagnostic]:
-        try:
-            self.run.project.backend.write_merged_state(
-                state_codec.encode_state(new_state), self.run.stored.list_preserved_lines()
-            )
-        except BackendProblem as problem:
-            return [build_error("unwritable-state", str(problem))]
-        return []
-
-
-def _build_scores(site: str, replays: Sequence[SiteReplay]) -> dict[str, dict[str, float]]:
-    """Build the prediction scores of a site by rack_spread, as stored in state."""
-    return {
-        item.spread.value: {
-            "hits": item.hits,
-            "sure": item.sure,
-            "judged": item.judged,
-            "not_judged": sum(item.unjudged.values()),
-            "chance": round(item.chance, 3),
-        }
-        for item in replays
-        if item.site == site
-    }

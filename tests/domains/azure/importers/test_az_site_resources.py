@@ -9,7 +9,7 @@ import pytest
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.azure.importers.az_documents import read_export_resources
-from nexusform.domains.azure.importers.az_site_resources import build_site_resources, read_site_resources
+from nexusform.domains.azure.importers.az_site_resources import read_site_resources
 from nexusform.plans.site_capacity.site_resource_capacity import (
     ApplianceUsage,
     NetworkAddresses,
@@ -28,7 +28,7 @@ def build_body(kind: str, name: str, group: str = "rg", **properties: Any) -> di
 def read_supplies(**kinds: Any) -> tuple[SiteResources, list[str]]:
     findings: list[Problem] = []
     documents = {kind: [(f"{kind}.json", json.dumps(bodies).encode())] for kind, bodies in kinds.items()}
-    supplies = build_site_resources(read_site_resources(read_export_resources(documents, findings)))
+    supplies = read_site_resources(read_export_resources(documents, findings))
     return supplies, [finding.id for finding in findings]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.domain_table import find_domains
-from nexusform.domains.azure.rendering.az_arguments import ARGUMENTS
+from nexusform.domains.azure.rendering.az_script import ARGUMENTS
 from nexusform.domains.azure.rendering.azure_objects import CLUSTER
 from tests.rendering.real_plans import NEEDS, of_examples
 

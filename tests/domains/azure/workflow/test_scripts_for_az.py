@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.domains.azure.rendering.az_arguments import ARGUMENTS, EXTENSION, MACHINE
+from nexusform.domains.azure.rendering.az_script import ARGUMENTS, EXTENSION, MACHINE
 from nexusform.domains.azure.rendering.azure_objects import CLUSTER, POOL
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFdYtpZ0kWzTQFgNDnQAMOCKh8LJ5jQ0dOWKZtBTZNLr me@here"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from nexusform.domains.azure.importers.az_import import build_machine_observation
 from nexusform.domains.azure.importers.az_records import AzMachine
-from nexusform.domains.azure.importers.machine_observations import build_machine_observation
 
 pytestmark = pytest.mark.of_domains("azure")
 FACTS = {"power_state": "On", "ready_state": "True", "detailed_status": "Provisioned", "cordon_status": "Cordoned"}
