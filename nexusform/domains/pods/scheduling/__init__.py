@@ -3,10 +3,12 @@
 # Public names of the package, by module.
 PUBLIC = {
     "pod_explanation": "evaluate_nodes explain NodeVerdict run_prediction",
-    "pod_outcomes": "PodOutcome Prediction PREEMPTED",
+    "pod_outcomes": "PodOutcome PodsPrediction PREEMPTED",
     "preemption": "has_budget list_applied_budgets",
     "workload_warnings": "RISKS",
     "pod_prediction": "predict",
-    "cluster_records": ("DisruptionBudget Cluster Node PodSpec PodState ExistingPod Workload SpreadConstraint PodTerm"),
+    "cluster_records": (
+        "PodDisruptionBudget Cluster Node PodSpec PodState ExistingPod Workload SpreadConstraint PodTerm"
+    ),
     "pod_spec_scheduler": "PodSpecScheduler",
 }

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling import spec_scheduler
+from nexusform.domains.pods.scheduling import pod_spec_scheduler
 from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
     ExistingPod,
@@ -231,7 +231,7 @@ def test_buckets_by_counts_choose_like_buckets_by_domain(case: Case, replicas: i
     workloads = [Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec) for at, spec in enumerate(case.specs)]
     by_domain = predict(case.cluster, case.standing, workloads)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spec_scheduler, "_FEW_DOMAINS", 0)
+        patch.setattr(pod_spec_scheduler, "_FEW_DOMAINS", 0)
         by_counts = predict(case.cluster, case.standing, workloads)
     assert by_counts == by_domain
 
