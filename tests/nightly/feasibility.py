@@ -21,8 +21,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from nexusform.domains.pods.planning.node_additions import copy_node, list_pool_nodes
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.domains.pods.planning.pod_feasibility import copy_node, list_pool_nodes
 from nexusform.domains.pods.scheduling.cluster_records import Node
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ArgumentAdjustment

@@ -21,13 +21,14 @@ from nexusform.domains.fleet.planning.placement_phase import plan_placements
 from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, check_unknown_clusters
 from nexusform.domains.pods.planning.external_clusters import collect_external_clusters
 from nexusform.domains.pods.planning.manifest_blocks import (
+    compute_state_demand,
     create_pod_phase,
+    list_hosted_workloads,
     list_manifest_diagnostics,
     list_pod_risk_warnings,
     plan_fleet_objects,
 )
 from nexusform.domains.pods.planning.pod_phase import PodPhase
-from nexusform.domains.pods.planning.state_pods import compute_state_demand, list_hosted_workloads
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.instances.block_planner import BlockPlanner

@@ -7,7 +7,7 @@ concepts-storage-multiple-appliances.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -16,6 +16,7 @@ from msgspec import Struct
 from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect_storage
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
+from nexusform.placements.vm_demands import ClaimDemand
 
 NEXUS_VOLUME: Final = "nexus-volume"
 _RETAIN: Final = "Retain"
@@ -52,6 +53,9 @@ class ApplianceClaim(Struct, frozen=True):
         return self.final_size if self.capacity is None else self.capacity
 
 
+Claims = Mapping[str, ApplianceClaim]
+
+
 def collect_appliance_claims(
     manifests: Sequence[Manifest],
     pod_counts: Mapping[str, int],
@@ -76,9 +80,8 @@ def collect_appliance_claims(
         full_name = f"{namespace}/{name}"
         template_claim = claims.pop(full_name, None)
         if reader.is_on_appliance(spec) and not _is_pod_claim(manifest):
-            claims[full_name] = reader.build_existing_claim(
-                manifest, spec, template_claim.owner if template_claim else None
-            )
+            owner = template_claim.owner if template_claim else None
+            claims[full_name] = reader.build_existing_claim(manifest, spec, owner)
     return claims
 
 
@@ -165,6 +168,54 @@ def _parse_bytes(amounts: Fields) -> int | None:
     return None if quantity is None or isinstance(quantity, InvalidQuantity) else quantity.round_to_units()
 
 
-def find_unsized_claim(claims: Iterable[tuple[str, ApplianceClaim]]) -> str:
-    """Return the name of a claim without a readable size, "" if there is none."""
-    return next((name for name, claim in claims if claim.size is None), "")
+def compute_storage_demand(claims: Claims) -> ClaimDemand:
+    """Return the current demand of these claims."""
+    size = sum(claim.final_size for claim in claims.values())
+    existing_size = sum(claim.possible_existing_size for claim in claims.values())
+    return _build_demand(size, existing_size, claims, claims)
+
+
+def _build_demand(size: int, existing_size: int, all_claims: Claims, existing_claims: Claims) -> ClaimDemand:
+    """Return the demand of claims. `existing_claims` are those of them that may have a volume."""
+    unsized_claim = next((name for name, claim in all_claims.items() if claim.size is None), "")
+    unknown_claims = [claim for claim in existing_claims.values() if claim.is_bound is None]
+    unknown_sizes = tuple(claim.possible_existing_size for claim in unknown_claims)
+    return ClaimDemand(size, size - existing_size, unsized_claim, unknown_sizes)
+
+
+def compute_planned_storage_demand(
+    prior_claims: Claims,
+    planned_claims: Claims,
+    stateful_sets: AbstractSet[tuple[str, str]],
+    removed_namespaces: AbstractSet[str],
+) -> ClaimDemand:
+    """Return the demand after a plan is applied. `stateful_sets` are the remaining StatefulSets (namespace
+    and name): claims of removed ones may be retained. Claims in `removed_namespaces` are deleted.
+    """
+    retained_claims = {
+        name: claim
+        for name, claim in prior_claims.items()
+        if name in planned_claims
+        or (_is_retained(claim, stateful_sets) and name.partition("/")[0] not in removed_namespaces)
+    }
+    new_claims = [claim for name, claim in planned_claims.items() if name not in prior_claims]
+    size = sum(claim.final_size for claim in new_claims)
+    size += sum(_compute_final_size(claim, planned_claims.get(name)) for name, claim in retained_claims.items())
+    existing_size = sum(claim.possible_existing_size for claim in prior_claims.values())
+    existing_size += sum(claim.final_size for claim in new_claims if claim.is_bound)
+    return _build_demand(size, existing_size, {**retained_claims, **planned_claims}, retained_claims)
+
+
+def _is_retained(claim: ApplianceClaim, stateful_sets: AbstractSet[tuple[str, str]]) -> bool:
+    """Return whether a claim without an object is retained."""
+    owner = claim.owner
+    if owner is None:
+        return False
+    return owner.outlives_scaling if owner.stateful_set in stateful_sets else owner.outlives_deletion
+
+
+def _compute_final_size(prior_claim: ApplianceClaim, planned_claim: ApplianceClaim | None) -> int:
+    """Return the final size of an existing claim: it may be enlarged, unless a StatefulSet created it."""
+    if planned_claim is None or planned_claim.owner is not None:
+        return prior_claim.final_size
+    return max(prior_claim.final_size, planned_claim.final_size)

@@ -15,7 +15,7 @@ from nexusform.documents.field_validation import get_list, get_mapping, get_valu
 from nexusform.domains.pods.importers.kubernetes_pod_spec import DEVICE_CLAIMS, parse_node_term
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.cel_device_selectors import find_selector_problem, parse_device_quantity
-from nexusform.domains.pods.scheduling.device_records import (
+from nexusform.domains.pods.scheduling.cluster_records import (
     ALL_DEVICES,
     AllocatedDevice,
     Attribute,
@@ -43,7 +43,6 @@ _DEVICE_FEATURES: Final = (
     *("compatibilityGroups", "derivedAttributes"),
 )
 _REQUEST_FEATURES: Final = ("capacity", "derivedAttributes")
-_ALL_NODES: Final = None
 
 
 class DeviceObjects(Struct, frozen=True):
@@ -90,9 +89,6 @@ def _list_slice_problems(manifest: Manifest) -> Iterator[str]:
                 yield f"{manifest.title} uses {name}"
         if any(_parse_attribute(value) is None for value in get_mapping(device, "attributes").values()):
             yield f"{manifest.title} has attributes of an unknown type"
-
-
-# --- inventory ------------------------------------------------------------------------------------
 
 
 def collect_device_inventory(
@@ -186,11 +182,11 @@ def _parse_amount(value: Any) -> int:
 
 
 def _parse_slice_nodes(manifest: Manifest, fields: Mapping[str, Any]) -> tuple[NodeSelectorTerm, ...] | None:
-    """Return the nodes of a slice or a device: a name, all nodes, or terms."""
+    """Return the nodes of a slice or a device: a name, all nodes (None), or terms."""
     if fields.get("nodeName"):
         return (NodeSelectorTerm(fields=(Requirement("metadata.name", IN, (str(fields["nodeName"]),)),)),)
     if fields.get("allNodes") is True:
-        return _ALL_NODES
+        return None
     terms = list_mappings(fields, "nodeSelector", "nodeSelectorTerms")
     return tuple(parse_node_term(Fields(manifest, [], dict(term))) for term in terms)
 
@@ -198,9 +194,6 @@ def _parse_slice_nodes(manifest: Manifest, fields: Mapping[str, Any]) -> tuple[N
 def _get_integer(fields: Mapping[str, Any], key: str, default: int) -> int:
     value = fields.get(key)
     return value if isinstance(value, int) else default
-
-
-# --- claims ---------------------------------------------------------------------------------------
 
 
 def parse_device_claims(
@@ -297,7 +290,15 @@ class _DeviceClaimReader:
             selectors=selectors,
             count=ALL_DEVICES if mode == "All" else _get_integer(fields, "count", 1),
             has_admin_access=fields.get("adminAccess") is True,
-            tolerations=tuple(_parse_toleration(item) for item in list_mappings(fields, "tolerations")),
+            tolerations=tuple(
+                Toleration(
+                    str(item.get("key") or ""),
+                    str(item.get("operator") or EQUAL),
+                    str(item.get("value") or ""),
+                    str(item.get("effect") or ""),
+                )
+                for item in list_mappings(fields, "tolerations")
+            ),
         )
 
     def _list_selectors(self, fields: Mapping[str, Any], *path: str) -> Sequence[str]:
@@ -310,15 +311,6 @@ class _DeviceClaimReader:
             else:
                 expressions.append(expression)
         return expressions
-
-
-def _parse_toleration(fields: Mapping[str, Any]) -> Toleration:
-    return Toleration(
-        str(fields.get("key") or ""),
-        str(fields.get("operator") or EQUAL),
-        str(fields.get("value") or ""),
-        str(fields.get("effect") or ""),
-    )
 
 
 def find_claim_names(body: Mapping[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ of pods are dropped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import msgspec
@@ -22,7 +22,6 @@ from nexusform.domains.pods.importers.device_objects import (
     list_allocated_claims,
     parse_device_claims,
 )
-from nexusform.domains.pods.importers.in_place_resize import CONTAINERS, apply_allocated_requests
 from nexusform.domains.pods.importers.kubernetes_pod_spec import PodOwner, Priorities, parse_containers, parse_pod_spec
 from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect_storage, parse_volumes
 from nexusform.domains.pods.importers.live_workloads import (
@@ -33,12 +32,12 @@ from nexusform.domains.pods.importers.live_workloads import (
 )
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.importers.pod_conditions import (
-    build_pod_condition,
+    CONTAINERS,
+    apply_allocated_requests,
     reduce_node_condition,
     reduce_pod_condition,
 )
-from nexusform.domains.pods.scheduling.cluster_records import ObservedPodTemplate, PodCondition, PodSpec
-from nexusform.domains.pods.scheduling.device_records import ClaimedUses
+from nexusform.domains.pods.scheduling.cluster_records import ClaimedUses, ObservedPodTemplate, PodCondition, PodSpec
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 from nexusform.kubernetes.matching import LabelSelector, Taint
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
@@ -105,6 +104,8 @@ _BASIC_RESOURCES: Final = ("cpu", "memory", "pods")
 # Kinds with pods spread by default, and labels that differ among the pods of one set.
 _SPREAD_KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
 _POD_LABELS: Final = ("statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index", "controller-revision-hash")
+# Labels with the template revision of a pod.
+_REVISION_LABELS: Final = ("pod-template-hash", "controller-revision-hash")
 
 _Object = Mapping[str, Any]
 
@@ -144,12 +145,6 @@ class ObservedPod(Struct, frozen=True):
     template: ObservedPodTemplate | None = None
     condition: PodCondition | None = None
     devices: ClaimedUses = ()
-
-
-class _PodParseContext(Struct, frozen=True):
-    storage: Storage
-    devices: DeviceObjects
-    is_complete: bool
 
 
 class KubectlSnapshot(Struct, frozen=True):
@@ -195,10 +190,6 @@ class KubectlOutput(Struct):
     duplicate_nodes: list[str] = field(default_factory=list)
     unread_kinds: list[str] = field(default_factory=list)
     findings: list[Problem] = field(default_factory=list)
-
-    def list_missing_kinds(self) -> tuple[str, ...]:
-        """Return the mandatory kinds without objects in the files."""
-        return find_missing_kinds(self.objects.values())
 
     def encode(self) -> str:
         """Return the content as one JSON text for `parse_snapshot`."""
@@ -315,18 +306,17 @@ def _keep_needed_object_fields(body: _Object) -> _Object:
     return {**reduced, "status": status} if status else reduced
 
 
-def _keep_needed_container_fields(containers: Any) -> list[_Object]:
-    return [_select_fields(container, _CONTAINER_FIELDS) for container in list_mappings(containers)]
-
-
 def _reduce_pod(body: _Object) -> _Object:
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
     owners = [owner for owner in list_mappings(metadata, "ownerReferences") if owner.get("controller")]
-    containers = {name: _keep_needed_container_fields(apply_allocated_requests(body, name)) for name in CONTAINERS}
+    containers: dict[str, list[_Object]] = {}
+    is_resized = False
+    for section in CONTAINERS:
+        allocated = apply_allocated_requests(body, section)
+        containers[section] = [_select_fields(item, _CONTAINER_FIELDS) for item in list_mappings(allocated)]
+        is_resized = is_resized or allocated != spec.get(section)
     if not spec.get("nodeName"):
         spec = {**spec, "nodeName": status.get("nominatedNodeName")}
-    resized_spec = get_mapping(body, "spec")
-    is_resized = any(apply_allocated_requests(body, name) != resized_spec.get(name) for name in CONTAINERS)
     return {
         "labels": get_mapping(metadata, "labels"),
         "owner": _select_fields(owners[0], ("kind", "name")) if owners else {},
@@ -353,18 +343,15 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
     objects = tuple(_build_observed_manifest(body) for body in bodies)
     missing_kinds = find_missing_kinds(bodies)
     is_complete = NAMESPACE not in missing_kinds
-    context = _PodParseContext(
-        collect_storage(objects, is_complete=is_complete), collect_device_objects(objects), is_complete=is_complete
-    )
+    storage, devices = collect_storage(objects, is_complete=is_complete), collect_device_objects(objects)
+    build_pod = partial(_build_pod, storage=storage, devices=devices, is_complete=is_complete)
     active_pods = [(name, body) for name, body in data["pods"] if body["phase"] not in _FINISHED_PHASES]
     assigned_pods = [item for item in active_pods if item[1]["spec"].get("nodeName")]
     return KubectlSnapshot(
         nodes=tuple(nodes),
-        pods=tuple(_build_pod(name, body, context) for name, body in assigned_pods if not body.get("promised")),
-        nominated_pods=tuple(_build_pod(name, body, context) for name, body in assigned_pods if body.get("promised")),
-        waiting_pods=tuple(
-            _build_pod(name, body, context) for name, body in active_pods if not body["spec"].get("nodeName")
-        ),
+        pods=tuple(build_pod(name, body) for name, body in assigned_pods if not body.get("promised")),
+        nominated_pods=tuple(build_pod(name, body) for name, body in assigned_pods if body.get("promised")),
+        waiting_pods=tuple(build_pod(name, body) for name, body in active_pods if not body["spec"].get("nodeName")),
         workloads={body["key"]: build_live_workload(body) for body in data.get("workloads") or ()},
         has_pods=bool(data["pods"]),
         duplicate_nodes=tuple(data.get("duplicates") or ()),
@@ -435,7 +422,9 @@ def _build_spread_selector(kind: str, labels: Mapping[str, str]) -> LabelSelecto
     return LabelSelector(tuple(sorted(own_labels.items()))) if own_labels else None
 
 
-def _build_pod(title: str, body: _Object, context: _PodParseContext) -> ObservedPod:
+def _build_pod(
+    title: str, body: _Object, *, storage: Storage, devices: DeviceObjects, is_complete: bool
+) -> ObservedPod:
     """Return the record of a stored pod, its spec parsed like a manifest's."""
     namespace, _, name = title.partition("/")
     kind, owner = _find_controller(name, body)
@@ -453,10 +442,8 @@ def _build_pod(title: str, body: _Object, context: _PodParseContext) -> Observed
     pod_owner = PodOwner(namespace=namespace, kind=kind, added_labels={}, spread_selector=selector, template="")
     pod_spec = parse_pod_spec(metadata, root.get_mapping("spec"), pod_owner, Priorities())
     is_terminating = body["terminating"] is True
-    volumes = parse_volumes(manifest, root.get_mapping("spec"), (), context.storage)
-    device_claims = parse_device_claims(
-        namespace, root.get_mapping("spec"), context.devices, is_complete=context.is_complete
-    )
+    volumes = parse_volumes(manifest, root.get_mapping("spec"), (), storage)
+    device_claims = parse_device_claims(namespace, root.get_mapping("spec"), devices, is_complete=is_complete)
     pod_spec = msgspec.structs.replace(
         pod_spec,
         is_terminating=is_terminating,
@@ -483,13 +470,9 @@ def _build_pod(title: str, body: _Object, context: _PodParseContext) -> Observed
             next((str(labels[name]) for name in _REVISION_LABELS if name in labels), ""),
             parse_containers(root.get_mapping("spec")),
         ),
-        condition=build_pod_condition(body["condition"]) if body.get("condition") else None,
-        devices=list_allocated_claims((f"{namespace}/{name}" for name in body.get("claims") or ()), context.devices),
+        condition=PodCondition(**body["condition"]) if body.get("condition") else None,
+        devices=list_allocated_claims((f"{namespace}/{name}" for name in body.get("claims") or ()), devices),
     )
-
-
-# Labels with the template revision of a pod.
-_REVISION_LABELS: Final = ("pod-template-hash", "controller-revision-hash")
 
 
 def _find_controller(pod: str, body: _Object) -> tuple[str, str]:
@@ -507,9 +490,7 @@ def _remove_node_pinning(affinity: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configured node affinity of a DaemonSet: its controller adds each pod's own node."""
     node_affinity = dict(get_mapping(affinity, "nodeAffinity"))
     terms = list_mappings(node_affinity.pop(_REQUIRED, None), "nodeSelectorTerms")
-    configured_terms = [
-        {"matchExpressions": term["matchExpressions"]} for term in terms if term.get("matchExpressions")
-    ]
-    if configured_terms:
-        node_affinity[_REQUIRED] = {"nodeSelectorTerms": configured_terms}
+    expressions = [term["matchExpressions"] for term in terms if term.get("matchExpressions")]
+    if expressions:
+        node_affinity[_REQUIRED] = {"nodeSelectorTerms": [{"matchExpressions": item} for item in expressions]}
     return {**affinity, "nodeAffinity": node_affinity}

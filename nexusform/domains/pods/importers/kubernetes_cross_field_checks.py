@@ -8,6 +8,7 @@ type are reported elsewhere and read as absent here. Source: the validation of K
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from nexusform.documents.yaml_documents import Node
@@ -22,6 +23,8 @@ from nexusform.kubernetes.matching import (
 from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, parse_quantity
 
 CheckFailure: TypeAlias = tuple[Node, str, str]
+# Part of the metadata, its path, and the problem as a sentence.
+MetadataProblem: TypeAlias = tuple[Node, Path, str]
 Check: TypeAlias = Callable[[Node], Iterator[CheckFailure]]
 
 _CONTAINERS: Final = ("initContainers", "containers")
@@ -63,12 +66,9 @@ def _check_always_restarting_pod(spec: Node) -> Iterator[CheckFailure]:
     policy = pod.get_node("restartPolicy")
     if policy.text not in ("", "Always"):
         yield policy, ".template.spec.restartPolicy", f'is "{policy.text}"; here it must be Always.'
-    if not pod.get_node("activeDeadlineSeconds").is_absent:
-        yield (
-            pod.get_node("activeDeadlineSeconds"),
-            ".template.spec.activeDeadlineSeconds",
-            "cannot be set here: these pods never finish.",
-        )
+    deadline = pod.get_node("activeDeadlineSeconds")
+    if not deadline.is_absent:
+        yield deadline, ".template.spec.activeDeadlineSeconds", "cannot be set here: these pods never finish."
     yield from _check_template_mounts(spec)
 
 
@@ -98,10 +98,8 @@ def _check_selector(spec: Node) -> Iterator[CheckFailure]:
 
 def _check_deployment(spec: Node) -> Iterator[CheckFailure]:
     yield from _check_workload_spec(spec)
-    deadline, ready_seconds = (
-        spec.get_node("progressDeadlineSeconds"),
-        _get_number(spec.get_node("minReadySeconds"), 0),
-    )
+    deadline = spec.get_node("progressDeadlineSeconds")
+    ready_seconds = _get_number(spec.get_node("minReadySeconds"), 0)
     if _get_number(deadline, _DEADLINE) <= ready_seconds:
         position = spec.get_node("minReadySeconds") if deadline.is_absent else deadline
         yield position, ".progressDeadlineSeconds", f"must be more than minReadySeconds ({ready_seconds})."
@@ -227,10 +225,6 @@ def _check_labels(node: Node, key: str) -> Iterator[CheckFailure]:
         yield label, path, message
 
 
-def _check_selector_labels(selector: Node) -> Iterator[CheckFailure]:
-    yield from _check_labels(selector, "matchLabels")
-
-
 def _check_volume_claim(spec: Node) -> Iterator[CheckFailure]:
     requests = spec.get_node("resources", "requests")
     if isinstance(requests.data, dict) and requests.data and requests.get_node("storage").is_absent:
@@ -261,14 +255,10 @@ CHECKS: Final[Mapping[str, Check]] = {
     "core_v1.ResourceRequirements": _check_resources,
     "core_v1.Toleration": _check_toleration,
     "core_v1.Volume": _check_volume,
-    "meta_v1.LabelSelector": _check_selector_labels,
+    "meta_v1.LabelSelector": partial(_check_labels, key="matchLabels"),
     "meta_v1.LabelSelectorRequirement": _check_requirement,
     "policy_v1.PodDisruptionBudgetSpec": _check_disruption_budget,
 }
-
-
-# Part of the metadata, its path, and the problem as a sentence.
-MetadataProblem: TypeAlias = tuple[Node, Path, str]
 
 
 def list_metadata_problems(metadata: Node) -> Iterator[MetadataProblem]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from hashlib import blake2b
 from itertools import product
 from typing import Any, Final
@@ -50,6 +51,10 @@ NEVER: Final = "Never"
 ANOTHER_SCHEDULER: Final = "another-scheduler"
 DEVICE_CLAIMS: Final = "device-claims"
 GANGS: Final = "gang-scheduling"
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_MAX_WEIGHT: Final = 100
+_EFFECTS: Final = ("", NO_SCHEDULE, "NoExecute", "PreferNoSchedule")
 _NODE: Final = "node.kubernetes.io/"
 _TOLERATION_SECONDS: Final = 300
 # Admission adds these to every pod; the DaemonSet controller adds the others to its pods.
@@ -121,20 +126,15 @@ def compute_template_hash(template: Mapping[str, Any]) -> str:
     return blake2b(text.encode(), digest_size=5).hexdigest()
 
 
-def get_template_labels(metadata: Fields) -> dict[str, str]:
-    """Return the labels of a pod template."""
-    return metadata.get_text_mapping("labels")
-
-
 def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: Priorities) -> PodSpec:
     """Return the pod spec of a template's `metadata` and `spec`."""
-    labels = {**get_template_labels(metadata), **owner.added_labels}
+    labels = {**metadata.get_text_mapping("labels"), **owner.added_labels}
     if not spec.data.get("containers"):
         spec.report("containers", "needs at least one container.")
     affinity = spec.get_mapping("affinity")
-    node_affinity = parse_node_affinity(affinity)
-    pod_affinity = parse_pod_affinity(affinity, "podAffinity", owner.namespace, labels)
-    pod_anti_affinity = parse_pod_affinity(affinity, "podAntiAffinity", owner.namespace, labels)
+    node_terms, preferred_nodes = _parse_node_affinity(affinity)
+    attraction, preferred_attraction = _parse_pod_affinity(affinity, "podAffinity", owner.namespace, labels)
+    repulsion, preferred_repulsion = _parse_pod_affinity(affinity, "podAntiAffinity", owner.namespace, labels)
     scheduler = spec.get_text("schedulerName", "default-scheduler")
     if scheduler != "default-scheduler":
         detail = f'is "{scheduler}"; its rules are unknown, so those of kube-scheduler are used.'
@@ -151,14 +151,14 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         node_name=spec.get_text("nodeName"),
         has_unknown_rules=scheduler != "default-scheduler" or bool(group_key),
         node_selector=tuple(sorted(spec.get_text_mapping("nodeSelector").items())),
-        node_terms=node_affinity.required,
-        preferred_nodes=node_affinity.preferred,
-        tolerations=_list_tolerations(spec, owner.kind),
-        affinity=pod_affinity.required,
-        anti_affinity=pod_anti_affinity.required,
-        preferred_affinity=pod_affinity.preferred,
-        preferred_anti_affinity=pod_anti_affinity.preferred,
-        spread=parse_spread_constraints(spec, labels),
+        node_terms=node_terms,
+        preferred_nodes=preferred_nodes,
+        tolerations=_parse_tolerations(spec, owner.kind),
+        affinity=attraction,
+        anti_affinity=repulsion,
+        preferred_affinity=preferred_attraction,
+        preferred_anti_affinity=preferred_repulsion,
+        spread=tuple(_parse_constraint(fields, labels) for fields in spec.list_mappings("topologySpreadConstraints")),
         default_spread=owner.spread_selector,
         host_ports=_list_host_ports(spec),
         priority=_resolve_priority(spec, priorities),
@@ -169,7 +169,10 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         can_preempt=spec.get_text("preemptionPolicy") != NEVER
         and spec.get_text("priorityClassName") not in priorities.non_preempting,
         images=_list_images(spec),
-        container_scored_requests=_compute_container_scored_requests(spec),
+        # The scored requests of the containers alone, if the pod has requests of its own.
+        container_scored_requests=_compute_requests(spec, _SCORE_DEFAULTS, has_pod_level=False)
+        if spec.get_mapping("resources").data
+        else None,
     )
 
 
@@ -183,7 +186,7 @@ def parse_containers(spec: Fields) -> tuple[Container, ...]:
     containers = []
     for container in (*spec.list_mappings("initContainers"), *spec.list_mappings("containers")):
         image = container.get_text("image")
-        amounts = _get_effective_requests(container.get_mapping("resources"), is_reported=True)
+        amounts = _get_effective_requests(container, is_reported=True)
         containers.append(
             Container(
                 container.get_text("name"),
@@ -192,13 +195,6 @@ def parse_containers(spec: Fields) -> tuple[Container, ...]:
             )
         )
     return tuple(containers)
-
-
-def _compute_container_scored_requests(spec: Fields) -> Requests | None:
-    """Return the scored requests of the containers alone, if the pod has requests of its own."""
-    if not spec.get_mapping("resources").data:
-        return None
-    return _compute_requests(spec, _SCORE_DEFAULTS, has_pod_level=False)
 
 
 def _collect_quota_figures(spec: Fields) -> PodQuotaFields:
@@ -217,12 +213,9 @@ def _collect_quota_figures(spec: Fields) -> PodQuotaFields:
 
 
 def _get_reported_amounts(container: Fields, section: str) -> Amounts:
-    resources = container.get_mapping("resources")
-    return (
-        _get_effective_requests(resources, is_reported=True)
-        if section == "requests"
-        else _parse_quantities(resources.get_mapping(section), is_reported=True)
-    )
+    if section == "requests":
+        return _get_effective_requests(container, is_reported=True)
+    return _parse_quantities(container.get_mapping("resources").get_mapping(section), is_reported=True)
 
 
 def _list_numa_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
@@ -234,9 +227,7 @@ def _list_numa_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
     requests = []
     for container in containers:
         container_requests = []
-        for name, amount in sorted(
-            _get_effective_requests(container.get_mapping("resources"), is_reported=True).items()
-        ):
+        for name, amount in sorted(_get_effective_requests(container, is_reported=True).items()):
             if name == "cpu" and is_guaranteed and amount and amount % 1000 == 0:
                 container_requests.append(("cpu", amount // 1000))
             elif amount and ("/" in name or name.startswith(HUGEPAGES)):
@@ -251,18 +242,6 @@ def _is_guaranteed(container: Fields) -> bool:
     limits = _parse_quantities(resources.get_mapping("limits"), is_reported=True)
     requests = {**limits, **_parse_quantities(resources.get_mapping("requests"), is_reported=True)}
     return all(limits.get(name) and limits[name] == requests[name] for name in ("cpu", "memory"))
-
-
-def _list_tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
-    tolerations = parse_tolerations(spec)
-    if kind == "DaemonSet":
-        tolerations += (
-            tuple(replace(toleration, seconds=None) for toleration in _DEFAULT_TOLERATIONS) + _DAEMON_TOLERATIONS
-        )
-        if spec.get_flag("hostNetwork"):
-            tolerations += (_HOST_NETWORK_TOLERATION,)
-        return tolerations
-    return tolerations + _DEFAULT_TOLERATIONS
 
 
 def _resolve_priority(spec: Fields, priorities: Priorities) -> int:
@@ -307,7 +286,7 @@ def _compute_requests(spec: Fields, fallback: Mapping[str, int], *, has_pod_leve
     """
     is_reported = bool(fallback)  # the same manifest is read twice: report problems once
     total = _sum_container_requests(
-        spec, lambda container: {**fallback, **_get_effective_requests(container.get_mapping("resources"), is_reported)}
+        spec, lambda container: {**fallback, **_get_effective_requests(container, is_reported)}
     )
     if has_pod_level:
         total |= _get_pod_level_amounts(spec, is_reported)
@@ -323,9 +302,7 @@ def _get_pod_level_amounts(spec: Fields, is_reported: bool) -> Amounts:
     resources = spec.get_mapping("resources")
     if not resources.data:
         return {}
-    container_total = _sum_container_requests(
-        spec, lambda container: _get_effective_requests(container.get_mapping("resources"), is_reported=True)
-    )
+    container_total = _sum_container_requests(spec, partial(_get_effective_requests, is_reported=True))
     default_requests = {name: container_total[name] for name in _SCORE_DEFAULTS if name in container_total}
     return {
         **_parse_quantities(resources.get_mapping("limits"), is_reported),
@@ -355,8 +332,9 @@ def _sum_container_requests(spec: Fields, read_amounts: Callable[[Fields], Amoun
     }
 
 
-def _get_effective_requests(resources: Fields, is_reported: bool) -> Amounts:
+def _get_effective_requests(container: Fields, is_reported: bool) -> Amounts:
     # A limit without a request is its own request.
+    resources = container.get_mapping("resources")
     return {
         **_parse_quantities(resources.get_mapping("limits"), is_reported),
         **_parse_quantities(resources.get_mapping("requests"), is_reported),
@@ -381,26 +359,6 @@ def _add_amounts(total: Amounts, amounts: Mapping[str, int]) -> None:
         total[name] = total.get(name, 0) + amount
 
 
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
-_MAX_WEIGHT: Final = 100
-_EFFECTS: Final = ("", NO_SCHEDULE, "NoExecute", "PreferNoSchedule")
-
-
-class NodeAffinity(Struct, frozen=True):
-    """nodeAffinity: required terms (None = no requirement) and preferred ones with weights."""
-
-    required: tuple[NodeSelectorTerm, ...] | None
-    preferred: tuple[tuple[int, NodeSelectorTerm], ...]
-
-
-class PodAffinity(Struct, frozen=True):
-    """podAffinity or podAntiAffinity: required and preferred terms."""
-
-    required: tuple[PodTerm, ...]
-    preferred: tuple[PodTerm, ...]
-
-
 def parse_selector(parent: Fields, key: str) -> LabelSelector | None:
     """Return a label selector; None if it is absent (selects nothing)."""
     if parent.data.get(key) is None:
@@ -418,8 +376,10 @@ def _parse_requirement(fields: Fields) -> Requirement:
     return Requirement(fields.get_text("key"), fields.get_text("operator"), fields.get_texts("values"))
 
 
-def parse_node_affinity(affinity: Fields) -> NodeAffinity:
-    """Return the nodeAffinity of a pod's affinity."""
+def _parse_node_affinity(
+    affinity: Fields,
+) -> tuple[tuple[NodeSelectorTerm, ...] | None, tuple[tuple[int, NodeSelectorTerm], ...]]:
+    """Return the required terms of node affinity (None = no requirement) and the preferred ones with weights."""
     fields = affinity.get_mapping("nodeAffinity")
     required: tuple[NodeSelectorTerm, ...] | None = None
     if _REQUIRED in fields:
@@ -431,7 +391,7 @@ def parse_node_affinity(affinity: Fields) -> NodeAffinity:
         (item.get_integer("weight", 1, minimum=1), parse_node_term(item.get_mapping("preference")))
         for item in fields.list_mappings(_PREFERRED)
     )
-    return NodeAffinity(required, preferred)
+    return required, preferred
 
 
 def parse_node_term(fields: Fields) -> NodeSelectorTerm:
@@ -451,8 +411,10 @@ def parse_node_term(fields: Fields) -> NodeSelectorTerm:
     return NodeSelectorTerm(labels, names)
 
 
-def parse_pod_affinity(affinity: Fields, key: str, namespace: str, labels: Mapping[str, str]) -> PodAffinity:
-    """Return podAffinity or podAntiAffinity (`key`) of a pod in a namespace with these labels."""
+def _parse_pod_affinity(
+    affinity: Fields, key: str, namespace: str, labels: Mapping[str, str]
+) -> tuple[tuple[PodTerm, ...], tuple[PodTerm, ...]]:
+    """Return the required and the preferred terms of podAffinity or podAntiAffinity (`key`)."""
     fields = affinity.get_mapping(key)
     required = tuple(_parse_pod_term(term, namespace, labels, 0) for term in fields.list_mappings(_REQUIRED))
     preferred = []
@@ -461,7 +423,7 @@ def parse_pod_affinity(affinity: Fields, key: str, namespace: str, labels: Mappi
         if weight > _MAX_WEIGHT or "weight" not in item:
             item.report("weight", "must be a whole number from 1 to 100.")
         preferred.append(_parse_pod_term(item.get_mapping("podAffinityTerm"), namespace, labels, weight))
-    return PodAffinity(required, tuple(preferred))
+    return required, tuple(preferred)
 
 
 def _parse_pod_term(fields: Fields, namespace: str, labels: Mapping[str, str], weight: int) -> PodTerm:
@@ -499,12 +461,8 @@ def _merge_match_label_keys(
     return LabelSelector(selector.match_labels, selector.match_expressions + label_requirements)
 
 
-def parse_spread_constraints(spec: Fields, labels: Mapping[str, str]) -> tuple[SpreadConstraint, ...]:
-    """Return the topologySpreadConstraints of a pod with these labels."""
-    return tuple(_parse_constraint(fields, labels) for fields in spec.list_mappings("topologySpreadConstraints"))
-
-
 def _parse_constraint(fields: Fields, labels: Mapping[str, str]) -> SpreadConstraint:
+    """Return a topologySpreadConstraint of a pod with these labels."""
     topology_key = fields.get_text("topologyKey")
     if not topology_key:
         fields.report("topologyKey", "must not be empty.")
@@ -526,8 +484,8 @@ def _parse_constraint(fields: Fields, labels: Mapping[str, str]) -> SpreadConstr
     )
 
 
-def parse_tolerations(spec: Fields) -> tuple[Toleration, ...]:
-    """Return the tolerations of a pod spec."""
+def _parse_tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
+    """Return the tolerations of a pod spec, and those added by admission or by the DaemonSet controller."""
     tolerations = []
     for fields in spec.list_mappings("tolerations"):
         operator = fields.get_choice("operator", (EQUAL, EXISTS), EQUAL)
@@ -539,4 +497,10 @@ def parse_tolerations(spec: Fields) -> tuple[Toleration, ...]:
         seconds = fields.data.get("tolerationSeconds")
         duration = seconds if isinstance(seconds, int) else None
         tolerations.append(Toleration(key, operator, fields.get_text("value"), effect, duration))
+    if kind != "DaemonSet":
+        return (*tolerations, *_DEFAULT_TOLERATIONS)
+    tolerations += [replace(toleration, seconds=None) for toleration in _DEFAULT_TOLERATIONS]
+    tolerations += _DAEMON_TOLERATIONS
+    if spec.get_flag("hostNetwork"):
+        tolerations.append(_HOST_NETWORK_TOLERATION)
     return tuple(tolerations)

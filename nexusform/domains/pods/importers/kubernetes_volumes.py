@@ -7,6 +7,7 @@ undefined claim or class, a volume created before its pod) are warnings.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct, field
@@ -97,10 +98,8 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
                 templates |= _collect_template_claims(manifest)
             case "storage.k8s.io", "StorageClass":
                 classes[manifest.name] = manifest
-                if (
-                    _get_silent_fields(manifest, "metadata").get_mapping("annotations").get_text(_DEFAULT_CLASS)
-                    == "true"
-                ):
+                annotations = _get_silent_fields(manifest, "metadata").get_mapping("annotations")
+                if annotations.get_text(_DEFAULT_CLASS) == "true":
                     default = manifest.name
     referenced_names = frozenset(_get_silent_fields(claim, "spec").get_text("volumeName") for claim in claims.values())
     volumes_by_class: dict[str, list[Volume]] = {}
@@ -263,9 +262,8 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
 def _list_bound_claims(claim: Manifest, storage: Storage) -> Pairs:
     """Return a claim with the CSI driver of its volume, else of its class; empty without a driver."""
     spec = _get_silent_fields(claim, "spec")
-    volume = storage.volumes.get(spec.get_text("volumeName")) or storage.reserved_volumes.get(
-        (claim.namespace, claim.name)
-    )
+    reserved_volume = storage.reserved_volumes.get((claim.namespace, claim.name))
+    volume = storage.volumes.get(spec.get_text("volumeName"), reserved_volume)
     storage_class = storage.classes.get(spec.get_text("storageClassName"))
     driver = find_volume_driver(volume) if volume is not None else find_csi_provisioner(storage_class)
     return ((f"{claim.namespace}/{claim.name}", driver),) if driver else ()
@@ -321,9 +319,8 @@ def collect_cluster_storage(manifests: Sequence[Manifest], *, is_complete: bool 
         _get_silent_fields(claim, "spec").get_text("volumeName"): claim for claim in storage.claims.values()
     }
     # The volume of a deleted claim is unusable.
-    usable_names = {volume.name for volume in storage.reserved_volumes.values()}.union(
-        *map(_list_volume_names, storage.free_volumes.values())
-    )
+    usable_names = {manifest.name for manifest in storage.reserved_volumes.values()}
+    usable_names |= {volume.name for volume in chain.from_iterable(storage.free_volumes.values())}
     volumes = [
         _build_volume(manifest, claim_by_volume.get(name))
         for name, manifest in storage.volumes.items()
@@ -341,10 +338,6 @@ def collect_cluster_storage(manifests: Sequence[Manifest], *, is_complete: bool 
     immediate_claims = tuple(claim for claim in _filter_unique(claims) if not claim.waits_for_pod)
     attach_limits = build_attach_limits(storage.csi, storage.volumes)
     return ClusterStorage(tuple(volumes), immediate_claims, tuple(invalid_claims), attach_limits)
-
-
-def _list_volume_names(volumes: Iterable[Volume]) -> Iterator[str]:
-    return (volume.name for volume in volumes)
 
 
 def _build_volume(manifest: Manifest, named_by: Manifest | None = None) -> Volume:
@@ -397,10 +390,8 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
     volume controller has checked. Without an observed claim the existing volumes are unknown.
     """
     metadata, name = _get_silent_fields(claim, "metadata"), claim.name
-    volume_name, phase = (
-        _get_silent_fields(claim, "spec").get_text("volumeName"),
-        _get_silent_fields(claim, "status").get_text("phase"),
-    )
+    spec, phase = _get_silent_fields(claim, "spec"), _get_silent_fields(claim, "status").get_text("phase")
+    volume_name = spec.get_text("volumeName")
     is_observed = storage.is_complete and bool(phase)
     if phase == _LOST:
         return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume_name}"'
@@ -413,21 +404,14 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
         return f'persistentvolume "{volume_name}" not found' if volume is None and is_observed else ""
     if volume is None:
         return UNBOUND if is_observed else ""
-    reference = _get_silent_fields(volume, "spec").get_mapping("claimRef")
-    owner_name = (reference.get_text("namespace"), reference.get_text("name"))
-    has_other_owner = owner_name != (claim.namespace, name) or not _is_same_claim(
-        reference, claim, is_complete=storage.is_complete
-    )
+    volume_spec = _get_silent_fields(volume, "spec")
+    reference = volume_spec.get_mapping("claimRef")
     if reference.data:
-        return UNBOUND if has_other_owner else ""
-    requested_bytes = _parse_bytes(
-        _get_silent_fields(claim, "spec").get_mapping("resources").get_mapping("requests").data
-    )
-    return (
-        UNBOUND
-        if _parse_bytes(_get_silent_fields(volume, "spec").get_mapping("capacity").data) < requested_bytes
-        else ""
-    )
+        has_name = (reference.get_text("namespace"), reference.get_text("name")) == (claim.namespace, name)
+        is_owner = has_name and _is_same_claim(reference, claim, is_complete=storage.is_complete)
+        return "" if is_owner else UNBOUND
+    requested_bytes = _parse_bytes(spec.get_mapping("resources").get_mapping("requests").data)
+    return UNBOUND if _parse_bytes(volume_spec.get_mapping("capacity").data) < requested_bytes else ""
 
 
 def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, storage: Storage) -> VolumeNeed | None:

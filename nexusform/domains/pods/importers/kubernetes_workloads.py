@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
@@ -22,7 +22,6 @@ from nexusform.domains.pods.importers.kubernetes_pod_spec import (
     collect_priority_classes,
     compute_template_hash,
     find_priority_rejection,
-    get_template_labels,
     parse_containers,
     parse_pod_spec,
     parse_selector,
@@ -91,6 +90,7 @@ def collect_workloads(
         selectors,
         _collect_autoscalers(all_manifests),
         live_workloads,
+        group_replica_sets(live_workloads.values()),
         {(manifest.kind, manifest.namespace, manifest.name): manifest for manifest in previous_manifests},
         _collect_device_classes(all_manifests),
         collect_device_objects(all_manifests),
@@ -103,9 +103,8 @@ def collect_workloads(
             workloads.append(reader.parse_workload(_convert_old_api_version(manifest, reader.findings), controller))
         elif (manifest.group, manifest.kind) == ("batch", "CronJob"):
             job = Fields(manifest, reader.findings, manifest.body).get_mapping("spec").get_mapping("jobTemplate")
-            _check_restart_policy(
-                job.get_mapping("spec").get_mapping("template").get_mapping("spec"), _FINITE_RESTART_POLICIES
-            )
+            pod_spec = job.get_mapping("spec").get_mapping("template").get_mapping("spec")
+            _check_restart_policy(pod_spec, _FINITE_RESTART_POLICIES)
     reader.findings += list_unpredicted_problems(manifests, known_kinds=_CONTROLLERS.keys())
     return ParsedWorkloads(tuple(workloads), tuple(reader.findings))
 
@@ -133,32 +132,19 @@ def _collect_autoscalers(manifests: Iterable[Manifest]) -> dict[tuple[str, str, 
     return autoscalers
 
 
-class _WorkloadReader:
-    def __init__(
-        self,
-        priorities: Priorities,
-        rules: AdmissionRules,
-        storage: Storage,
-        services: Mapping[str, Sequence[Mapping[str, str]]],
-        autoscalers: Mapping[tuple[str, str, str], Manifest],
-        live_workloads: Mapping[str, LiveWorkload],
-        previous_manifests: Mapping[tuple[str, str, str], Manifest],
-        device_classes: Mapping[str, str],
-        devices: DeviceObjects,
-        *,
-        is_complete: bool,
-    ) -> None:
-        self.priorities = priorities
-        self.rules = rules
-        self.storage = storage
-        self.services = services
-        self.autoscalers = autoscalers
-        self.live_workloads = live_workloads
-        self.device_classes = device_classes
-        self.devices, self.is_complete = devices, is_complete
-        self.replica_sets = group_replica_sets(live_workloads.values())
-        self.previous_manifests = previous_manifests
-        self.findings: list[Problem] = []
+class _WorkloadReader(Struct):
+    priorities: Priorities
+    rules: AdmissionRules
+    storage: Storage
+    services: Mapping[str, Sequence[Mapping[str, str]]]
+    autoscalers: Mapping[tuple[str, str, str], Manifest]
+    live_workloads: Mapping[str, LiveWorkload]
+    replica_sets: Mapping[str, Sequence[LiveWorkload]]
+    previous_manifests: Mapping[tuple[str, str, str], Manifest]
+    device_classes: Mapping[str, str]
+    devices: DeviceObjects
+    is_complete: bool
+    findings: list[Problem] = field(default_factory=list)
 
     def parse_workload(self, manifest: Manifest, controller: _WorkloadKind) -> Workload:
         """Return the workload of a manifest, its pods after admission."""
@@ -168,7 +154,7 @@ class _WorkloadReader:
         root = Fields(manifest, self.findings, manifest.body)
         spec = root.get_mapping("spec")
         template = root if manifest.kind == "Pod" else spec.get_mapping("template")
-        labels = get_template_labels(template.get_mapping("metadata"))
+        labels = template.get_mapping("metadata").get_text_mapping("labels")
         added_labels = {controller.template_label: template_digest} if controller.template_label else {}
         if manifest.kind == "Job":
             added_labels = {"batch.kubernetes.io/job-name": manifest.name, "job-name": manifest.name}
@@ -301,8 +287,7 @@ class _WorkloadReader:
             outcome = f"{replicas} are predicted, not the configured {configured_replicas}"
         detail = (
             f"{manifest.title} is scaled by HorizontalPodAutoscaler {scaler.name} between {minimum} and "
-            f"{maximum} "
-            f"replicas; {outcome}."
+            f"{maximum} replicas; {outcome}."
         )
         summary = f"{manifest.title}: {replicas} replicas; its autoscaler allows {minimum} to {maximum}"
         self.findings.append(
@@ -338,10 +323,6 @@ def _parse_workload_selector(spec: Fields, labels: Mapping[str, str]) -> LabelSe
 def _check_restart_policy(spec: Fields, allowed: tuple[str, ...]) -> None:
     if "restartPolicy" in spec:
         spec.get_choice("restartPolicy", allowed, "")
-
-
-def _return_single_replica(_: Fields) -> int:
-    return 1
 
 
 def _parse_replicas(spec: Fields) -> int:
@@ -459,7 +440,7 @@ class _WorkloadKind(Struct, frozen=True):
 
 _FINITE_RESTART_POLICIES: Final = ("OnFailure", "Never")
 _DEPLOYMENT: Final = _WorkloadKind(_parse_replicas, _apply_deployment_strategy, "pod-template-hash")
-_DAEMON_SET: Final = _WorkloadKind(_return_single_replica, _apply_daemon_set_strategy, "controller-revision-hash")
+_DAEMON_SET: Final = _WorkloadKind(lambda _: 1, _apply_daemon_set_strategy, "controller-revision-hash")
 _REPLICA_SET: Final = _WorkloadKind(_parse_replicas, _apply_on_delete_strategy)
 _CONTROLLERS: Final[Mapping[tuple[str, str], _WorkloadKind]] = {
     ("apps", "Deployment"): _DEPLOYMENT,
@@ -470,7 +451,7 @@ _CONTROLLERS: Final[Mapping[tuple[str, str], _WorkloadKind]] = {
         _parse_parallelism, _apply_recreate_strategy, has_selector=False, restart_policies=_FINITE_RESTART_POLICIES
     ),
     ("", "Pod"): _WorkloadKind(
-        _return_single_replica,
+        lambda _: 1,
         _apply_recreate_strategy,
         has_selector=False,
         restart_policies=("Always", *_FINITE_RESTART_POLICIES, ""),

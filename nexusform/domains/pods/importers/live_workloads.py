@@ -68,7 +68,8 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the required parts of a live workload as plain data, without environments and arguments."""
     metadata, spec = get_mapping(body, "metadata"), get_mapping(body, "spec")
     managers = list_mappings(metadata, "managedFields")
-    owned = [get_mapping(item, "fieldsV1", "f:spec") for item in managers if not _is_apply_manager(item)]
+    others = [item for item in managers if item.get("manager") not in _APPLIERS or item.get("subresource")]
+    owned = [get_mapping(item, "fieldsV1", "f:spec") for item in others]
     fields = [leaf for tree in owned for leaf in _list_owned_field_values(tree, _select_spec(spec), ())]
     if not managers and spec.get("replicas") is not None and not _has_applied_field(metadata, "replicas"):
         fields = [(REPLICAS_PATH, spec["replicas"])]
@@ -172,10 +173,6 @@ def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest
         if not is_removed and _find_value_at_path(spec, path) is None:
             spec = _set_value_at_path(spec, path, value)
     return replace(manifest, body={**manifest.body, "spec": spec})
-
-
-def _is_apply_manager(manager: Mapping[str, Any]) -> bool:
-    return manager.get("manager") in _APPLIERS and not manager.get("subresource")
 
 
 def _has_applied_field(metadata: Mapping[str, Any], name: str) -> bool:

@@ -42,6 +42,21 @@ _CLUSTER_SCOPED: Final = frozenset(
         "ClusterResourcePlacementEviction", "ClusterResourcePlacementDisruptionBudget",
     }
 )  # fmt: skip
+_FLEET_GROUPS: Final = ("placement.kubernetes-fleet.io", "cluster.kubernetes-fleet.io", "fleet.azure.com")
+_NETWORKING: Final = "networking.fleet.azure.com"
+_UNSELECTABLE_KINDS: Final = frozenset(
+    {
+        ("", "Pod"),
+        ("", "Node"),
+        ("", "Event"),
+        ("events.k8s.io", "Event"),
+        ("coordination.k8s.io", "Lease"),
+        ("multicluster.x-k8s.io", "ServiceImport"),
+        (_NETWORKING, "ServiceImport"),
+        (_NETWORKING, "TrafficManagerProfile"),
+        (_NETWORKING, "TrafficManagerBackend"),
+    }
+)
 
 
 class Manifest(Struct, frozen=True):
@@ -96,15 +111,13 @@ def build_changed_manifest(body: Mapping[str, Any], original: Manifest) -> Manif
     """Return the manifest of a changed body (the result of an override) at the position of the original; None
     if the change removed the identity.
     """
-    reader = _ManifestReader(original.file, [])
-    reader.add_document(YamlDocument(dict(body), original.position))
-    return reader.manifests[0] if len(reader.manifests) == 1 else None
+    return build_manifest(body, original.file, original.position)
 
 
-def build_manifest(body: Mapping[str, Any]) -> Manifest | None:
-    """Return the manifest of a stored body without a text position."""
-    reader = _ManifestReader("", [])
-    reader.add_document(YamlDocument(dict(body), NO_POSITION))
+def build_manifest(body: Mapping[str, Any], file: str = "", position: TextPosition = NO_POSITION) -> Manifest | None:
+    """Return the manifest of a body, by default a stored one without a text position."""
+    reader = _ManifestReader(file, [])
+    reader.add_document(YamlDocument(dict(body), position))
     return reader.manifests[0] if len(reader.manifests) == 1 else None
 
 
@@ -163,10 +176,6 @@ def is_fleet_group(group: str) -> bool:
     return group in _FLEET_GROUPS
 
 
-_FLEET_GROUPS: Final = ("placement.kubernetes-fleet.io", "cluster.kubernetes-fleet.io", "fleet.azure.com")
-_NETWORKING: Final = "networking.fleet.azure.com"
-
-
 def is_reserved_namespace(namespace: str) -> bool:
     """Return whether a namespace and its objects are never propagated."""
     return namespace == "default" or namespace.startswith(("kube-", "fleet-"))
@@ -183,21 +192,6 @@ def find_selection_exclusion(manifest: Manifest, services: Collection[tuple[str,
     if kind in _UNSELECTABLE_KINDS or manifest.group == "metrics.k8s.io":
         return f"objects of kind {manifest.kind} are never selected"
     return _explain_unselectable_object(manifest, services)
-
-
-_UNSELECTABLE_KINDS: Final = frozenset(
-    {
-        ("", "Pod"),
-        ("", "Node"),
-        ("", "Event"),
-        ("events.k8s.io", "Event"),
-        ("coordination.k8s.io", "Lease"),
-        ("multicluster.x-k8s.io", "ServiceImport"),
-        (_NETWORKING, "ServiceImport"),
-        (_NETWORKING, "TrafficManagerProfile"),
-        (_NETWORKING, "TrafficManagerBackend"),
-    }
-)
 
 
 def _explain_unselectable_object(manifest: Manifest, services: Collection[tuple[str, str]]) -> str | None:
@@ -439,10 +433,7 @@ class Fields:
 
 def compute_fingerprint(manifests: Iterable[Manifest]) -> str:
     """Return a hash of the content of the objects, independent of their formatting."""
-    contents: list[list[Any]] = []
-    for manifest in manifests:
-        names = [manifest.group, manifest.kind, manifest.namespace, manifest.name, manifest.version]
-        contents.append([*names, manifest.body])
+    contents = [[*manifest.identity, manifest.version, manifest.body] for manifest in manifests]
     return sha256(format_canonical_json(contents)).hexdigest()
 
 

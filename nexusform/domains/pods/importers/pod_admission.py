@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -174,9 +174,8 @@ def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuot
             for name, value in fields.data.items():
                 quantity = parse_quantity(str(value))
                 if not isinstance(quantity, InvalidQuantity):
-                    limits.append(
-                        (name, quantity.round_to_milli() if name.endswith("cpu") else quantity.round_to_units())
-                    )
+                    amount = quantity.round_to_milli() if name.endswith("cpu") else quantity.round_to_units()
+                    limits.append((name, amount))
             quotas.append(ResourceQuota(manifest.namespace, manifest.name, tuple(limits), tuple(scopes)))
     return tuple(quotas)
 
@@ -197,28 +196,23 @@ def collect_pod_disruption_budgets(manifests: Iterable[Manifest]) -> tuple[PodDi
     return tuple(budgets)
 
 
-class _PodInAdmission(Struct, frozen=True):
-    # Pod during admission.
-    namespace: str
-    metadata: Fields
-    spec: Fields
-    rules: AdmissionRules
-
-
 def apply_pod_admission(namespace: str, metadata: Fields, spec: Fields, rules: AdmissionRules) -> Fields:
     """Return the pod spec after admission, as read by the scheduler."""
-    for step in _STEPS:
-        changed_spec = step(_PodInAdmission(namespace, metadata, spec, rules))
-        if changed_spec is not None:
-            spec = Fields(spec.manifest, spec.findings, changed_spec, *spec.path)
-    return spec
+    # In the order of the API server.
+    spec = _apply_limit_ranges(spec, rules.defaults.get(namespace))
+    spec = _apply_runtime_class(spec, rules)
+    return _apply_multus_networks(namespace, metadata.get_mapping("annotations"), spec, rules)
 
 
-def _apply_runtime_class(pod: _PodInAdmission) -> RawAmounts | None:
-    spec, name = pod.spec, pod.spec.get_text("runtimeClassName")
+def _replace_data(spec: Fields, data: RawAmounts) -> Fields:
+    return Fields(spec.manifest, spec.findings, data, *spec.path)
+
+
+def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
+    name = spec.get_text("runtimeClassName")
     if not name:
-        return None
-    runtime = pod.rules.runtimes.get(name)
+        return spec
+    runtime = rules.runtimes.get(name)
     if runtime is None:
         detail = (
             f'names the RuntimeClass "{name}", but no manifest defines it. Its overhead, nodeSelector and '
@@ -226,10 +220,10 @@ def _apply_runtime_class(pod: _PodInAdmission) -> RawAmounts | None:
         )
         summary = f"RuntimeClass {name} is not on the cluster"
         spec.report("runtimeClassName", detail, Severity.WARNING, summary=summary)
-        return None
+        return spec
     body = _create_unreported_fields(runtime)
     scheduling = body.get_mapping("scheduling")
-    pod_selector, class_selector = (spec.get_text_mapping("nodeSelector"), scheduling.get_text_mapping("nodeSelector"))
+    pod_selector, class_selector = spec.get_text_mapping("nodeSelector"), scheduling.get_text_mapping("nodeSelector")
     for key in sorted(pod_selector.keys() & class_selector.keys()):
         if pod_selector[key] != class_selector[key]:
             detail = (
@@ -244,19 +238,18 @@ def _apply_runtime_class(pod: _PodInAdmission) -> RawAmounts | None:
         changed_spec["tolerations"] = tolerations
     if overhead and "overhead" not in spec:
         changed_spec["overhead"] = overhead
-    return changed_spec
+    return _replace_data(spec, changed_spec)
 
 
-def _apply_limit_ranges(pod: _PodInAdmission) -> RawAmounts | None:
-    defaults = pod.rules.defaults.get(pod.namespace)
+def _apply_limit_ranges(spec: Fields, defaults: LimitRangeDefaults | None) -> Fields:
     if defaults is None:
-        return None
-    changed_spec = dict(pod.spec.data)
+        return spec
+    changed_spec = dict(spec.data)
     for section in _CONTAINERS:
         containers = changed_spec.get(section)
         if isinstance(containers, list):
             changed_spec[section] = [_apply_container_defaults(container, defaults) for container in containers]
-    return changed_spec
+    return _replace_data(spec, changed_spec)
 
 
 def _apply_container_defaults(container: Any, defaults: LimitRangeDefaults) -> Any:
@@ -274,26 +267,24 @@ def _apply_container_defaults(container: Any, defaults: LimitRangeDefaults) -> A
     }
 
 
-def _apply_multus_networks(pod: _PodInAdmission) -> RawAmounts | None:
+def _apply_multus_networks(namespace: str, annotations: Fields, spec: Fields, rules: AdmissionRules) -> Fields:
     """Add requests for the devices of the networks named in the pod's annotation."""
-    annotations = pod.metadata.get_mapping("annotations")
-    network_names = _parse_network_names(annotations, pod.namespace)
     needed_resources: Counter[str] = Counter()
-    for name in network_names:
-        if name not in pod.rules.networks:
+    for name in _parse_network_names(annotations, namespace):
+        if name not in rules.networks:
             detail = (
                 f"names the network {'/'.join(name)}, but no manifest defines it. Its resource request is not counted."
             )
             summary = f"network {'/'.join(name)} is not on the cluster"
             annotations.report(NETWORKS, detail, Severity.WARNING, summary=summary)
-        resource = pod.rules.networks.get(name)
+        resource = rules.networks.get(name)
         if resource:
             needed_resources[resource] += 1
-    containers = pod.spec.data.get("containers")
+    containers = spec.data.get("containers")
     if not needed_resources or not isinstance(containers, list):
-        return None
+        return spec
     missing_amounts = {name: count - _sum_requested(containers, name) for name, count in needed_resources.items()}
-    return {**pod.spec.data, "containers": _add_missing_requests(containers, missing_amounts)}
+    return _replace_data(spec, {**spec.data, "containers": _add_missing_requests(containers, missing_amounts)})
 
 
 def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str, str]]:
@@ -333,22 +324,12 @@ def _add_missing_requests(containers: list[Any], missing_amounts: Mapping[str, i
         return containers
     resources = first_container.get("resources") or {}
     changed_resources = dict(resources)
+    added_amounts = {
+        name: _sum_requested([first_container], name) + count for name, count in missing_amounts.items() if count > 0
+    }
     for section in ("requests", "limits"):
         existing_amounts = resources.get(section) or {}
-        added_amounts = {
-            name: _sum_requested([first_container], name) + count
-            for name, count in missing_amounts.items()
-            if count > 0
-        }
-        changed_resources[section] = (
-            {**existing_amounts, **added_amounts} if isinstance(existing_amounts, dict) else existing_amounts
-        )
+        if isinstance(existing_amounts, dict):
+            existing_amounts = {**existing_amounts, **added_amounts}
+        changed_resources[section] = existing_amounts
     return [{**first_container, "resources": changed_resources}, *containers[1:]]
-
-
-# In the order of the API server.
-_STEPS: Final[tuple[Callable[[_PodInAdmission], RawAmounts | None], ...]] = (
-    _apply_limit_ranges,
-    _apply_runtime_class,
-    _apply_multus_networks,
-)

@@ -1,4 +1,6 @@
-"""Observed conditions of pods and nodes: readiness, restarts, containers that do not start, and their times."""
+"""Observed conditions of pods and nodes: readiness, restarts, containers that do not start, and their times; resources
+of pods resized in place.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +8,22 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from nexusform.documents.field_validation import get_mapping, list_mappings
-from nexusform.domains.pods.scheduling.cluster_records import PodCondition
+from nexusform.documents.field_validation import get_mapping, get_value_at_path, list_mappings
+from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
 _STARTING: Final = ("ContainerCreating", "PodInitializing", "")
 _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
-_STATUSES: Final = ("initContainerStatuses", "containerStatuses")
+CONTAINERS: Final = ("containers", "initContainers")
+_STATUSES: Final = {"initContainers": "initContainerStatuses", "containers": "containerStatuses"}
 NOT_READY: Final = "NotReady"
 
 
 def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the condition of a pod from kubectl as plain data for `build_pod_condition`."""
+    """Return the condition of a pod from kubectl as plain data for `PodCondition`."""
     metadata, status = get_mapping(body, "metadata"), get_mapping(body, "status")
     ready = _find_condition(status, "Ready")
-    statuses = [item for section in _STATUSES for item in list_mappings(status, section)]
+    statuses = [item for section in _STATUSES.values() for item in list_mappings(status, section)]
+    restart_counts = [item.get("restartCount") for item in statuses]
     is_ready = ready.get("status", "True") == "True"
     condition: dict[str, Any] = {
         "name": metadata.get("name"),
@@ -27,7 +31,7 @@ def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
         "phase": status.get("phase"),
         "creation_time": parse_time(metadata.get("creationTimestamp")),
         "ready_time": parse_time(ready.get("lastTransitionTime")) if is_ready else 0,
-        "restarts": max((_get_restart_count(item) for item in statuses), default=0),
+        "restarts": max((count for count in restart_counts if isinstance(count, int)), default=0),
         "deletion_cost": _parse_deletion_cost(get_mapping(metadata, "annotations").get(_DELETION_COST)),
     }
     if not is_ready:
@@ -43,18 +47,8 @@ def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in condition.items() if value is False or value not in (None, 0, "")}
 
 
-def build_pod_condition(data: Mapping[str, Any]) -> PodCondition:
-    """Return the condition of a pod reduced by `reduce_pod_condition`."""
-    return PodCondition(**data)
-
-
 def _find_condition(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return next((item for item in list_mappings(status, "conditions") if item.get("type") == name), {})
-
-
-def _get_restart_count(container_status: Mapping[str, Any]) -> int:
-    count = container_status.get("restartCount")
-    return count if isinstance(count, int) else 0
 
 
 def _parse_deletion_cost(text: Any) -> int:
@@ -78,3 +72,49 @@ def reduce_node_condition(body: Mapping[str, Any]) -> dict[str, Any]:
     ready = str(_find_condition(status, "Ready").get("status") or "")
     newest = max((parse_time(item.get("lastHeartbeatTime")) for item in list_mappings(status, "conditions")), default=0)
     return {"ready": ready, "heartbeat": newest}
+
+
+def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
+    """Return the containers of a running pod (`section`: one of CONTAINERS) with their allocated requests: the larger
+    of requested and actual resources. Source: kubernetes component-helpers/resource, determineContainerReqs.
+    """
+    status = get_mapping(pod, "status")
+    containers, statuses = get_value_at_path(pod, "spec", section), list_mappings(status, _STATUSES[section])
+    if not isinstance(containers, list) or not statuses:
+        return containers
+    # The larger of actual and allocated resources. Without status.resources the scheduler reads the spec alone.
+    allocated_by_name = {
+        container_status.get("name"): _merge_larger_amounts(
+            get_mapping(container_status, "resources", "requests"), get_mapping(container_status, "allocatedResources")
+        )
+        for container_status in statuses
+        if isinstance(container_status.get("resources"), Mapping)
+    }
+    # The node can never satisfy an infeasible resize: then only the actual resources count.
+    is_infeasible = _find_condition(status, "PodResizePending").get("reason") == "Infeasible"
+    changed_containers = []
+    for container in containers:
+        amounts = None
+        if isinstance(container, dict) and (section == "containers" or container.get("restartPolicy") == "Always"):
+            amounts = allocated_by_name.get(container.get("name"))
+        if not amounts:
+            changed_containers.append(container)
+            continue
+        resources = get_mapping(container, "resources")
+        if not is_infeasible:
+            amounts = _merge_larger_amounts(get_mapping(resources, "requests"), amounts)
+        changed_containers.append({**container, "resources": {**resources, "requests": amounts}})
+    return changed_containers
+
+
+def _merge_larger_amounts(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    amounts = dict(first)
+    for name, amount in second.items():
+        if name not in amounts or _parse_amount_in_nano(amount) > _parse_amount_in_nano(amounts[name]):
+            amounts[name] = amount
+    return amounts
+
+
+def _parse_amount_in_nano(value: Any) -> int:
+    quantity = parse_quantity(str(value))
+    return 0 if isinstance(quantity, InvalidQuantity) else quantity.nano

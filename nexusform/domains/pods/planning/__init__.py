@@ -4,12 +4,11 @@
 PUBLIC = {
     "manifest_blocks": (
         "list_manifest_diagnostics parse_objects plan_fleet_objects list_pod_risk_warnings create_pod_phase "
-        "collect_prior_members list_prior_pods"
+        "collect_prior_members compute_state_demand list_hosted_workloads list_prior_pods"
     ),
     "object_pods": "parse_pod_number PodKey PredictionInput",
     "drain_obstacles": "apply_observed_budget_status find_drain_obstacles",
     "external_clusters": "list_data_blocks list_read_blocks collect_external_clusters",
-    "state_pods": "compute_state_demand list_hosted_workloads",
     "node_clusters": "find_cluster_attributes build_node NodeCluster build_existing_clusters",
     "cluster_observation": (
         "match_cluster_snapshot ExternalClusters ObservedCluster merge_observed_pods check_unknown_clusters"

@@ -26,13 +26,12 @@ from nexusform.domains.pods.scheduling.rules import image_locality, taints
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.vm_object import VmObject
-from nexusform.scheduling.kubelet import STORAGE, NodeSize, compute_capacity
+from nexusform.scheduling.kubelet import STORAGE, compute_capacity
 
 # Labels with the machine of a node's VM.
 _MACHINE_LABELS: Final = ("topology.kubernetes.io/baremetalmachine", "CIS-node")
 _UNREADY_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _MOST_NAMES: Final = 5
-_DAEMONS: Final = "DaemonSet"
 
 
 class ClusterSnapshotBlock(Struct, frozen=True):
@@ -79,7 +78,8 @@ def match_cluster_snapshot(
     """Return the cluster with observed data in place of derived data, without `removed_vms`."""
     cluster = planned_cluster if planned_cluster is not None else NodeCluster(cluster_id, cluster_id, "", ())
     names: dict[str, str] = {}
-    nodes, sizes = dict(cluster.node_by_name), _compute_node_sizes(cluster)
+    nodes = dict(cluster.node_by_name)
+    sizes = {node.name: compute_capacity(sku) for node, sku in zip(cluster.nodes, cluster.skus, strict=True)}
     unknown_nodes: list[str] = []
     for node in snapshot.nodes:
         name = _resolve_vm_name(node, cluster, removed_vms)
@@ -93,13 +93,21 @@ def match_cluster_snapshot(
     running_pods = [pod for pod in snapshot.pods if pod.node in names]
     charged_budgets = _collect_charged_budgets(snapshot.objects)
     existing_pods = _build_existing_pods(running_pods, names, charged_budgets)
-    existing_pods += _build_new_daemons(
-        running_pods, [node for name, node in nodes.items() if name not in names.values()]
-    )
+    unmatched_nodes = [node for name, node in nodes.items() if name not in names.values()]
+    existing_pods += _build_new_daemons(running_pods, unmatched_nodes)
     nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in names]
-    images_by_node = {names[item.name]: item.images for item in snapshot.nodes if item.name in names}
+    known_nodes = [(names[node.name], node) for node in snapshot.nodes if node.name in names]
+    images_by_node = {name: node.images for name, node in known_nodes}
     image_sizes = [images_by_node.get(name) for name in nodes]
-    nodes = _add_image_scores(nodes, image_sizes)
+    image_values = image_locality.compute_image_values(image_sizes)
+    pairs = zip(nodes.items(), image_values, strict=True)
+    nodes = {name: replace(node, images=images) for (name, node), images in pairs}
+    # Nodes that are not ready, but have no taint for it yet.
+    unready_nodes = [
+        name
+        for name, node in known_nodes
+        if node.ready not in ("", "True") and not any(taint.key in _UNREADY_TAINTS for taint in node.taints)
+    ]
     bound_cluster = replace(
         cluster,
         nodes=tuple(nodes.values()),
@@ -119,9 +127,7 @@ def match_cluster_snapshot(
         waiting_pods=tuple(_build_existing_pods(snapshot.waiting_pods, {"": ""})),
         workloads=snapshot.workloads,
         snapshot=snapshot,
-        unready_nodes=frozenset(
-            names[item.name] for item in snapshot.nodes if item.name in names and _has_pending_not_ready_taint(item)
-        ),
+        unready_nodes=frozenset(unready_nodes),
         extreme_image_values=image_locality.compute_extreme_image_values(image_sizes),
     )
 
@@ -137,23 +143,6 @@ def _rename_node_of_object(manifest: Manifest, names: Mapping[str, str]) -> Mani
     return manifest
 
 
-def _has_pending_not_ready_taint(node: ObservedNode) -> bool:
-    """Return whether a node is not ready, but has no taint for it yet."""
-    is_unready = node.ready not in ("", "True")
-    return is_unready and not any(taint.key in _UNREADY_TAINTS for taint in node.taints)
-
-
-def _add_image_scores(nodes: Mapping[str, Node], sizes: Sequence[Mapping[str, int] | None]) -> dict[str, Node]:
-    values = image_locality.compute_image_values(sizes)
-    pairs = zip(nodes.items(), values, strict=True)
-    return {name: replace(node, images=images) for (name, node), images in pairs}
-
-
-def _compute_node_sizes(cluster: NodeCluster) -> dict[str, NodeSize]:
-    pairs = zip(cluster.nodes, cluster.skus, strict=True)
-    return {node.name: compute_capacity(sku) for node, sku in pairs}
-
-
 def _resolve_vm_name(node: ObservedNode, cluster: NodeCluster, removed_vms: AbstractSet[str]) -> str:
     """Return the VM name of a node: by its name, else by its provider id; its own name without a VM."""
     for name in (node.name, node.provider_id.rpartition("/")[2]):
@@ -165,32 +154,20 @@ def _resolve_vm_name(node: ObservedNode, cluster: NodeCluster, removed_vms: Abst
 
 def _build_registered_node(name: str, planned_node: Node | None, node: ObservedNode) -> Node:
     """Return a node as registered; the location is known only for VMs of the plan."""
+    if planned_node is None:
+        machine = next((node.labels[key] for key in _MACHINE_LABELS if key in node.labels), "")
+        planned_node = Node(name, machine=machine, zone=node.labels.get(ZONE, ""))
     size = node.allocatable
-    # A registered node without the resource has none; for a derived node it is unknown.
-    other_resources = {STORAGE: 0, **size.extended}
-    if planned_node is not None:
-        return replace(
-            planned_node,
-            labels=node.labels,
-            taints=node.taints,
-            cpu=size.cpu,
-            memory=size.memory,
-            pods=node.pods,
-            unschedulable=node.unschedulable,
-            other_resources=other_resources,
-        )
-    machine = next((node.labels[key] for key in _MACHINE_LABELS if key in node.labels), "")
-    return Node(
-        name=name,
+    return replace(
+        planned_node,
         labels=node.labels,
         taints=node.taints,
         cpu=size.cpu,
         memory=size.memory,
         pods=node.pods,
         unschedulable=node.unschedulable,
-        machine=machine,
-        zone=node.labels.get(ZONE, ""),
-        other_resources=other_resources,
+        # A registered node without the resource has none; for a derived node it is unknown.
+        other_resources={STORAGE: 0, **size.extended},
     )
 
 
@@ -199,10 +176,8 @@ def _collect_charged_budgets(objects: Iterable[Manifest]) -> dict[tuple[str, str
     budgets_by_pod: dict[tuple[str, str], tuple[str, ...]] = {}
     for manifest in objects:
         for name in get_mapping(manifest.body, "status", "disruptedPods"):
-            budgets_by_pod[manifest.namespace, name] = (
-                *budgets_by_pod.get((manifest.namespace, name), ()),
-                manifest.name,
-            )
+            key = (manifest.namespace, name)
+            budgets_by_pod[key] = (*budgets_by_pod.get(key, ()), manifest.name)
     return budgets_by_pod
 
 
@@ -242,13 +217,13 @@ def _build_existing_pods(
 def _build_new_daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> list[ExistingPod]:
     by_workload: dict[str, list[ObservedPod]] = {}
     for pod in pods:
-        if pod.workload.split("/")[1:2] == [_DAEMONS]:
+        if "/DaemonSet/" in pod.workload:
             by_workload.setdefault(pod.workload, []).append(pod)
     existing_pods: list[ExistingPod] = []
     for workload, own_pods in by_workload.items():
         spec = own_pods[-1].spec
         open_nodes = [
-            node for node in nodes if (not any(rule.find_rejection(spec, node) for rule in profile.NODE_FILTERS))
+            node for node in nodes if not any(rule.find_rejection(spec, node) for rule in profile.NODE_FILTERS)
         ]
         for number, node in enumerate(open_nodes, len(own_pods)):
             existing_pods.append(ExistingPod(workload, number, node.name, spec))
@@ -277,13 +252,10 @@ def merge_observed_pods(
         )
         if not is_evicted or pod.workload not in predicted_nodes:
             observed_pods.setdefault(pod.workload, []).append(pod)
-    result = {
-        key: _assign_predicted_numbers(own_pods, predicted_nodes.get(key, {}))
-        for key, own_pods in observed_pods.items()
-    }
-    for own_pods in result.values():
-        for pod in own_pods:
-            existing_pods[pod.workload, pod.number] = pod
+    result: dict[str, list[ExistingPod]] = {}
+    for key, own_pods in observed_pods.items():
+        result[key] = _assign_predicted_numbers(own_pods, predicted_nodes.get(key, {}))
+        existing_pods.update({(pod.workload, pod.number): pod for pod in result[key]})
     return result
 
 
@@ -328,10 +300,8 @@ def _warn_mismatches(
     block: ResourceBlock, cluster_id: str, observed_cluster: ObservedCluster, *, is_known: bool
 ) -> Iterator[Diagnostic]:
     if is_known and observed_cluster.unknown_nodes:
-        count, node_names = (
-            len(observed_cluster.unknown_nodes),
-            ", ".join(observed_cluster.unknown_nodes[:_MOST_NAMES]),
-        )
+        count = len(observed_cluster.unknown_nodes)
+        node_names = ", ".join(observed_cluster.unknown_nodes[:_MOST_NAMES])
         ellipsis = ", ..." if count > _MOST_NAMES else ""
         detail = (
             f'{count} {select_word_form(count, "node")} of the cluster "{cluster_id}" ({node_names}{ellipsis}) '

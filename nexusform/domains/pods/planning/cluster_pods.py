@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.domains.pods.importers.appliance_claims import collect_appliance_claims
+from nexusform.domains.pods.importers.appliance_claims import (
+    Claims,
+    collect_appliance_claims,
+    compute_planned_storage_demand,
+    compute_storage_demand,
+)
 from nexusform.domains.pods.importers.device_objects import collect_device_inventory
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import ParsedWorkloads, collect_workloads
@@ -21,11 +26,6 @@ from nexusform.domains.pods.planning.object_pods import (
     PriorPods,
     build_prior_workloads,
     get_pod_specs,
-)
-from nexusform.domains.pods.planning.storage_claims import (
-    Claims,
-    compute_planned_storage_demand,
-    compute_storage_demand,
 )
 from nexusform.domains.pods.planning.template_matching import create_replacement_check, estimate_replicas
 from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodSpec
@@ -109,9 +109,8 @@ class PodsByCluster:
     def _load_observed_pods(self, cluster_id: str, observed_cluster: ObservedCluster) -> dict[str, list[ExistingPod]]:
         """Load pods at their observed nodes, besides those predicted in state."""
         namespaces = self._namespaces.setdefault(cluster_id, set())
-        namespaces |= {pod.spec.namespace for pod in observed_cluster.existing_pods} | list_namespaces(
-            observed_cluster.objects
-        )
+        namespaces |= list_namespaces(observed_cluster.objects)
+        namespaces |= {pod.spec.namespace for pod in observed_cluster.existing_pods}
         existing_pods = self._existing_pods.setdefault(cluster_id, {})
         own_pods = self._object_pods_by_cluster.get(cluster_id, {}).values()
         is_replaced = create_replacement_check(
@@ -154,6 +153,7 @@ class PodsByCluster:
         }
         storage = collect_cluster_storage(manifests, is_complete=self._is_complete(cluster.id))
         observed_cluster = self._observed_clusters.get(cluster.id)
+        observed_objects = observed_cluster.objects if observed_cluster is not None else ()
         return Cluster(
             name=cluster.name,
             nodes=cluster.nodes,
@@ -164,9 +164,7 @@ class PodsByCluster:
             claims=storage.claims,
             invalid_claims=storage.invalid_claims,
             attach_limits=storage.attach_limits,
-            devices=collect_device_inventory(
-                manifests, observed_cluster.objects if observed_cluster is not None else ()
-            ),
+            devices=collect_device_inventory(manifests, observed_objects),
             nominated_pods=observed_cluster.nominated_pods if observed_cluster is not None else (),
             version=cluster.version,
             observation_time=observed_cluster.snapshot.observation_time if observed_cluster is not None else 0,
@@ -179,10 +177,8 @@ class PodsByCluster:
         for key, object_pods in self._object_pods_by_cluster.get(cluster_id, {}).items():
             manifests += object_pods.manifests
             prior_pods = self._prior_pods.get(key)
-            planned_keys.update(manifest.identity for manifest in object_pods.manifests)
-            planned_keys.update(
-                manifest.identity for manifest in (prior_pods.manifests if prior_pods is not None else ())
-            )
+            prior_manifests = prior_pods.manifests if prior_pods is not None else ()
+            planned_keys.update(manifest.identity for manifest in (*object_pods.manifests, *prior_manifests))
         observed_cluster = self._observed_clusters.get(cluster_id)
         # Objects applied or removed by this plan take precedence over observed ones.
         observed_objects = observed_cluster.objects if observed_cluster is not None else ()
@@ -224,16 +220,20 @@ class PodsByCluster:
         prior_objects = self._prior_pods_by_cluster.get(cluster_id, [])
         object_pods = self._object_pods_by_cluster.get(cluster_id, {})
         prior_manifests: dict[_ManifestKey, Manifest] = {}
-        for item in prior_objects:
-            prior_manifests.update((manifest.identity, manifest) for manifest in item.manifests)
-        # Observed objects take precedence.
-        prior_manifests.update(
-            (item.identity, item) for item in (observed_cluster.objects if observed_cluster is not None else ())
-        )
         pods_before: dict[str, int] = {}
         for item in prior_objects:
+            prior_manifests.update((manifest.identity, manifest) for manifest in item.manifests)
             pods_before |= {key: len(pods) for key, pods in item.workloads.items()}
-        manifests = [*self._collect_manifests(cluster_id), *self._collect_unapplied_manifests(object_pods)]
+        # Observed objects take precedence.
+        observed_objects = observed_cluster.objects if observed_cluster is not None else ()
+        prior_manifests.update((item.identity, item) for item in observed_objects)
+        manifests = self._collect_manifests(cluster_id)
+        # Objects of state keep running without an apply: untargeted or forgotten.
+        for key, own_pods in object_pods.items():
+            prior = self._prior_pods.get(key)
+            keeps_running = key in self._kept_namespaces or key[0] in self._forgotten_addresses
+            if prior is not None and keeps_running and not own_pods.manifests:
+                manifests += prior.manifests
         pods_after = dict(pods_before)
         for applied_pods in object_pods.values():
             pods_after |= {item.key: len(applied_pods.list_outcomes(item.key)) for item in applied_pods.workloads}
@@ -255,16 +255,6 @@ class PodsByCluster:
         return collect_appliance_claims(
             manifests, pods, observed_names, is_complete=observed_cluster is not None and observed_cluster.is_complete
         )
-
-    def _collect_unapplied_manifests(self, object_pods: Mapping[ObjectKey, ObjectPods]) -> list[Manifest]:
-        """Return the objects of state that keep running without an apply: untargeted or forgotten."""
-        manifests: list[Manifest] = []
-        for key, pods in object_pods.items():
-            prior = self._prior_pods.get(key)
-            keeps_running = key in self._kept_namespaces or key[0] in self._forgotten_addresses
-            if prior is not None and keeps_running and not pods.manifests:
-                manifests += prior.manifests
-        return manifests
 
 
 def list_namespaces(manifests: Iterable[Manifest]) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from math import inf
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
@@ -11,6 +12,8 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, suggest_name
 from nexusform.diagnostics.phrases import format_first_items, select_word_form
+from nexusform.domains.pods.importers.appliance_claims import collect_appliance_claims, compute_storage_demand
+from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import (
     Manifest,
     is_reserved_namespace,
@@ -21,17 +24,20 @@ from nexusform.domains.pods.planning.cluster_observation import ExternalClusters
 from nexusform.domains.pods.planning.node_clusters import build_planned_clusters
 from nexusform.domains.pods.planning.object_pods import PriorPods
 from nexusform.domains.pods.planning.pod_phase import OBJECT_REPLACED, PodPhase
+from nexusform.domains.pods.planning.pod_rows import parse_pod_record
 from nexusform.domains.pods.planning.snapshot_doubts import warn_snapshot_doubts
 from nexusform.domains.pods.scheduling.workload_warnings import WorkloadWarning
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
+from nexusform.placements.vm_demands import ClaimDemand
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
+from nexusform.planning.phases import ScheduledPod
 from nexusform.planning.preparation.planning_order import FLEET_PHASE
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
-from nexusform.state.objects import InstanceState
+from nexusform.state.objects import InstanceState, State
 from nexusform.values.typed_value import UNKNOWN
 
 _MAX_LISTED: Final = 5
@@ -234,16 +240,12 @@ def _place_pods(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, 
         by_cluster.setdefault(target, []).append((instance, parse_objects(body)))
     values: dict[Address, Any] = {}
     for cluster_id, cluster_instances in by_cluster.items():
-        cluster_instances.sort(key=lambda pair: _get_creation_sort_key(pair[0]))
+        # New objects follow the existing ones.
+        cluster_instances.sort(key=lambda pair: pair[0].prior.creation if pair[0].prior is not None else inf)
         objects = [(str(instance.address), manifests) for instance, manifests in cluster_instances]
         values_by_address = pods.place_objects(cluster_id, objects)
         values |= {instance.address: values_by_address[str(instance.address)] for instance, _ in cluster_instances}
     return values
-
-
-def _get_creation_sort_key(instance: Instance) -> tuple[bool, int]:
-    """Return a key that sorts existing objects by creation, and new ones after them."""
-    return (False, instance.prior.creation) if instance.prior is not None else (True, 0)
 
 
 def list_manifest_diagnostics(pods: PodPhase, instances: Mapping[Address, Instance]) -> Iterator[Diagnostic]:
@@ -319,35 +321,30 @@ def _merge_pod_warnings(risks: Sequence[_Risk], *, is_named: bool) -> str:
     """
     cluster, first_warning = risks[0]
     if not first_warning.location:
-        return " ".join(
-            _merge_by_cluster([(cluster_name, warning.detail) for cluster_name, warning in risks], is_named=is_named)
-        )
+        return _merge_by_cluster(risks, is_named=is_named)
     detail = f"On cluster {cluster}: {first_warning.detail}" if is_named else first_warning.detail
     location_texts = dict.fromkeys(
         f"{warning.location} ({cluster_name})" if is_named else warning.location for cluster_name, warning in risks
     )
     further_locations = list(location_texts)[1:]
-    return (
-        f"{detail} Its pods also share {format_first_items(further_locations, _MAX_LISTED)}."
-        if further_locations
-        else detail
-    )
+    if further_locations:
+        detail += f" Its pods also share {format_first_items(further_locations, _MAX_LISTED)}."
+    return detail
 
 
-def _merge_by_cluster(texts: Iterable[tuple[str, str]], *, is_named: bool) -> Iterator[str]:
-    """Yield each text once after its clusters; the subject appears only in the first."""
+def _merge_by_cluster(risks: Iterable[_Risk], *, is_named: bool) -> str:
+    """Return each text once after its clusters; the subject appears only in the first."""
     clusters: dict[str, list[str]] = {}
-    for cluster, text in texts:
-        clusters.setdefault(text, []).append(cluster)
+    for cluster, warning in risks:
+        clusters.setdefault(warning.detail, []).append(cluster)
     subject = ""
+    texts: list[str] = []
     for text, text_clusters in clusters.items():
-        prefix = (
-            f"On {select_word_form(len(text_clusters), 'cluster')} {format_first_items(text_clusters, _MAX_LISTED)}: "
-            if is_named
-            else ""
-        )
-        yield f"{prefix}{text.removeprefix(subject)}"
+        noun = select_word_form(len(text_clusters), "cluster")
+        prefix = f"On {noun} {format_first_items(text_clusters, _MAX_LISTED)}: " if is_named else ""
+        texts.append(f"{prefix}{text.removeprefix(subject)}")
         subject = subject or f"{text.partition(': ')[0]}: "
+    return " ".join(texts)
 
 
 def _merge_summaries(risks: Sequence[_Risk], *, is_named: bool) -> str:
@@ -357,10 +354,42 @@ def _merge_summaries(risks: Sequence[_Risk], *, is_named: bool) -> str:
     if not is_named or not text:
         return summary
     _, colon, reason = text.partition(": ")
-    parts = [f"{_extract_count_text(warning.summary)} on {cluster}" for cluster, warning in risks]
+    # `2 Pending` of `web/shop: 2 Pending: reason`.
+    parts = [f"{warning.summary.partition(': ')[2].partition(': ')[0]} on {cluster}" for cluster, warning in risks]
     return f"{subject}: {'; '.join(parts)}{colon}{reason}"
 
 
-def _extract_count_text(summary: str) -> str:
-    """Return `2 Pending` of `web/shop: 2 Pending: reason`."""
-    return summary.partition(": ")[2].partition(": ")[0]
+def list_hosted_workloads(state: State, registries: PluginRegistries) -> list[ScheduledPod]:
+    """Return the pods of a state on nodes, with the labels of their workloads."""
+    hosted_workloads: list[ScheduledPod] = []
+    for object_pods in list_prior_pods(state.instances, registries, collect_prior_members(state.instances, registries)):
+        specs = {workload.key: workload.pod for workload in collect_workloads(object_pods.manifests).workloads}
+        for key, existing_pods in object_pods.workloads.items():
+            spec = specs.get(key)
+            if spec is None:
+                continue
+            nodes = {name: parse_pod_record(values).node for name, values in existing_pods.items()}
+            labels = dict(spec.labels)
+            hosted_workloads += [
+                ScheduledPod(object_pods.cluster_id, node, spec.namespace, name, labels)
+                for name, node in nodes.items()
+                if node
+            ]
+    return hosted_workloads
+
+
+def compute_state_demand(
+    instances: Mapping[Address, InstanceState], registries: PluginRegistries
+) -> dict[str, ClaimDemand]:
+    """Return the storage demand of existing objects on each cluster; the binding of claims is unknown."""
+    manifests: dict[str, list[Manifest]] = {}
+    pods: dict[str, dict[str, int]] = {}
+    for object_pods in list_prior_pods(instances, registries, collect_prior_members(instances, registries)):
+        manifests.setdefault(object_pods.cluster_id, []).extend(object_pods.manifests)
+        pod_counts = pods.setdefault(object_pods.cluster_id, {})
+        for key, existing_pods in object_pods.workloads.items():
+            pod_counts[key] = len(existing_pods)
+    return {
+        cluster_id: compute_storage_demand(collect_appliance_claims(objects, pods[cluster_id]))
+        for cluster_id, objects in manifests.items()
+    }

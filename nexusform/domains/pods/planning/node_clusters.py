@@ -18,7 +18,6 @@ from nexusform.planning.vm_planning.vm_object import VmKey, VmObject
 from nexusform.scheduling.kubelet import (
     MAX_CELLS,
     REJECTING_POLICIES,
-    Kubelet,
     NodeSize,
     collect_extended_resources,
     compute_allocatable,
@@ -70,10 +69,9 @@ def build_planned_clusters(objects: Iterable[VmObject]) -> dict[str, NodeCluster
             continue
         seed = vms.request.site.scheduler.seed if vms.request.site is not None else DEFAULT_SEED
         placed_vms = tuple(vms.list_placed_vms())
-        recreated_vms, new_vms = (frozenset(vms.request.actions.recreations), frozenset(vms.request.actions.additions))
-        parts.append(
-            _ClusterPart(vms.instance.type, attributes, vms.request.demand, placed_vms, recreated_vms, new_vms, seed)
-        )
+        recreated_vms, new_vms = frozenset(vms.request.actions.recreations), frozenset(vms.request.actions.additions)
+        demand = vms.request.demand
+        parts.append(_ClusterPart(vms.instance.type, attributes, demand, placed_vms, recreated_vms, new_vms, seed))
     return _build_clusters(parts)
 
 
@@ -91,19 +89,12 @@ def build_existing_clusters(
             continue
         site = context.sites.get(demand.site_id)
         seed = site.scheduler.seed if site is not None else DEFAULT_SEED
-        vms = _list_remaining_vms(demand, kind.vms.list_existing_vms(state_object.attributes))
+        # The requested VMs among the existing ones, pool by pool.
+        vm_by_key = {(vm.pool, vm.number): vm for vm in kind.vms.list_existing_vms(state_object.attributes)}
+        keys = [(pool.pool, number) for pool in demand.pools for number in pool.numbers]
+        vms = tuple(vm_by_key[key] for key in keys if key in vm_by_key)
         parts.append(_ClusterPart(kind, state_object.attributes, demand, vms, seed=seed))
     return _build_clusters(parts)
-
-
-def _list_remaining_vms(demand: VmDemand, existing_vms: Iterable[PlacedVm]) -> tuple[PlacedVm, ...]:
-    """Return the requested VMs among the existing ones, pool by pool."""
-    vm_by_key = {(vm.pool, vm.number): vm for vm in existing_vms}
-    vms: list[PlacedVm] = []
-    for pool in demand.pools:
-        keys = [(pool.pool, number) for number in pool.numbers]
-        vms += [vm_by_key[key] for key in keys if key in vm_by_key]
-    return tuple(vms)
 
 
 class _ClusterPart(Struct, frozen=True):
@@ -198,6 +189,10 @@ def build_node(vm: PlacedVm, sku: VmSku, marks: NodeProperties) -> Node:
     """Return the node of a VM."""
     location, kubelet = vm.placement, marks.kubelet
     size = compute_allocatable(sku, kubelet)
+    cells: tuple[Mapping[str, int], ...] = ()
+    if kubelet.policy in REJECTING_POLICIES:
+        reserved_cpus, devices = list_reserved_cpus(sku, kubelet), collect_extended_resources(sku, kubelet)
+        cells = compute_cells(sku.vcpus, reserved_cpus, devices, min(kubelet.cells or sku.numa_cells, MAX_CELLS))
     return Node(
         vm.name,
         {**list_registered_labels(vm.name, control_plane=CONTROL_PLANE_TAINT in marks.taints), **marks.labels},
@@ -209,12 +204,5 @@ def build_node(vm: PlacedVm, sku: VmSku, marks: NodeProperties) -> Node:
         zone=location.availability_zone,
         other_resources=size.extended,
         policy=kubelet.policy,
-        cells=_compute_numa_cells(sku, kubelet),
+        cells=cells,
     )
-
-
-def _compute_numa_cells(sku: VmSku, kubelet: Kubelet) -> tuple[Mapping[str, int], ...]:
-    if kubelet.policy not in REJECTING_POLICIES:
-        return ()
-    count = min(kubelet.cells or sku.numa_cells, MAX_CELLS)
-    return compute_cells(sku.vcpus, list_reserved_cpus(sku, kubelet), collect_extended_resources(sku, kubelet), count)

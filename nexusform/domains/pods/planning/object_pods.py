@@ -37,8 +37,8 @@ OVERRIDE_CHANGED: Final = "override_changed"
 # Kinds without a replacement for failed pods: a Job gives up after some.
 _PERMANENT_FAILURE_KINDS: Final = ("Pod", "Job")
 
-PodMap = dict[str, dict[str, Any]]
 PodKey = tuple[str, int]
+PodMap = dict[str, dict[str, Any]]
 _QUOTA: Final = "a full quota"
 # Triggers of a repeated prediction that continue an earlier change of the same plan.
 _CONTINUING_TRIGGERS: Final = ("", pod_outcomes.NEW, pod_outcomes.PREEMPTED)
@@ -61,16 +61,11 @@ class PriorPods(Struct, frozen=True):
             spec = specs.get(key, PodSpec(namespace=key.partition("/")[0]))
             for name, values in pods.items():
                 record = parse_pod_record(values)
-                is_permanently_failed = (
-                    record.state == PodState.FAILED and key.split("/")[1] in _PERMANENT_FAILURE_KINDS
-                )
-                rejection = record.reason or "" if is_permanently_failed else ""
+                is_permanent = record.state == PodState.FAILED and key.split("/")[1] in _PERMANENT_FAILURE_KINDS
+                rejection = record.reason or "" if is_permanent else ""
                 pod_spec = _find_pod_spec_in_state(spec, record)
-                number = parse_pod_number(key, name)
-                pod = ExistingPod(
-                    key, number, record.node, pod_spec, 0, rejection, record.volumes, self.is_outside_targets
-                )
-                yield record, pod
+                number, is_kept = parse_pod_number(key, name), self.is_outside_targets
+                yield record, ExistingPod(key, number, record.node, pod_spec, 0, rejection, record.volumes, is_kept)
 
 
 def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, Workload]]:
@@ -79,10 +74,9 @@ def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, W
     for prior_pods in objects:
         manifests.setdefault(prior_pods.cluster_id, []).extend(prior_pods.manifests)
     # Parsed together: a PriorityClass or LimitRange of one object applies to the pods of all.
-    readings = {cluster_id: collect_workloads(cluster_manifests) for cluster_id, cluster_manifests in manifests.items()}
     return {
-        cluster_id: {workload.key: workload for workload in reading.workloads}
-        for cluster_id, reading in readings.items()
+        cluster_id: {workload.key: workload for workload in collect_workloads(cluster_manifests).workloads}
+        for cluster_id, cluster_manifests in manifests.items()
     }
 
 
@@ -286,26 +280,17 @@ class ObjectPods(Struct):
 
     def record_doubts(self, doubts: Mapping[PodKey, PodDoubt | None]) -> None:
         """Record the doubtful outcomes. A pod with no doubt (None) is certain despite random choices."""
-        for key, outcome_by_number in self.outcomes.items():
+        for outcome_by_number in self.outcomes.values():
             for number, outcome in outcome_by_number.items():
-                if (key, number) in doubts:
-                    outcome_by_number[number] = _set_outcome_certainty(outcome, doubts[key, number])
-        self.removed_outcomes = [
-            _set_outcome_certainty(outcome, doubts[outcome.workload, outcome.number])
-            if (outcome.workload, outcome.number) in doubts
-            else outcome
-            for outcome in self.removed_outcomes
-        ]
+                outcome_by_number[number] = _set_outcome_certainty(outcome, doubts)
+        self.removed_outcomes = [_set_outcome_certainty(outcome, doubts) for outcome in self.removed_outcomes]
 
     def update_warnings(self, warnings: Sequence[WorkloadWarning]) -> None:
         """Set the warnings of this prediction, and keep its earlier evictions."""
-        evicting_workloads = {warning.workload for warning in warnings if warning.kind == PREEMPTS}
-        preempting_workloads = {
-            pod.workload for pod in self.list_all_outcomes() if pod.node and pod.victims
-        } - evicting_workloads
-        kept_warnings = [
-            item for item in self.warnings if item.kind == PREEMPTS and item.workload in preempting_workloads
-        ]
+        preempting_workloads = {pod.workload for pod in self.list_all_outcomes() if pod.node and pod.victims}
+        preempting_workloads -= {warning.workload for warning in warnings if warning.kind == PREEMPTS}
+        earlier_preemptions = [item for item in self.warnings if item.kind == PREEMPTS]
+        kept_warnings = [item for item in earlier_preemptions if item.workload in preempting_workloads]
         # Likewise for pods evicted by a taint: the next prediction finds them on other nodes.
         evicted_workloads = {warning.workload for warning in warnings if warning.kind == NO_EXECUTE_EVICTS}
         earlier_evictions = [item for item in self.warnings if item.kind == NO_EXECUTE_EVICTS]
@@ -322,7 +307,11 @@ class ObjectPods(Struct):
             }
 
 
-def _set_outcome_certainty(outcome: PodOutcome, doubt: PodDoubt | None) -> PodOutcome:
+def _set_outcome_certainty(outcome: PodOutcome, doubts: Mapping[PodKey, PodDoubt | None]) -> PodOutcome:
+    key = (outcome.workload, outcome.number)
+    if key not in doubts:
+        return outcome
+    doubt = doubts[key]
     if doubt is None:
         return replace(outcome, is_certain=True, doubt="")
     return replace(outcome, is_certain=False, doubt=outcome.doubt or doubt.assumption, alternative=doubt.text)

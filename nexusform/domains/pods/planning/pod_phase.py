@@ -25,13 +25,12 @@ from nexusform.domains.pods.planning.object_pods import (
     PriorPods,
     add_previous_maximums,
 )
-from nexusform.domains.pods.planning.pod_rows import build_hosted_workload, build_pod_row
+from nexusform.domains.pods.planning.pod_rows import build_pod_row
 from nexusform.domains.pods.planning.snapshot_doubts import find_pods_in_doubt
 from nexusform.domains.pods.planning.template_matching import (
     add_observed_changes,
     assign_pod_numbers,
     assign_template_specs,
-    find_next_number,
     find_orphan_pods,
     is_replaced_orphan,
 )
@@ -76,7 +75,8 @@ class PodPhase(PodsByCluster):
         workloads: list[Workload] = []
         for workload in object_pods.workloads:
             workload_pods = observed_pods.pop(workload.key, [])
-            workload_pods += self._list_waiting_pods(object_pods, workload, cluster.id, find_next_number(workload_pods))
+            next_number = 1 + max((pod.number for pod in workload_pods), default=-1)
+            workload_pods += self._list_waiting_pods(object_pods, workload, cluster.id, next_number)
             prior_template = object_pods.prior_templates.get(workload.key)
             is_changed = prior_template not in (None, workload.pod.template)
             is_complete = self._is_complete(cluster.id)
@@ -218,8 +218,7 @@ class PodPhase(PodsByCluster):
         """Remove the pods of these workloads, which are re-created on the hub."""
         for cluster_id in sorted(self._clusters_by_address.get(address, ())):
             object_pods = self._object_pods[address, cluster_id]
-            removed_keys = [key for key in object_pods.prior_pods if key in workloads]
-            for key in removed_keys:
+            for key in [key for key in object_pods.prior_pods if key in workloads]:
                 self._remove_workload(object_pods, cluster_id, key, object_pods.prior_pods.pop(key), OBJECT_REPLACED)
 
     def _predict_changed_objects(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
@@ -228,7 +227,9 @@ class PodPhase(PodsByCluster):
         # Update the prediction of unstable objects until later pods change nothing.
         for _ in range(_MAX_PREDICTIONS):
             unstable_keys = [
-                key for key in self._object_pods_by_cluster.get(cluster.id, {}) if self._is_prediction_unstable(key)
+                key
+                for key, item in self._object_pods_by_cluster.get(cluster.id, {}).items()
+                if item.inputs is not None and (key in self._disturbed_keys or not item.is_stable())
             ]
             self._disturbed_keys.clear()
             nodes_before = self._map_pods_to_nodes(cluster.id)
@@ -324,9 +325,7 @@ class PodPhase(PodsByCluster):
         self._existing_pods[cluster.id] = {(pod.workload, pod.number): pod for pod in prediction.list_existing_pods()}
         # A pod is lost only once: after this it has its new node.
         decided_outcomes = (*prediction.outcomes, *prediction.displaced_outcomes)
-        self._lost_pods[cluster.id] = lost_pods.difference(
-            (outcome_item.workload, outcome_item.number) for outcome_item in decided_outcomes
-        )
+        self._lost_pods[cluster.id] = lost_pods.difference((item.workload, item.number) for item in decided_outcomes)
         warnings = collect_pod_warnings(cluster_model, prediction)
         for key in keys:
             object_pods = self._object_pods[key]
@@ -336,27 +335,19 @@ class PodPhase(PodsByCluster):
             object_pods.record_outcomes([outcome for outcome in prediction.outcomes if outcome.workload in own_keys])
             object_pods.update_warnings([warning for warning in warnings if warning.workload in own_keys])
             object_pods.update_values(cluster)
-        unmanaged_outcomes = [
-            outcome_item
-            for outcome_item in prediction.displaced_outcomes
-            if not self._record_evicted_pod(outcome_item, cluster.id)
-        ]
+        displaced_outcomes = prediction.displaced_outcomes
+        unmanaged_outcomes = [item for item in displaced_outcomes if not self._record_evicted_pod(item, cluster.id)]
         self._object_pods[keys[0]].warnings += tuple(list_displaced_warnings(cluster_model, unmanaged_outcomes))
 
     def _record_evicted_pod(self, outcome: PodOutcome, cluster_id: str) -> bool:
         """Record the outcome of an evicted pod in its object, and return whether it has one in this plan."""
         for key, object_pods in self._object_pods.items():
-            if key[1] == cluster_id and outcome.workload in (
-                object_pods.prior_pods.keys() | object_pods.outcomes.keys()
-            ):
+            is_own = outcome.workload in object_pods.prior_pods or outcome.workload in object_pods.outcomes
+            if key[1] == cluster_id and is_own:
                 object_pods.record_eviction_by_other(outcome)
                 self._disturbed_keys.add(key)
                 return True
         return False
-
-    def _is_prediction_unstable(self, key: ObjectKey) -> bool:
-        object_pods = self._object_pods[key]
-        return object_pods.inputs is not None and (key in self._disturbed_keys or not object_pods.is_stable())
 
     def _remove_former_workloads(self, object_pods: ObjectPods, cluster_id: str) -> None:
         """Remove the pods of workloads no longer in the object."""
@@ -499,10 +490,11 @@ class PodPhase(PodsByCluster):
         """Return all pods with a node after the plan."""
         pods: list[ScheduledPod] = []
         for (_, cluster_id), object_pods in self._object_pods.items():
-            running_outcomes = [outcome for outcome in object_pods.list_all_outcomes() if outcome.node]
-            pods += [
-                build_hosted_workload(cluster_id, item, item.spec) for item in running_outcomes if item.spec is not None
-            ]
+            for outcome in object_pods.list_all_outcomes():
+                node, name, spec = outcome.node, outcome.name, outcome.spec
+                if node and spec is not None:
+                    labels = dict(spec.labels)
+                    pods.append(ScheduledPod(cluster_id, node, spec.namespace, name, labels, outcome.trigger))
         return pods
 
 

@@ -17,7 +17,6 @@ from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.cluster_records import Pairs, PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, describe_condition
 from nexusform.domains.pods.scheduling.workload_progress import find_unused_pod_numbers
-from nexusform.planning.phases import ScheduledPod
 from nexusform.plans.plan import FORGOTTEN_REASON, PlacementAction, PlacementChange
 from nexusform.resources.address import Address
 
@@ -173,7 +172,11 @@ def build_pod_row(
     name = cluster.name if cluster is not None else cluster_id.rpartition("/")[2]
     is_removed, is_kept = outcome.action == pod_outcomes.REMOVE, outcome.action == pod_outcomes.KEEP
     has_source = outcome.previous or is_removed or is_kept
-    is_decided = outcome.feasible_nodes is not None or bool(outcome.doubt)
+    scores: dict[str, Any] = {}
+    if outcome.feasible_nodes is not None or outcome.doubt:
+        scores = {"certain": outcome.is_certain, "feasible_nodes": outcome.feasible_nodes}
+        if outcome.doubt and not outcome.is_certain:
+            scores |= {"depends_on": outcome.doubt, "otherwise": outcome.alternative or None}
     row = PlacementChange(
         address=address,
         kind=POD,
@@ -187,18 +190,10 @@ def build_pod_row(
         number=outcome.number,
         site_id=cluster.site_id if cluster is not None else "",
         reason=_build_pod_reason(outcome),
-        scores=_build_certainty_values(outcome) if is_decided else {},
+        scores=scores,
         rejections=outcome.rejections,
     )
     return replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON) if keeps_running else row
-
-
-def _build_certainty_values(outcome: PodOutcome) -> dict[str, Any]:
-    """Return the certainty of a pod, with the assumption behind it."""
-    scores = {"certain": outcome.is_certain, "feasible_nodes": outcome.feasible_nodes}
-    if outcome.is_certain or not outcome.doubt:
-        return scores
-    return {**scores, "depends_on": outcome.doubt, "otherwise": outcome.alternative or None}
 
 
 def build_rejected_rows(
@@ -251,9 +246,3 @@ def _build_location(cluster: NodeCluster | None, name: str, node_name: str, stat
     if node is None:
         return PodLocation(name, node_name or None, state="" if node_name else state)
     return PodLocation(name, node_name, node.machine, node.zone)
-
-
-def build_hosted_workload(cluster_id: str, outcome: PodOutcome, spec: PodSpec) -> ScheduledPod:
-    """Return a pod with a node after the plan, for separation rules."""
-    labels = dict(spec.labels)
-    return ScheduledPod(cluster_id, outcome.node, spec.namespace, outcome.name, labels, outcome.trigger)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
@@ -18,12 +19,11 @@ from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, ObservedCluster
-from nexusform.domains.pods.scheduling.assumptions import PodDoubt
+from nexusform.domains.pods.scheduling.assumptions import PodDoubt, PodKey
 from nexusform.domains.pods.scheduling.cluster_records import PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
 from nexusform.kubernetes.matching import is_selected
 
-PodKey = tuple[str, int]
 _HOUR: Final = 3600
 _UNREADY: Final = "nodes that are not ready"
 _SCALERS: Final = ("cluster-autoscaler", "karpenter")
@@ -31,7 +31,8 @@ _DESCHEDULER: Final = "descheduler"
 WEBHOOKS: Final = "admission webhooks"
 ORPHANS: Final = "pods without a controller"
 AUTOSCALER: Final = "a HorizontalPodAutoscaler"
-_ADMISSION_KINDS: Final = ("MutatingWebhookConfiguration", "MutatingAdmissionPolicy", "ResourceQuota", "LimitRange")
+_HOOK_KINDS: Final = ("MutatingWebhookConfiguration", "MutatingAdmissionPolicy")
+_ADMISSION_KINDS: Final = (*_HOOK_KINDS, "ResourceQuota", "LimitRange")
 _CLAIM_KINDS: Final = (
     *("PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
     *("CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment"),
@@ -71,7 +72,11 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
     if has_unknown_storage(snapshot.objects):
         detail = "A CSI driver checks free storage, but the files list no CSIStorageCapacity."
         yield SnapshotUncertainty("free storage", "storage-not-listed", detail, _has_volume_claims)
-    yield from _list_unread_kinds(snapshot)
+    if snapshot.unread_kinds:
+        kinds = frozenset(snapshot.unread_kinds)
+        detail = f"These kinds were not read: {', '.join(sorted(kinds))}. Pods that depend on them are not certain."
+        is_affected = partial(_is_dependent, kinds=kinds)
+        yield SnapshotUncertainty("objects that were not read", "kinds-not-read", detail, is_affected)
     yield from _list_node_agent_doubts(snapshot)
 
 
@@ -84,16 +89,6 @@ def warn_snapshot_doubts(external: ExternalClusters, now: str) -> Iterator[Diagn
 
 def _has_volume_claims(outcome: PodOutcome) -> bool:
     return outcome.spec is not None and bool(outcome.spec.claim_count)
-
-
-def _list_unread_kinds(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
-    if not snapshot.unread_kinds:
-        return
-    kinds = frozenset(snapshot.unread_kinds)
-    detail = f"These kinds were not read: {', '.join(sorted(kinds))}. Pods that depend on them are not certain."
-    yield SnapshotUncertainty(
-        "objects that were not read", "kinds-not-read", detail, lambda outcome: _is_dependent(outcome, kinds)
-    )
 
 
 def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
@@ -149,9 +144,6 @@ def find_pods_in_doubt(
             if workload.is_rewritten or is_unknown:
                 doubts.setdefault(key, PodDoubt(WEBHOOKS))
     return doubts
-
-
-_HOOK_KINDS: Final = ("MutatingWebhookConfiguration", "MutatingAdmissionPolicy")
 
 
 def _can_be_changed(hooks: Iterable[Manifest], spec: PodSpec, namespaces: Mapping[str, Mapping[str, str]]) -> bool:

@@ -69,11 +69,6 @@ def _find_newest_revision(revisions: Iterable[str], by_revision: Mapping[str, Se
     return max(revisions, key=lambda revision: max(pod.age for pod in by_revision[revision]), default=None)
 
 
-def find_next_number(pods: Iterable[ExistingPod]) -> int:
-    """Return the first number above those of some pods."""
-    return 1 + max((pod.number for pod in pods), default=-1)
-
-
 def add_observed_changes(
     workload: Workload, pods: Sequence[ExistingPod], *, is_complete: bool, is_changed: bool
 ) -> Workload:
@@ -155,32 +150,23 @@ def assign_template_specs(
     """Return observed pods of a workload with the specs of their templates and their actual requests. A rolling
     update replaces adopted `orphans` without the label of a revision; a ReplicaSet keeps all.
     """
-    unlabelled: list[ExistingPod] = []
+    result: list[ExistingPod] = []
     for pod in orphans:
         if workload.kind == "ReplicaSet":
-            unlabelled.append(replace(pod, spec=replace(pod.spec, template=workload.pod.template)))
+            result.append(replace(pod, spec=replace(pod.spec, template=workload.pod.template)))
         elif _has_template_revision(pod):
             pods = [*pods, pod]
         else:
-            unlabelled.append(replace(pod, spec=_build_former_spec(pod)))
+            result.append(replace(pod, spec=_build_former_spec(pod)))
     outdated_numbers = find_outdated_pod_numbers(workload, pods, is_complete=is_complete)
-    return unlabelled + [
-        replace(
-            pod,
-            spec=_build_former_spec(pod) if pod.number in outdated_numbers else _build_current_spec(workload.pod, pod),
-        )
-        for pod in pods
-    ]
-
-
-def _build_current_spec(spec: PodSpec, pod: ExistingPod) -> PodSpec:
-    """Return the current spec with the actual requests: the pod may be resized or have sidecars."""
-    actual_requests = pod.spec.requests
-    return (
-        spec
-        if actual_requests == spec.requests
-        else replace(spec, requests=actual_requests, scored_requests=pod.spec.scored_requests)
-    )
+    for pod in pods:
+        spec = workload.pod
+        if pod.number in outdated_numbers:
+            spec = _build_former_spec(pod)
+        elif pod.spec.requests != spec.requests:  # the pod was resized or has sidecars
+            spec = replace(spec, requests=pod.spec.requests, scored_requests=pod.spec.scored_requests)
+        result.append(replace(pod, spec=spec))
+    return result
 
 
 def _has_template_revision(pod: ExistingPod) -> bool:

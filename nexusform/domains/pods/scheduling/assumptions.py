@@ -15,12 +15,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import pod_outcomes
-from nexusform.domains.pods.scheduling.arrival_order import (
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodCondition, Strategy, Workload
+from nexusform.domains.pods.scheduling.pod_orders import (
     ArrivalOrder,
     count_controller_hops,
     has_differing_concurrent_pods,
 )
-from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodCondition, Strategy, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, PodsPrediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.rules.taints import NO_EXECUTE
@@ -112,7 +112,9 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
     }
     open_keys = set(map(_get_key, outcomes)) - doubts.keys()
     ties = {key for key in doubts if samples >= _FEWEST_SAMPLES}
-    if len(scene.cluster.nodes) > _MOST_SAMPLED_NODES or any(map(_has_uncertainty_besides_ties, placed_pods)):
+    if len(scene.cluster.nodes) > _MOST_SAMPLED_NODES or any(
+        outcome.doubt not in ("", TIES) for outcome in placed_pods
+    ):
         ties.clear()
     tie_seeds = iter(range(1, 1 + samples))
     for assumption in ASSUMPTIONS:
@@ -142,10 +144,6 @@ def _list_unsampled_doubts(
             yield key, PodDoubt(ARRIVAL_ORDER)
         elif not scene.cluster.version and key in has_choice:
             yield key, PodDoubt(VERSION)
-
-
-def _has_uncertainty_besides_ties(outcome: PodOutcome) -> bool:
-    return outcome.doubt not in ("", TIES)
 
 
 def _sample_changed_pods(
@@ -196,10 +194,8 @@ def _compare_by_number(outcomes: Sequence[PodOutcome], others: Sequence[PodOutco
     other_by_number = {other.number: other for other in others}
     for outcome in outcomes:
         other = other_by_number.get(outcome.number)
-        if other is None or (other.node, other.action == pod_outcomes.REMOVE) != (
-            outcome.node,
-            outcome.action == pod_outcomes.REMOVE,
-        ):
+        is_removed = outcome.action == pod_outcomes.REMOVE
+        if other is None or other.node != outcome.node or (other.action == pod_outcomes.REMOVE) != is_removed:
             yield _get_key(outcome), other.node if other is not None else ""
 
 
@@ -262,15 +258,11 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
     ranked = [keys, sorted(keys, key=count_controller_hops)]
     # The controller of any workload may be late, or faster than all others.
     for key in keys[:_MOST_LATE_WORKLOADS]:
-        ranked += (
-            [sorted(keys, key=key.__ne__), sorted(keys, key=key.__eq__)]
-            if count_controller_hops(key) or key in claiming_keys
-            else []
-        )
+        if count_controller_hops(key) or key in claiming_keys:
+            ranked += [sorted(keys, key=key.__ne__), sorted(keys, key=key.__eq__)]
     ordered_keys = frozenset(workload.key for workload in scene.workloads if workload.is_ordered)
     orders = _list_workload_orders(keys, samples // 3) if ordered_keys else []
     for number in range(samples):
-        seed = scene.seed + 1 + number
         if number < len(ranked):
             first, last = (key.rpartition("/")[2] for key in (ranked[number][0], ranked[number][-1]))
             arrival = ArrivalOrder(0, tuple(ranked[number]), ordered_keys, has_fast_replacements=number % 2 == 0)
@@ -282,16 +274,10 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
         else:
             arrival = ArrivalOrder(number, tuple(keys), ordered_keys, number % 4 > 1, claiming_keys, number % 4 < 1)
             condition = "if the pods arrive in another order"
-        yield (
-            condition,
-            replace(
-                scene,
-                arrival=arrival,
-                seed=seed,
-                existing_pods=_shuffle_eviction_ages(scene, number),
-                slow_terminations=number if arrival.has_slow_victims else 0,
-            ),
-        )
+        pods = _shuffle_eviction_ages(scene, number)
+        slow = number if arrival.has_slow_victims else 0
+        seed = scene.seed + 1 + number
+        yield condition, replace(scene, arrival=arrival, seed=seed, existing_pods=pods, slow_terminations=slow)
 
 
 def _list_workload_orders(keys: Sequence[str], count: int) -> list[tuple[str, ...]]:
@@ -310,9 +296,9 @@ def _list_scenarios_with_waiting_pods(scene: PredictionScenario, _: int) -> Iter
         Workload("Pod", pod.spec.namespace, f"{pod.name}-{index}", 1, pod.spec, strategy=Strategy.RECREATE)
         for index, pod in enumerate(scene.waiting_pods)
     ]
-    ranks = tuple(workload.key for workload in (*pods, *scene.workloads))
-    arrival = ArrivalOrder(ranks=ranks)
-    yield f"if {first} is scheduled first", replace(scene, workloads=(*pods, *scene.workloads), arrival=arrival)
+    workloads = (*pods, *scene.workloads)
+    arrival = ArrivalOrder(ranks=tuple(workload.key for workload in workloads))
+    yield f"if {first} is scheduled first", replace(scene, workloads=workloads, arrival=arrival)
 
 
 def _list_scenarios_after_terminations(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
@@ -404,15 +390,14 @@ def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Itera
         groups.setdefault((pod.workload, time), []).append(pod)
     largest = max((len(pods) for (key, _), pods in groups.items() if key in keys), default=0)
     for order in range(min(_MOST_ORDERS, largest, max(1, samples))):
-        yield tuple(pod for pods in groups.values() for pod in _rotate_ages(pods, order))
-
-
-def _rotate_ages(pods: Sequence[ExistingPod], order: int) -> Iterator[ExistingPod]:
-    """Yield pods of one second with other ages: the one at position `order` is the newest."""
-    oldest, direction = min(pod.age for pod in pods), 1 if order % 2 else -1
-    for position, pod in enumerate(pods):
-        distance = (position - order) * direction % len(pods)
-        yield replace(pod, age=(oldest << _RANK_BITS) - distance)
+        permuted_pods = []
+        for pods in groups.values():
+            # The pod at position `order` is the newest.
+            oldest, direction = min(pod.age for pod in pods), 1 if order % 2 else -1
+            for position, pod in enumerate(pods):
+                distance = (position - order) * direction % len(pods)
+                permuted_pods.append(replace(pod, age=(oldest << _RANK_BITS) - distance))
+        yield tuple(permuted_pods)
 
 
 def _list_newer_versions(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:

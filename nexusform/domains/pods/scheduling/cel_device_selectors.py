@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from nexusform.domains.pods.scheduling.device_records import Attribute, Device
+from nexusform.domains.pods.scheduling.cluster_records import Attribute, Device
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
 _INSTALL: Final = "pip install '.[devices]'"

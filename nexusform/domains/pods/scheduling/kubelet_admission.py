@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Final
 
 from nexusform.domains.pods.scheduling.cluster_records import AlignedRequests, Node, PodSpec
-from nexusform.domains.pods.scheduling.rules import node_affinity, node_ports
+from nexusform.domains.pods.scheduling.rules import node_affinity, node_usage
 from nexusform.domains.pods.scheduling.rules.taints import NO_EXECUTE
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 from nexusform.kubernetes.matching import select_untolerated_taint
@@ -51,8 +51,8 @@ def _list_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Iterator[str
             yield _format_resource_shortage(name, amount, used, capacity)
     if not node_affinity.is_node_affinity_satisfied(pod, node):
         yield f"NodeAffinity: Predicate NodeAffinity failed: {node_affinity.REASON}"
-    if node_ports.find_rejection(pod, node, usage):
-        yield f"NodePorts: Predicate NodePorts failed: {node_ports.REASON}"
+    if node_usage.find_port_rejection(pod, node, usage):
+        yield f"NodePorts: Predicate NodePorts failed: {node_usage.NO_PORTS}"
     # Static pods tolerate every taint, so they are never checked here.
     no_execute_taints = [taint for taint in node.taints if taint.effect == NO_EXECUTE]
     taint = select_untolerated_taint(no_execute_taints, pod.tolerations)

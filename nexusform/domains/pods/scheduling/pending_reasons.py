@@ -78,9 +78,9 @@ def _list_missing_labels(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:
             yield _format_label(key, f"={value}", values)
     for requirement in _list_unmet_requirements(spec, nodes):
         if requirement.operator not in _ABSENCE_OPERATORS:
-            yield _format_label(
-                requirement.key, f" {_format_operator(requirement)}", _collect_values(requirement.key, nodes)
-            )
+            values_text = f" ({', '.join(requirement.values)})" if requirement.values else ""
+            existing_values = _collect_values(requirement.key, nodes)
+            yield _format_label(requirement.key, f" {requirement.operator}{values_text}", existing_values)
 
 
 def _list_unwanted_labels(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:
@@ -108,9 +108,3 @@ def _format_label(key: str, condition: str, values: set[str]) -> str:
     text = ", ".join(sorted(values)[:_MOST_VALUES])
     ellipsis = ", ..." if len(values) > _MOST_VALUES else ""
     return f"{key}{condition} (there is {text}{ellipsis})"
-
-
-def _format_operator(requirement: Requirement) -> str:
-    """Format the operator of a requirement with its values: `In (a, b)`."""
-    values = f" ({', '.join(requirement.values)})" if requirement.values else ""
-    return f"{requirement.operator}{values}"

@@ -87,11 +87,8 @@ def _build_node_verdicts(scheduler: PodSpecScheduler) -> tuple[NodeVerdict, ...]
         total = None if by_rule is None else sum(by_rule.values())
         rejections = tuple(scheduler.list_rejections(at))
         taint = taints.find_untolerated_taint(scheduler.group.spec, node)
-        if taint is None:
-            hints = {}
-        else:
-            hints = {
-                rejection.rule: taints.format_taint(taint) for rejection in rejections if rejection.rule == "taints"
-            }
+        hints = {}
+        if taint is not None and any(rejection.rule == "taints" for rejection in rejections):
+            hints["taints"] = taints.format_taint(taint)
         verdicts.append(NodeVerdict(node.name, rejections, by_rule or {}, total, hints))
     return tuple(sorted(verdicts, key=lambda v: (v.total is None, -(v.total or 0), v.node)))

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.cluster_records import (
+    ClaimedUses,
     ExistingPod,
     Node,
     Pairs,
@@ -23,9 +23,8 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     Workload,
     is_recreated,
 )
-from nexusform.domains.pods.scheduling.device_records import ClaimedUses
 from nexusform.domains.pods.scheduling.pod_spec_scheduler import PodSpecScheduler
-from nexusform.domains.pods.scheduling.rules import disk_conflicts, inter_pod_affinity
+from nexusform.domains.pods.scheduling.rules import inter_pod_affinity, node_usage
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 from nexusform.domains.pods.scheduling.topology_counts import DomainCounter, SpreadCounter
 from nexusform.scheduling.placement_decision import Rejection
@@ -155,18 +154,6 @@ class PodsPrediction(Struct, frozen=True):
         return tuple(sorted((o for o in self.outcomes if o.workload == workload), key=lambda o: o.number))
 
 
-def mark_pod_evicted(outcome: PodOutcome, preemptor: str, *, is_certain: bool) -> PodOutcome:
-    """Return the outcome of a placed pod after its eviction; it may be placed again later."""
-    return replace(
-        outcome,
-        node="",
-        feasible_nodes=0,
-        victims=(),
-        is_certain=outcome.is_certain and is_certain,
-        reason=f"{EVICTED} by {preemptor}.",
-    )
-
-
 def build_removal(pod: ExistingPod, trigger: str) -> PodOutcome:
     """Return the outcome of an existing pod to remove."""
     return PodOutcome(
@@ -196,13 +183,14 @@ def count_occurrences(names: Iterable[str]) -> dict[str, int]:
 
 def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> PlaceablePodRange:
     """Return how many of `further` further pods can be placed, at minimum and at maximum."""
-    spec = scheduler.group.spec
+    spec, cache, counts = scheduler.group.spec, scheduler.cache, scheduler.counts
     if spec.exclusive_claims:
-        further = 0 if scheduler.cache.has_claim_conflict(spec) else min(further, 1)
+        further = 0 if cache.has_claim_conflict(spec) else min(further, 1)
+    # With affinity to its own group, the first pod decides the domain of all others.
+    is_first_pod = bool(counts.affinity) and counts.matches_itself and not counts.has_affinity_match
     # The number of further pods of the spec per node, by current pods and the node's usage.
-    capacity = {}
-    counts, is_first_pod = scheduler.counts, _is_first_of_affinity_group(scheduler)
-    spec, cache, limits = scheduler.group.spec, scheduler.cache, dict[int, int]()
+    capacity: dict[int, int] = {}
+    limits: dict[int, int] = {}
     numbers = range(len(cache.nodes)) if spec.requests.other_resources else cache.usage_numbers
     for bucket in scheduler.list_buckets():
         node = next(bucket)
@@ -216,11 +204,10 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
                 limits[number] = _compute_pod_limit(spec, cache.nodes[at], cache.usage[at], further)
             capacity[at] = limits[number]
     anti_affinity, spread = _list_own_counters(scheduler, capacity)
-    if _is_first_of_affinity_group(scheduler):
+    if is_first_pod:
         return _compute_affinity_range(scheduler, capacity, further, anti_affinity, spread)
     keys = {id(tally.domain_by_node) for tally in (*anti_affinity, *spread)}
-    has_several_keys = len(keys) > 1 or len(spread) > 1 or len(scheduler.counts.affinity) > 1
-    if has_several_keys:
+    if len(keys) > 1 or len(spread) > 1 or len(counts.affinity) > 1:
         return _compute_placeable_bounds(scheduler, capacity, further, anti_affinity, spread)
     total = min(_sum_node_capacity(capacity, anti_affinity, spread), further)
     return PlaceablePodRange(total, total, is_exact=True)
@@ -241,7 +228,7 @@ def _is_permanently_skewed(tally: SpreadCounter, node: int) -> bool:
 
 def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int) -> int:
     """Return the number of pods of a spec for a feasible node, 1 to `further`."""
-    if spec.host_ports or not disk_conflicts.can_share_disks(spec):
+    if spec.host_ports or not node_usage.can_share_disks(spec):
         return 1
     maximum = min(further, node.pods - usage.pods)
     requests = spec.requests
@@ -304,13 +291,6 @@ def _sum_node_capacity(
     return sum(pods_by_domain.values())
 
 
-def _is_first_of_affinity_group(scheduler: PodSpecScheduler) -> bool:
-    # With affinity to its own group, the first pod decides the domain of all others.
-    return (
-        bool(scheduler.counts.affinity) and scheduler.counts.matches_itself and not scheduler.counts.has_affinity_match
-    )
-
-
 def _compute_affinity_range(
     scheduler: PodSpecScheduler,
     capacity: Mapping[int, int],
@@ -321,25 +301,22 @@ def _compute_affinity_range(
     """Return the range for pods with affinity to their own group: all go to one unknown domain."""
     counts = scheduler.counts
     tally = counts.affinity[0]
+    exclusions = (*counts.anti_affinity, *counts.existing_anti_affinity)
     capacity_by_domain: dict[int, dict[int, int]] = {}
     for node, pods in capacity.items():
         has_keys = all(key.domain_by_node[node] >= 0 for key in counts.affinity)
-        if has_keys and not _has_anti_affinity_conflict(scheduler, node):
+        domains = [(excluded, excluded.domain_by_node[node]) for excluded in exclusions]
+        is_excluded = any(domain >= 0 and excluded.counts[domain] for excluded, domain in domains)
+        if has_keys and not is_excluded:
             capacity_by_domain.setdefault(tally.domain_by_node[node], {})[node] = pods
     totals = [
         min(further, _sum_node_capacity(domain_capacity, anti_affinity, spread))
         for domain_capacity in capacity_by_domain.values()
     ] or [0]
     maximum = max(totals)
-    one_rule = len(counts.affinity) == 1 and not anti_affinity and not spread
-    if one_rule:
+    if len(counts.affinity) == 1 and not anti_affinity and not spread:
         return PlaceablePodRange(min(totals), maximum, is_exact=True)
     return PlaceablePodRange(min(1, further, maximum), maximum, is_exact=False)
-
-
-def _has_anti_affinity_conflict(scheduler: PodSpecScheduler, node: int) -> bool:
-    tallies = (*scheduler.counts.anti_affinity, *scheduler.counts.existing_anti_affinity)
-    return any(tally.domain_by_node[node] >= 0 and tally.counts[tally.domain_by_node[node]] for tally in tallies)
 
 
 def _compute_placeable_bounds(
@@ -357,19 +334,11 @@ def _compute_placeable_bounds(
         minimum = 0 if scheduler.choose_nodes() is None else min(1, maximum)
         return PlaceablePodRange(minimum, maximum, is_exact=False)
     sizes = [(tally, Counter(tally.domain_by_node[node] for node in capacity)) for tally in anti_affinity]
-    excluded_nodes = max((_count_excluded_nodes(node, sizes) for node in capacity), default=1)
-    lower_bound = -(-len(capacity) // excluded_nodes)
-    minimum = min(maximum, lower_bound)
+    # A pod on a node excludes the node itself, and per key the other nodes of its domain.
+    excluded_nodes = 1
+    for node in capacity:
+        domains = [(nodes_by_domain, tally.domain_by_node[node]) for tally, nodes_by_domain in sizes]
+        neighbours = sum(nodes_by_domain[domain] - 1 for nodes_by_domain, domain in domains if domain >= 0)
+        excluded_nodes = max(excluded_nodes, 1 + neighbours)
+    minimum = min(maximum, -(-len(capacity) // excluded_nodes))
     return PlaceablePodRange(minimum, maximum, is_exact=minimum == maximum)
-
-
-def _count_excluded_nodes(node: int, sizes: Sequence[tuple[DomainCounter, Mapping[int, int]]]) -> int:
-    """Return the maximum number of nodes excluded by a pod on a node: the node itself, and per key the other
-    nodes of its domain. `sizes` are the nodes of every domain, by key.
-    """
-    neighbours = 0
-    for tally, nodes_by_domain in sizes:
-        domain = tally.domain_by_node[node]
-        if domain >= 0:
-            neighbours += nodes_by_domain[domain] - 1
-    return 1 + neighbours

@@ -12,26 +12,32 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling import ordered_ready, pod_outcomes, profile
-from nexusform.domains.pods.scheduling.arrival_order import ArrivalOrder
+from nexusform.domains.pods.scheduling import pod_outcomes, profile
 from nexusform.domains.pods.scheduling.cluster_records import (
     DEFAULT_SEED,
     Cluster,
     ExistingPod,
     Node,
-    PodDisruptionBudget,
     PodState,
     Workload,
     format_pod_name,
     is_recreated,
 )
-from nexusform.domains.pods.scheduling.daemon_rollout import DaemonRollout
+from nexusform.domains.pods.scheduling.pod_orders import ArrivalOrder
 from nexusform.domains.pods.scheduling.pod_outcomes import PlaceablePodRange, PodOutcome, PodsPrediction
 from nexusform.domains.pods.scheduling.preemption import PreemptionVictim, is_pod_covered
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.scheduling_session import Observer, PodVerdict, SchedulingSession
-from nexusform.domains.pods.scheduling.template_rollout import TemplateRollout
+from nexusform.domains.pods.scheduling.template_rollout import (
+    DaemonRollout,
+    TemplateRollout,
+    build_waiting_verdict,
+    drop_deferred_pods,
+    find_stuck_number,
+    must_keep_former_template,
+    must_wait_to_scale_in,
+)
 from nexusform.domains.pods.scheduling.workload_progress import (
     PodToPlace,
     WorkloadProgress,
@@ -41,7 +47,6 @@ from nexusform.domains.pods.scheduling.workload_progress import (
     find_unused_pod_numbers,
     has_stuck_template,
     is_pending_outdated,
-    mark_pod_added_by_scaling,
     select_surplus_pods,
     sort_workload_queue,
 )
@@ -109,7 +114,11 @@ class PodPredictor:
         remaining_pods = (*self.unmanaged_pods, *managed_pods)
         running_pods = [pod for pod in remaining_pods if self._is_running(pod)]
         unplaced_pods = [pod for pod in remaining_pods if not self._is_running(pod)]
-        expected_counts = [self._count_budget_pods(budget) for budget in cluster.budgets]
+        expected_counts = []
+        for budget in cluster.budgets:
+            workloads = [w for w in self.workload_queue if w.kind != "DaemonSet" and is_pod_covered(budget, w.pod)]
+            unmanaged_count = sum(is_pod_covered(budget, pod.spec) for pod in self.unmanaged_pods)
+            expected_counts.append(sum(workload.replicas for workload in workloads) + unmanaged_count)
         self.session = SchedulingSession(cluster, running_pods, seed, observer, expected_counts, unplaced_pods)
         self.quota_usage = QuotaUsage(cluster.quotas)
         self.progress_by_key: dict[str, WorkloadProgress] = {}
@@ -118,12 +127,6 @@ class PodPredictor:
         self.displaced_pods: set[tuple[str, int]] = set()
         self._arrival: ArrivalOrder | None = None
         self._has_replacements = False  # of evicted pods, since the last retry
-
-    def _count_budget_pods(self, budget: PodDisruptionBudget) -> int:
-        replica_counts = [
-            w.replicas for w in self.workload_queue if w.kind != "DaemonSet" and is_pod_covered(budget, w.pod)
-        ]
-        return sum(replica_counts) + sum(is_pod_covered(budget, pod.spec) for pod in self.unmanaged_pods)
 
     def _is_running(self, pod: ExistingPod) -> bool:
         """Return whether a pod keeps its node: neither lost nor evicted at once by a taint."""
@@ -159,7 +162,7 @@ class PodPredictor:
         self._retry_waiting_pods(progress_list)
         self._evict_pods_after_toleration(progress_list)
         for progress in progress_list:
-            ordered_ready.drop_deferred_pods(progress)
+            drop_deferred_pods(progress)
             if all(outcome.node for outcome in progress.outcomes.values()):
                 self._remove_deferred_pods(progress)
 
@@ -171,13 +174,41 @@ class PodPredictor:
         return PodsPrediction(outcomes, forecasts, tuple(kept_pods), tuple(displaced_outcomes))
 
     def _collect_outcomes(self, progress_list: Iterable[WorkloadProgress]) -> list[PodOutcome]:
-        """Return the outcomes of the pods of these workloads, removed pods last."""
+        """Return the outcomes of the pods of these workloads by number, removed pods last."""
         outcomes: list[PodOutcome] = []
         removed_outcomes: list[PodOutcome] = []
         for progress in progress_list:
-            outcomes += self._list_outcomes(progress)
+            kept_pods = (*progress.kept_pods, *progress.outdated_pods, *progress.failed_pods)
+            kept_outcomes = [
+                self._build_kept_outcome(progress, pod) for pod in (*kept_pods, *progress.deferred_removals)
+            ]
+            outcomes += sorted([*kept_outcomes, *progress.outcomes.values()], key=lambda outcome: outcome.number)
             removed_outcomes += [pod_outcomes.build_removal(pod, trigger) for pod, trigger in progress.removals]
         return outcomes + removed_outcomes
+
+    def _build_kept_outcome(self, progress: WorkloadProgress, pod: ExistingPod) -> PodOutcome:
+        """Return the outcome of a kept pod; one added to its set before the rollout counts as placed."""
+        key = progress.workload.key
+        outcome = PodOutcome(
+            workload=key,
+            number=pod.number,
+            name=pod.name,
+            action=pod_outcomes.KEEP,
+            node=pod.node,
+            previous=pod.node,
+            reason=pod.rejection,
+            spec=pod.spec,
+            age=pod.age,
+            unscheduled_state=PodState.FAILED if pod.rejection else PodState.PENDING,
+            volumes=self.session.volume_binder.list_bound_volumes(pod.spec, pod.number),
+            condition=pod.condition,
+            devices=self.session.claimed_devices.list_claims_of_pod(key, pod.number, pod.spec.template),
+        )
+        placement = progress.placed_outdated.get(pod.number)
+        if placement is None or pod.spec.template == progress.workload.pod.template:
+            return outcome
+        is_certain, trigger = placement
+        return replace(outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain)
 
     def _prepare_workload(self, workload: Workload) -> WorkloadProgress:
         """Sort the pods of a workload into kept, outdated, re-created and new ones."""
@@ -201,7 +232,7 @@ class PodPredictor:
                 progress.pods_to_place.append(PodToPlace(pod.number, "", pod.node, trigger))
             else:  # no node took it
                 hung = is_pending_outdated(workload, pod)
-                former_spec = pod.spec if hung or ordered_ready.must_keep_former_template(workload, pod) else None
+                former_spec = pod.spec if hung or must_keep_former_template(workload, pod) else None
                 retried_pod = PodToPlace(pod.number, was_pending=True, age=pod.age, former_spec=former_spec)
                 (progress.pending_outdated_pods if hung else progress.pods_to_place).append(retried_pod)
         missing_count = max(0, workload.replicas - len(pods))
@@ -212,7 +243,7 @@ class PodPredictor:
     def _remove_surplus(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> list[ExistingPod]:
         now = self.session.cluster.observation_time
         surplus = select_surplus_pods(progress.workload, pods, self._is_running, now)
-        if ordered_ready.must_wait_to_scale_in(progress.workload, pods, surplus, self._is_running):
+        if must_wait_to_scale_in(progress.workload, pods, surplus, self._is_running):
             progress.deferred_removals = [pod for pod in surplus if self._is_running(pod)]
         for pod in surplus:
             if pod in progress.deferred_removals:
@@ -331,7 +362,7 @@ class PodPredictor:
 
     def _remove_deferred_pods(self, progress: WorkloadProgress) -> None:
         """Remove the surplus pods kept until all others of an ordered workload ran."""
-        if ordered_ready.find_stuck_number(progress) is not None:
+        if find_stuck_number(progress) is not None:
             return
         for pod in progress.deferred_removals:
             self.session.remove_pod(pod)
@@ -341,7 +372,7 @@ class PodPredictor:
     def _place_pods(self, progress: WorkloadProgress) -> Generator[str, None, dict[int, PodVerdict]]:
         workload = progress.workload
         blocking_pod = ""  # the pod that all later ones of an ordered workload wait for
-        stuck_number = ordered_ready.find_stuck_number(progress)
+        stuck_number = find_stuck_number(progress)
         verdicts: dict[int, PodVerdict] = {}
         pods = list(progress.pods_to_place)
         if self._arrival is not None:
@@ -352,9 +383,7 @@ class PodPredictor:
             if stuck_number is not None and pod.number > stuck_number and not blocking_pod:
                 blocking_pod = workload.format_pod_name(stuck_number)
             if blocking_pod and not pod.was_pending:
-                verdict = ordered_ready.build_waiting_verdict(blocking_pod)
-            elif pod.required_node:
-                verdict = self.session.place_daemon(workload.pod, workload.key, pod.number, pod.required_node)
+                verdict = build_waiting_verdict(blocking_pod)
             else:
                 verdict = self._place_pod(progress, pod)
             verdicts[pod.number] = verdict
@@ -367,6 +396,8 @@ class PodPredictor:
     def _place_pod(self, progress: WorkloadProgress, pod: PodToPlace) -> PodVerdict:
         """Return the verdict on a pod. A placed pod of a former template is replaced immediately."""
         workload = progress.workload
+        if pod.required_node:
+            return self.session.place_daemon(workload.pod, workload.key, pod.number, pod.required_node)
         if pod.former_spec is None:
             return self.session.place_pod(workload.pod, workload.key, pod.number)
         verdict = self.session.place_pod(pod.former_spec, workload.key, pod.number)
@@ -391,20 +422,25 @@ class PodPredictor:
 
     def _record_eviction(self, progress: WorkloadProgress, eviction: PreemptionVictim) -> None:
         """Record the eviction of a pod of this prediction, and request it again."""
-        pod = eviction.pod
+        pod, preemptor = eviction.pod, format_pod_name(*eviction.preemptor)
         outcome = progress.outcomes.get(pod.number)
         if outcome is not None and outcome.node == pod.node:
             # It was placed by this prediction, and is placed again.
             progress.evicted_numbers.add(pod.number)
-            progress.outcomes[pod.number] = pod_outcomes.mark_pod_evicted(
-                outcome, format_pod_name(*eviction.preemptor), is_certain=eviction.is_certain
+            progress.outcomes[pod.number] = replace(
+                outcome,
+                node="",
+                feasible_nodes=0,
+                victims=(),
+                is_certain=outcome.is_certain and eviction.is_certain,
+                reason=f"{pod_outcomes.EVICTED} by {preemptor}.",
             )
             return
         pod_list = next((pods for pods in (progress.kept_pods, progress.outdated_pods) if pod in pods), None)
         if pod_list is None:
             return  # a rollout has replaced it
         pod_list.remove(pod)
-        self._request_pod_again(progress, pod, pod_outcomes.PREEMPTED, format_pod_name(*eviction.preemptor))
+        self._request_pod_again(progress, pod, pod_outcomes.PREEMPTED, preemptor)
 
     def _evict_unmanaged(self, pod: ExistingPod, trigger: str, preemptor: str = "") -> None:
         """Record the eviction of an unmanaged pod, and request it again if it has a controller."""
@@ -543,55 +579,18 @@ class PodPredictor:
         workload = progress.workload
         has_changed = False
         is_blocked = False  # an earlier pod of an ordered workload has no node: those not made yet wait for it
-        stuck_number = ordered_ready.find_stuck_number(progress)
+        stuck_number = find_stuck_number(progress)
         pod_by_number = {pod.number: pod for pod in progress.pods_to_place}
-        is_retried_after_failure = is_recreated(workload.key)
-        waiting_numbers = [
-            number
-            for number, outcome in progress.outcomes.items()
-            if (
-                outcome.is_pending and (is_retried_after_failure or not outcome.reason.startswith(pod_outcomes.EVICTED))
-            )
-            or (outcome.is_failed and is_retried_after_failure)
-        ]
-        for number in sorted(waiting_numbers):
-            pin = pod_by_number[number].required_node
+        waiting_pods = [outcome for outcome in progress.outcomes.values() if outcome.is_pending or outcome.is_failed]
+        if not is_recreated(workload.key):
+            pending_pods = [outcome for outcome in waiting_pods if outcome.is_pending]
+            waiting_pods = [pod for pod in pending_pods if not pod.reason.startswith(pod_outcomes.EVICTED)]
+        for number in sorted(outcome.number for outcome in waiting_pods):
             is_waiting = is_blocked or (stuck_number is not None and number > stuck_number)
             if is_waiting and not pod_by_number[number].was_pending:
                 continue
-            if pin:
-                verdict = self.session.place_daemon(workload.pod, workload.key, number, pin)
-            else:
-                verdict = self._place_pod(progress, pod_by_number[number])
+            verdict = self._place_pod(progress, pod_by_number[number])
             has_changed = has_changed or bool(verdict.node)
             is_blocked = is_blocked or (workload.is_ordered and not verdict.node)
             progress.outcomes[number] = self._build_outcome(workload, verdict, pod_by_number[number])
         return has_changed
-
-    def _list_outcomes(self, progress: WorkloadProgress) -> list[PodOutcome]:
-        workload = progress.workload
-        kept_outcomes = [
-            PodOutcome(
-                workload=workload.key,
-                number=pod.number,
-                name=pod.name,
-                action=pod_outcomes.KEEP,
-                node=pod.node,
-                previous=pod.node,
-                reason=pod.rejection,
-                spec=pod.spec,
-                age=pod.age,
-                unscheduled_state=PodState.FAILED if pod.rejection else PodState.PENDING,
-                volumes=self.session.volume_binder.list_bound_volumes(pod.spec, pod.number),
-                condition=pod.condition,
-                devices=self.session.claimed_devices.list_claims_of_pod(workload.key, pod.number, pod.spec.template),
-            )
-            for pod in (
-                *progress.kept_pods,
-                *progress.outdated_pods,
-                *progress.failed_pods,
-                *progress.deferred_removals,
-            )
-        ]
-        kept_outcomes = [mark_pod_added_by_scaling(progress, outcome) for outcome in kept_outcomes]
-        return sorted([*kept_outcomes, *progress.outcomes.values()], key=lambda outcome: outcome.number)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, Node, PodSpec, VolumeNeed
-from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage, PodSpecGroup, SchedulerCache
+from nexusform.domains.pods.scheduling.scheduler_cache import PodSpecGroup, SchedulerCache
 from nexusform.domains.pods.scheduling.scheduler_versions import Version, apply_version_deviations
 from nexusform.domains.pods.scheduling.topology_counts import SpreadCounter, TopologyCounts
 from nexusform.scheduling.placement_decision import Rejection
@@ -343,12 +343,14 @@ class PodSpecScheduler:
     def _compute_usage_score(self, node: int) -> int:
         """Return the usage score of the node, -1 if it is rejected."""
         spec, node_record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
-        if not self._has_plain_usage:
-            return _compute_node_usage_score(spec, node_record, usage)
         number = self.cache.usage_numbers[node]
-        score = self._score_cache.get(number)
+        score = self._score_cache.get(number) if self._has_plain_usage else None
         if score is None:
-            score = self._score_cache[number] = _compute_node_usage_score(spec, node_record, usage)
+            if any(find_rejection(spec, node_record, usage) for _, find_rejection in profile.USAGE_FILTERS):
+                score = -1
+            else:
+                score = sum(weight * rate(spec, node_record, usage) for _, weight, rate in profile.USAGE_SCORES)
+            self._score_cache[number] = score
         return score
 
     def _count_domains(self, open_buckets: list[tuple[_NodeBucket, int]]) -> list[int]:
@@ -364,11 +366,11 @@ class PodSpecScheduler:
         columns: dict[str, list[int]] = {}
         for at, node_score in enumerate(self._facts_cache.scores):
             raws = [points[node][at] for node in nodes]
-            columns[node_score.name] = _apply_weight(node_score.weight, node_score.normalize(raws))
+            columns[node_score.name] = [node_score.weight * score for score in node_score.normalize(raws)]
         for domain_score in profile.DOMAIN_SCORES:
             if domain_score.is_applicable(counts):
                 figures = [domain_score.score(counts, node, sizes) for node in nodes]
-                columns[domain_score.name] = _apply_weight(domain_score.weight, domain_score.normalize(figures))
+                columns[domain_score.name] = [domain_score.weight * score for score in domain_score.normalize(figures)]
         return columns
 
 
@@ -403,16 +405,6 @@ def _count_bucket_domains(tally: SpreadCounter, scored_buckets: list[tuple[_Node
         return len({tally.domain_by_node[node] for _, node in scored_buckets})
     nodes = chain.from_iterable(bucket.list_nodes() for bucket, _ in scored_buckets)
     return len({tally.domain_by_node[node] for node in nodes})
-
-
-def _apply_weight(weight: int, scores: list[int]) -> list[int]:
-    return [weight * score for score in scores]
-
-
-def _compute_node_usage_score(spec: PodSpec, node: Node, usage: NodeUsage) -> int:
-    if any(find_rejection(spec, node, usage) for _, find_rejection in profile.USAGE_FILTERS):
-        return -1
-    return sum(weight * score(spec, node, usage) for _, weight, score in profile.USAGE_SCORES)
 
 
 class FeasibleNodes(Struct, frozen=True):

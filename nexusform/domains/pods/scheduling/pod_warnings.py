@@ -1,16 +1,18 @@
-"""Warnings about a prediction that combine facts about pods, workers and machines."""
+"""Warnings about a prediction that combine facts about pods, workers and machines: waiting and failed pods, blocked
+rollouts, pods on shared machines or racks, and topology keys missing on workers.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_first_items, select_word_form
+from nexusform.diagnostics.phrases import select_word_form
 from nexusform.domains.pods.scheduling import profile
-from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, Node, PodSpec, Strategy, Workload
-from nexusform.domains.pods.scheduling.hardware_risks import find_missing_topology_labels, find_shared_hardware
+from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, Cluster, ExistingPod, Node, Strategy
 from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, describe_unmet, format_pending_message
 from nexusform.domains.pods.scheduling.pod_outcomes import NO_EXECUTE, PodOutcome, PodsPrediction, describe_condition
 from nexusform.domains.pods.scheduling.pod_spec_scheduler import FeasibleNodesCache
@@ -26,21 +28,24 @@ from nexusform.domains.pods.scheduling.workload_warnings import (
     NOWHERE,
     PENDING,
     PREEMPTS,
+    SHARED_MACHINE,
+    SHARED_RACK,
     STUCK,
     STUCK_PODS,
     TOO_MANY,
+    UNKNOWN_KEY,
+    UNLABELLED,
     VOLUMES,
     WorkloadContext,
     WorkloadWarning,
     format_names,
 )
-from nexusform.kubernetes.matching import LabelSelector, is_selected
+from nexusform.kubernetes.matching import is_selected
 from nexusform.scheduling.placement_decision import Rejection
 
 # Default volume limit of a node in Kubernetes. Source: pkg/scheduler/framework/plugins/nodevolumelimits
 # (DefaultMaxAzureDiskVolumes, GCE's is the same).
 _DEFAULT_VOLUME_LIMIT: Final = 16
-_MOST_NAMES: Final = 5
 
 
 def collect_pod_warnings(cluster: Cluster, prediction: PodsPrediction) -> tuple[WorkloadWarning, ...]:
@@ -102,10 +107,13 @@ def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning
         return
     if workload.max_unavailable or not workload.replicas:
         return
+    # Labels of the pods of the previous template.
+    old_labels = {**dict(workload.pod.labels), TEMPLATE_KEY: "another"}
     for term in context.select_own_terms(workload.pod.anti_affinity):
         domain_count = _count_topology_domains(context, term.topology_key)
         is_full = domain_count is not None and workload.replicas >= domain_count
-        if not is_full or not _has_old_pods(term.selector, workload):
+        selects_old_pods = term.selector is not None and is_selected(term.selector, old_labels)
+        if not is_full or not selects_old_pods:
             continue
         detail = (
             f"the next change of its template will hang. Its {workload.replicas} replicas use every value "
@@ -143,12 +151,6 @@ def _count_topology_domains(context: WorkloadContext, key: str) -> int | None:
     """Return the number of values of the key; None if a worker lacks it and so takes any number."""
     values = [node.labels.get(key) for node in context.nodes]
     return None if None in values else len(set(values))
-
-
-def _has_old_pods(selector: LabelSelector | None, workload: Workload) -> bool:
-    """Return whether a term of a new pod selects pods of the previous template."""
-    old_labels = {**dict(workload.pod.labels), TEMPLATE_KEY: "another"}
-    return selector is not None and is_selected(selector, old_labels)
 
 
 def _warn_blocked_rollout(context: WorkloadContext) -> Iterator[WorkloadWarning]:
@@ -236,11 +238,9 @@ def _find_main_reason(context: WorkloadContext, pod: PodOutcome) -> str:
     unmet = describe_unmet(context.workload.pod, context.cluster.nodes).strip()
     if unmet or not pod.rejections:
         return unmet or pod.reason
-    pod_reason = next(
-        (rejection_item.reason for rejection_item in pod.rejections if profile.is_pod_rejection(rejection_item)), ""
-    )
-    if pod_reason:
-        return pod_reason
+    pod_reasons = [rejection.reason for rejection in pod.rejections if profile.is_pod_rejection(rejection)]
+    if pod_reasons:
+        return pod_reasons[0]
     tally = Counter(rejection.reason for rejection in pod.rejections)
     return "; ".join(f"{count:,} {reason}" for reason, count in tally.most_common())
 
@@ -277,18 +277,16 @@ def _warn_daemon_without_node(context: WorkloadContext) -> Iterator[WorkloadWarn
         return
     nodes = context.cluster.nodes
     pod = context.workload.pod
-    rejections = [_find_first_rejection(pod, node) for node in nodes]
-    reason = format_pending_message([rejection for rejection in rejections if rejection is not None], len(nodes))
+    rejections = []
+    for node in nodes:
+        # The first reason why the node does not permit the pod, regardless of its usage.
+        for rule in profile.NODE_FILTERS:
+            rejection_text = rule.find_rejection(pod, node)
+            if rejection_text:
+                rejections.append(Rejection(node.name, rule.name, rejection_text))
+                break
+    reason = format_pending_message(rejections, len(nodes))
     yield context.build_warning(NOWHERE, f"it would get no pod: {reason}{describe_missing(pod, nodes)}")
-
-
-def _find_first_rejection(pod: PodSpec, node: Node) -> Rejection | None:
-    """Return the first reason why a node does not permit a pod, regardless of its usage; None if it does."""
-    for rule in profile.NODE_FILTERS:
-        reason = rule.find_rejection(pod, node)
-        if reason:
-            return Rejection(node.name, rule.name, reason)
-    return None
 
 
 def _warn_unknown_volume_limits(context: WorkloadContext) -> Iterator[WorkloadWarning]:
@@ -300,10 +298,9 @@ def _warn_unknown_volume_limits(context: WorkloadContext) -> Iterator[WorkloadWa
     if not crowded_nodes:
         return
     maximum = max(counts[node] for node in crowded_nodes)
-    nodes = format_first_items(crowded_nodes, _MOST_NAMES)
     detail = (
-        f"{maximum} claims have their volumes on one node ({nodes}). The limit of its CSI driver is "
-        "unknown; beyond it, pods stay Pending. Show the limit: kubectl get csinode -o yaml"
+        f"{maximum} claims have their volumes on one node ({format_names(crowded_nodes)}). The limit of its CSI "
+        "driver is unknown; beyond it, pods stay Pending. Show the limit: kubectl get csinode -o yaml"
     )
     yield context.build_warning(
         VOLUMES, detail, summary=f"{maximum} volumes on one node; the limit of its CSI driver is unknown"
@@ -323,8 +320,7 @@ def _warn_preemption(context: WorkloadContext) -> Iterator[WorkloadWarning]:
         f"{select_word_form(len(victims), 'is', 'are')} evicted: {format_names(texts)}. With preemptionPolicy: "
         "Never its pods would wait."
     )
-    is_uncertain = any(not preemptor.is_certain for preemptor in preemptors)
-    if is_uncertain:
+    if any(not preemptor.is_certain for preemptor in preemptors):
         detail += " This is one possible outcome: Kubernetes breaks ties at random."
     summary = f"evicts {_format_pods(victims)}"
     yield context.build_warning(PREEMPTS, detail, summary=summary)
@@ -352,31 +348,208 @@ def list_displaced_warnings(cluster: Cluster, displaced_outcomes: Iterable[PodOu
             outcomes_by_workload.setdefault(outcome.workload, []).append(outcome)
     for workload, evicted_pods in outcomes_by_workload.items():
         namespace, kind, name = workload.split("/", 2)
-        subject = (
-            f"{len(evicted_pods):,} {select_word_form(len(evicted_pods), 'pod')} "
-            f"{select_word_form(len(evicted_pods), 'is', 'are')}"
-        )
+        count = len(evicted_pods)
+        subject = f"{count:,} {select_word_form(count, 'pod')} {select_word_form(count, 'is', 'are')}"
         summary = f"{subject} evicted by NoExecute taints: {_format_evictions(evicted_pods, node_by_name)}"
-        targets = format_first_items([evicted_pod.node or "nowhere" for evicted_pod in evicted_pods], _MOST_NAMES)
+        targets = format_names([evicted_pod.node or "nowhere" for evicted_pod in evicted_pods])
         detail = f"{kind} {namespace}/{name} (not managed by this plan): {summary}. Replacement pods: {targets}."
         yield WorkloadWarning(NO_EXECUTE_EVICTS, workload, detail, f"{namespace}/{name}: {summary}")
 
 
 def _format_evictions(evicted_pods: Iterable[PodOutcome], nodes: Mapping[str, Node]) -> str:
-    return format_names(
-        [f"{outcome.name} from {outcome.previous}{_format_taints(nodes, outcome)}" for outcome in evicted_pods]
+    """Format pods, the taints that evict them, and the delay: `web-0 from n1 (maintenance:NoExecute, after 60 s)`."""
+    texts = []
+    for outcome in evicted_pods:
+        text = f"{outcome.name} from {outcome.previous}"
+        node = nodes.get(outcome.previous)
+        if node is not None and outcome.spec is not None:
+            causes = [taints.format_taint(taint) for taint in taints.list_evicting_taints(outcome.spec, node)]
+            seconds = taints.compute_toleration_seconds(outcome.spec, node)
+            if seconds:
+                causes.append(f"after {seconds} s")
+            text += f" ({', '.join(causes)})"
+        texts.append(text)
+    return format_names(texts)
+
+
+# Preferred label keys to identify machines.
+_KNOWN_HARDWARE_KEYS: Final = ("topology.kubernetes.io/baremetalmachine", "CIS-node", "kubernetes.io/zone")
+
+
+def find_shared_hardware(context: WorkloadContext) -> Iterator[WorkloadWarning]:
+    """Yield warnings about pods on one machine; if there are none, about all pods in one rack."""
+    if context.workload.kind == "DaemonSet" or len(context.running_outcomes) < 2:
+        return
+    machine_warnings = list(_warn_shared_machines(context))
+    yield from machine_warnings
+    if not machine_warnings:
+        yield from _warn_shared_rack(context)
+
+
+def _warn_shared_machines(context: WorkloadContext) -> Iterator[WorkloadWarning]:
+    """Yield one warning for each machine with two or more of the pods."""
+    required_keys, preferred_keys = _list_own_topology_keys(context)
+    proposed_label = find_hardware_key(context.nodes, attrgetter("machine"), required_keys + preferred_keys)
+    for machine, count in sorted(context.forecast.per_machine.items()):
+        if count < 2:
+            continue
+        machine_pods = [pod for pod in context.running_outcomes if context.node_by_name[pod.node].machine == machine]
+        pods = [pod.name for pod in machine_pods]
+        nodes = sorted({pod.node for pod in machine_pods})
+        workers = f"{len(nodes):,} {select_word_form(len(nodes), 'worker')} {format_names(nodes)}"
+        detail = (
+            f"{count:,} of {len(context.running_outcomes):,} pods ({format_names(pods)}) would run on "
+            f"machine {machine} ({workers}). Losing the machine stops them. "
+            f"{_explain_shared_hardware(context, proposed_label, 'machines')}"
+        )
+        summary = f"{count:,} of {len(context.running_outcomes):,} pods would be lost with machine {machine}"
+        yield context.build_warning(SHARED_MACHINE, detail, location=machine, summary=summary)
+
+
+def _warn_shared_rack(context: WorkloadContext) -> Iterator[WorkloadWarning]:
+    """Yield a warning if all pods are in one rack though workers of another rack could take some."""
+    racks = {node.rack for node in context.nodes if node.rack}
+    racks_known = all(context.node_by_name[outcome.node].rack for outcome in context.running_outcomes)
+    if len(context.forecast.per_rack) != 1 or len(racks) < 2 or not racks_known:
+        return
+    rack = next(iter(context.forecast.per_rack))
+    required_keys, preferred_keys = _list_own_topology_keys(context)
+    proposed_label = find_hardware_key(context.nodes, attrgetter("rack"), required_keys + preferred_keys)
+    pods = tuple(outcome.name for outcome in context.running_outcomes)
+    detail = (
+        f"all {len(pods):,} pods ({format_names(pods)}) would run in rack {rack}, but workers of "
+        f"{len(racks)} racks have capacity. {_explain_shared_hardware(context, proposed_label, 'racks')}"
     )
+    summary = f"all {len(pods):,} pods would be lost with rack {rack}; {len(racks)} racks have capacity"
+    yield context.build_warning(SHARED_RACK, detail, location=rack, summary=summary)
 
 
-def _format_taints(nodes: Mapping[str, Node], outcome: PodOutcome) -> str:
-    """Format the taints that evict a pod, and the delay: ` (maintenance:NoExecute, after 60 s)`."""
-    node = nodes.get(outcome.previous)
-    if node is None or outcome.spec is None:
+def find_hardware_key(nodes: Sequence[Node], get_location: Callable[[Node], str], used_keys: Sequence[str] = ()) -> str:
+    """Return a label key of the nodes with values that match their locations exactly; "" if there is none. Keys
+    in `used` are preferred, then well-known ones.
+    """
+    located_nodes = [node for node in nodes if get_location(node)]
+    if not located_nodes:
         return ""
-    evicting_taints = taints.list_evicting_taints(outcome.spec, node)
-    keys = [f"{taint.key}{'=' * bool(taint.value)}{taint.value}:{taint.effect}" for taint in evicting_taints]
-    seconds = taints.compute_toleration_seconds(outcome.spec, node)
-    return f" ({', '.join([*keys, f'after {seconds} s'] if seconds else keys)})"
+    keys = [
+        key
+        for key in sorted(located_nodes[0].labels)
+        if key != HOSTNAME and _is_key_of_location(key, located_nodes, get_location)
+    ]
+    preferred_keys = [key for key in (*used_keys, *_KNOWN_HARDWARE_KEYS) if key in keys]
+    return next(iter(preferred_keys + keys), "")
+
+
+def _is_key_of_location(key: str, nodes: Sequence[Node], get_location: Callable[[Node], str]) -> bool:
+    """Return whether all nodes have the key, with one value per location and one location per value."""
+    location_by_value: dict[str, str] = {}
+    for node in nodes:
+        value = node.labels.get(key)
+        if value is None or location_by_value.setdefault(value, get_location(node)) != get_location(node):
+            return False
+    return len(location_by_value) == len(set(location_by_value.values()))
+
+
+def _list_own_topology_keys(context: WorkloadContext) -> tuple[list[str], list[str]]:
+    """Return the topology keys by which a workload separates its own pods: required and preferred ones."""
+    pod = context.workload.pod
+    labels = dict(pod.labels)
+    required_keys = [term.topology_key for term in context.select_own_terms(pod.anti_affinity)]
+    preferred_keys = [term.topology_key for term in context.select_own_terms(pod.preferred_anti_affinity)]
+    for constraint in pod.spread:
+        if constraint.selector is not None and is_selected(constraint.selector, labels):
+            keys = required_keys if constraint.is_hard else preferred_keys
+            keys.append(constraint.topology_key)
+    return list(dict.fromkeys(required_keys)), list(dict.fromkeys(preferred_keys))
+
+
+def _explain_shared_hardware(context: WorkloadContext, proposed_label: str, location_noun: str) -> str:
+    """Return why the rules do not separate the pods and how to fix it; `location_noun`: machines or racks."""
+    required_keys, preferred_keys = _list_own_topology_keys(context)
+    # Nodes with unknown hardware may lack the key.
+    domains = {node.labels[proposed_label] for node in context.nodes if proposed_label in node.labels}
+    if proposed_label and len(domains) < context.workload.replicas:
+        return _explain_too_few(
+            context, proposed_label, f"{len(domains)} {location_noun}", has_one_value=len(domains) == 1
+        )
+    if proposed_label and proposed_label in required_keys:
+        return f"Its rule over {proposed_label} allows that. Use anti-affinity over it to separate them."
+    if proposed_label and proposed_label in preferred_keys:
+        return f"Its rule over {proposed_label} is only preferred. Make it required."
+    keys = required_keys + preferred_keys
+    if keys:
+        negation = "does not" if len(keys) == 1 else "do not"
+        cause = f"Its rules use {' and '.join(keys)}, which {negation} distinguish {location_noun}"
+    else:
+        cause = "It has no rule that separates its pods"
+    if not proposed_label:
+        return (
+            f"{cause}, and no label of its workers distinguishes {location_noun}. Add hardware labels to the workers."
+        )
+    return f"{cause}. Use topologyKey: {proposed_label}."
+
+
+def _explain_too_few(context: WorkloadContext, proposed_label: str, location_noun: str, *, has_one_value: bool) -> str:
+    """Return the advice for a key with fewer values than pods; `has_one_value`: only one."""
+    # Required anti-affinity would leave pods Pending, so it is no advice.
+    required_keys, preferred_keys = _list_own_topology_keys(context)
+    if has_one_value and proposed_label in preferred_keys:
+        return (
+            f"Its rule over {proposed_label} is only preferred, but all its workers are there. Add workers elsewhere."
+        )
+    if has_one_value:
+        key = "" if proposed_label in required_keys else f" and a rule with topologyKey: {proposed_label}"
+        return f"All its workers are there, so no rule can separate its pods. Add workers elsewhere{key}."
+    text = f"Its workers run on {location_noun}, fewer than its {context.workload.replicas:,} pods"
+    if proposed_label in required_keys:
+        return f"{text}: some must share."
+    requirement = " required" if proposed_label in preferred_keys else ""
+    return f"{text}. Add a{requirement} topologySpreadConstraint with topologyKey: {proposed_label}."
+
+
+def find_missing_topology_labels(context: WorkloadContext) -> Iterator[WorkloadWarning]:
+    """Yield warnings about topology keys used in rules and missing on all or some workers."""
+    proposed_label = find_hardware_key(context.nodes, attrgetter("machine"))
+    # Every topology key of a spec with its use, each pair once.
+    pod = context.workload.pod
+    preferred_terms = (*pod.preferred_affinity, *pod.preferred_anti_affinity)
+    uses = [(term.topology_key, _ANTI_AFFINITY) for term in pod.anti_affinity]
+    uses += [(term.topology_key, _AFFINITY) for term in pod.affinity]
+    uses += [(constraint.topology_key, _SPREAD if constraint.is_hard else _PREFERENCE) for constraint in pod.spread]
+    uses += [(term.topology_key, _PREFERENCE) for term in preferred_terms]
+    for key, use in dict.fromkeys(uses):
+        unlabelled_nodes = tuple(node.name for node in context.nodes if key not in node.labels)
+        if not unlabelled_nodes:
+            continue
+        if len(unlabelled_nodes) == len(context.nodes):
+            hint = f" Workers have the label {proposed_label}." if proposed_label and proposed_label != key else ""
+            detail = f"no feasible worker has the label {key}: {_EFFECTS[use]}.{hint}"
+            summary = f"{_RULES_OVER_KEYS[use]} uses {key}, which no worker has"
+            yield context.build_warning(UNKNOWN_KEY, detail, summary=summary)
+        elif use == _ANTI_AFFINITY:
+            count = len(unlabelled_nodes)
+            workers, verb = select_word_form(count, "worker"), select_word_form(count, "lacks", "lack")
+            detail = (
+                f"{count:,} {workers} {format_names(unlabelled_nodes)} {verb} the label {key}, so the required "
+                "anti-affinity over it has no effect there. Label all workers."
+            )
+            summary = f"{count:,} {workers} {verb} the label {key} of its anti-affinity"
+            yield context.build_warning(UNLABELLED, detail, summary=summary)
+
+
+_ANTI_AFFINITY, _AFFINITY, _SPREAD, _PREFERENCE = "anti-affinity", "affinity", "spread", "wish"
+_EFFECTS: Final = {
+    _ANTI_AFFINITY: "the required anti-affinity over it rejects no node, so pods are not separated",
+    _AFFINITY: "the required affinity over it cannot hold, and the pods stay Pending",
+    _SPREAD: "the spread constraint over it rejects every worker, and the pods stay Pending",
+    _PREFERENCE: "the preference over it has no effect",
+}
+_RULES_OVER_KEYS: Final = {
+    _ANTI_AFFINITY: "its required anti-affinity",
+    _AFFINITY: "its required affinity",
+    _SPREAD: "its spread constraint",
+    _PREFERENCE: "its preference",
+}
 
 
 _RULES: Final = (

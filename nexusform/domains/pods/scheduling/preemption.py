@@ -256,9 +256,9 @@ def list_applied_budgets(
     a pod under several budgets. Unready pods may go while enough others are ready. Source: kubernetes
     pkg/registry/core/pod/storage/eviction.go.
     """
-    budgets_by_pod = [
-        (pod, [budget for budget in budgets if has_budget(budget, pod)]) for pod in pods if not _is_starting(pod)
-    ]
+    # No budget holds a pod that has not run yet.
+    started_pods = [pod for pod in pods if pod.condition is None or pod.condition.phase != "Pending"]
+    budgets_by_pod = [(pod, [budget for budget in budgets if has_budget(budget, pod)]) for pod in started_pods]
     for budget in budgets:
         allowed = count_allowed_disruptions(budget, existing_pods) or 0
         is_met = allowed >= 0 if budget.is_met is None else budget.is_met
@@ -271,8 +271,3 @@ def list_applied_budgets(
 
 def _is_ready(pod: ExistingPod) -> bool:
     return pod.condition is None or pod.condition.is_ready
-
-
-def _is_starting(pod: ExistingPod) -> bool:
-    """Return whether a pod has not run yet: no budget holds it."""
-    return pod.condition is not None and pod.condition.phase == "Pending"

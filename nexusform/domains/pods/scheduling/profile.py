@@ -1,6 +1,6 @@
 """Default profile of kube-scheduler: rules, their order and their weights. Candidates of a pod are the nodes
-not rejected by any filter. Their weighted scores are summed; the highest total is chosen, and
-rules/tie_break.py replaces the random choice among equals. Predictions and explanations use these tables.
+not rejected by any filter. Their weighted scores are summed; the highest total is chosen, and scheduling_session.py
+replaces the random choice among equals. Predictions and explanations use these tables.
 """
 
 from __future__ import annotations
@@ -12,16 +12,10 @@ from msgspec import Struct
 
 from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
 from nexusform.domains.pods.scheduling.rules import (
-    balanced_allocation,
-    disk_conflicts,
     image_locality,
     inter_pod_affinity,
-    least_allocated,
     node_affinity,
-    node_name,
-    node_ports,
-    node_unschedulable,
-    resource_fit,
+    node_usage,
     taints,
     topology_spread,
     volume_binding,
@@ -82,8 +76,8 @@ POD_FILTERS: Final[tuple[PodFilter, ...]] = (
 
 NODE_FILTERS: Final[tuple[NodeFilter, ...]] = (
     NodeFilter("node_names", lambda pod: pod.node_terms, node_affinity.find_unnamed_node_rejection),
-    NodeFilter("node_unschedulable", lambda pod: pod.tolerations, node_unschedulable.find_rejection),
-    NodeFilter("node_name", lambda pod: pod.node_name, node_name.find_rejection),
+    NodeFilter("node_unschedulable", lambda pod: pod.tolerations, taints.find_cordon_rejection),
+    NodeFilter("node_name", lambda pod: pod.node_name, node_affinity.find_node_name_rejection),
     NodeFilter("taints", lambda pod: pod.tolerations, taints.find_rejection),
     NodeFilter("node_affinity", lambda pod: (pod.node_selector, pod.node_terms), node_affinity.find_rejection),
     NodeFilter("volume_limits", lambda pod: pod.volumes, volume_binding.find_volume_count_rejection),
@@ -100,9 +94,9 @@ DAEMON_FILTERS: Final = tuple(
 
 # Decided by the size of the node and by its pods.
 USAGE_FILTERS: Final[tuple[tuple[str, UsageFilter], ...]] = (
-    ("node_ports", node_ports.find_rejection),
-    ("resources", resource_fit.find_rejection),
-    ("disks", disk_conflicts.find_rejection),
+    ("node_ports", node_usage.find_port_rejection),
+    ("resources", node_usage.find_resource_rejection),
+    ("disks", node_usage.find_disk_rejection),
 )
 
 # Decided by the pods in the node's domains.
@@ -135,8 +129,8 @@ ORDER: Final = (
 PERMANENT_REASONS: Final = frozenset({topology_spread.MISSING, inter_pod_affinity.AFFINITY})
 
 USAGE_SCORES: Final[tuple[tuple[str, int, UsageScore], ...]] = (
-    ("least_allocated", 1, least_allocated.score),
-    ("balanced_allocation", 1, balanced_allocation.score),
+    ("least_allocated", 1, node_usage.score_free_resources),
+    ("balanced_allocation", 1, node_usage.score_balance),
 )
 
 NODE_SCORES: Final[tuple[NodeScore, ...]] = (

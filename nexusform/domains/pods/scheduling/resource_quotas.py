@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from msgspec import Struct
-
 from nexusform.domains.pods.scheduling.cluster_records import PodSpec, ResourceQuota, ResourceQuotaScope
 from nexusform.kubernetes.matching import EXISTS, IN, NOT_IN
 
@@ -23,7 +21,8 @@ class QuotaUsage:
     """Resources used by pods under the quotas of a cluster."""
 
     def __init__(self, quotas: Iterable[ResourceQuota]) -> None:
-        self._usages = [_UsedQuota(quota, {}) for quota in quotas]
+        # The quotas with the used amounts by name.
+        self._usages: list[tuple[ResourceQuota, dict[str, int]]] = [(quota, {}) for quota in quotas]
 
     def add(self, pod: PodSpec) -> None:
         """Add an existing pod."""
@@ -35,10 +34,10 @@ class QuotaUsage:
 
     def _add_pod_usage(self, pod: PodSpec, sign: int) -> None:
         """Add a pod (sign 1) to the used amounts of its quotas, or subtract it (sign -1)."""
-        for usage in self._usages:
-            if _is_pod_in_quota(usage.quota, pod):
-                for name, amount in _compute_pod_amounts(usage.quota, pod).items():
-                    usage.used_amounts[name] = usage.used_amounts.get(name, 0) + sign * amount
+        for quota, used_amounts in self._usages:
+            if _is_pod_in_quota(quota, pod):
+                for name, amount in _compute_pod_amounts(quota, pod).items():
+                    used_amounts[name] = used_amounts.get(name, 0) + sign * amount
 
     def try_add(self, pod: PodSpec) -> str:
         """Add one more pod, or return why it is not created; "" if it is."""
@@ -49,22 +48,16 @@ class QuotaUsage:
 
     def find_rejection(self, pod: PodSpec) -> str:
         """Return why one more pod would not be created, "" if it would."""
-        for usage in self._usages:
-            if _is_pod_in_quota(usage.quota, pod):
-                reason = _find_quota_rejection(usage, pod)
+        for quota, used_amounts in self._usages:
+            if _is_pod_in_quota(quota, pod):
+                reason = _find_quota_rejection(quota, used_amounts, pod)
                 if reason:
                     return reason
         return ""
 
 
-class _UsedQuota(Struct, frozen=True):
-    quota: ResourceQuota
-    used_amounts: dict[str, int]
-
-
-def _find_quota_rejection(usage: _UsedQuota, pod: PodSpec) -> str:
+def _find_quota_rejection(quota: ResourceQuota, used_amounts: Mapping[str, int], pod: PodSpec) -> str:
     """Return why a quota rejects a pod, in the words of Kubernetes; "" if it does not."""
-    quota, used_amounts = usage.quota, usage.used_amounts
     limits = dict(quota.hard)
     unspecified_names = [
         name for name in limits if (_REQUESTS + name if name in _PLAIN else name) in pod.quota_figures.unspecified

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from msgspec import Struct, field
@@ -19,7 +19,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     Strategy,
     Workload,
 )
-from nexusform.domains.pods.scheduling.removal_order import sort_for_removal
+from nexusform.domains.pods.scheduling.pod_orders import sort_for_removal
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.scheduling_session import PodVerdict, SchedulingSession
 from nexusform.kubernetes.matching import LabelSelector
@@ -54,13 +54,6 @@ class RolloutState(Struct):
         """Number of unavailable pods of the current template."""
         waiting_count = len(self.new_verdicts) if self.is_template_stuck else len(self.list_unscheduled())
         return waiting_count + len(self.stuck_numbers)
-
-    def remove_victims(self, victims: Collection[ExistingPod]) -> list[ExistingPod]:
-        """Record evicted old pods as replaced, and return them."""
-        evicted_pods = [pod for pod in self.remaining_pods if pod in victims] if victims else []
-        self.remaining_pods = [pod for pod in self.remaining_pods if pod not in evicted_pods]
-        self.removed_pods += evicted_pods
-        return evicted_pods
 
     @property
     def pod_count(self) -> int:
@@ -125,27 +118,24 @@ class _PodReplacement(Struct, frozen=True):
         """Replace a Deployment's pods within `max_surge` and `max_unavailable`."""
         state = self.state
         missing_count = max(0, self.workload.replicas - state.existing_count - len(state.new_verdicts))
-        next_numbers = [*state.pending_specs, *(pod.number for pod in state.remaining_pods), *state.further_numbers][
-            :missing_count
-        ]
+        old_numbers = [*state.pending_specs, *(pod.number for pod in state.remaining_pods)]
+        next_numbers = [*old_numbers, *state.further_numbers][:missing_count]
         while next_numbers or state.remaining_pods or state.pending_specs:
-            waiting_numbers = self.state.list_unscheduled()
+            waiting_numbers = state.list_unscheduled()
             for number in waiting_numbers:
                 self._place_pod(number)
-            waiting = sum(bool(self.state.new_verdicts[number].node) for number in waiting_numbers)
-            # Create the next new pods within max surge and quotas, and return their number.
-            surge_state, maximum = self.state, self.workload.replicas + self.workload.max_surge
-            count = 0
-            surge_state.uncreated = 0
-            while next_numbers and surge_state.pod_count < maximum:
+            added = sum(bool(state.new_verdicts[number].node) for number in waiting_numbers)
+            # Create the next new pods within max surge and quotas.
+            maximum = self.workload.replicas + self.workload.max_surge
+            state.uncreated = 0
+            while next_numbers and state.pod_count < maximum:
                 if not self._create_pod(next_numbers[0]):
-                    surge_state.uncreated = min(len(next_numbers), maximum - surge_state.pod_count)
+                    state.uncreated = min(len(next_numbers), maximum - state.pod_count)
                     break
                 next_numbers.pop(0)
-                count += 1
-            added = waiting + count
-            # Delete old pods without readiness within max unavailable, and return their number.
-            stuck_pods = [pod for pod in self.state.remaining_pods if pod.is_stuck]
+                added += 1
+            # Delete old pods without readiness within max unavailable.
+            stuck_pods = [pod for pod in state.remaining_pods if pod.is_stuck]
             removed_pods = sort_for_removal(self.workload.kind, stuck_pods)[: self._count_removable_pods()]
             for pod in removed_pods:
                 self._remove_pod(pod)
@@ -193,9 +183,12 @@ class _PodReplacement(Struct, frozen=True):
     def _place_pod(self, number: int) -> None:
         """Place a new pod, and remove old ones evicted for it."""
         verdict = self.session.place_pod(self.workload.pod, self.workload.key, number)
-        for pod in self.state.remove_victims(verdict.victims):
+        state = self.state
+        for pod in [pod for pod in state.remaining_pods if pod in verdict.victims]:
+            state.remaining_pods.remove(pod)
+            state.removed_pods.append(pod)
             self.quota_usage.remove(pod.spec)
-        self.state.new_verdicts[number] = verdict
+        state.new_verdicts[number] = verdict
 
     def _remove_pod(self, pod: ExistingPod) -> None:
         is_gradual = self.workload.kind == "Deployment" and self.workload.strategy is Strategy.ROLLING
@@ -241,17 +234,17 @@ _Rule = TypeVar("_Rule", PodTerm, SpreadConstraint)
 
 
 def _replace_rule_hashes(rules: Sequence[_Rule]) -> tuple[_Rule, ...]:
-    return tuple(replace(rule, selector=_replace_selector_hash(rule.selector)) for rule in rules)
-
-
-def _replace_selector_hash(selector: LabelSelector | None) -> LabelSelector | None:
-    if selector is None:
-        return None
-    expressions = tuple(
-        replace(requirement, values=(_OTHER_HASH,)) if requirement.key == TEMPLATE_KEY else requirement
-        for requirement in selector.match_expressions
-    )
-    return LabelSelector(_replace_template_hash(selector.match_labels), expressions)
+    changed_rules = []
+    for rule in rules:
+        selector = rule.selector
+        if selector is not None:
+            expressions = tuple(
+                replace(requirement, values=(_OTHER_HASH,)) if requirement.key == TEMPLATE_KEY else requirement
+                for requirement in selector.match_expressions
+            )
+            selector = LabelSelector(_replace_template_hash(selector.match_labels), expressions)
+        changed_rules.append(replace(rule, selector=selector))
+    return tuple(changed_rules)
 
 
 def _replace_template_hash(labels: Pairs) -> Pairs:

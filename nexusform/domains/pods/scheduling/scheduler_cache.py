@@ -52,14 +52,13 @@ class NodeUsage:
 
 
 class TopologyDomains:
-    """Topology key over the nodes: the domain of each node (-1 = key missing) and the domain names."""
+    """Topology key over the nodes: the domain of each node (-1 = key missing) and the number of domains."""
 
-    __slots__ = ("domain_by_node", "key", "node_domains", "values")
+    __slots__ = ("domain_by_node", "node_domains", "size")
 
-    def __init__(self, key: str, domain_by_node: list[int], values: list[str]) -> None:
-        self.key = key
+    def __init__(self, domain_by_node: list[int], size: int) -> None:
         self.domain_by_node = domain_by_node
-        self.values = values
+        self.size = size
         # Each node with the key as a domain of its own.
         self.node_domains = [-1 if domain < 0 else node for node, domain in enumerate(domain_by_node)]
 
@@ -160,7 +159,7 @@ class SchedulerCache:
             for node in self.nodes:
                 value = node.labels.get(key)
                 domain_by_node.append(-1 if value is None else numbers.setdefault(value, len(numbers)))
-            topology = self._topologies[key] = TopologyDomains(key, domain_by_node, list(numbers))
+            topology = self._topologies[key] = TopologyDomains(domain_by_node, len(numbers))
         return topology
 
     def select_groups(self, selector: LabelSelector, namespace: str | None = None) -> list[PodSpecGroup]:

@@ -21,8 +21,6 @@ Version = tuple[int, ...]
 NEWEST_KNOWN: Final = (1, 37)
 # From this version on, BalancedAllocation compares the balance of a node before and after the new pod.
 BALANCE_CHANGE: Final = (1, 36)
-
-
 _VERSION: Final = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})")
 
 
@@ -83,19 +81,7 @@ def _has_pod_level_requests(spec: PodSpec) -> bool:
 
 
 def _apply_container_scores(spec: PodSpec) -> PodSpec:
-    return (
-        spec
-        if spec.container_scored_requests is None
-        else replace(spec, scored_requests=spec.container_scored_requests)
-    )
-
-
-def _has_basic_requests(spec: PodSpec) -> bool:
-    return bool(spec.requests.cpu or spec.requests.memory)
-
-
-def _set_balance_comparison(spec: PodSpec) -> PodSpec:
-    return replace(spec, compares_balance=True)
+    return replace(spec, scored_requests=spec.container_scored_requests or spec.scored_requests)
 
 
 def _has_negative_selector(term: PodTerm) -> bool:
@@ -139,8 +125,8 @@ QUIRKS: Final[tuple[SchedulerVersionDifference, ...]] = (
         "balance_change",
         BALANCE_CHANGE,
         None,
-        _has_basic_requests,
-        _set_balance_comparison,
+        lambda spec: bool(spec.requests.cpu or spec.requests.memory),
+        lambda spec: replace(spec, compares_balance=True),
         affects_scores_only=True,
         is_repeated=True,
     ),

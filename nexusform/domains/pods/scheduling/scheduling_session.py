@@ -6,13 +6,13 @@ could have affected it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import profile
-from nexusform.domains.pods.scheduling.attached_volumes import AttachedVolumes
 from nexusform.domains.pods.scheduling.claimed_devices import ClaimedDevices
 from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
@@ -26,11 +26,11 @@ from nexusform.domains.pods.scheduling.kubelet_admission import NodeNumaCells, f
 from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, format_pending_message
 from nexusform.domains.pods.scheduling.pod_spec_scheduler import BestNodes, FeasibleNodesCache, PodSpecScheduler
 from nexusform.domains.pods.scheduling.preemption import PreemptionVictim, compute_eviction_allowances, select_victims
-from nexusform.domains.pods.scheduling.rules import node_affinity, tie_break
+from nexusform.domains.pods.scheduling.rules import node_affinity
 from nexusform.domains.pods.scheduling.rules.image_locality import MAX_POINTS
 from nexusform.domains.pods.scheduling.scheduler_cache import PodSpecGroup, SchedulerCache
 from nexusform.domains.pods.scheduling.scheduler_versions import is_version_uncertain
-from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder
+from nexusform.domains.pods.scheduling.volume_binder import AttachedVolumes, VolumeBinder
 from nexusform.scheduling.placement_decision import Rejection
 
 _MAX_PRIORITY = 1 << 31
@@ -167,7 +167,11 @@ class SchedulingSession:
             return
         self.cache.place(self.cache.get_group(pod.spec), node_index, -1)
         is_registered = self._pods_by_node[node_index].pop(_get_identity(pod), None) is not None
-        if may_linger and self._is_slow_termination(pod):
+        is_slow = may_linger and self.slow_terminations > 0
+        if is_slow and self.slow_terminations > 1:
+            text = f"{self.slow_terminations}|{pod.workload}|{pod.number}"
+            is_slow = bool(blake2b(text.encode(), digest_size=1).digest()[0] & 1)
+        if is_slow:
             terminating_pod = replace(pod, spec=replace(pod.spec, is_terminating=True))
             self.cache.place(self.cache.get_group(terminating_pod.spec), node_index)
             self._pods_by_node[node_index][_get_identity(terminating_pod)] = terminating_pod
@@ -178,12 +182,6 @@ class SchedulingSession:
             self.claimed_devices.release(pod)
         if node_index in self._cells:
             self._cells[node_index].release(pod.spec)
-
-    def _is_slow_termination(self, pod: ExistingPod) -> bool:
-        if self.slow_terminations < 2:
-            return bool(self.slow_terminations)
-        text = f"{self.slow_terminations}|{pod.workload}|{pod.number}"
-        return bool(blake2b(text.encode(), digest_size=1).digest()[0] & 1)
 
     def remove_lingering_pods(self) -> bool:
         """Remove the slowly terminating pods, and return whether there were any."""
@@ -254,7 +252,7 @@ class SchedulingSession:
         tied_nodes = list(choice.tied_nodes)
         first_reason = ""
         while tied_nodes:
-            node = tie_break.select_tied_node(self._build_tie_break_prefix(pod), self._encoded_names, tied_nodes)
+            node = self._select_tied_node(pod, tied_nodes)
             rejection_text = self._start_pod(scheduler, node, pod)
             if not rejection_text:
                 return PodVerdict(self._names[node], is_certain, choice.feasible_nodes)
@@ -264,22 +262,32 @@ class SchedulingSession:
                 break
         return PodVerdict("", is_certain, choice.feasible_nodes, first_reason, unscheduled_state=PodState.FAILED)
 
-    def _build_tie_break_prefix(self, pod: ExistingPod) -> str:
-        return f"{self.seed}|{self.cluster.name}|{pod.workload}|{pod.number}"
+    def _select_tied_node(self, pod: ExistingPod, tied_nodes: Sequence[int]) -> int:
+        """Return the tied node with the lowest digest of `seed|cluster|workload|number|node`, where the workload is
+        `<namespace>/<kind>/<name>`. It replaces the random choice of kube-scheduler.
+        """
+        if len(tied_nodes) == 1:
+            return tied_nodes[0]
+        prefix = f"{self.seed}|{self.cluster.name}|{pod.workload}|{pod.number}|"
+        copy = blake2b(prefix.encode(), digest_size=8).copy
+        digests = []
+        for node in tied_nodes:
+            candidate = copy()
+            candidate.update(self._encoded_names[node])
+            digests.append(candidate.digest())
+        return tied_nodes[digests.index(min(digests))]
 
     def _start_bound_pod(self, scheduler: PodSpecScheduler, pod: ExistingPod) -> PodVerdict:
         """Return the verdict on a pod with a node name: kubelet runs or rejects it without scheduling."""
         spec = pod.spec
         node_index = self.cache.index.get(spec.node_name)
         if node_index is None:
-            return _build_failed_verdict(spec.node_name, "no such node", not self._uncertain_nodes, 0)
+            return _build_started_verdict(spec.node_name, "no such node", not self._uncertain_nodes, 0)
         is_certain = not self._uncertain_nodes & 1 << node_index
         rejection_text = find_kubelet_rejection(
             spec, self.cache.nodes[node_index], self.cache.usage[node_index]
         ) or self._start_pod(scheduler, node_index, pod)
-        if rejection_text:
-            return _build_failed_verdict(spec.node_name, rejection_text, is_certain, 0)
-        return PodVerdict(spec.node_name, is_certain, 1)
+        return _build_started_verdict(spec.node_name, rejection_text, is_certain, 0 if rejection_text else 1)
 
     def _start_pod(self, scheduler: PodSpecScheduler, node: int, pod: ExistingPod) -> str:
         """Add a pod to a node, and return kubelet's rejection, "" if it runs."""
@@ -315,12 +323,7 @@ class SchedulingSession:
         has_doubt = spec.has_unknown_rules or bool(scheduler.device_doubt)
         is_certain = self._is_certain(scheduler, 1 << node_index) and not has_doubt
         rejection_text = self._start_pod(scheduler, node_index, pod)
-        verdict = (
-            _build_failed_verdict(node, rejection_text, is_certain, 1)
-            if rejection_text
-            else PodVerdict(node, is_certain, 1)
-        )
-        return self._add_tie_uncertainty(verdict, scheduler)
+        return self._add_tie_uncertainty(_build_started_verdict(node, rejection_text, is_certain, 1), scheduler)
 
     def _decide_unschedulable_pod(self, scheduler: PodSpecScheduler, pod: ExistingPod) -> PodVerdict:
         """Return the verdict on a pod without a feasible node, cached until something changes."""
@@ -362,14 +365,8 @@ class SchedulingSession:
         budget_allowances = compute_eviction_allowances(
             budgets, self._expected_counts or [0] * len(budgets), self.cache
         )
-        prefix = self._build_tie_break_prefix(pod)
-        choice = select_victims(
-            scheduler,
-            rejections,
-            self._pods_by_node,
-            budget_allowances,
-            lambda tied_nodes: tie_break.select_tied_node(prefix, self._encoded_names, tied_nodes),
-        )
+        tie_break = partial(self._select_tied_node, pod)
+        choice = select_victims(scheduler, rejections, self._pods_by_node, budget_allowances, tie_break)
         if choice is None:
             return None
         is_certain = (
@@ -399,7 +396,7 @@ class SchedulingSession:
                 self.cache.place(self.cache.get_group(victim.spec), choice.node)
                 self._register_pod(victim, choice.node)
             self.assign_numa_cells()
-            return _build_failed_verdict(name, rejection_text, is_certain, 0)
+            return _build_started_verdict(name, rejection_text, is_certain, 0)
         self.evictions += [PreemptionVictim(victim, preemptor, is_certain) for victim in choice.victims]
         return PodVerdict(name, is_certain, 0, victims=choice.victims)
 
@@ -448,7 +445,18 @@ class SchedulingSession:
         """Return whether no tie-break affects the evaluation of these nodes (bits)."""
         if not self._uncertain_nodes:
             return True
-        return not self._uncertain_nodes & nodes and not _has_pod_dependencies(scheduler)
+        spec = scheduler.group.spec
+        if self._uncertain_nodes & nodes or spec.claims or spec.device_claims:
+            return False
+        # Pods on other nodes can affect the pod.
+        counts = scheduler.counts
+        return not (
+            counts.affinity
+            or counts.anti_affinity
+            or counts.existing_anti_affinity
+            or counts.preferred_affinity
+            or counts.hard_spread
+        )
 
 
 def _get_identity(pod: ExistingPod) -> Identity:
@@ -462,20 +470,8 @@ def build_gated_verdict(spec: PodSpec) -> PodVerdict:
     return PodVerdict("", is_certain=True, feasible_nodes=0, reason=reason, unscheduled_state=PodState.GATED)
 
 
-def _build_failed_verdict(node: str, reason: str, is_certain: bool, feasible_nodes: int) -> PodVerdict:
-    """Return the verdict on a pod rejected by kubelet on its node."""
+def _build_started_verdict(node: str, reason: str, is_certain: bool, feasible_nodes: int) -> PodVerdict:
+    """Return the verdict on a pod started on its node: kubelet runs it, or rejects it with a reason."""
+    if not reason:
+        return PodVerdict(node, is_certain, feasible_nodes)
     return PodVerdict("", is_certain, feasible_nodes, f"on {node}: {reason}.", unscheduled_state=PodState.FAILED)
-
-
-def _has_pod_dependencies(scheduler: PodSpecScheduler) -> bool:
-    """Return whether pods on other nodes can affect a pod, including those that take volumes or devices."""
-    counts = scheduler.counts
-    if scheduler.group.spec.claims or scheduler.group.spec.device_claims:
-        return True
-    return bool(
-        counts.affinity
-        or counts.anti_affinity
-        or counts.existing_anti_affinity
-        or counts.preferred_affinity
-        or counts.hard_spread
-    )

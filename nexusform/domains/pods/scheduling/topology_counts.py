@@ -138,7 +138,7 @@ class TopologyCounts:
 
     def _create_counter(self, term: PodTerm) -> DomainCounter:
         topology = self.cache.get_topology(term.topology_key)
-        return DomainCounter(term.topology_key, topology.domain_by_node, len(topology.values))
+        return DomainCounter(term.topology_key, topology.domain_by_node, topology.size)
 
     def _count_selected_pods(self, term: PodTerm) -> DomainCounter:
         """Return a counter of the pods selected by a term, registered for updates."""
@@ -193,27 +193,22 @@ class TopologyCounts:
         return tally
 
     def _create_spread_counters(self, constraints: Sequence[SpreadConstraint]) -> list[SpreadCounter]:
-        if not constraints:
-            return []
         keys = tuple([constraint.topology_key for constraint in constraints])
-        tallies = []
-        for constraint in constraints:
-            required_keys = keys if constraint.is_hard or self._all_soft_keys else ()
-            matches_itself = constraint.selector is not None and is_selected(constraint.selector, self.group.labels)
-            tallies.append(self._create_spread_counter(constraint, required_keys, int(matches_itself)))
-        return tallies
+        return [
+            self._create_spread_counter(constraint, keys if constraint.is_hard or self._all_soft_keys else ())
+            for constraint in constraints
+        ]
 
-    def _create_spread_counter(
-        self, constraint: SpreadConstraint, required_keys: tuple[str, ...], matches_itself: int
-    ) -> SpreadCounter:
+    def _create_spread_counter(self, constraint: SpreadConstraint, required_keys: tuple[str, ...]) -> SpreadCounter:
         topology = self.cache.get_topology(constraint.topology_key)
-        domain_by_node, size = topology.domain_by_node, len(topology.values)
+        domain_by_node, size = topology.domain_by_node, topology.size
         eligible_nodes, eligible_domains = self._find_eligible_nodes(constraint, required_keys)
         if not constraint.is_hard and constraint.topology_key == HOSTNAME:
             # Points over hostname count the pods of the node itself, whatever its label says.
             domain_by_node, size = topology.node_domains, len(topology.node_domains)
-        tally = SpreadCounter(constraint, domain_by_node, size, eligible_nodes, eligible_domains, matches_itself)
         selector = constraint.selector
+        matches_itself = int(selector is not None and is_selected(selector, self.group.labels))
+        tally = SpreadCounter(constraint, domain_by_node, size, eligible_nodes, eligible_domains, matches_itself)
         if selector is not None and not _is_empty_selector(selector):
             for group in self.cache.select_groups(selector, self.group.spec.namespace):
                 if group.spec.is_terminating:

@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, Node, PodSpec, Strategy, Workload
+from nexusform.domains.pods.scheduling.pod_orders import sort_for_removal
 from nexusform.domains.pods.scheduling.pod_outcomes import PlaceablePodRange, PodOutcome, WorkloadForecast
-from nexusform.domains.pods.scheduling.removal_order import sort_for_removal
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
-from nexusform.domains.pods.scheduling.scaling import compute_new_pods, compute_surplus_per_template, group_by_template
 
 
 class PodToPlace(Struct, frozen=True, order=True):
@@ -137,9 +136,9 @@ def _select_excess_pods(
 ) -> list[ExistingPod]:
     """Return the pods above the limit; `pending_outdated` are outdated numbers without a node."""
     excess_pods: list[ExistingPod] = []
-    for template, count in compute_surplus_per_template(workload, pods).items():
-        template_pods = [pod for pod in pods if pod.spec.template == template]
-        excess_pods += sort_for_removal(workload.kind, template_pods, pods, now)[: max(0, count)]
+    for pod_set, count in _compute_template_sizes(workload, pods):
+        template_pods = [pod for pod in pods if pod.spec.template == pod_set.spec.template]
+        excess_pods += sort_for_removal(workload.kind, template_pods, pods, now)[: max(0, pod_set.count - count)]
     remaining_pods = [pod for pod in pods if pod not in excess_pods]
     # The current template never has more pods than requested.
     current_pods = [pod for pod in remaining_pods if pod.spec.template == workload.pod.template]
@@ -179,10 +178,10 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
         for pod in progress.pending_outdated_pods
     ]
     former_pods = [*progress.outdated_pods, *pending_outdated]
-    if not (progress.kept_pods or has_waited) and len(group_by_template(workload, former_pods)) == 1:
+    if not (progress.kept_pods or has_waited) and len({pod.spec.template for pod in former_pods}) == 1:
         progress.pods_to_place = retried_pods
         return dict.fromkeys([pod.number for pod in new_pods], former_pods[0].spec)
-    specs, own_growth = compute_new_pods(workload, [*progress.kept_pods, *former_pods, *current_pods])
+    specs, own_growth = _compute_new_pods(workload, [*progress.kept_pods, *former_pods, *current_pods])
     used_numbers = [pod.number for pod in (*progress.kept_pods, *former_pods)]
     used_numbers += [pod.number for pod in progress.pods_to_place]
     # A paused Deployment creates no other pods of its own; otherwise the rollout continues.
@@ -239,10 +238,59 @@ def find_unused_pod_numbers(used_numbers: Iterable[int], first: int, count: int)
     return free_list
 
 
-def mark_pod_added_by_scaling(progress: WorkloadProgress, outcome: PodOutcome) -> PodOutcome:
-    """Return the outcome of a kept pod; one added to its set before the rollout counts as placed."""
-    placement = progress.placed_outdated.get(outcome.number)
-    if placement is None or outcome.spec is None or outcome.spec.template == progress.workload.pod.template:
-        return outcome
-    is_certain, trigger = placement
-    return replace(outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain)
+class _TemplatePods(Struct):
+    """Pods of a Deployment created from one template; `age` is that of the newest."""
+
+    spec: PodSpec
+    count: int = 0
+    age: int = 0
+    is_current: bool = False
+
+
+def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> list[tuple[_TemplatePods, int]]:
+    """Return the pods of each template and their target number; empty if the Deployment is not scaled or has only one
+    template. Source: kubernetes pkg/controller/deployment/sync.go (scale) and util/deployment_util.go
+    (GetReplicaSetProportion).
+    """
+    set_by_template: dict[str, _TemplatePods] = {}
+    for pod in pods:
+        template = pod.spec.template
+        current = template == workload.pod.template
+        pod_set = set_by_template.setdefault(template, _TemplatePods(pod.spec, age=pod.age, is_current=current))
+        pod_set.count += 1
+        pod_set.age = max(pod_set.age, pod.age)
+    sets = list(set_by_template.values())
+    previous_maximum = workload.previous_max_pods
+    maximum = workload.replicas + workload.max_surge if workload.replicas else 0
+    to_add = maximum - sum(pod_set.count for pod_set in sets)
+    is_scaled = previous_maximum and workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING
+    if not is_scaled or len(sets) < 2 or not to_add:
+        return []
+    # The largest set is first and gets the rounding remainder; of equal sets the newer grows, the older
+    # shrinks.
+    newest = 1 if to_add > 0 else -1
+    sorted_sets = sorted(
+        sets, key=lambda pod_set: (-pod_set.count, -newest * pod_set.is_current, -newest * pod_set.age)
+    )
+    added = 0
+    counts: list[int] = []
+    for pod_set in sorted_sets:
+        share = ((2 * (pod_set.count * maximum) + previous_maximum) // (2 * previous_maximum)) - pod_set.count
+        remaining = to_add - added
+        share = min(share, remaining) if to_add > 0 else max(share, remaining)
+        added += share
+        counts.append(pod_set.count + share)
+    counts[0] = max(0, counts[0] + to_add - added)
+    return list(zip(sorted_sets, counts, strict=True))
+
+
+def _compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[list[PodSpec], int]:
+    """Return specs of new pods for sets of former templates, and the number of current ones."""
+    specs: list[PodSpec] = []
+    current = 0
+    for pod_set, count in _compute_template_sizes(workload, pods):
+        if pod_set.is_current:
+            current = count - pod_set.count
+        else:
+            specs += [pod_set.spec] * (count - pod_set.count)
+    return specs, current

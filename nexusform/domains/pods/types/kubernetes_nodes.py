@@ -70,7 +70,11 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     """Read the files."""
-    from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files, parse_snapshot
+    from nexusform.domains.pods.importers.kubectl_snapshot import (
+        find_missing_kinds,
+        parse_kubectl_files,
+        parse_snapshot,
+    )
     from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 
     argument = ("directory",) if attributes.get("directory") else ("files",)
@@ -90,7 +94,8 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     if reading.version and not parse_version(reading.version):
         detail = f'"{reading.version}" is not a Kubernetes version. Write major and minor number: "1.34".'
         return DataResult({}, [*problems, Problem(("kubernetes_version",), "invalid-kubernetes-version", detail)])
-    problems += _list_missing_kind_problems(() if source.unread_kinds else reading.list_missing_kinds())
+    if not source.unread_kinds:
+        problems += _list_missing_kind_problems(find_missing_kinds(reading.objects.values()))
     text = reading.encode()
     node_values = {
         name: {

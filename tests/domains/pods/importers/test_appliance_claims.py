@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.domains.pods.importers.appliance_claims import collect_appliance_claims
+from nexusform.domains.pods.importers.appliance_claims import (
+    collect_appliance_claims,
+    compute_planned_storage_demand,
+    compute_storage_demand,
+)
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
-from nexusform.domains.pods.planning.storage_claims import compute_planned_storage_demand, compute_storage_demand
 
 GIB = 1024**3
 

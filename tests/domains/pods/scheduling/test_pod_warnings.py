@@ -16,9 +16,8 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     Strategy,
     Workload,
 )
-from nexusform.domains.pods.scheduling.hardware_risks import find_hardware_key
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
+from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings, find_hardware_key
 from nexusform.domains.pods.scheduling.workload_warnings import WorkloadWarning
 from nexusform.kubernetes.matching import Requirement, build_label_selector
 

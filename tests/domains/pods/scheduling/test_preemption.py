@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.arrival_order import ArrivalOrder
 from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
     ExistingPod,
@@ -21,6 +20,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     SpreadConstraint,
     Workload,
 )
+from nexusform.domains.pods.scheduling.pod_orders import ArrivalOrder
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
 from nexusform.kubernetes.matching import Taint, Toleration, build_label_selector

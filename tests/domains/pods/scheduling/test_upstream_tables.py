@@ -25,13 +25,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     Workload,
 )
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.rules import (
-    balanced_allocation,
-    image_locality,
-    least_allocated,
-    node_affinity,
-    taints,
-)
+from nexusform.domains.pods.scheduling.rules import image_locality, node_affinity, node_usage, taints
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 from nexusform.kubernetes.matching import (
     EXISTS,
@@ -88,7 +82,7 @@ def build_usage(*sizes: Size) -> NodeUsage:
 )
 def test_least_allocated(pod: Size, node: Size, there: list[Size], score: int) -> None:
     here = Node("n", cpu=node[0], memory=node[1])
-    assert least_allocated.score(build_spec(*pod), here, build_usage(*there)) == score
+    assert node_usage.score_free_resources(build_spec(*pod), here, build_usage(*there)) == score
 
 
 @pytest.mark.parametrize(
@@ -107,7 +101,7 @@ def test_least_allocated(pod: Size, node: Size, there: list[Size], score: int) -
 )
 def test_balanced_allocation(pod: Size, node: Size, there: list[Size], score: int) -> None:
     here = Node("n", cpu=node[0], memory=node[1])
-    assert balanced_allocation.score(build_spec(*pod), here, build_usage(*there)) == score
+    assert node_usage.score_balance(build_spec(*pod), here, build_usage(*there)) == score
 
 
 # --- imagelocality: image_locality_test.go ---------------------------------------------------------

@@ -1,4 +1,4 @@
-"""NodeAffinity: nodeSelector and required terms filter, preferred terms add their weights."""
+"""NodeName and NodeAffinity: node name, nodeSelector and required terms filter, preferred terms add their weights."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
-from nexusform.domains.pods.scheduling.rules.score_scaling import scale_to_hundred
 from nexusform.kubernetes.matching import IN, NodeSelectorTerm, is_requirement_met
 
 REASON: Final = "node(s) didn't match Pod's node affinity/selector"
 EXCLUDED: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 CONFLICT: Final = "pod affinity terms conflict"
+_OTHER_NODE: Final = "node(s) didn't match the requested node name"
+
+
+def find_node_name_rejection(pod: PodSpec, node: Node) -> str | None:
+    """Return a reason if the pod names another node."""
+    return _OTHER_NODE if pod.node_name and pod.node_name != node.name else None
 
 
 def find_contradictory_terms(pod: PodSpec) -> str | None:
@@ -63,5 +68,6 @@ def score(pod: PodSpec, node: Node) -> int:
 
 
 def normalize_scores(raws: Sequence[int]) -> list[int]:
-    """Scale the scores so that the largest is 100."""
-    return scale_to_hundred(raws)
+    """Return each score as whole per cent of the largest; all 0 if that is 0."""
+    largest = max(raws)
+    return [100 * raw // largest for raw in raws] if largest else [0] * len(raws)

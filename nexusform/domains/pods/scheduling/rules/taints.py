@@ -1,4 +1,6 @@
-"""TaintToleration: NoSchedule and NoExecute taints filter, PreferNoSchedule taints lower the score."""
+"""TaintToleration and NodeUnschedulable: NoSchedule and NoExecute taints and cordons filter, PreferNoSchedule taints
+lower the score.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
-from nexusform.domains.pods.scheduling.rules.score_scaling import scale_to_hundred
+from nexusform.domains.pods.scheduling.rules import node_affinity
 from nexusform.kubernetes.matching import (
     NO_SCHEDULE,
     Taint,
@@ -18,6 +20,15 @@ from nexusform.kubernetes.matching import (
 REASON: Final = "node(s) had untolerated taint(s)"
 NO_EXECUTE: Final = "NoExecute"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
+_UNSCHEDULABLE: Final = "node(s) were unschedulable"
+_CORDON: Final = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
+
+
+def find_cordon_rejection(pod: PodSpec, node: Node) -> str | None:
+    """Return a reason if the node is cordoned and the pod does not tolerate it."""
+    if node.unschedulable and not is_tolerated(_CORDON, pod.tolerations):
+        return _UNSCHEDULABLE
+    return None
 
 
 def find_rejection(pod: PodSpec, node: Node) -> str | None:
@@ -78,7 +89,7 @@ def score(pod: PodSpec, node: Node) -> int:
 
 def normalize_scores(raws: Sequence[int]) -> list[int]:
     """Return 100 for nodes without such taints and 0 for those with the most."""
-    return [100 - score for score in scale_to_hundred(raws)]
+    return [100 - score for score in node_affinity.normalize_scores(raws)]
 
 
 def format_taint(taint: Taint) -> str:

@@ -1,0 +1,95 @@
+"""Rules by the resources, host ports and disks in use on a node."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nexusform.domains.pods.scheduling.cluster_records import HostPort, Node, PodSpec
+from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
+
+NO_PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
+NO_DISK: Final = "node(s) had no available disk"
+_ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every address; nothing listens here
+
+
+def find_port_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
+    """Return a reason if a host port of the pod is in use (NodePorts)."""
+    if not pod.host_ports or not usage.ports:
+        return None
+    return NO_PORTS if any(_has_port_conflict(a, b) for a in pod.host_ports for b in usage.ports) else None
+
+
+def _has_port_conflict(first: HostPort, second: HostPort) -> bool:
+    if (first.port, first.protocol) != (second.port, second.protocol):
+        return False
+    return first.address == second.address or _ANY_ADDRESS in (first.address, second.address)
+
+
+def find_resource_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str | None:
+    """Return every insufficient resource, joined by ", ", in the words of Kubernetes (NodeResourcesFit). Ephemeral
+    storage is compared only where the node states it.
+    """
+    shortages = ["Too many pods"] if usage.pods + 1 > node.pods else []
+    requests = pod.requests
+    if requests.cpu and requests.cpu > node.cpu - usage.cpu:
+        shortages.append("Insufficient cpu")
+    if requests.memory and requests.memory > node.memory - usage.memory:
+        shortages.append("Insufficient memory")
+    for name, amount in requests.other_resources:
+        capacity = node.other_resources.get(name)
+        if capacity is None and name == "ephemeral-storage":
+            continue
+        if amount and amount > (capacity or 0) - usage.other_resources.get(name, 0):
+            shortages.append(f"Insufficient {name}")
+    return ", ".join(shortages) if shortages else None
+
+
+def find_disk_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
+    """Return a reason if a pod on the node has a disk of the pod, and one of them writes to it (VolumeRestrictions)."""
+    if not pod.disks or not usage.disks:
+        return None
+    for disk in pod.disks:
+        if any(disk.name == used.name and not (disk.is_read_only and used.is_read_only) for used in usage.disks):
+            return NO_DISK
+    return None
+
+
+def can_share_disks(pod: PodSpec) -> bool:
+    """Return whether several pods of a spec can have its disks on one node."""
+    return all(disk.is_read_only for disk in pod.disks)
+
+
+def score_free_resources(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
+    """Return the mean percentage of CPU and memory free after the placement, 0..100; no request counts as 100m, 200 MiB
+    (LeastAllocated).
+    """
+    total = resources = 0
+    for requested, capacity in (
+        (usage.scored_cpu + pod.scored_requests.cpu, node.cpu),
+        (usage.scored_memory + pod.scored_requests.memory, node.memory),
+    ):
+        if capacity:
+            resources += 1
+            if requested <= capacity:
+                total += (capacity - requested) * 100 // capacity
+    return total // resources if resources else 0
+
+
+def score_balance(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
+    """Return the balance of the node's CPU and memory with the pod, 0 without requests (BalancedAllocation). Newer
+    versions return its improvement, 50 to 100.
+    """
+    if not pod.requests.cpu and not pod.requests.memory:
+        return 0
+    balance = _compute_balance(node, usage.cpu + pod.requests.cpu, usage.memory + pod.requests.memory)
+    if not pod.compares_balance:
+        return balance
+    return 50 + (50 + balance - _compute_balance(node, usage.cpu, usage.memory)) // 2
+
+
+def _compute_balance(node: Node, cpu: int, memory: int) -> int:
+    """Return (1 - half the distance of the used fractions) * 100."""
+    if not node.cpu or not node.memory:
+        return 100
+    distance = min(cpu / node.cpu, 1.0) - min(memory / node.memory, 1.0)
+    return int((1 - abs(distance / 2)) * 100)
