@@ -23,8 +23,7 @@ from nexusform.domains.azure.importers.arm_resources import (
     read_arm_resources,
 )
 from nexusform.domains.azure.importers.az_records import EXPORTED_AT, STANDARD_FILES
-from nexusform.json_data.json_errors import unify_json_error
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, unify_json_error
 
 # Files as (name for messages, content) by kind (StandardFile.kind or ANY).
 Documents: TypeAlias = Mapping[str, Sequence[tuple[str, bytes]]]

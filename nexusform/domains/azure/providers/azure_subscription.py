@@ -30,9 +30,8 @@ from nexusform.network.deadlines import (
     is_caller_waiting,
     read_deadline,
 )
-from nexusform.network.json_answers import parse_json
-from nexusform.network.limited_session import build_limited_session
-from nexusform.network.read_limits import CONNECT_SECONDS, PageLimits
+from nexusform.network.http_client import build_limited_session
+from nexusform.network.read_limits import CONNECT_SECONDS, PageLimits, parse_json
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_records import AzSite

@@ -21,8 +21,15 @@ from nexusform.documents.field_validation import (
     validate_value,
     validate_value_size,
 )
-from nexusform.documents.text_positions import TextPosition
-from nexusform.documents.yaml_documents import ELISION, DocumentFindings, Node, YamlDocument, build_problem, parse_yaml
+from nexusform.documents.yaml_documents import (
+    ELISION,
+    DocumentFindings,
+    Node,
+    TextPosition,
+    YamlDocument,
+    build_problem,
+    parse_yaml,
+)
 from nexusform.domains.fleet.importers.fleet_shapes import METADATA, ApiKind, get_block_name
 from nexusform.domains.pods.importers.kubernetes_cross_field_checks import list_metadata_problems
 from nexusform.json_data.plain_data import Path

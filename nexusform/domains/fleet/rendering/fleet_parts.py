@@ -27,10 +27,9 @@ from nexusform.rendering.notation.markup import (
     build_svg_element,
     join_markup,
 )
-from nexusform.rendering.page.domain_parts import DomainPageParts
+from nexusform.rendering.page.page_data import DomainPageParts
 from nexusform.rendering.page.page_elements import build_section, build_table
-from nexusform.rendering.page.svg_map import MARGIN, render_document, render_text, translate_parts
-from nexusform.rendering.page.svg_rack_overview import MAX_BYTES
+from nexusform.rendering.page.svg_map import MARGIN, MAX_BYTES, render_document, render_text, translate_parts
 from nexusform.rendering.report.folding import fold_instances, format_instances
 
 _SIGNS: Final = {

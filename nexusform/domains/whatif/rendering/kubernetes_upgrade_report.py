@@ -10,7 +10,7 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgr
 from nexusform.domains.whatif.questions.kubernetes_upgrade_path import ClusterHops, ClusterUpgradeHop, SiteUpgradePath
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.kubernetes.releases.kubernetes_versions import SOURCE
-from nexusform.rendering.answers.location_text import REPLACEMENT_FORM, format_short_location
+from nexusform.rendering.answers.explanation_text import REPLACEMENT_FORM, format_short_location
 from nexusform.rendering.notation.sample_text import build_sampled_capacity, describe_sampled_capacity
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook

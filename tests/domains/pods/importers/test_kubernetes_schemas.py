@@ -14,8 +14,7 @@ import yaml
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.field_validation import FieldShape
-from nexusform.documents.text_positions import TextPosition
-from nexusform.documents.yaml_documents import Node
+from nexusform.documents.yaml_documents import Node, TextPosition
 from nexusform.domains.pods.importers.kubernetes_cross_field_checks import CHECKS
 from nexusform.domains.pods.importers.kubernetes_schemas import (
     FORMS,
