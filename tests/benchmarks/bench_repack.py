@@ -12,7 +12,7 @@ import time
 
 from nexusform.domains.whatif.questions.repack_context import NOTHING_LIFTED, RepackRequest, build_repack_context
 from nexusform.domains.whatif.questions.repack_planning import plan_repack
-from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram, SolverLimits
+from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram
 from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, build_site_with_history
 
 MIX = (
@@ -42,7 +42,7 @@ def measure(racks: int, in_rack: int, filled: float, want: int, seed: int = 1) -
     ground = build_repack_context(site, request, {}, NOTHING_LIFTED)
     program = RepackProgram(ground, request)
     built = time.process_time() - start
-    solution = program.solve(SolverLimits())
+    solution = program.solve()
     solved = time.process_time() - start
     first = "-" if isinstance(solution, NoRepackSolution) else f"{solution.recreations}/{solution.bound}"
     start = time.process_time()

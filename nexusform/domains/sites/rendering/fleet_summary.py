@@ -193,25 +193,17 @@ def _build_group_sections(groups: Sequence[SitesWithEqualChanges], max_rows: int
     other_groups = groups[1:]
     if not other_groups:
         return
-    lines = [
-        f"{format_names(group.sites)}: {_describe_group_difference(group, first)}" for group in other_groups[:max_rows]
-    ]
+    lines = []
+    for group in other_groups[:max_rows]:
+        additional = [row for row in group.rows if row not in first.rows]
+        missing_count = len([row for row in first.rows if row not in group.rows])
+        parts = [format_first_items(additional, _MAX_ROWS, "; ")] if additional else []
+        if missing_count > len(additional):
+            parts.append(f"{missing_count} {select_word_form(missing_count, 'row', 'rows')} fewer")
+        lines.append(f"{format_names(group.sites)}: {'; '.join(parts)}")
     count = sum(len(group.sites) for group in other_groups)
     title = f"{format_count(count, 'site')} with changes of {select_word_form(count, 'its', 'their')} own"
     yield Section(title, (*lines, *_build_hidden_count_line(len(other_groups) - max_rows, "more such row")))
-
-
-def _describe_group_difference(group: SitesWithEqualChanges, first: SitesWithEqualChanges) -> str:
-    """Describe the additional and missing rows of a group."""
-    additional = [row for row in group.rows if row not in first.rows]
-    missing_count = len([row for row in first.rows if row not in group.rows])
-    text = format_first_items(additional, _MAX_ROWS, "; ")
-    missing_text = (
-        f"{missing_count} {select_word_form(missing_count, 'row', 'rows')} fewer"
-        if missing_count > len(additional)
-        else ""
-    )
-    return "; ".join(part for part in (text, missing_text) if part)
 
 
 def _build_hidden_count_line(count: int, noun: str) -> tuple[str, ...]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from hashlib import sha256
-from itertools import starmap
+from itertools import chain, starmap
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -114,25 +114,19 @@ def compute_plan_digest(plan: Plan) -> str:
     """Compute the SHA-256 of changes, placements and outputs, without serial, time, diagnostics and source
     lines. All plans without changes have the same digest.
     """
+    # The records approved by a reviewer, without creation numbers.
+    changes = (
+        write_record(replace(change, creation=0, prior_creation=0, source=None))
+        for change in plan.changes
+        if change.action is not Action.NO_OP or change.previous_address or change.importing
+    )
+    outputs = (write_record(output) for output in plan.outputs if output.action is not Action.NO_OP)
+    moves = ([str(old), str(new)] for old, new in plan.address_moves)
     digest = sha256()
-    for record in _list_approved_records(plan):
+    for record in chain(changes, map(write_record, plan.placements), outputs, moves):
         digest.update(json_codec.render_json(record, sort=True, default=_convert_to_plain))
         digest.update(b"\n")
     return digest.hexdigest()
-
-
-def _list_approved_records(plan: Plan) -> Iterator[Any]:
-    """List the records approved by a reviewer, without creation numbers."""
-    for change in plan.changes:
-        if change.action is not Action.NO_OP or change.previous_address or change.importing:
-            yield write_record(replace(change, creation=0, prior_creation=0, source=None))
-    for row in plan.placements:
-        yield write_record(row)
-    for output in plan.outputs:
-        if output.action is not Action.NO_OP:
-            yield write_record(output)
-    for old, new in plan.address_moves:
-        yield [str(old), str(new)]
 
 
 def _convert_to_plain(value: Any) -> Any:

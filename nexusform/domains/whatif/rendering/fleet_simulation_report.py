@@ -261,22 +261,18 @@ def _build_capacity_section(simulation: FleetSimulation) -> Iterator[Section]:
 
 
 def _build_capacity_row(member: MemberCapacity) -> Row:
+    """Build the row of a member's resources: `30500m -> 28500m of 44`, `28 of 44`, "" if unknown."""
     if member.after is None:
         return Row((member.name, "gone", "gone"))
-    cells = [_format_resource(member, resource) for resource in _RESOURCES]
+    cells = []
+    for resource in _RESOURCES:
+        available, allocatable = member.after.available.get(resource), member.after.allocatable.get(resource)
+        available_before = member.before.available.get(resource) if member.before is not None else None
+        is_changed = available_before is not None and available_before != available
+        change = f"{available_before} -> {available}" if is_changed else str(available)
+        total_text = "" if allocatable is None else f" of {allocatable}"
+        cells.append("" if available is None else f"{change}{total_text}")
     return Row((member.name, *cells))
-
-
-def _format_resource(member: MemberCapacity, resource: str) -> str:
-    """Format a resource: `30500m -> 28500m of 44`, `28 of 44`, "" if unknown."""
-    assert member.after is not None
-    available, allocatable = member.after.available.get(resource), member.after.allocatable.get(resource)
-    available_before = member.before.available.get(resource) if member.before is not None else None
-    if available is None:
-        return ""
-    is_changed = available_before is not None and available_before != available
-    change = f"{available_before} -> {available}" if is_changed else str(available)
-    return change if allocatable is None else f"{change} of {allocatable}"
 
 
 # --- as data -----------------------------------------------------------------------------------
