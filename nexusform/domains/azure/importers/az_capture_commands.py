@@ -201,9 +201,7 @@ def find_missing_base_kinds(items: AzResources) -> list[Problem]:
 def find_uncaptured_kind_warnings(
     items: AzResources, inventories: Sequence[AzInventory], *, numbers_nodes: bool = True
 ) -> Iterator[Problem]:
-    """Find warnings about other missing kinds if the site has machines. `numbers_nodes`: the reader numbers
-    nodes, so creation times matter.
-    """
+    """Find warnings about other missing kinds if the site has machines. `numbers_nodes`: creation times matter."""
     if not any(inventory.machines for inventory in inventories) or not items.list_resources("bare_metal_machines"):
         return
     for kind, (plural, consequence) in WORKLOAD_KINDS.items():

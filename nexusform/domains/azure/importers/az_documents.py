@@ -242,12 +242,10 @@ def _resolve_arm_template(document: Any) -> Any:
     """Resolve parameter defaults and variables in an ARM template."""
     if not isinstance(document, Mapping) or "$schema" not in document or "resources" not in document:
         return document
-    values: dict[tuple[str, str], Any] = {}
+    values = {("variables", name): value for name, value in get_mapping(document, "variables").items()}
     for name, declaration in get_mapping(document, "parameters").items():
         if "defaultValue" in get_mapping(declaration):
             values["parameters", name] = declaration["defaultValue"]
-    for name, value in get_mapping(document, "variables").items():
-        values["variables", name] = value
 
     def resolve_reference(_: Path, scalar: Any) -> Any:
         match = _REFERENCE.fullmatch(scalar) if isinstance(scalar, str) else None

@@ -418,9 +418,7 @@ def read_clusters(
     clusters_with_pool_files: AbstractSet[str],
     catalogue: Mapping[str, VmSku],
 ) -> tuple[list[AzCluster], list[ListedVm], list[VmSku]]:
-    """Read the clusters without nodes, all their nodes, and the VM SKUs absent in the catalogue. `pools` are
-    the captured agent pools by cluster id key.
-    """
+    """Read the clusters without nodes, their nodes, and VM SKUs absent in the catalogue. `pools`: by cluster id key."""
     cluster_readings = list(_read_clusters_with_agent_pools(items, pools, clusters_with_pool_files))
     readings = [reading for reading, _ in cluster_readings]
     skus = find_uncatalogued_vm_skus(readings, catalogue)

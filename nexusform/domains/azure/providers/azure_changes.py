@@ -44,9 +44,7 @@ Values = Mapping[str, Any]
 
 
 class SiteContext(Struct, frozen=True):
-    """Site context of a step: resource group ("" if the object does not exist), common fields of bodies
-    (location), and lookup of ARM ids for placement hints.
-    """
+    """Context of a step: resource group ("" for a new object), common fields of bodies, lookup of ids for hints."""
 
     group: str
     common_fields: Values

@@ -67,9 +67,7 @@ class ObservedVm(Struct, frozen=True):
 
 
 class VmCreationBatch(Struct, frozen=True):
-    """VMs of one pool created at one time, in unknown order; or one VM. `skip_reason`: why the VMs cannot be
-    checked, "" if they can.
-    """
+    """VMs of one pool created at one time, in unknown order, or one VM. `skip_reason`: why they are not checked."""
 
     vms: tuple[ObservedVm, ...]
     skip_reason: str = ""
