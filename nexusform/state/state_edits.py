@@ -182,7 +182,7 @@ def find_instance(state: State, pattern: AddressPattern) -> Address | None:
 
 
 def remove_taint(state: State, address: Address) -> State:
-    """Return the state with the taint of one object removed. Raises Refused."""
+    """Return the state with the taint of one object removed. Raises DiagnosticsError."""
     instance = state.instances[address]
     assert instance.current is not None
     if not instance.current.tainted:

@@ -150,5 +150,5 @@ def test_error_in_block_of_many_sites_is_reported_once(
     definition, problems = read_fleet_definition(text)
     assert definition is None
     assert list_ids_and_lines(problems) == expected
-    further = "1 further site" if "share" in problems[0].id else "2 further sites"
-    assert problems[0].detail.endswith(f" The same holds for {further} sites of this block.")
+    others = "1 other site" if "share" in problems[0].id else "2 other sites"
+    assert problems[0].detail.endswith(f" The same holds for {others} of this block.")

@@ -42,7 +42,7 @@ _MODULE: Final = re.compile(rb"(?:mod|dep)\tgithub\.com/kubefleet-dev/kubefleet\
 
 
 def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
-    """Check the clusters of the new placements of a plan. Raises CheckProblem."""
+    """Check the clusters of the new placements of a plan. Raises ProgramCheckProblem."""
     fleet = find_planned_fleet(result)
     placements = list(fleet.outcome.placements.values()) if fleet is not None else []
     members = fleet.outcome.member_list.members if fleet is not None else ()

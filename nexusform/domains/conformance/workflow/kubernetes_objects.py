@@ -61,7 +61,7 @@ _NODE_INFO: Final = dict.fromkeys(
 
 def build_pod_manifest(spec: PodSpec, name: str, node: str = "", only_node: str = "") -> Body:
     """Build the object of a pod: on a node, or to be scheduled. `only_node`: the node of a DaemonSet's pod. Raises
-    UnsupportedPod.
+    UnsupportedPodError.
     """
     body: Body = {
         "containers": _build_containers(spec),
@@ -80,7 +80,7 @@ def build_pod_manifest(spec: PodSpec, name: str, node: str = "", only_node: str 
 
 
 def check_pod_support(spec: PodSpec) -> None:
-    """Check the rules of a pod. Raises UnsupportedPod."""
+    """Check the rules of a pod. Raises UnsupportedPodError."""
     reasons = {
         "another scheduler or devices": spec.has_unknown_rules,
         "claims or volumes": bool(spec.claims or spec.volumes or spec.bound_claims or spec.disks or spec.claim_count),
@@ -95,7 +95,7 @@ def check_pod_support(spec: PodSpec) -> None:
 
 
 def build_default_service(spec: PodSpec) -> Body | None:
-    """Build the Service behind the cluster's default spreading of a pod. Raises UnsupportedPod."""
+    """Build the Service behind the cluster's default spreading of a pod. Raises UnsupportedPodError."""
     if spec.spread or spec.default_spread is None:
         return None
     if spec.default_spread.match_expressions or not spec.default_spread.match_labels:

@@ -47,7 +47,7 @@ class _NovaDriverRequest(Struct):
 
 
 def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramCheckOutcome:
-    """Check the decisions on the VMs of all OpenStack sites. Raises CheckProblem."""
+    """Check the decisions on the VMs of all OpenStack sites. Raises ProgramCheckProblem."""
     on_nova = [site for site in result.sites.values() if site.scheduler.profile.platform == _PLATFORM]
     sites = [replay for site in on_nova if (replay := _NovaSiteReplay(result, site)).total]
     program = shutil.which(python)

@@ -127,7 +127,7 @@ class UnansweredCaseError(Exception):
 
 
 def predict_decision(case: ConformanceCase) -> Any:
-    """Return the decision predicted by nexusform. Raises NoAnswer."""
+    """Return the decision predicted by nexusform. Raises UnansweredCaseError."""
     if case.system not in _OWN_ANSWERS:
         raise UnansweredCaseError(f"nexusform predicts no decisions of {case.system}")
     try:
@@ -147,7 +147,7 @@ def build_program_answer(command: str) -> Answer:
 
 
 def _run_external_predictor(words: list[str], case: ConformanceCase) -> Any:
-    """Return the answer of a program. Raises NoAnswer."""
+    """Return the answer of a program. Raises UnansweredCaseError."""
     question = {"system": case.system, "version": case.version, "snapshot": case.snapshot, "request": case.request}
     try:
         result = subprocess.run(  # noqa: S603 - the operator's own command

@@ -54,7 +54,7 @@ class CheckTimeExceeded(Exception):
 
 
 def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
-    """Check the decisions on the pods of a plan. Raises CheckProblem."""
+    """Check the decisions on the pods of a plan. Raises ProgramCheckProblem."""
     fleet = find_planned_fleet(result)
     predictions = list(fleet.pods.list_with_inputs()) if fleet is not None else []
     has_timed_out = False
@@ -110,7 +110,7 @@ class KubeSchedulerCheck:
         self._prediction = 0
 
     def check_prediction(self, inputs: PredictionInput, pods: dict[PodKey, tuple[str, PodOutcome]]) -> None:
-        """Check the decisions of one prediction. Raises ProgramProblem, TimeIsUp."""
+        """Check the decisions of one prediction. Raises ProgramProblem, CheckTimeExceeded."""
         self._prediction += 1
         if inputs.cluster.nominated_pods:
             return
@@ -173,7 +173,7 @@ class KubeSchedulerCheck:
         self._namespaces.add(name)
 
     def _sync_running_pods_with_prediction(self, scheduler: PodSpecScheduler) -> None:
-        """Create and delete pods until the running ones are those of the prediction. Raises UnsupportedPod."""
+        """Create and delete pods until the running ones are those of the prediction. Raises UnsupportedPodError."""
         cache = scheduler.cache
         required: dict[tuple[PodSpec, str], int] = {}
         for group in cache.list_groups():
@@ -244,7 +244,7 @@ class KubeSchedulerCheck:
             self.cases.append(self._build_case(body, answers[1:]))
 
     def _decide(self, body: Body) -> str:
-        """Create a pod and return the node of the scheduler's decision. Raises ProgramProblem, TimeIsUp."""
+        """Create a pod and return the node of the scheduler's decision. Raises ProgramProblem, CheckTimeExceeded."""
         self._check_time_limit()
         self._create_pod(body)
         path = f"/api/v1/namespaces/{body['metadata']['namespace']}/pods/{body['metadata']['name']}"

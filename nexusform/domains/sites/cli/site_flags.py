@@ -102,7 +102,7 @@ class SiteTargetFlags(Struct, frozen=True, kw_only=True):
 
 
 def check_engine_name(name: str) -> None:
-    """Check the engine name before anything is read. Raises EngineError."""
+    """Check the engine name before anything is read. Raises TaskEngineError."""
     scheme = name.partition("://")[0]
     if name == PROCESSES:
         return
@@ -117,7 +117,7 @@ def check_engine_name(name: str) -> None:
 
 
 def make_engine(name: str, workers: int = 0) -> TaskEngine:
-    """Create the engine of a checked name. Raises EngineError."""
+    """Create the engine of a checked name. Raises TaskEngineError."""
     if name == PROCESSES:
         from nexusform.domains.sites.engines.local_workers import LocalTaskEngine
 

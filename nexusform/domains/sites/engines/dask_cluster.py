@@ -44,7 +44,7 @@ _WORKERS: Final[list[FleetTaskWorker]] = []  # the worker of this process
 
 
 def _parse_address(engine_name: str) -> tuple[str, bool]:
-    """Parse the scheduler's address; return it with True for TLS. Raises EngineError."""
+    """Parse the scheduler's address; return it with True for TLS. Raises TaskEngineError."""
     parts = urlsplit(engine_name)
     try:
         host, port = parts.hostname or "", parts.port or 8786
@@ -70,7 +70,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def load_cluster_library(engine_name: str) -> Any:
-    """Check the address of a cluster and return the library. Raises EngineError."""
+    """Check the address of a cluster and return the library. Raises TaskEngineError."""
     _parse_address(engine_name)
     try:
         with warnings.catch_warnings():
@@ -206,7 +206,7 @@ class DaskTaskEngine:
         on_result(task, result)
 
     def _watch_cluster(self, last_progress: float, running: dict[str, _SubmittedTask]) -> float:
-        """Check that the cluster and its workers exist while no result arrives. Raises EngineError."""
+        """Check that the cluster and its workers exist while no result arrives. Raises TaskEngineError."""
         for submitted in running.values():
             self._send_heartbeat(submitted.task)
             break
@@ -240,7 +240,7 @@ def _list_sites(running: Mapping[str, _SubmittedTask]) -> list[str]:
 
 
 def _read_certificates(environment: Mapping[str, str], address: str) -> dict[str, Any]:
-    """Read the TLS options from the environment. Raises EngineError."""
+    """Read the TLS options from the environment. Raises TaskEngineError."""
     values = [environment.get(name, "") for name in CERTIFICATES]
     if not all(values):
         missing = ", ".join(name for name, value in zip(CERTIFICATES, values, strict=True) if not value)

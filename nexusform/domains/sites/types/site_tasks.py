@@ -221,7 +221,7 @@ class TaskEngine(Protocol):
     ) -> list[Task]:
         """Run all tasks and report each result; return the tasks not started. Before each start,
         `max_running` gives the maximum of running tasks (0: none now), and `is_stopping` if no further task
-        may start. A task with a crashed worker is retried on another one. Raises EngineError.
+        may start. A task with a crashed worker is retried on another one. Raises TaskEngineError.
         """
         ...
 

@@ -263,8 +263,8 @@ def _merge_equal_problems(problems: Iterable[Diagnostic], sites: set[str]) -> It
         neutral_detail = _QUOTED_NAME.sub(replace_name, problem.detail)
         groups.setdefault((problem.id, problem.subject, neutral_detail), []).append(problem)
     for first, *further_problems in groups.values():
-        count = format_count(len(further_problems), "further site")
-        detail = f"{first.detail} The same holds for {count} sites of this block."
+        count = format_count(len(further_problems), "other site")
+        detail = f"{first.detail} The same holds for {count} of this block."
         yield replace(first, detail=detail) if further_problems else first
 
 

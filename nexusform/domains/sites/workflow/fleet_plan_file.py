@@ -184,7 +184,7 @@ def read_fleet_plan(
 
 def _read_plan_file(path: str, location: CommandContext) -> _PlanFileContent:
     """Read a file part by part, keeping only the digests of site plans. Raises FileProblem, DiagnosticsError,
-    plan_file.Torn.
+    plan_file.CorruptArchiveError.
     """
     digests: dict[str, str] = {}
     last_part = ("", b"")

@@ -86,12 +86,12 @@ def merge_site_results(name: str, parts: Mapping[int, SiteResult], count: int) -
 
 
 def read_site_locks(engine: TaskEngine, fleet: FleetContext, names: Sequence[str]) -> list[SiteResult]:
-    """Return the status of each site with its lock; `refused` if it cannot be read. Raises EngineError."""
+    """Return the status of each site with its lock; `refused` if it cannot be read. Raises TaskEngineError."""
     return _run_on_all_sites(engine, fleet, names, SiteTaskKind.STATUS)
 
 
 def read_locked_sites(engine: TaskEngine, fleet: FleetContext, names: Sequence[str]) -> list[SiteResult]:
-    """Return the status of the locked sites, in the order of the names. Raises EngineError."""
+    """Return the status of the locked sites, in the order of the names. Raises TaskEngineError."""
     return [result for result in read_site_locks(engine, fleet, names) if result.lock is not None]
 
 
@@ -100,7 +100,7 @@ def release_locks(
 ) -> list[SiteResult]:
     """Release the locks of a host, or of this run without one, except those of started sites. The status of a
     result is `applied` if its lock was released, `skipped` if not, and `refused` if it cannot be read. Raises
-    EngineError.
+    TaskEngineError.
     """
     return _run_on_all_sites(engine, fleet, names, SiteTaskKind.UNLOCK, unlock_host=unlock_host)
 

@@ -107,7 +107,7 @@ def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult
     reconciliation = run_site_replays(run, source)
     problems: list[Diagnostic] = list(reconciliation.diagnostics)
     if not reconciliation.replays and not has_errors(problems):
-        detail = f'"{source}" contains no site of the state of "{site.name}" has.'
+        detail = f'"{source}" contains no site in the state of "{site.name}".'
         problems.append(build_error("refresh-failed", detail))
     if has_errors(problems):
         return build_rejected_result(site.name, problems)

@@ -80,7 +80,7 @@ class FleetApply(Struct):
 
 
 def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | None:
-    """Apply these waves in order; return why it stopped, None if all finished. Raises FileProblem, EngineError."""
+    """Apply these waves in order; return why it stopped, None if all finished. Raises FileProblem, TaskEngineError."""
     for wave in waves:
         if fleet_apply.progress.is_finished(wave.name):
             continue
@@ -336,7 +336,7 @@ def _release_site_locks(fleet_apply: FleetApply, sites: Sequence[PlannedSite]) -
 
 def stop_after_lost_engine(fleet_apply: FleetApply, engine: TaskEngine, problem: TaskEngineError) -> WaveStop:
     """Release the locks of sites not started by a lost engine, on another engine; return the stop. Raises
-    EngineError, FileProblem.
+    TaskEngineError, FileProblem.
     """
     wave = fleet_apply.progress.find_unfinished_wave()
     sites = [site.name for site in fleet_apply.plan.select_wave(wave)]

@@ -102,7 +102,7 @@ class RunBlockExecutor(Struct):
     _applied_modules: dict[str, _AppliedModule] = field(default_factory=dict)
 
     def run(self, block: RunBlock, configuration: Configuration) -> RunOutcome:
-        """Execute one run. Raises RunError."""
+        """Execute one run. Raises RunBlockError."""
         # The scope of expressions outside of the configuration.
         variables, problems = self._read_external_variables(self.configuration)
         functions = build_state_evaluation(self._build_request(self.configuration)).settings.functions()
@@ -267,7 +267,7 @@ class RunBlockExecutor(Struct):
         problems: list[Diagnostic],
         failed_outputs: frozenset[str] = frozenset(),
     ) -> bool:
-        """Evaluate assertions, record outputs, and return whether one failed. Raises RunError."""
+        """Evaluate assertions, record outputs, and return whether one failed. Raises RunBlockError."""
         request = build_base_request(session.project, StoredState(state))
         evaluation = build_state_evaluation(replace(request, is_applying=block.command == "apply"))
         scope = AssertionScope(evaluation.build_scope(evaluation.root), self.outputs, failed_outputs)

@@ -85,7 +85,7 @@ def _describe_counted_machines(answer: CapacityAnswer) -> Iterable[str]:
         )
     if answer.overfull:
         names = format_list(answer.overfull, 5)
-        yield f"These Insufficient capacity into the cells of {names}: counted as full."
+        yield f"VMs do not fit into the cells of {names}: counted as full."
     if answer.unplaced:
         verb = select_word_form(len(answer.unplaced), "VM has", "VMs have")
         names = format_list(answer.unplaced, 5)
