@@ -72,7 +72,7 @@ def join_id_parts(*parts: Any) -> str:
 
 
 def build_id_builder(*names: str) -> Callable[[Mapping[str, Any]], str]:
-    """Build the function that joins these attributes of an object to its id; "" while any of them is unknown."""
+    """Build a function to join these attributes of an object to its id; "" while any of them is unknown."""
     return lambda attributes: join_id_parts(*map(attributes.get, names))
 
 
