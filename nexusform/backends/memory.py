@@ -118,5 +118,4 @@ class MemoryBackend:
 
 _SCHEMA: Final = BlockSchema({}, description="State in memory, lost when the command ends.")
 
-
 MEMORY: Final = BackendDefinition(_SCHEMA, lambda _settings, _directories: MemoryBackend(), is_remote=False)

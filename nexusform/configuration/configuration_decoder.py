@@ -6,13 +6,14 @@ The files of a called module are requested through a function, so that this modu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from nexusform.configuration.declarations.configuration import (
     AnyBody,
+    CallHeader,
     Check,
     Configuration,
     ImportBlock,
@@ -44,10 +45,6 @@ from nexusform.language.syntax.scanner import describe_span
 from nexusform.language.syntax.syntax_nodes import Block
 from nexusform.resources.address import ConfigAddress, Mode
 from nexusform.values.typed_value import Value
-
-if TYPE_CHECKING:
-    from nexusform.configuration.module_blocks import CallHeader
-
 
 ROOT_SCHEMA = BodySchema(
     blocks={
@@ -97,8 +94,7 @@ class ModuleFiles(Struct, frozen=True):
 
 
 # The files of the called directory, relative to the caller's directory; None with an error if unreadable.
-ReadModule: TypeAlias = "Callable[[str, CallHeader], ModuleFiles | None]"
-
+ReadModule: TypeAlias = Callable[[str, CallHeader], ModuleFiles | None]
 
 # Values of the constant variables of the root module.
 ReadConstants: TypeAlias = Callable[[Mapping[str, Variable]], tuple[Mapping[str, Value], list[Diagnostic]]]
@@ -435,18 +431,8 @@ class _Decoder:
             detail = describe_duplicate("A module call named", header.name, self.calls[header.name].header_span, rule)
             self._add_error("duplicate-module-call", detail, header.header_span)
             return
-        self.calls[header.name] = ModuleCall(
-            name=header.name,
-            source=header.source,
-            module=self._decode_called_module(header, location, block),
-            inputs=header.inputs,
-            count=header.count,
-            enabled=header.enabled,
-            for_each=header.for_each,
-            depends_on=header.depends_on,
-            span=header.span,
-            header_span=header.header_span,
-        )
+        module = self._decode_called_module(header, location, block)
+        self.calls[header.name] = ModuleCall(**asdict(header), module=module)
 
     def _decode_called_module(self, header: CallHeader, location: BlockLocation, block: Block) -> Module:
         """Decode the called module; an empty one without a directory if it cannot be read."""

@@ -16,12 +16,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
 from nexusform.configuration.configuration_decoder import ModuleFiles, ParsedFile, ReadConstants, decode_configuration
-from nexusform.configuration.declarations.configuration import AnyBody, Configuration, Variable
+from nexusform.configuration.declarations.configuration import AnyBody, CallHeader, Configuration, Variable
 from nexusform.configuration.resource_blocks import KnownTypes
 from nexusform.configuration.static_arguments import unpack_result
 from nexusform.configuration.variable_values import (
@@ -60,9 +60,6 @@ from nexusform.language.syntax.scanner import CharacterPositions
 from nexusform.language.syntax.syntax_nodes import Body
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.values.typed_value import Value, build_unknown
-
-if TYPE_CHECKING:
-    from nexusform.configuration.module_blocks import CallHeader
 
 __all__ = ["VariableValueSource", "load_configuration", "read_root_variables"]
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from msgspec import Struct
-
-from nexusform.configuration.declarations.configuration import ProviderBlock
+from nexusform.configuration.declarations.configuration import CallHeader, ProviderBlock
 from nexusform.configuration.resource_blocks import (
     PROVIDER_WORDS,
     read_repetition,
@@ -26,7 +24,7 @@ from nexusform.configuration.static_arguments import (
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.language.body_decoding import BodySchema, decode_attributes, decode_body
 from nexusform.language.evaluation_run import Scope
-from nexusform.language.syntax.syntax_nodes import Block, Expression, Traversal
+from nexusform.language.syntax.syntax_nodes import Block, Expression
 
 MODULE_SCHEMA = BodySchema(
     attributes={
@@ -42,21 +40,6 @@ MODULE_SCHEMA = BodySchema(
 _RESERVED_FOR_PROVIDERS = ("count", "depends_on", "for_each", "source")
 PROVIDER_SCHEMA = BodySchema(attributes=dict.fromkeys(("alias", *_RESERVED_FOR_PROVIDERS), False))
 _LOCAL_PREFIXES = ("./", "../")
-
-
-class CallHeader(Struct, frozen=True):
-    """`module` block before its module is read; `source` is "" if it is invalid."""
-
-    name: str
-    source: str
-    source_span: Span
-    inputs: Mapping[str, tuple[Expression, Span]]
-    count: Expression | None
-    for_each: Expression | None
-    depends_on: tuple[Traversal, ...]
-    span: Span
-    header_span: Span
-    enabled: Expression | None = None
 
 
 def decode_module_call(block: Block, problems: list[Diagnostic], scope: Scope = EMPTY_SCOPE) -> CallHeader | None:

@@ -447,11 +447,8 @@ class PreparedArgument:
             try:
                 value = convert_value(value, self.type)
             except ConversionProblem as problem:
-                type_problems = build_error(
-                    "incorrect-attribute-value-type",
-                    f'Inappropriate value for attribute "{self.attribute.name}": {describe_problem(problem)}.',
-                    self.span,
-                )
+                detail = f'Inappropriate value for attribute "{self.attribute.name}": {describe_problem(problem)}.'
+                type_problems = build_error("incorrect-attribute-value-type", detail, self.span)
                 return UNKNOWN, _NO_PATHS, (), [*problems, type_problems]
         plain_value, sensitive = convert_to_plain(value)
         if sensitive and not (allows_ephemeral or self.schema.write_only) and value.has_ephemeral:

@@ -49,7 +49,6 @@ PROVIDER_WORDS: Final[Mapping[str, str]] = {
 }
 LIFECYCLE_WORDS: Final[Mapping[str, str]] = {"action_trigger": ROOT_WORDS["action"]}
 
-
 _PROVIDER_KEY = re.compile(r"[^\W\d][\w-]*(?:\.[^\W\d][\w-]*)?")
 META_ARGUMENTS = ("count", "for_each", "depends_on", "provider")
 META_SCHEMA = BodySchema(
@@ -58,7 +57,6 @@ META_SCHEMA = BodySchema(
 )
 META_NAMES = (META_ARGUMENTS, ("lifecycle",))  # names besides the arguments of a type
 _CONDITIONS = {"precondition": (), "postcondition": ()}
-
 
 LIFECYCLE_SCHEMAS: Mapping[Mode, BodySchema] = {
     "managed": BodySchema(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import LocalValue, Variable
+from nexusform.configuration.declarations.configuration import CallHeader, LocalValue, Variable
 from nexusform.configuration.static_arguments import evaluate_constant
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
@@ -29,9 +29,6 @@ from nexusform.language.syntax.syntax_nodes import Expression, Traversal, Traver
 from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.schemas.value_types import STRING, PrimitiveType, describe_type
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value, build_string, build_unknown
-
-if TYPE_CHECKING:
-    from nexusform.configuration.module_blocks import CallHeader
 
 ENVIRONMENT_PREFIX = "NF_VAR_"
 DEFAULT: Final = "default"

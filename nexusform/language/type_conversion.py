@@ -311,9 +311,8 @@ def _require_convertible_to_object(from_type: Type, target: ObjectType) -> None:
 def _require_convertible_to_collection(from_type: Type, target: ListType | SetType | MapType) -> None:
     from_sequence = isinstance(from_type, (ListType, SetType, TupleType))
     from_mapping = isinstance(from_type, (MapType, ObjectType))
-    if from_mapping if not isinstance(target, MapType) else from_sequence:
-        raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
-    if isinstance(from_type, PrimitiveType):
+    has_other_shape = from_sequence if isinstance(target, MapType) else from_mapping
+    if has_other_shape or isinstance(from_type, PrimitiveType):
         raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
     if isinstance(from_type, TupleType):
         _require_convertible_parts(enumerate(from_type.elements), [target.element] * len(from_type.elements))

@@ -23,7 +23,6 @@ _RESOURCE: Final = re.compile(
     re.ASCII,
 )
 
-
 EXTENDED: Final = build_optional_argument(
     DYNAMIC,
     'Extra resources per node, such as "intel.com/sriov_netdevice" or "hugepages-1Gi": an amount, or a '

@@ -259,7 +259,6 @@ MACHINE_BLOCK: Final = NestedBlock(
 
 MACHINE_SKU: Final = build_optional_argument(STRING, "Machine SKU of the catalogue.")
 
-
 VFS: Final = build_optional_argument(
     NUMBER,
     "SR-IOV virtual functions per VM, from its NUMA cells. A cell has 30 (inferred). A change moves no VM. Default: 0.",

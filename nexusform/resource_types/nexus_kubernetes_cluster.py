@@ -108,7 +108,6 @@ _SCHEMA: Final = BlockSchema(
 )
 build_id: Final = build_id_builder("site_id", "name")
 
-
 # Properties of a cluster's body set by its arguments.
 _ARGUMENT_PROPERTIES: Final = frozenset(
     {"kubernetesVersion", "controlPlaneNodeConfiguration", "initialAgentPoolConfigurations"}

@@ -41,7 +41,6 @@ from nexusform.values.typed_value import UNKNOWN
 MAXIMUM_MACHINES: Final = 256
 ZONE_PATTERN: Final = r"[a-zA-Z0-9]{1,10}"
 
-
 _OVERRIDE: Final = NestedBlock(
     BlockSchema(build_override_attributes()), Nesting.MAP, "Overrides for one machine of the rack.", label="name"
 )

@@ -80,7 +80,6 @@ _SCHEMA: Final = BlockSchema(
 )
 build_id: Final = build_id_builder("site_id", "name")
 
-
 # Properties of a VM's body set by its arguments.
 _ARGUMENT_PROPERTIES: Final = frozenset({"cpuCores", "memorySizeGB", "placementHints"})
 

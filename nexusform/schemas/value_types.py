@@ -73,7 +73,6 @@ class ObjectType(Struct, frozen=True):
 
 Type: TypeAlias = PrimitiveType | ListType | SetType | MapType | TupleType | ObjectType
 
-
 _COLLECTIONS: Final = {ListType: "list", SetType: "set", MapType: "map"}
 
 

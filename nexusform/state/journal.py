@@ -28,6 +28,11 @@ _OF_DEVELOPMENT: Final = b'{"check":"'  # begins the lines of journals before th
 _MIDDLE: Final = b'","record":'
 _CHECK_LENGTH: Final = 16
 NO_STEP: Final = -1  # the number of records outside of a plan's steps
+_Count: TypeAlias = Annotated[int, Meta(ge=0)]
+
+
+class _JournalLine(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+    """Members of a line, by its kind. Some records are written as they are."""
 
 
 class ApplyStart(Struct, frozen=True):
@@ -91,7 +96,7 @@ class ApplyEnd(Struct, frozen=True):
     check_results: tuple[Mapping[str, Any], ...] = ()
 
 
-class PlanPart(Struct, frozen=True):
+class PlanPart(_JournalLine, frozen=True, tag="planned"):
     """Part of the plan of an apply, kept to resume after a crash.
 
     `data` is part `part` of `parts` of the plan file, compressed, as base64. `plan_digest` is the digest of
@@ -99,12 +104,12 @@ class PlanPart(Struct, frozen=True):
     the apply; `steps` is the number of steps with an outcome of their own.
     """
 
-    part: int
-    parts: int
-    steps: int
+    part: _Count
+    parts: _Count
+    steps: _Count
     plan_digest: str
     lineage: str
-    serial: int
+    serial: _Count
     data: str
 
 
@@ -121,13 +126,13 @@ class ApplyProgress(Struct, frozen=True):
     running_operations: tuple[tuple[int, str], ...] = ()
 
 
-class RunningOperation(Struct, frozen=True):
+class RunningOperation(_JournalLine, frozen=True, tag="under_way"):
     """Running operation of the started step `number`, in the words of its provider ("": unknown).
 
-    It ends with the outcome of the step (a InstanceOutcome that closes its intent).
+    It ends with the outcome of the step (an InstanceOutcome that closes its intent).
     """
 
-    number: int
+    number: _Count
     operation: str
 
 
@@ -145,12 +150,7 @@ class OpenStepIntent(Struct, frozen=True):
 
 # --- lines -------------------------------------------------------------------------------------
 
-_Count: TypeAlias = Annotated[int, Meta(ge=0)]
 _Members: TypeAlias = dict[str, Any]
-
-
-class _JournalLine(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
-    """Members of a line, by its kind."""
 
 
 class _ApplyStartLine(_JournalLine, frozen=True, tag="started"):
@@ -195,25 +195,10 @@ class _ApplyEndLine(_JournalLine, frozen=True, tag="finished"):
     check_results: list[_Members]
 
 
-class _PlanPartLine(_JournalLine, frozen=True, tag="planned"):
-    part: _Count
-    parts: _Count
-    steps: _Count
-    plan_digest: str
-    lineage: str
-    serial: _Count
-    data: str
-
-
 class _ProgressLine(_JournalLine, frozen=True, tag="progress"):
     done: list[_Count]
     ended: bool
     under_way: list[tuple[_Count, str]]
-
-
-class _RunningOperationLine(_JournalLine, frozen=True, tag="under_way"):
-    number: _Count
-    operation: str
 
 
 _AnyLine: TypeAlias = (
@@ -222,9 +207,9 @@ _AnyLine: TypeAlias = (
     | _InstanceOutcomeLine
     | _InstanceMovesLine
     | _ApplyEndLine
-    | _PlanPartLine
+    | PlanPart
     | _ProgressLine
-    | _RunningOperationLine
+    | RunningOperation
 )
 
 
@@ -262,12 +247,10 @@ def _convert_record_to_line(record: Record) -> _AnyLine:
         return _InstanceOutcomeLine(str(record.address), record.creation, instance, record.error, record.number)
     if isinstance(record, InstanceMoves):
         return _InstanceMovesLine([(str(source), str(target)) for source, target in record.pairs])
-    if isinstance(record, PlanPart):
-        return _PlanPartLine(**asdict(record))
+    if isinstance(record, PlanPart | RunningOperation):
+        return record
     if isinstance(record, ApplyProgress):
         return _ProgressLine(list(record.completed_steps), record.has_ended, list(record.running_operations))
-    if isinstance(record, RunningOperation):
-        return _RunningOperationLine(**asdict(record))
     outputs = {name: build_output_members(output) for name, output in record.outputs.items()}
     return _ApplyEndLine(outputs, [dict(check) for check in record.check_results])
 
@@ -344,12 +327,10 @@ def _convert_line_to_record(line: _AnyLine) -> Record:
         case _InstanceMovesLine():
             pairs = [(parse_address(source), parse_address(target)) for source, target in line.pairs]
             return InstanceMoves(tuple(pairs))
-        case _PlanPartLine():
-            return PlanPart(**asdict(line))
+        case PlanPart() | RunningOperation():
+            return line
         case _ProgressLine():
             return ApplyProgress(tuple(line.done), line.ended, tuple(line.under_way))
-        case _RunningOperationLine():
-            return RunningOperation(**asdict(line))
         case _ApplyEndLine():
             outputs = {name: _parse_output(members) for name, members in line.outputs.items()}
             return ApplyEnd(outputs, tuple(line.check_results))

@@ -140,19 +140,25 @@ class ResourceBlock(Struct, frozen=True):
         return f'{"data" if self.mode == "data" else "resource"} "{self.type}" "{self.name}"'
 
 
-class ModuleCall(Struct, frozen=True):
-    """`module` block: the called module, and its inputs as expressions by name."""
+class CallHeader(Struct, frozen=True):
+    """`module` block before its module is read: `source` is "" if it is invalid, `inputs` are expressions by name."""
 
     name: str
     source: str
-    module: Module
+    source_span: Span
     inputs: Mapping[str, tuple[Expression, Span]]
     count: Expression | None
     for_each: Expression | None
     depends_on: tuple[Traversal, ...]
     span: Span
     header_span: Span
-    enabled: Expression | None = None
+    enabled: Expression | None
+
+
+class ModuleCall(CallHeader, frozen=True):
+    """`module` block with the called module."""
+
+    module: Module
 
 
 DEFAULT_PROVIDER: Final = "simulated"  # used for blocks without a provider

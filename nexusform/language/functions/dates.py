@@ -51,7 +51,6 @@ _MONTHS: Final = (
     "December",
 )
 
-
 # The calendar repeats every 400 years, weekdays included. Python's begins with year 1, timestamps with 0.
 _CYCLE_YEARS: Final = 400
 _CYCLE_DAYS: Final = 146_097

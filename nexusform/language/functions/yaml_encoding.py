@@ -21,7 +21,6 @@ MAX_NODES: Final = 200_000
 # Line width of a quoted string, in columns.
 _WIDTH: Final = 80
 
-
 _ESCAPES: Final = {
     0x00: "\\0",
     0x07: "\\a",
@@ -33,7 +32,6 @@ _ESCAPES: Final = {
     0x2028: "\\L",
     0x2029: "\\P",
 }
-
 
 # Printable characters of YAML 1.1 in the basic plane, without line breaks; all others are escaped. `re`
 # caches the compiled patterns, which take milliseconds to compile.
