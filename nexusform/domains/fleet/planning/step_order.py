@@ -176,7 +176,7 @@ def _is_rollout_override(changed: _ChangedInstance, context: _StepOrderContext) 
 
 
 def _is_awaited_by_objects(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    """Return True for an override awaited by content; new placements wait themselves, a namespace comes first."""
+    """Return True for an override awaited by content; new placements wait themselves, a namespace precedes it."""
     is_namespace_first = _has_new_namespace_of_override(context.changed, changed.versions[-1])
     return not context.rollout.is_new and not is_namespace_first and _is_rollout_override(changed, context)
 

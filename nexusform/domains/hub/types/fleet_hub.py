@@ -90,8 +90,7 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     if "namespaces" in arguments and not answer.attributes["member_clusters"]:
         attributes_read = {**answer.attributes, "member_clusters": None}
         answer = replace(answer, attributes=attributes_read, problems=(*answer.problems, _UNKNOWN_MEMBERS))
-    source_attributes = {"id": dump["server"], "read_at": dump["read_at"]}
-    return replace(answer, attributes={**answer.attributes, **source_attributes})
+    return replace(answer, attributes={**answer.attributes, "id": dump["server"], "read_at": dump["read_at"]})
 
 
 def _build_warnings(dump: Mapping[str, Any]) -> Iterator[Problem]:
