@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, product
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -106,7 +107,8 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
     clusters = {str(stage.get("stageName") or ""): list_mappings(stage, "clusters") for stage in stages[:-1]}
     all_clusters = [item for stage in stages for item in list_mappings(stage, "clusters")]
     # The approval requests granted in stage status.
-    tasks = [task for stage in stages for key in _TASK_STATUSES for task in list_mappings(stage, key)]
+    parts = product(stages, _TASK_STATUSES)
+    tasks = chain.from_iterable(list_mappings(stage, key) for stage, key in parts)
     granted_tasks = [task for task in tasks if _has_true_condition(task, "ApprovalRequestApproved")]
     granted = [str(task.get("approvalRequestName") or "") for task in granted_tasks]
     return ObservedRun(

@@ -71,11 +71,8 @@ def build_excluded_rows(
     known_members: AbstractSet[str] | None,
 ) -> Iterator[PlacementChange]:
     """Build a row per binding and pod outside the targets. `known_members` is None if a hub is unread."""
-    excluded = {
-        address: instance.current.attributes
-        for address, instance in blocks.prior.instances.items()
-        if instance.current is not None and not blocks.selection.has(address)
-    }
+    prior = _list_current_attributes(blocks.prior.instances)
+    excluded = {address: values for address, values in prior.items() if not blocks.selection.has(address)}
     context = _build_exclusion_context(blocks, vms, clusters, known_members)
     yield from _build_excluded_placement_rows(excluded, blocks.request.registries, context)
 
@@ -149,11 +146,16 @@ def _build_exclusion_context(
             names = nodes.setdefault(vm_object.prior.demand.owner.partition(":")[2], set())
             for vm in vm_object.prior.existing.values():
                 names.update(vm.names)
+    # The members removed from the fleet, re-created ones included. Forgotten members stay on the hub.
+    members = [item for item in blocks.instances.values() if item.type.kind is PlanningKind.MEMBER]
+    removed_members = [
+        item for item in members if item.action is not Action.FORGET and (item.is_removed or item.is_replaced)
+    ]
     return _ExclusionContext(
         clusters,
         collect_prior_members(instances, registries),
         frozenset(_find_removed_nodes(vms)),
-        frozenset(_find_removed_members(blocks)),
+        frozenset(str((member.before or {}).get("name")) for member in removed_members),
         nodes,
         lambda member: known_members is not None and member not in known_members | recorded_members,
         reason,
@@ -162,11 +164,7 @@ def _build_exclusion_context(
 
 def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[PlacementChange]:
     """Build a row for every binding and pod in state with a member or node missing from the refreshed state."""
-    objects = {
-        address: instance.current.attributes
-        for address, instance in prior.instances.items()
-        if instance.current is not None
-    }
+    objects = _list_current_attributes(prior.instances)
     # The node names of refreshed objects by cluster id; none on missing machines, or of a missing cluster.
     types = registries.resource_types
     sites = build_sites(build_inventory(objects.items(), types))[0]
@@ -213,10 +211,8 @@ def _build_excluded_placement_rows(
                     reason=reason or _EXCLUDED_REASON,
                 )
             for member, member_workloads in (workloads or {}).items():
-                cluster_id = context.members.get(member, member)
-                yield from _build_lost_pod_rows(
-                    address, cluster_id, member_workloads, context, context.explain_lost_member(member)
-                )
+                cluster_id, reason = context.members.get(member, member), context.explain_lost_member(member)
+                yield from _build_lost_pod_rows(address, cluster_id, member_workloads, context, reason)
         elif kind is PlanningKind.MANIFEST and workloads:
             cluster_id = str(attributes.get("cluster_id") or "")
             yield from _build_lost_pod_rows(address, cluster_id, workloads, context)
@@ -229,35 +225,26 @@ def _find_removed_nodes(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
         if demand is None:
             continue
         cluster_id = demand.owner.partition(":")[2]
-        for key in (
-            *vm_object.request.actions.removals,
-            *vm_object.request.actions.recreations,
-            *vm_object.request.actions.losses,
-        ):
+        actions = vm_object.request.actions
+        for key in (*actions.removals, *actions.recreations, *actions.losses):
             if key in vm_object.prior.existing:
                 yield cluster_id, vm_object.prior.existing[key].name
 
 
+def _list_current_attributes(instances: Mapping[Address, InstanceState]) -> dict[Address, Mapping[str, Any]]:
+    """Return the attributes of existing objects by address."""
+    return {address: item.current.attributes for address, item in instances.items() if item.current is not None}
+
+
 def _collect_member_names(instances: Mapping[Address, InstanceState], registries: PluginRegistries) -> frozenset[str]:
-    return frozenset(
-        str(instance.current.attributes.get("name"))
-        for address, instance in instances.items()
-        if registries.get_kind(address.type) is PlanningKind.MEMBER and instance.current is not None
-    )
+    objects = _list_current_attributes(instances).items()
+    members = [values for address, values in objects if registries.get_kind(address.type) is PlanningKind.MEMBER]
+    return frozenset(str(values.get("name")) for values in members)
 
 
 def find_missing_members(prior: PriorState, registries: PluginRegistries) -> frozenset[str]:
     """Return the members of state that a provider did not find."""
     return _collect_member_names(prior.state.instances, registries) - _collect_member_names(prior.instances, registries)
-
-
-def _find_removed_members(blocks: BlockPlanner) -> Iterator[str]:
-    """Yield the members removed from the fleet, re-created ones included. Forgotten members stay on the hub."""
-    for instance in blocks.instances.values():
-        if instance.type.kind is not PlanningKind.MEMBER or instance.action is Action.FORGET:
-            continue
-        if instance.is_removed or instance.is_replaced:
-            yield str((instance.before or {}).get("name"))
 
 
 def _build_lost_pod_rows(
@@ -273,9 +260,8 @@ def _build_lost_pod_rows(
     for workload, pods in workloads.items():
         for name, values in pods.items():
             note = parse_pod_record(values)
-            if not note.node:
-                location = PodLocation(cluster, state=note.state)
-            else:
+            location = PodLocation(cluster, state=note.state)
+            if note.node:
                 location = PodLocation(cluster, note.node, note.machine, note.availability_zone)
             node_reason = context.explain_lost_node(cluster_id, note.node)
             reason = node_reason or member_reason

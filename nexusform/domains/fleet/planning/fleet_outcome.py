@@ -66,9 +66,9 @@ _HUB_ATTRIBUTES: Final = ("policy_snapshot", "selected_resources", "conditions",
 def find_rejected_clusters(placements: Iterable[PlacementPlan]) -> Iterator[RejectedCluster]:
     """Yield the rejected clusters of scheduled placements, with reasons, in small fleets."""
     for placement in placements:
-        unselected = placement.scheduling.status.unselected_decisions if placement.scheduling.status is not None else ()
-        if len(unselected) <= _MAX_REJECTED_CLUSTERS:
-            for decision in unselected:
+        status = placement.scheduling.status
+        if status is not None and len(status.unselected_decisions) <= _MAX_REJECTED_CLUSTERS:
+            for decision in status.unselected_decisions:
                 yield RejectedCluster(placement.spec.instance.address, decision.cluster, decision.reason)
 
 
@@ -81,9 +81,7 @@ def build_observed_bindings(placements: Iterable[PlacementPlan]) -> Iterator[tup
 
 def build_destroy_outcome(instances: Iterable[Instance]) -> FleetOutcome:
     """Build the outcome of a destroy plan."""
-    removed = [
-        instance for instance in instances if instance.is_removed and instance.type.kind is PlanningKind.PLACEMENT
-    ]
+    removed = [item for item in instances if item.is_removed and item.type.kind is PlanningKind.PLACEMENT]
     rows = chain.from_iterable(build_removed_rows(instance) for instance in removed)
     return FleetOutcome(tuple(rows), diagnostics=tuple(warn_abandon_policy(removed)))
 
@@ -113,8 +111,16 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
     for cluster, workloads in sorted(placement.workloads.items()):
         if workloads:
             by_cluster[cluster] = {workload: dict(pods) for workload, pods in workloads.items()}
+    # Unchanged bindings keep their provenance: observed ones stay observed.
+    prior_bindings = {binding.cluster: binding for binding in placement.spec.prior_bindings}
+    recorded_bindings = prior.get("bindings") or {}
+    provenance = {
+        binding.cluster: recorded_bindings[binding.cluster].get("provenance", "predicted")
+        for binding in placement.bindings
+        if prior_bindings.get(binding.cluster) == binding and binding.cluster in recorded_bindings
+    }
     attributes: dict[str, Any] = {
-        "bindings": write_bindings(placement.bindings, _get_unchanged_provenance(placement)),
+        "bindings": write_bindings(placement.bindings, provenance),
         "policy_snapshot": write_policy_snapshot(placement.spec.policy_snapshot),
         "selected_resources": write_selected_resources(_find_rolled_out_objects(placement)),
         "evictions": [
@@ -168,17 +174,6 @@ def _format_invalid_selectors_message(problem: ResourceSelectorProblem) -> str:
     return f"The resource selectors are invalid: failed to process the request due to a client error: {problem.message}"
 
 
-def _get_unchanged_provenance(placement: PlacementPlan) -> dict[str, str]:
-    """Return the provenance of unchanged bindings: observed ones stay observed."""
-    prior = {binding.cluster: binding for binding in placement.spec.prior_bindings}
-    recorded = placement.spec.prior_attributes.get("bindings") or {}
-    return {
-        binding.cluster: recorded[binding.cluster].get("provenance", "predicted")
-        for binding in placement.bindings
-        if prior.get(binding.cluster) == binding and binding.cluster in recorded
-    }
-
-
 # --- warnings ----------------------------------------------------------------------------------
 
 
@@ -217,15 +212,14 @@ def build_placement_warnings(
 
 def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Warn about override changes that no rollout distributes."""
-    if clusters := placement.override_pending_clusters:
+    if placement.override_pending_clusters:
+        names = format_list(placement.override_pending_clusters, 4)
         text = (
-            f"The overrides of {placement.key} changed for {format_list(clusters, 4)}, but no rollout "
+            f"The overrides of {placement.key} changed for {names}, but no rollout "
             "applies the change. It is applied with the next new content, binding or eviction. An "
             "override that names its placement is rolled out at once."
         )
-        summary = (
-            f"{format_list(clusters, 4)}: override changes are applied only with the next change of content or bindings"
-        )
+        summary = f"{names}: override changes are applied only with the next change of content or bindings"
         yield _build_warning(placement, "override-effective-next-change", text, summary=summary)
 
 
@@ -263,18 +257,15 @@ def _build_warning(
 def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Warn about selectors without a match, or with invalid targets."""
     in_blocks = bool((placement.spec.instance.config or {}).get("resource_selector"))
-
-    def build_path(number: int) -> tuple[str | int, ...]:
-        return ("resource_selector", number) if in_blocks else ("manifest",)
-
     selectors = placement.spec.configuration.selectors
+    paths = [("resource_selector", number) if in_blocks else ("manifest",) for number in range(len(selectors))]
     selector_problem = placement.selection.selector_problem
     if selector_problem is not None:
         text = (
             f"{_format_invalid_selectors_message(selector_problem)}. {selector_problem.advice} The hub accepts "
             "the placement, but selects and schedules nothing."
         )
-        path, summary = build_path(selector_problem.selector), selector_problem.message
+        path, summary = paths[selector_problem.selector], selector_problem.message
         yield _build_warning(placement, "invalid-resource-selectors", text, path, summary=summary)
         return
     for number in placement.selection.empty_selectors:
@@ -283,7 +274,7 @@ def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
             "or its kind is never selected. Select an existing object, or add it."
         )
         summary = f"no fleet_hub_manifest adds {selectors[number].title}, or it is never selected"
-        yield _build_warning(placement, "empty-resource-selection", text, build_path(number), summary=summary)
+        yield _build_warning(placement, "empty-resource-selection", text, paths[number], summary=summary)
 
 
 def _collect_planned_namespaces_by_cluster(
@@ -321,9 +312,8 @@ def _warn_missing_namespace(placement: PlacementPlan, namespaces: Mapping[str, s
     namespace = placement.spec.configuration.namespace
     if not namespace or is_reserved_namespace(namespace):
         return
-    lacking = [
-        cluster for cluster in placement.compute_final_resources() if namespace not in namespaces.get(cluster, ())
-    ]
+    clusters = placement.compute_final_resources()
+    lacking = [cluster for cluster in clusters if namespace not in namespaces.get(cluster, ())]
     if lacking:
         text = (
             f"The namespace {namespace} is missing on {', '.join(lacking)}, so the objects cannot be "

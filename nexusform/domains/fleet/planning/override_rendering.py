@@ -119,8 +119,12 @@ def select_overrides(
     Source: KubeFleet pkg/utils/overrider/overrider.go.
     """
     objects = tuple(expand_envelopes(manifests))
-    with_rule = [item for item in overrides if any(_is_rule_for_cluster(rule, labels) for rule in item.rules)]
-    return tuple(override for override in with_rule if is_any_affected(override, objects))
+
+    def is_selected(override: FleetOverride) -> bool:
+        has_rule = any(_is_rule_for_cluster(rule, labels) for rule in override.rules)
+        return has_rule and is_any_affected(override, objects)
+
+    return tuple(filter(is_selected, overrides))
 
 
 def is_any_affected(override: FleetOverride, manifests: Iterable[Manifest]) -> bool:

@@ -5,7 +5,7 @@ waiting pods: more nodes, another cluster, or an affinity without the cluster.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.fleet.planning.fleet_outcome import FleetOutcome
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementType
+from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.planning.pod_feasibility import (
@@ -66,17 +66,23 @@ def list_binding_feasibility(
         capacities = {_evaluate_site_capacity(addition, known) for addition in items}
         if len(items) < len(row.missing_pools):
             capacities.add(_UNKNOWN)
-        yield replace(row, site_capacity=_combine_site_capacities(capacities)) if capacities else row
+        # The worst capacity is that of a site for all pools together.
+        worst = next((capacity for capacity in ("no", _UNKNOWN, "yes") if capacity in capacities), "")
+        yield replace(row, site_capacity=worst) if worst else row
 
 
 def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
     """Yield the rows without the capacity of sites."""
     capacities: dict[str, ClusterPodCapacity] = {}
     for address, placement in outcome.placements.items():
-        bindings = [binding for binding in placement.bindings if _is_active_binding(binding)]
-        requested = _count_requested_pods(placement) if bindings else None
-        if requested is None:
+        active_states = (BindingState.SCHEDULED, BindingState.BOUND)
+        bindings = [item for item in placement.bindings if item.state in active_states and not item.is_deleting]
+        workloads = collect_workloads(placement.selection.manifests).workloads if bindings else ()
+        if not workloads:
             continue
+        requested = sum(workload.replicas for workload in workloads)
+        # No pods are requested on any cluster: 0 replicas, and no DaemonSet.
+        is_empty = all(workload.replicas == 0 and workload.kind != "DaemonSet" for workload in workloads)
         for binding in bindings:
             cluster = outcome.clusters.get(binding.cluster)
             assessment = None
@@ -85,7 +91,7 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
                     capacities[cluster.id] = ClusterPodCapacity(pods, cluster)
                 assessment = find_object_feasibility(placement.address, capacities[cluster.id])
             if assessment is None:
-                is_known = cluster is None and _has_no_requested_pods(placement)
+                is_known = cluster is None and is_empty
                 result = FeasibilityResult.RUNS if is_known else FeasibilityResult.UNKNOWN
                 reason = "" if is_known else _NO_NODES
                 yield Feasibility(
@@ -140,27 +146,6 @@ def _build_feasibility_row(
         is_certain=assessment.is_certain,
         is_selected=is_selected,
     )
-
-
-def _is_active_binding(binding: Binding) -> bool:
-    return binding.state in (BindingState.SCHEDULED, BindingState.BOUND) and not binding.is_deleting
-
-
-def _count_requested_pods(placement: PlacementPlan) -> int | None:
-    """Count the pods requested by the selected manifests; None without workloads."""
-    workloads = collect_workloads(placement.selection.manifests).workloads
-    return sum(workload.replicas for workload in workloads) if workloads else None
-
-
-def _has_no_requested_pods(placement: PlacementPlan) -> bool:
-    """Return whether the selected manifests request no pods on any cluster: 0 replicas, and no DaemonSet."""
-    workloads = collect_workloads(placement.selection.manifests).workloads
-    return all(workload.replicas == 0 and workload.kind != "DaemonSet" for workload in workloads)
-
-
-def _combine_site_capacities(capacities: Container[str]) -> str:
-    """Return the capacity of a site for all pools of a row together."""
-    return next(capacity for capacity in ("no", _UNKNOWN, "yes") if capacity in capacities)
 
 
 def _list_added_nodes(vms: Iterable[VmObject], row: Feasibility, outcome: FleetOutcome) -> Iterator[_AdditionalNodes]:
@@ -309,9 +294,8 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
         if is_all:
             text += f" ({format_count(len(group) - len(clusters), 'cluster')} left)"
         change = {"excluded_clusters": clusters, "label": MEMBER_LABEL, "operator": "NotIn"}
-        edit = ArgumentAdjustment(
-            address, ("policy",), {**policy, "affinity": _exclude_clusters(policy.get("affinity"), clusters)}
-        )
+        affinity = _exclude_clusters(policy.get("affinity"), clusters)
+        edit = ArgumentAdjustment(address, ("policy",), {**policy, "affinity": affinity})
         yield ProposedFix(
             "affinity",
             text,

@@ -286,7 +286,7 @@ class PlacementPlan(Struct):
         return (*manifests, *conflicting)
 
     def _compute_own_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
-        """Return this placement's own resources; if overrides fail or only report, existing ones stay."""
+        """Return the placement's own resources, existing ones if overrides fail or differences are only reported."""
         if not binding.has_resources:
             return None
         cluster = binding.cluster

@@ -306,8 +306,10 @@ def write_conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
 
 def read_conditions(values: Any) -> tuple[Condition, ...]:
     """Return the conditions of an object in state."""
-    names = Condition.__struct_fields__
-    return tuple(Condition(*(str(condition[name]) for name in names)) for condition in values or ())
+    return tuple(
+        Condition(str(condition["type"]), str(condition["status"]), str(condition["reason"]), str(condition["message"]))
+        for condition in values or ()
+    )
 
 
 def write_statuses(status: PlacementStatus) -> list[dict[str, Any]]:
@@ -361,19 +363,17 @@ class RecordedPlacement(Struct, frozen=True):
 
 def read_placement(attributes: Mapping[str, Any], configuration: FleetPlacement) -> RecordedPlacement:
     """Return a placement from state. `configuration` is read from the same attributes by its resource type."""
-    names = SelectedObject.__struct_fields__
-    selected = attributes.get("selected_resources") or ()
+    selected_objects = []
+    for selected in attributes.get("selected_resources") or ():
+        names = {name: selected.get(name) or "" for name in SelectedObject.__struct_fields__}
+        selected_objects.append(SelectedObject(**names))
     manifest = attributes.get("manifest")
     documents = parse_yaml("manifest", manifest).documents if isinstance(manifest, str) else ()
     body = documents[0].data if documents else None
     version = body.get("apiVersion") if isinstance(body, dict) else None
     api_version = version if isinstance(version, str) else ""
     return RecordedPlacement(
-        configuration,
-        api_version,
-        read_bindings(attributes),
-        read_status(attributes),
-        tuple(SelectedObject(*(attribute.get(name) or "" for name in names)) for attribute in selected),
+        configuration, api_version, read_bindings(attributes), read_status(attributes), tuple(selected_objects)
     )
 
 

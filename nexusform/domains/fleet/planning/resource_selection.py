@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, product
+from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -169,7 +170,8 @@ def _has_selected_labels(selector: ObjectSelector, manifest: Manifest) -> bool:
 def write_selected_resources(manifests: Iterable[Manifest]) -> list[dict[str, Any]]:
     """Return the selected objects as an attribute."""
     names = ("group", "version", "kind", "namespace", "name")
-    return [{name: getattr(manifest, name) for name in names} for manifest in manifests]
+    get_values = attrgetter(*names)
+    return [dict(zip(names, get_values(manifest), strict=True)) for manifest in manifests]
 
 
 class ResourceSelection(Struct, frozen=True):

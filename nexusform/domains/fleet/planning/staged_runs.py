@@ -362,9 +362,9 @@ def _select_run_overrides(
     used_ids = {id(override) for override in chain.from_iterable(by_cluster.values())}
     run_overrides = tuple(override for override in selection.overrides if id(override) in used_ids)
     position_of = {id(override): position for position, override in enumerate(run_overrides)}
-    positions = {
-        cluster: tuple(position_of[id(item)] for item in overrides) for cluster, overrides in by_cluster.items()
-    }
+    positions = {}
+    for cluster, overrides in by_cluster.items():
+        positions[cluster] = tuple(position_of[id(override)] for override in overrides)
     return run_overrides, positions
 
 

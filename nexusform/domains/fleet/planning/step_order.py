@@ -113,10 +113,8 @@ def _is_placement(changed: _ChangedInstance, context: _StepOrderContext) -> bool
 
 
 def _is_budget(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    return any(
-        isinstance(item, FleetDisruptionBudget) and item.placement == context.rollout.placement
-        for item in changed.versions
-    )
+    budgets = (item for item in changed.versions if isinstance(item, FleetDisruptionBudget))
+    return any(item.placement == context.rollout.placement for item in budgets)
 
 
 def _is_strategy(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
@@ -157,9 +155,8 @@ def _is_eviction_before_override(changed: _ChangedInstance, context: _StepOrderC
 
 
 def _is_eviction(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    return any(
-        isinstance(item, FleetEviction) and item.placement == context.rollout.placement for item in changed.versions
-    )
+    evictions = (item for item in changed.versions if isinstance(item, FleetEviction))
+    return any(item.placement == context.rollout.placement for item in evictions)
 
 
 def _is_earlier_eviction(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
@@ -168,12 +165,10 @@ def _is_earlier_eviction(changed: _ChangedInstance, context: _StepOrderContext) 
 
 def _is_ended_run(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     """Return True for an earlier run of the placement, completed by this plan."""
+    if changed.position >= context.changed.position or not (changed.instance.private or {}).get(_ENDED):
+        return False
     runs = (item for item in changed.versions if isinstance(item, FleetUpdateRun))
-    is_earlier = changed.position < context.changed.position
-    has_ended = bool((changed.instance.private or {}).get(_ENDED))
-    return (
-        is_earlier and has_ended and any(item.build_key(item.placement) == context.rollout.placement for item in runs)
-    )
+    return any(item.build_key(item.placement) == context.rollout.placement for item in runs)
 
 
 def _is_rollout_override(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
@@ -209,9 +204,9 @@ def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetObj
     if not isinstance(override, FleetOverride) or not override.namespace or changed.instance.is_removed:
         return False
     namespace = ObjectIdentity("", "Namespace", "", override.namespace)
-    return namespace in changed.identities and (
-        changed.instance.action in _CREATE_ACTIONS or namespace not in _collect_identities(changed.versions[:1])
-    )
+    if namespace not in changed.identities:
+        return False
+    return changed.instance.action in _CREATE_ACTIONS or namespace not in _collect_identities(changed.versions[:1])
 
 
 # A hub evaluates an eviction against the existing bindings, so all rollouts of its placement follow it.
@@ -275,10 +270,6 @@ def _get_strategy_key(context: _StepOrderContext) -> str:
     return run.build_key(run.strategy) if isinstance(run, FleetUpdateRun) else ""
 
 
-def _get_namespace_of_override(context: _StepOrderContext) -> ObjectIdentity:
-    return ObjectIdentity("", "Namespace", "", getattr(context.requested, "namespace", ""))
-
-
 _Check: TypeAlias = Callable[[_ChangedInstance, _StepOrderContext], bool]
 # Positions of the objects that may pass a check: few of the changed ones.
 _CANDIDATES: Final[Mapping[_Check, Callable[[_ChangedIndex, _StepOrderContext], Iterable[int]]]] = {
@@ -286,7 +277,9 @@ _CANDIDATES: Final[Mapping[_Check, Callable[[_ChangedIndex, _StepOrderContext], 
     _is_removed_selected_object: lambda index, context: index.list_content(
         index.removed_content & context.rollout.previous_identities
     ),
-    _is_new_namespace_of_override: lambda index, context: index.list_content([_get_namespace_of_override(context)]),
+    _is_new_namespace_of_override: lambda index, context: index.list_content(
+        [ObjectIdentity("", "Namespace", "", getattr(context.requested, "namespace", ""))]
+    ),
     **dict.fromkeys((_is_member, _is_changed_member, _is_relabeled_member), lambda index, _context: index.members),
     **dict.fromkeys(
         (_is_placement, _is_placement_switched_to_staged_runs),

@@ -88,16 +88,12 @@ def build_problems(findings: Iterable[Problem], document: FleetDocument | None =
 def remove_unknown_part_problems(attributes: Values, problems: Iterable[Problem]) -> list[Problem]:
     """Return the problems without those about an unknown part."""
     unknown_parts = [path for path in list_unknown_paths(dict(attributes)) if path]
-    return [problem for problem in problems if not _is_path_overlapping(problem.path, unknown_parts)]
 
+    def is_about_unknown_part(path: Path) -> bool:
+        # One path is a prefix of the other.
+        return bool(path) and any(path[: len(part)] == part[: len(path)] for part in unknown_parts)
 
-def _is_path_overlapping(path: Path, unknown_parts: Iterable[Path]) -> bool:
-    """Return True if one path is a prefix of the other."""
-    for unknown_path in unknown_parts:
-        length = min(len(path), len(unknown_path))
-        if length > 0 and path[:length] == unknown_path[:length]:
-            return True
-    return False
+    return [problem for problem in problems if not is_about_unknown_part(problem.path)]
 
 
 # --- selectors ---------------------------------------------------------------------------------

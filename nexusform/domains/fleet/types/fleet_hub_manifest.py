@@ -35,6 +35,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import Path
+from nexusform.json_data.record_forms import RecordForm
 from nexusform.resource_types.shared_arguments import build_id_attribute
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import STRING, ListType, MapType, ObjectType
@@ -60,14 +61,8 @@ _SCHEMA: Final = BlockSchema(
         "objects": make_computed(
             ListType(
                 ObjectType.create(
-                    {
-                        "group": STRING,
-                        "version": STRING,
-                        "kind": STRING,
-                        "namespace": STRING,
-                        "name": STRING,
-                        "labels": MapType(STRING),
-                    }
+                    dict.fromkeys(("group", "version", "kind", "namespace", "name"), STRING)
+                    | {"labels": MapType(STRING)}
                 )
             ),
             "The objects, in source order.",
@@ -101,10 +96,8 @@ def _validate_objects(body: str) -> tuple[Problem, ...]:
     workload_errors = _filter_errors(collect_workloads(valid, invalid).findings)
     # Per location only the most severe problem is reported.
     error_locations = {(problem.line, problem.column) for problem in workload_errors}
-    return (
-        *(problem for problem in problems if (problem.line, problem.column) not in error_locations),
-        *workload_errors,
-    )
+    other_problems = (problem for problem in problems if (problem.line, problem.column) not in error_locations)
+    return (*other_problems, *workload_errors)
 
 
 def _filter_errors(findings: Iterable[Problem]) -> list[Problem]:
@@ -166,9 +159,7 @@ def _build_saved_body(manifest: Manifest) -> dict[str, Any]:
 
 def _read_manifests(attributes: Mapping[str, Any]) -> ParsedManifests:
     body = attributes.get("yaml_body")
-    if not isinstance(body, str):
-        return ParsedManifests((), ())
-    return _parse_body(body)
+    return _parse_body(body) if isinstance(body, str) else ParsedManifests((), ())
 
 
 def build_id(attributes: Mapping[str, Any]) -> str:
@@ -180,21 +171,12 @@ def build_id(attributes: Mapping[str, Any]) -> str:
     return sha256(text.encode()).hexdigest()[:16]
 
 
+_OBJECT_FORM: Final = RecordForm(Manifest, "group version kind namespace name labels")
+
+
 def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Compute `objects`."""
-    return {
-        "objects": [
-            {
-                "group": m.group,
-                "version": m.version,
-                "kind": m.kind,
-                "namespace": m.namespace,
-                "name": m.name,
-                "labels": dict(m.labels),
-            }
-            for m in _read_manifests(attributes).manifests
-        ]
-    }
+    return {"objects": [_OBJECT_FORM(manifest) for manifest in _read_manifests(attributes).manifests]}
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:

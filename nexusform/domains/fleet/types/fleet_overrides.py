@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.domains.fleet.importers.fleet_records import (
-    FleetObject,
-    FleetOverride,
-    JsonPatch,
-    ObjectSelector,
-    OverrideRule,
-)
+from nexusform.domains.fleet.importers.fleet_records import FleetObject, FleetOverride, JsonPatch, OverrideRule
 from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, check_selector
 from nexusform.domains.fleet.types.fleet_arguments import parse_json, read_label_selector, read_resource_selectors
 from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, build_fleet_type
@@ -130,13 +124,20 @@ def _check_override(arguments: Values, selector: str) -> Iterator[Problem]:
     """Yield the problems of an override; `selector` is the name of its selector blocks."""
     if not arguments.get(selector):
         yield build_error((selector,), f"an override needs at least one {selector} block")
-    yield from _check_resource_selectors(read_resource_selectors(arguments.get(selector)), selector)
+    # The webhook's errors about the objects of an override.
+    selectors = read_resource_selectors(arguments.get(selector))
+    for i, item in enumerate(selectors):
+        if item.labels is not None:
+            yield build_error((selector, i), f"label selector is not supported for resource selection {item.title}")
+        elif not item.name:
+            yield build_error((selector, i), f"resource name is required for resource selection {item.title}")
+        elif item in selectors[:i]:
+            yield build_error((selector, i), f"resource selector {item.title} already exists, and must be unique")
     rules = (arguments.get("policy") or {}).get("override_rule") or ()
     if not rules:
         yield build_error(("policy",), "an override needs a policy with at least one override_rule")
     if len(rules) > MAX_RULES:
-        message = f"at most {MAX_RULES} rules, got {len(rules)}"
-        yield build_error(("policy", "override_rule", MAX_RULES), message)
+        yield build_error(("policy", "override_rule", MAX_RULES), f"at most {MAX_RULES} rules, got {len(rules)}")
     for i, block in enumerate(rules):
         yield from _check_override_rule(block, ("policy", "override_rule", i))
 
@@ -158,17 +159,6 @@ def _check_override_rule(block: Values, path: Path) -> Iterator[Problem]:
     cluster_selector = block.get("cluster_selector") or {}
     for k, term in enumerate(cluster_selector.get("cluster_selector_term") or ()):
         yield from _check_cluster_term(term, (*path, "cluster_selector", "cluster_selector_term", k))
-
-
-def _check_resource_selectors(selectors: Sequence[ObjectSelector], block: str) -> Iterator[Problem]:
-    """Yield the webhook's errors about the objects of an override."""
-    for i, selector in enumerate(selectors):
-        if selector.labels is not None:
-            yield build_error((block, i), f"label selector is not supported for resource selection {selector.title}")
-        elif not selector.name:
-            yield build_error((block, i), f"resource name is required for resource selection {selector.title}")
-        elif selector in selectors[:i]:
-            yield build_error((block, i), f"resource selector {selector.title} already exists, and must be unique")
 
 
 def _check_cluster_term(term: Values, path: Path) -> Iterator[Problem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import product
+from itertools import chain, product
 
 from msgspec.structs import replace
 
@@ -51,10 +51,8 @@ def explain_placements(
     if not placements:
         return None
     member_names = {m.name for m in member_list.members}
-    configured_names: set[str] = set()
-    for placement in placements:
-        if placement.spec.configuration.policy:
-            configured_names.update(placement.spec.configuration.policy.cluster_names)
+    policies = [placement.spec.configuration.policy for placement in placements]
+    configured_names = set(chain.from_iterable(policy.cluster_names for policy in policies if policy is not None))
     if name and name not in member_names | configured_names:
         pod = name.rpartition("/")[2]
         if any(row.kind == POD and row.object == pod for row in result.plan.placements):
@@ -137,18 +135,17 @@ def explain_pods(
     if unknown_nodes:
         errors.append(build_warning(NODES_UNKNOWN, unknown_nodes))
     reasons = build_pod_reasons(fleet.pods, addresses, pod)
-    selected = [reason for reason in reasons if not prefix or prefix in _list_pod_qualifiers(reason)]
+    # A prefix is the cluster, the workload, or both.
+    selected = [
+        reason
+        for reason in reasons
+        if prefix in ("", reason.cluster, reason.outcome.workload, f"{reason.cluster}/{reason.outcome.workload}")
+    ]
     if not selected:
         candidates = list(dict.fromkeys(f"{reason.cluster}/{pod}" for reason in reasons))
         text = f'{pattern} has no pod "{name}". Known pods: {format_first_items(candidates, _MAX_NAMES)}.'
         return (), [*errors, build_error("no-such-object", text)]
     return tuple(selected), errors
-
-
-def _list_pod_qualifiers(reason: PodPlacementReason) -> tuple[str, ...]:
-    """Return the valid prefixes of a pod's name: cluster, workload, or both."""
-    workload = reason.outcome.workload
-    return reason.cluster, workload, f"{reason.cluster}/{workload}"
 
 
 def describe_unknown_nodes(result: PlanResult, pattern: AddressPattern) -> str:

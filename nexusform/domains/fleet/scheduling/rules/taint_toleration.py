@@ -20,8 +20,10 @@ def is_tolerated(toleration: Toleration, taint: Taint) -> bool:
 
 def find_untolerated_taint(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Taint | None:
     """Return the first taint without a toleration."""
-    untolerated = (taint for taint in taints if not any(is_tolerated(item, taint) for item in tolerations))
-    return next(untolerated, None)
+    for taint in taints:
+        if not any(is_tolerated(toleration, taint) for toleration in tolerations):
+            return taint
+    return None
 
 
 def find_eligible(request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks) -> Mask:
