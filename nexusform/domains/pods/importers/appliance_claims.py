@@ -79,7 +79,9 @@ def collect_appliance_claims(
         spec = Fields(manifest, [], manifest.body).get_mapping("spec")
         full_name = f"{namespace}/{name}"
         template_claim = claims.pop(full_name, None)
-        if reader.is_on_appliance(spec) and not _is_pod_claim(manifest):
+        owners = Fields(manifest, [], manifest.body).get_mapping("metadata").list_mappings("ownerReferences")
+        is_pod_claim = any(owner.get_text("kind") == "Pod" for owner in owners)  # counted with its pod
+        if reader.is_on_appliance(spec) and not is_pod_claim:
             owner = template_claim.owner if template_claim else None
             claims[full_name] = reader.build_existing_claim(manifest, spec, owner)
     return claims
@@ -150,12 +152,6 @@ class _ApplianceClaimReader(Struct, frozen=True):
 
     def _get_default_binding(self) -> bool | None:
         return False if self.is_complete else None
-
-
-def _is_pod_claim(manifest: Manifest) -> bool:
-    """Return whether a claim is owned by its pod and counted there."""
-    owners = Fields(manifest, [], manifest.body).get_mapping("metadata").list_mappings("ownerReferences")
-    return any(owner.get_text("kind") == "Pod" for owner in owners)
 
 
 def _parse_requested_bytes(claim: Fields) -> int | None:

@@ -23,7 +23,7 @@ from nexusform.domains.pods.importers.device_objects import (
     parse_device_claims,
 )
 from nexusform.domains.pods.importers.kubernetes_pod_spec import PodOwner, Priorities, parse_containers, parse_pod_spec
-from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect_storage, parse_volumes
+from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect_storage, parse_amount, parse_volumes
 from nexusform.domains.pods.importers.live_workloads import (
     LIVE_KINDS,
     LiveWorkload,
@@ -391,7 +391,7 @@ def _build_node(name: str, body: _Object) -> ObservedNode:
         unschedulable=body.get("unschedulable") is True,
         capacity=_parse_node_size(capacity),
         allocatable=_parse_node_size(allocatable),
-        pods=_parse_amount(allocatable.get("pods")),
+        pods=parse_amount(allocatable.get("pods")),
         images=body.get("images") or {},
         version=parse_version(str(body.get("version") or "")),
         ready=str(body.get("ready") or ""),
@@ -400,18 +400,13 @@ def _build_node(name: str, body: _Object) -> ObservedNode:
 
 
 def _parse_node_size(amounts: Mapping[str, Any]) -> NodeSize:
-    other_resources = {name: _parse_amount(amount) for name, amount in amounts.items() if name not in _BASIC_RESOURCES}
+    other_resources = {name: parse_amount(amount) for name, amount in amounts.items() if name not in _BASIC_RESOURCES}
     cpu = parse_quantity(str(amounts.get("cpu", "0")))
     return NodeSize(
         0 if isinstance(cpu, InvalidQuantity) else cpu.round_to_milli(),
-        _parse_amount(amounts.get("memory")),
+        parse_amount(amounts.get("memory")),
         other_resources,
     )
-
-
-def _parse_amount(value: Any) -> int:
-    quantity = parse_quantity(str(value)) if value is not None else None
-    return 0 if quantity is None or isinstance(quantity, InvalidQuantity) else quantity.round_to_units()
 
 
 def _build_spread_selector(kind: str, labels: Mapping[str, str]) -> LabelSelector | None:

@@ -349,7 +349,7 @@ def _build_volume(manifest: Manifest, named_by: Manifest | None = None) -> Volum
         claim_name = f"{named_by.namespace}/{named_by.name}"
     return Volume(
         name=manifest.name,
-        size=_parse_bytes(spec.get_mapping("capacity").data),
+        size=parse_amount(spec.get_mapping("capacity").data.get("storage")),
         storage_class=spec.get_text("storageClassName"),
         modes=spec.get_texts("accessModes"),
         is_block=spec.get_text("volumeMode") == _BLOCK,
@@ -410,8 +410,9 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
         has_name = (reference.get_text("namespace"), reference.get_text("name")) == (claim.namespace, name)
         is_owner = has_name and _is_same_claim(reference, claim, is_complete=storage.is_complete)
         return "" if is_owner else UNBOUND
-    requested_bytes = _parse_bytes(spec.get_mapping("resources").get_mapping("requests").data)
-    return UNBOUND if _parse_bytes(volume_spec.get_mapping("capacity").data) < requested_bytes else ""
+    requested_bytes = parse_amount(spec.get_mapping("resources").get_mapping("requests").data.get("storage"))
+    capacity = parse_amount(volume_spec.get_mapping("capacity").data.get("storage"))
+    return UNBOUND if capacity < requested_bytes else ""
 
 
 def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, storage: Storage) -> VolumeNeed | None:
@@ -436,7 +437,7 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
     class_name = storage.default_class if configured_class is None else claim.get_text("storageClassName")
     unbound_claim = Claim(
         name=name,
-        size=_parse_bytes(claim.get_mapping("resources").get_mapping("requests").data),
+        size=parse_amount(claim.get_mapping("resources").get_mapping("requests").data.get("storage")),
         storage_class=class_name,
         modes=claim.get_texts("accessModes"),
         is_block=claim.get_text("volumeMode") == _BLOCK,
@@ -483,8 +484,9 @@ def _can_bind_free_volume(claim: Claim, storage: Storage) -> bool:
     return any(f"{namespace}/{name}".startswith(prefix) for namespace, name in storage.reserved_volumes)
 
 
-def _parse_bytes(amounts: Mapping[str, Any]) -> int:
-    quantity = parse_quantity(str(amounts.get("storage", "0")))
+def parse_amount(value: Any) -> int:
+    """Return an amount in whole units, 0 if it is absent or invalid."""
+    quantity = parse_quantity(str(value))
     return 0 if isinstance(quantity, InvalidQuantity) else quantity.round_to_units()
 
 

@@ -247,7 +247,11 @@ class _ManifestReader:
             if not isinstance(value, str) or not value
         ]
         if missing_keys:
-            self._report(document.position, self._format_missing_keys(missing_keys, body, metadata))
+            subject = f"this {kind}" if isinstance(kind, str) and kind else "this document"
+            text = f"{subject} has no {' and no '.join(missing_keys)} (a text)."
+            if "metadata.name" in missing_keys and "generateName" in metadata:
+                text += " generateName creates a name in the cluster; set metadata.name instead."
+            self._report(document.position, text)
             return None
         group, _, short = str(version).rpartition("/")
         namespace = metadata.get("namespace")
@@ -266,14 +270,6 @@ class _ManifestReader:
             file=self.file,
             position=document.position,
         )
-
-    def _format_missing_keys(self, missing_keys: list[str], body: dict[str, Any], metadata: dict[str, Any]) -> str:
-        kind = body.get("kind")
-        subject = f"this {kind}" if isinstance(kind, str) and kind else "this document"
-        text = f"{subject} has no {' and no '.join(missing_keys)} (a text)."
-        if "metadata.name" in missing_keys and "generateName" in metadata:
-            text += " generateName creates a name in the cluster; set metadata.name instead."
-        return text
 
     def _parse_labels(self, labels: Any, document: YamlDocument) -> dict[str, str]:
         """Return the labels as texts; other values are reported, or converted if lenient."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -66,20 +66,9 @@ def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
             case "node.k8s.io", "RuntimeClass":
                 runtimes[manifest.name] = manifest
             case "", "LimitRange":
-                defaults_of_namespace = defaults.setdefault(manifest.namespace, LimitRangeDefaults({}, {}))
-                for item in _create_unreported_fields(manifest).get_mapping("spec").list_mappings("limits"):
-                    if item.get_text("type") != "Container":
-                        continue
-                    # Kubernetes completes a new LimitRange like this.
-                    limits = {**item.get_mapping("max").data, **item.get_mapping("default").data}
-                    requests = {**item.get_mapping("min").data, **limits, **item.get_mapping("defaultRequest").data}
-                    defaults_of_namespace.limits.update(
-                        {name: value for name, value in limits.items() if name not in defaults_of_namespace.limits}
-                    )
-                    defaults_of_namespace.requests.update(
-                        {name: value for name, value in requests.items() if name not in defaults_of_namespace.requests}
-                    )
-                bounds.setdefault(manifest.namespace, []).extend(_list_limit_range_bounds(manifest))
+                namespace = manifest.namespace
+                earlier_defaults = defaults.get(namespace, LimitRangeDefaults({}, {}))
+                defaults[namespace] = _add_limit_range(manifest, earlier_defaults, bounds.setdefault(namespace, []))
             case "k8s.cni.cncf.io", "NetworkAttachmentDefinition":
                 annotations = _create_unreported_fields(manifest).get_mapping("metadata").get_mapping("annotations")
                 resource = annotations.get_text(_NETWORK_RESOURCE) or None
@@ -93,12 +82,24 @@ def _create_unreported_fields(manifest: Manifest) -> Fields:
     return Fields(manifest, [], manifest.body)
 
 
-def _list_limit_range_bounds(manifest: Manifest) -> Iterator[LimitRangeBounds]:
+def _add_limit_range(
+    manifest: Manifest, defaults: LimitRangeDefaults, bounds: list[LimitRangeBounds]
+) -> LimitRangeDefaults:
+    """Return the defaults of a namespace with those of a further LimitRange, and add its bounds."""
     for item in _create_unreported_fields(manifest).get_mapping("spec").list_mappings("limits"):
-        if item.get_text("type") in ("Container", "Pod"):
-            yield LimitRangeBounds(
-                item.get_text("type"), dict(item.get_mapping("min").data), dict(item.get_mapping("max").data)
+        target = item.get_text("type")
+        minimum, maximum = item.get_mapping("min").data, item.get_mapping("max").data
+        if target in ("Container", "Pod"):
+            bounds.append(LimitRangeBounds(target, dict(minimum), dict(maximum)))
+        if target == "Container":
+            # Kubernetes completes a new LimitRange like this.
+            limits = {**maximum, **item.get_mapping("default").data}
+            requests = {**minimum, **limits, **item.get_mapping("defaultRequest").data}
+            # The defaults of an earlier LimitRange win.
+            defaults = LimitRangeDefaults(
+                {**defaults.requests, **requests, **defaults.requests}, {**defaults.limits, **limits, **defaults.limits}
             )
+    return defaults
 
 
 def find_limit_range_rejection(namespace: str, spec: Fields, rules: AdmissionRules) -> str:

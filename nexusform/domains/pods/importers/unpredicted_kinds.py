@@ -87,7 +87,14 @@ def list_unpredicted_problems(manifests: Iterable[Manifest], known_kinds: Collec
             effect = _describe_effect_on_pods(manifest)
             if effect:
                 manifests_by_effect.setdefault((manifest.group, manifest.kind, effect), []).append(manifest)
-    return [_build_warning(objects, effect) for (_, _, effect), objects in manifests_by_effect.items()]
+    problems: list[Problem] = []
+    for (_, _, effect), objects in manifests_by_effect.items():
+        first, further = objects[0], len(objects) - 1
+        further_text = f" and {further} more {select_word_form(further, 'object')} of this kind" if further else ""
+        detail = f"{first.title}{further_text} ({first.group or first.version}): {effect}."
+        summary = f"{first.title}{further_text}: {effect}"
+        problems.append(build_problem(first.file, first.position, NOT_PREDICTED, detail, Severity.WARNING, summary))
+    return problems
 
 
 def _describe_effect_on_pods(manifest: Manifest) -> str:
@@ -103,11 +110,3 @@ def _describe_effect_on_pods(manifest: Manifest) -> str:
     # Kubernetes' own groups are short or end in k8s.io; fleet groups are read elsewhere.
     is_built_in = "." not in group or group.endswith(".k8s.io")
     return _NO_EFFECT if is_built_in or is_fleet_group(group) else _MAY_CREATE
-
-
-def _build_warning(objects: list[Manifest], effect: str) -> Problem:
-    first, count = objects[0], len(objects)
-    further_text = f" and {count - 1} more {select_word_form(count - 1, 'object')} of this kind" if count > 1 else ""
-    detail = f"{first.title}{further_text} ({first.group or first.version}): {effect}."
-    summary = f"{first.title}{further_text}: {effect}"
-    return build_problem(first.file, first.position, NOT_PREDICTED, detail, Severity.WARNING, summary)

@@ -7,11 +7,11 @@ PUBLIC = {
         "collect_prior_members compute_state_demand list_hosted_workloads list_prior_pods"
     ),
     "object_pods": "parse_pod_number PodKey PredictionInput",
-    "drain_obstacles": "apply_observed_budget_status find_drain_obstacles",
     "external_clusters": "list_data_blocks list_read_blocks collect_external_clusters",
     "node_clusters": "find_cluster_attributes build_node NodeCluster build_existing_clusters",
     "cluster_observation": (
-        "match_cluster_snapshot ExternalClusters ObservedCluster merge_observed_pods check_unknown_clusters"
+        "apply_observed_budget_status match_cluster_snapshot ExternalClusters ObservedCluster merge_observed_pods "
+        "check_unknown_clusters"
     ),
     "pod_phase": "PlannedPod PodPhase",
     "pod_rows": "parse_pod_record REASONS parse_volumes",

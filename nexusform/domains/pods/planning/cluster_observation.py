@@ -1,4 +1,4 @@
-"""Clusters listed by kubectl, matched to the VMs of the plan: registered nodes and running pods."""
+"""Clusters listed by kubectl, matched to the VMs of the plan: registered nodes, running pods, and status of budgets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import count
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -21,7 +21,8 @@ from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, sum_node_sizes
 from nexusform.domains.pods.planning.object_pods import PodKey, PriorPods
 from nexusform.domains.pods.scheduling import profile
-from nexusform.domains.pods.scheduling.cluster_records import ZONE, ExistingPod, Node
+from nexusform.domains.pods.scheduling.cluster_records import ZONE, ExistingPod, Node, PodDisruptionBudget
+from nexusform.domains.pods.scheduling.preemption import compute_allowed_disruptions, is_pod_covered
 from nexusform.domains.pods.scheduling.rules import image_locality, taints
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.instances.instance import Instance
@@ -335,3 +336,42 @@ def check_unknown_clusters(
             yield build_error(
                 "unknown-cluster", detail, snapshot_block.block.header_span, block=snapshot_block.block.header
             )
+
+
+def apply_observed_budget_status(
+    budgets: Sequence[PodDisruptionBudget], observed_cluster: ObservedCluster | None
+) -> tuple[PodDisruptionBudget, ...]:
+    """Return budgets with the status observed by kubectl: it knows readiness and scale."""
+    if observed_cluster is None:
+        return tuple(budgets)
+    statuses = {
+        (manifest.namespace, manifest.name): manifest.body
+        for manifest in observed_cluster.objects
+        if (manifest.group, manifest.kind) == ("policy", "PodDisruptionBudget")
+    }
+    existing_pods = (*observed_cluster.existing_pods, *observed_cluster.replaced_pods)
+    return tuple(
+        _apply_budget_status(budget, statuses.get((budget.namespace, budget.name), {}), existing_pods)
+        for budget in budgets
+    )
+
+
+def _apply_budget_status(
+    budget: PodDisruptionBudget, observed_body: Mapping[str, Any], existing_pods: Sequence[ExistingPod]
+) -> PodDisruptionBudget:
+    """Return one budget with its observed status, unless the plan changes its amounts."""
+    status, spec = observed_body.get("status", {}), observed_body.get("spec", {})
+    amounts = [str(spec.get(name, "")) for name in ("minAvailable", "maxUnavailable")]
+    allowed_count = status.get("disruptionsAllowed")
+    if not isinstance(allowed_count, int) or amounts != [budget.min_available, budget.max_unavailable]:
+        return budget
+    healthy_count = sum(is_pod_covered(budget, pod.spec) and not pod.spec.is_terminating for pod in existing_pods)
+    expected_count = status.get("expectedPods")
+    pods = expected_count if isinstance(expected_count, int) else healthy_count
+    amounts_of_pods = [status.get(name) for name in ("currentHealthy", "desiredHealthy")]
+    current, desired = [amount if isinstance(amount, int) else 0 for amount in amounts_of_pods]
+    return replace(
+        budget,
+        withheld_disruptions=max(0, compute_allowed_disruptions(budget, pods, healthy_count)) - allowed_count,
+        is_met=current >= desired > 0,
+    )

@@ -17,8 +17,11 @@ from nexusform.domains.pods.importers.kubernetes_workloads import ParsedWorkload
 from nexusform.domains.pods.importers.live_workloads import build_workload_with_pod_count
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.importers.pod_admission import collect_pod_disruption_budgets, collect_resource_quotas
-from nexusform.domains.pods.planning.cluster_observation import ObservedCluster, merge_observed_pods
-from nexusform.domains.pods.planning.drain_obstacles import apply_observed_budget_status
+from nexusform.domains.pods.planning.cluster_observation import (
+    ObservedCluster,
+    apply_observed_budget_status,
+    merge_observed_pods,
+)
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import (
     ObjectPods,
@@ -76,7 +79,14 @@ class PodsByCluster:
         for item in objects:
             self._load_prior_pods(item, get_pod_specs(self._prior_workloads[item.cluster_id]))
             self._kept_namespaces[item.address, item.cluster_id] = list_namespaces(item.manifests)
-        self._load_external_pods(list(external_pods))
+        # Pods of other states use capacity and move only by preemption.
+        external_objects = list(external_pods)
+        external_workloads = build_prior_workloads(external_objects)
+        for item in external_objects:
+            existing_pods = self._existing_pods.setdefault(item.cluster_id, {})
+            self._namespaces.setdefault(item.cluster_id, set()).update(list_namespaces(item.manifests))
+            for _, pod in item.list_existing_pods(get_pod_specs(external_workloads[item.cluster_id])):
+                existing_pods.setdefault((pod.workload, pod.number), pod)
         self._observed_clusters: dict[str, ObservedCluster] = dict(observed_clusters or {})
         # Observed pods by cluster id and workload; their outcomes are recorded in state.
         self._observed_pods = {
@@ -96,15 +106,6 @@ class PodsByCluster:
         created_nodes = cluster.recreated_nodes | cluster.new_nodes
         lost_pods = {(pod.workload, pod.number) for pod in pods if pod.node in created_nodes}
         self._lost_pods[prior.cluster_id] = self._lost_pods.get(prior.cluster_id, frozenset()) | lost_pods
-
-    def _load_external_pods(self, external_pods: Sequence[PriorPods]) -> None:
-        """Load pods of other states: they use capacity and move only by preemption."""
-        workloads_by_cluster = build_prior_workloads(external_pods)
-        for prior_pods in external_pods:
-            existing_pods = self._existing_pods.setdefault(prior_pods.cluster_id, {})
-            self._namespaces.setdefault(prior_pods.cluster_id, set()).update(list_namespaces(prior_pods.manifests))
-            for _, pod in prior_pods.list_existing_pods(get_pod_specs(workloads_by_cluster[prior_pods.cluster_id])):
-                existing_pods.setdefault((pod.workload, pod.number), pod)
 
     def _load_observed_pods(self, cluster_id: str, observed_cluster: ObservedCluster) -> dict[str, list[ExistingPod]]:
         """Load pods at their observed nodes, besides those predicted in state."""

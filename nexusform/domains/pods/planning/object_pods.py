@@ -19,7 +19,6 @@ from nexusform.domains.pods.planning.pod_rows import (
     RecordedPod,
     RejectedPods,
     build_pod_values,
-    build_rejected_rows,
     format_pod_spec,
     parse_pod_record,
     parse_pod_spec,
@@ -29,8 +28,6 @@ from nexusform.domains.pods.scheduling.assumptions import PodDoubt
 from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodSpec, PodState, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, WorkloadForecast
 from nexusform.domains.pods.scheduling.workload_warnings import NO_EXECUTE_EVICTS, PREEMPTS, WorkloadWarning
-from nexusform.plans.plan import PlacementChange
-from nexusform.resources.address import Address
 
 OVERRIDE_CHANGED: Final = "override_changed"
 
@@ -143,13 +140,6 @@ class ObjectPods(Struct):
         for outcome_by_number in self.outcomes.values():
             yield from outcome_by_number.values()
 
-    def list_row_outcomes(self) -> list[PodOutcome]:
-        """Return the removed pods, then the outcomes of the current workloads."""
-        outcomes = list(self.removed_outcomes)
-        for workload in self.workloads:
-            outcomes += self.list_outcomes(workload.key)
-        return outcomes
-
     def list_keys(self) -> set[str]:
         """Return the keys of the workloads."""
         return {workload.key for workload in self.workloads}
@@ -233,11 +223,6 @@ class ObjectPods(Struct):
             for item in own_forecasts
             if item.uncreated and item.workload.admission_error
         )
-
-    def build_rejected_rows(self, address: Address, cluster: NodeCluster) -> Iterator[PlacementChange]:
-        """Yield the rows of pods rejected by the API server."""
-        for rejected in self.rejections:
-            yield from build_rejected_rows(address, cluster, rejected, self.list_outcomes(rejected.workload.key))
 
     def record_eviction_by_other(self, outcome: PodOutcome) -> None:
         """Record the outcome of a pod evicted for one of another object."""

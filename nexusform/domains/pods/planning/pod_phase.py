@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest, unwrap_envelopes
 from nexusform.domains.pods.planning.cluster_pods import ObjectKey, PodsByCluster, list_namespaces
-from nexusform.domains.pods.planning.drain_obstacles import find_drain_obstacles
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import (
     ObjectPods,
@@ -25,7 +24,7 @@ from nexusform.domains.pods.planning.object_pods import (
     PriorPods,
     add_previous_maximums,
 )
-from nexusform.domains.pods.planning.pod_rows import build_pod_row
+from nexusform.domains.pods.planning.pod_rows import build_pod_row, build_rejected_rows
 from nexusform.domains.pods.planning.snapshot_doubts import find_pods_in_doubt
 from nexusform.domains.pods.planning.template_matching import (
     add_observed_changes,
@@ -40,6 +39,7 @@ from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodSp
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings, list_displaced_warnings
+from nexusform.domains.pods.scheduling.preemption import find_drain_obstacles
 from nexusform.domains.pods.scheduling.workload_warnings import WorkloadWarning
 from nexusform.planning.phases import ScheduledPod
 from nexusform.plans.maintenance import DrainObstacles
@@ -372,7 +372,9 @@ class PodPhase(PodsByCluster):
         """Rows of all pods, removed ones first, with the nodes that rejected them."""
         rows: list[PlacementChange] = []
         for (address, cluster_id), object_pods in self._object_pods.items():
-            outcomes = object_pods.list_row_outcomes()
+            outcomes = list(object_pods.removed_outcomes)
+            for workload in object_pods.workloads:
+                outcomes += object_pods.list_outcomes(workload.key)
             if not (outcomes or object_pods.rejections):
                 continue
             cluster, owner = self.clusters.get(cluster_id), parse_address(address)
@@ -387,8 +389,11 @@ class PodPhase(PodsByCluster):
                 )
                 for outcome in outcomes
             ]
-            if cluster is not None:
-                rows += object_pods.build_rejected_rows(owner, cluster)
+            if cluster is None:
+                continue
+            for rejected in object_pods.rejections:
+                pods = object_pods.list_outcomes(rejected.workload.key)
+                rows += build_rejected_rows(owner, cluster, rejected, pods)
         return rows
 
     @property

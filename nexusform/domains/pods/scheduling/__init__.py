@@ -4,7 +4,7 @@
 PUBLIC = {
     "pod_explanation": "evaluate_nodes explain NodeVerdict run_prediction",
     "pod_outcomes": "PodOutcome PodsPrediction PREEMPTED",
-    "preemption": "has_budget list_applied_budgets",
+    "preemption": "find_drain_obstacles has_budget list_applied_budgets",
     "workload_warnings": "RISKS",
     "pod_prediction": "predict",
     "cluster_records": (

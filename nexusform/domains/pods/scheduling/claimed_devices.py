@@ -27,6 +27,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     DeviceSubRequest,
     ExistingPod,
     Node,
+    PodIdentity,
     PodSpec,
     ResourceSlice,
     VolumeNeed,
@@ -47,7 +48,6 @@ _MOST_DEVICES: Final = 32
 # The scheduler stops after 10 seconds.
 _MOST_STEPS: Final = 20_000
 _RANKS: Final = 8
-_Identity = tuple[str, int, str]
 
 
 class DeviceNodeRequirements(Struct, frozen=True):
@@ -67,8 +67,8 @@ class ClaimedDevices:
         self._pools = {node.name: self._allocator.gather_pools(node) for node in cluster.nodes}
         self._has_gated_slices = any(item.is_gated for item in cluster.devices.slices)
         self._uses = dict(cluster.devices.allocations)
-        self._claims_by_pod: dict[_Identity, tuple[str, ...]] = {}
-        self._holders: dict[str, set[_Identity]] = {}
+        self._claims_by_pod: dict[PodIdentity, tuple[str, ...]] = {}
+        self._holders: dict[str, set[PodIdentity]] = {}
         self._random_nodes: set[str] = set()
         self._needs: dict[tuple[DeviceClaim, ...], DeviceNodeRequirements] = {}
         for pod in existing_pods:
@@ -142,7 +142,7 @@ class ClaimedDevices:
     def allocate_claims(self, pod: ExistingPod) -> None:
         """Allocate the claims of a pod on its node, unless it holds them already."""
         claims = pod.spec.device_claims
-        if not claims or pod.node not in self._node_by_name or _get_pod_identity(pod) in self._claims_by_pod:
+        if not claims or pod.node not in self._node_by_name or pod.identity in self._claims_by_pod:
             return
         try:
             allocation = self._allocate_claims_on_node(claims, self._node_by_name[pod.node])
@@ -159,15 +159,14 @@ class ClaimedDevices:
         self._needs.clear()
 
     def _add_claim_holder(self, pod: ExistingPod, name: str) -> None:
-        identity = _get_pod_identity(pod)
-        self._holders.setdefault(name, set()).add(identity)
-        self._claims_by_pod[identity] = (*self._claims_by_pod.get(identity, ()), name)
+        self._holders.setdefault(name, set()).add(pod.identity)
+        self._claims_by_pod[pod.identity] = (*self._claims_by_pod.get(pod.identity, ()), name)
 
     def release(self, pod: ExistingPod) -> None:
         """Release the claims of a pod; the last pod of a claim frees its devices."""
-        for name in self._claims_by_pod.pop(_get_pod_identity(pod), ()):
+        for name in self._claims_by_pod.pop(pod.identity, ()):
             holders = self._holders[name]
-            holders.discard(_get_pod_identity(pod))
+            holders.discard(pod.identity)
             if not holders:
                 self._uses.pop(name, None)
         self._needs.clear()
@@ -176,10 +175,6 @@ class ClaimedDevices:
         """Return the claims of a pod with their devices."""
         names = self._claims_by_pod.get((workload, number, template), ())
         return tuple((name, self._uses.get(name, ())) for name in names)
-
-
-def _get_pod_identity(pod: ExistingPod) -> _Identity:
-    return (pod.workload, pod.number, pod.spec.template)
 
 
 def _build_claim_name(claim: DeviceClaim, pod: ExistingPod) -> str:

@@ -24,6 +24,7 @@ DEFAULT_SEED: Final = 8
 NEWEST_REVISION: Final = "newest"
 
 Pairs = tuple[tuple[str, str], ...]
+PodIdentity = tuple[str, int, str]
 # Requests of one container from the same NUMA cells: exclusive CPUs, hugepages, devices.
 AlignedRequests = tuple[tuple[str, int], ...]
 
@@ -457,6 +458,11 @@ class ExistingPod(Struct, frozen=True):
     def name(self) -> str:
         """Generated name of the pod."""
         return format_pod_name(self.workload, self.number)
+
+    @property
+    def identity(self) -> PodIdentity:
+        """Workload, number and template: old and new pods of one number coexist during a template change."""
+        return self.workload, self.number, self.spec.template
 
     @property
     def is_stuck(self) -> bool:

@@ -304,10 +304,11 @@ def _compute_affinity_range(
     exclusions = (*counts.anti_affinity, *counts.existing_anti_affinity)
     capacity_by_domain: dict[int, dict[int, int]] = {}
     for node, pods in capacity.items():
-        has_keys = all(key.domain_by_node[node] >= 0 for key in counts.affinity)
-        domains = [(excluded, excluded.domain_by_node[node]) for excluded in exclusions]
-        is_excluded = any(domain >= 0 and excluded.counts[domain] for excluded, domain in domains)
-        if has_keys and not is_excluded:
+        if any(key.domain_by_node[node] < 0 for key in counts.affinity):
+            continue
+        if not any(
+            other.domain_by_node[node] >= 0 and other.counts[other.domain_by_node[node]] for other in exclusions
+        ):
             capacity_by_domain.setdefault(tally.domain_by_node[node], {})[node] = pods
     totals = [
         min(further, _sum_node_capacity(domain_capacity, anti_affinity, spread))

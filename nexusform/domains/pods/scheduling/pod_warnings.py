@@ -16,9 +16,9 @@ from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, Cluster,
 from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, describe_unmet, format_pending_message
 from nexusform.domains.pods.scheduling.pod_outcomes import NO_EXECUTE, PodOutcome, PodsPrediction, describe_condition
 from nexusform.domains.pods.scheduling.pod_spec_scheduler import FeasibleNodesCache
-from nexusform.domains.pods.scheduling.rolling_replacement import TEMPLATE_KEY, SurgeCapacityCheck
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
+from nexusform.domains.pods.scheduling.template_rollout import TEMPLATE_KEY, SurgeCapacityCheck
 from nexusform.domains.pods.scheduling.workload_warnings import (
     DEADLOCK,
     FAILED,

@@ -7,17 +7,19 @@ and plugins/defaultpreemption (1.30 on); pkg/controller/disruption/disruption.go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from nexusform.domains.pods.scheduling import profile
-from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodDisruptionBudget, PodSpec
+from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodDisruptionBudget, PodIdentity, PodSpec
 from nexusform.domains.pods.scheduling.pod_spec_scheduler import PodSpecScheduler
 from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
 from nexusform.kubernetes.matching import is_selected
 from nexusform.kubernetes.quantity import compute_amount_of_total
+from nexusform.plans.maintenance import DrainObstacles
 from nexusform.scheduling.placement_decision import Rejection
 
 # kube-scheduler stops searching at this number of candidates, in per cent of the promising nodes.
@@ -27,7 +29,7 @@ _MINIMUM_CANDIDATES: Final = 100
 _OFFSET: Final = 1 << 31
 
 # The pods of one node by identity.
-NodePods = Mapping[tuple[str, int, str], ExistingPod]
+NodePods = Mapping[PodIdentity, ExistingPod]
 # Choice among several equal nodes.
 TieBreak = Callable[[Sequence[int]], int]
 
@@ -228,16 +230,29 @@ def has_budget(budget: PodDisruptionBudget, pod: ExistingPod) -> bool:
     return budget.name not in pod.charged_budgets and is_pod_covered(budget, pod.spec)
 
 
-def find_protected_workloads(budgets: Iterable[PodDisruptionBudget], existing_pods: Sequence[ExistingPod]) -> set[str]:
-    """Return the workloads with a budget of their own that keeps a pod running during evictions."""
+def find_drain_obstacles(
+    budgets: Sequence[PodDisruptionBudget], existing_pods: Sequence[ExistingPod], nodes: Collection[str]
+) -> DrainObstacles:
+    """Return the obstacles for draining nodes: exhausted budgets, and single-pod workloads."""
+    drained_pods = [pod for pod in existing_pods if pod.node in nodes]
+    applied_budgets = list(list_applied_budgets(budgets, drained_pods, existing_pods))
+    blocking_budgets = [budget for budget, evictions in applied_budgets if evictions <= 0]
+    running_counts = Counter(pod.workload for pod in existing_pods if pod.node)
+    drained_workloads = {pod.workload for pod in drained_pods}
+    single_workloads = [
+        workload for workload, count in sorted(running_counts.items()) if count == 1 and workload in drained_workloads
+    ]
+    single_replicas = tuple(workload for workload in single_workloads if "/DaemonSet/" not in workload)
+    # The workloads with a budget of their own, and a pod kept running by it during evictions.
     protected_workloads: set[str] = set()
-    for budget in budgets:
+    for budget, _ in applied_budgets:
         covered_pods = [pod for pod in existing_pods if is_pod_covered(budget, pod.spec)]
         workloads = {pod.workload for pod in covered_pods}
         healthy = sum(bool(pod.node) for pod in covered_pods)
         if len(workloads) == 1 and (count_allowed_disruptions(budget, existing_pods) or 0) < healthy:
-            protected_workloads |= workloads
-    return protected_workloads
+            protected_workloads |= workloads & drained_workloads
+    blocking_names = tuple(f"{budget.namespace}/{budget.name}" for budget in blocking_budgets)
+    return DrainObstacles(blocking_names, single_replicas, tuple(sorted(protected_workloads)))
 
 
 def count_allowed_disruptions(budget: PodDisruptionBudget, existing_pods: Iterable[ExistingPod]) -> int | None:

@@ -24,16 +24,12 @@ class QuotaUsage:
         # The quotas with the used amounts by name.
         self._usages: list[tuple[ResourceQuota, dict[str, int]]] = [(quota, {}) for quota in quotas]
 
-    def add(self, pod: PodSpec) -> None:
-        """Add an existing pod."""
-        self._add_pod_usage(pod, 1)
-
     def remove(self, pod: PodSpec) -> None:
         """Remove a pod added before."""
-        self._add_pod_usage(pod, -1)
+        self.add(pod, -1)
 
-    def _add_pod_usage(self, pod: PodSpec, sign: int) -> None:
-        """Add a pod (sign 1) to the used amounts of its quotas, or subtract it (sign -1)."""
+    def add(self, pod: PodSpec, sign: int = 1) -> None:
+        """Add an existing pod (sign 1) to the used amounts of its quotas, or subtract it (sign -1)."""
         for quota, used_amounts in self._usages:
             if _is_pod_in_quota(quota, pod):
                 for name, amount in _compute_pod_amounts(quota, pod).items():

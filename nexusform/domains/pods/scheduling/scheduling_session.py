@@ -17,6 +17,7 @@ from nexusform.domains.pods.scheduling.claimed_devices import ClaimedDevices
 from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
     ExistingPod,
+    PodIdentity,
     PodSpec,
     PodState,
     VolumeNeed,
@@ -34,8 +35,6 @@ from nexusform.domains.pods.scheduling.volume_binder import AttachedVolumes, Vol
 from nexusform.scheduling.placement_decision import Rejection
 
 _MAX_PRIORITY = 1 << 31
-
-Identity = tuple[str, int, str]
 
 
 class PodVerdict(Struct, frozen=True):
@@ -101,7 +100,7 @@ class SchedulingSession:
         self._uncertain_nodes = 0
         self._failures: dict[int, tuple[int, PodVerdict]] = {}
         self._cells: dict[int, NodeNumaCells] = {}
-        self._pods_by_node: list[dict[Identity, ExistingPod]] = [{} for _ in cluster.nodes]
+        self._pods_by_node: list[dict[PodIdentity, ExistingPod]] = [{} for _ in cluster.nodes]
         self._lowest_priority = _MAX_PRIORITY  # no pod here that may be evicted has a lower priority
         for pod in running_pods:
             node_index = self.cache.index.get(pod.node)
@@ -125,7 +124,7 @@ class SchedulingSession:
                     cells.reserve(pod.spec)
 
     def _register_pod(self, pod: ExistingPod, node_index: int) -> None:
-        self._pods_by_node[node_index][_get_identity(pod)] = pod
+        self._pods_by_node[node_index][pod.identity] = pod
         self._attached_volumes.update_attached_volumes(pod.spec, pod.number, self._names[node_index], 1)
         self.claimed_devices.allocate_claims(pod)
         if not pod.is_protected:
@@ -166,7 +165,7 @@ class SchedulingSession:
         if node_index is None:
             return
         self.cache.place(self.cache.get_group(pod.spec), node_index, -1)
-        is_registered = self._pods_by_node[node_index].pop(_get_identity(pod), None) is not None
+        is_registered = self._pods_by_node[node_index].pop(pod.identity, None) is not None
         is_slow = may_linger and self.slow_terminations > 0
         if is_slow and self.slow_terminations > 1:
             text = f"{self.slow_terminations}|{pod.workload}|{pod.number}"
@@ -174,7 +173,7 @@ class SchedulingSession:
         if is_slow:
             terminating_pod = replace(pod, spec=replace(pod.spec, is_terminating=True))
             self.cache.place(self.cache.get_group(terminating_pod.spec), node_index)
-            self._pods_by_node[node_index][_get_identity(terminating_pod)] = terminating_pod
+            self._pods_by_node[node_index][terminating_pod.identity] = terminating_pod
             self._lingering_pods.append(terminating_pod)
             return
         if is_registered:
@@ -382,7 +381,7 @@ class SchedulingSession:
             self._nominated_groups.setdefault(choice.node, []).append(scheduler.group)
             self._nominations[preemptor] = (choice.node, scheduler.group)
             for victim in choice.victims:
-                del self._pods_by_node[choice.node][_get_identity(victim)]  # evicted only once
+                del self._pods_by_node[choice.node][victim.identity]  # evicted only once
                 self._slow_evictions.append((PreemptionVictim(victim, preemptor, is_certain), choice.node))
             self.cache.version += 1
             return PodVerdict("", is_certain, 0, "waits for the end of the pods evicted for it.")
@@ -414,7 +413,7 @@ class SchedulingSession:
         """Remove the evicted pods and the slowly terminating ones with their capacity, held until now."""
         self.remove_lingering_pods()
         for eviction, node in self._slow_evictions:
-            self._pods_by_node[node][_get_identity(eviction.pod)] = eviction.pod
+            self._pods_by_node[node][eviction.pod.identity] = eviction.pod
             self.remove_pod(eviction.pod)
             self.evictions.append(eviction)
         self._slow_evictions = []
@@ -457,11 +456,6 @@ class SchedulingSession:
             or counts.preferred_affinity
             or counts.hard_spread
         )
-
-
-def _get_identity(pod: ExistingPod) -> Identity:
-    # Old and new pods of one number coexist during a template change.
-    return (pod.workload, pod.number, pod.spec.template)
 
 
 def build_gated_verdict(spec: PodSpec) -> PodVerdict:

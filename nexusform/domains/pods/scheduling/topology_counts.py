@@ -114,7 +114,12 @@ class TopologyCounts:
         self.anti_affinity = [self._count_selected_pods(term) for term in spec.anti_affinity]
         self.existing_anti_affinity: list[DomainCounter] = []  # pods that stand and keep this one away
         self.preferred_affinity: list[DomainCounter] = []  # points of wishes, of this pod and of those that stand
-        self._count_affinity()
+        for existing_group in cache.select_term_groups(spec.affinity[0]) if spec.affinity else ():
+            if all(cache.is_selected(term, existing_group) for term in spec.affinity[1:]):
+                for tally in self.affinity:
+                    self._affinity_matches += _count_group(existing_group, tally, 1)
+        if self.matches_itself:
+            self._own_increments += [(tally, 1) for tally in self.affinity]
         self._count_affinity_terms()
         self._all_soft_keys = bool(spec.spread)
         self.hard_spread = self._create_spread_counters([c for c in spec.spread if c.is_hard])
@@ -148,17 +153,6 @@ class TopologyCounts:
         if self.cache.is_selected(term, self.group):
             self._own_increments.append((tally, 1))
         return tally
-
-    def _count_affinity(self) -> None:
-        terms = self.incoming_spec.affinity
-        if not terms:
-            return
-        for group in self.cache.select_term_groups(terms[0]):
-            if all(self.cache.is_selected(term, group) for term in terms[1:]):
-                for tally in self.affinity:
-                    self._affinity_matches += _count_group(group, tally, 1)
-        if self.matches_itself:
-            self._own_increments += [(tally, 1) for tally in self.affinity]
 
     def _count_affinity_terms(self) -> None:
         """Count the terms of existing pods about the new pod, and of the new pod about existing pods."""

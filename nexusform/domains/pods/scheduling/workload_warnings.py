@@ -10,8 +10,8 @@ from msgspec import Struct
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.pods.scheduling.cluster_records import Cluster, Node, PodTerm, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, WorkloadForecast
-from nexusform.domains.pods.scheduling.rolling_replacement import SurgeCapacityCheck
 from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
+from nexusform.domains.pods.scheduling.template_rollout import SurgeCapacityCheck
 
 SHARED_MACHINE: Final = "pods-share-machine"
 SHARED_RACK: Final = "pods-share-rack"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from nexusform.domains.pods.planning.drain_obstacles import find_drain_obstacles
+from nexusform.domains.pods.scheduling.preemption import find_drain_obstacles
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.kubernetes.quantity import compute_amount_of_total
 from nexusform.planning.vm_planning.site_plans import build_vm_name

@@ -18,10 +18,10 @@ from nexusform.domains.pods.importers.manifest_parser import Manifest, parse_man
 from nexusform.domains.pods.importers.pod_admission import collect_pod_disruption_budgets, collect_resource_quotas
 from nexusform.domains.pods.planning.cluster_observation import (
     ObservedCluster,
+    apply_observed_budget_status,
     match_cluster_snapshot,
     merge_observed_pods,
 )
-from nexusform.domains.pods.planning.drain_obstacles import apply_observed_budget_status
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_node, find_cluster_attributes
 from nexusform.domains.pods.planning.object_pods import PodKey
 from nexusform.domains.pods.planning.pod_rows import parse_volumes

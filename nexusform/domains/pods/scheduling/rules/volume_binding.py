@@ -9,7 +9,6 @@ from typing import Final
 from nexusform.domains.pods.scheduling.cluster_records import REGION, ZONE, Node, PodSpec, VolumeNeed
 from nexusform.domains.pods.scheduling.rules.node_affinity import is_term_satisfied
 from nexusform.domains.pods.scheduling.topology_counts import TopologyCounts
-from nexusform.kubernetes.matching import Requirement
 
 CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
 NO_VOLUME: Final = "node(s) didn't find available persistent volumes to bind"
@@ -79,17 +78,12 @@ def find_zone_rejection(pod: PodSpec, node: Node) -> str | None:
     if not any(label in node.labels for label in ZONE_LABELS):
         return None
     for volume in pod.volumes:
-        if not all(_is_in_zone(zone, node) for zone in volume.zones):
-            return OTHER_ZONE
+        for zone in volume.zones:
+            if node.labels.get(zone.key, node.labels.get(ZONE_LABELS[zone.key])) not in zone.values:
+                return OTHER_ZONE
     return None
-
-
-def _is_in_zone(zone: Requirement, node: Node) -> bool:
-    value = node.labels.get(zone.key, node.labels.get(ZONE_LABELS[zone.key]))
-    return value in zone.values
 
 
 def find_used_claim_rejection(counts: TopologyCounts, _: int) -> str | None:
     """Return a reason if another pod uses a ReadWriteOncePod claim of the pod."""
-    spec = counts.group.spec
-    return IN_USE if counts.cache.has_claim_conflict(spec) else None
+    return IN_USE if counts.cache.has_claim_conflict(counts.group.spec) else None
