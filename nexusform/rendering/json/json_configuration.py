@@ -79,9 +79,8 @@ def _build_provider(name: str, module_address: str, block: ProviderBlock | None)
 
 
 def _add_providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
-    """Add the missing providers of a module to `providers` and return their keys in `provider_config` by
-    resource reference. A provider configured neither in the module nor in the root has a key such as
-    `module.a.module.b:key`.
+    """Add the missing providers of a module to `providers` and return their keys in `provider_config` by resource
+    reference. A provider configured neither in the module nor in the root has a key such as `module.a.module.b:key`.
     """
     module_address = ".".join(f"module.{name}" for name in module.path)
     keys: dict[str, str] = {}

@@ -126,9 +126,8 @@ def change_state(
     force: bool = False,
     rescued: State | None = None,
 ) -> StateChangeResult:
-    """Lock, read, change, write with the next serial, unlock. A state with unresolved steps of an interrupted
-    apply is rejected unless `force`. `rescued` is written unchanged if it is the state that this apply could
-    not save.
+    """Lock, read, change, write with the next serial, unlock. A state with unresolved steps of an interrupted apply is
+    rejected unless `force`. `rescued` is written unchanged if it is the state that this apply could not save.
     """
     session = session or StateCommandContext()
     backend, diagnostics, sources = find_backend(context)
