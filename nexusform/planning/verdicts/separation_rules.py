@@ -1,6 +1,5 @@
-"""Separation rules: groups of clusters, pools and workloads must not share hardware, in the plan and in every
-sample. A rule moves no VM. It is evaluated on the placements after the plan; VMs placed by this plan are
-looked up in each sample, all others are fixed.
+"""Separation rules: groups of clusters, pools and workloads must not share hardware, in the plan and in every sample. A
+rule moves no VM. It is evaluated on the placements after the plan; VMs placed by it are looked up in each sample.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Stranded VMs: a plan removes or re-creates their machine without acting on them, because they are outside
-the selection, or a destroy plan includes only the machine. Such a plan is rejected. A cluster reduced to one
-rack gets a warning.
+"""Stranded VMs: a plan removes or re-creates their machine without acting on them, as they are outside the selection,
+or a destroy plan includes only the machine. Such a plan is rejected. A cluster reduced to one rack gets a warning.
 """
 
 from __future__ import annotations

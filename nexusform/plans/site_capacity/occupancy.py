@@ -20,9 +20,8 @@ from nexusform.scheduling.site_inventory import OccupiedCapacity, PlanInventory
 
 
 class PoolVms(Struct, frozen=True):
-    """VMs of one pool of a resource with the same SKU. `unchanged` VMs run before and after the plan,
-    `removed` ones only before, `added` ones only after: a VM that moves is in both of the latter, under one
-    name. Each is ordered by number.
+    """VMs of one pool of a resource with the same SKU. `unchanged` VMs run before and after the plan, `removed` ones
+    only before, `added` ones only after: a VM that moves is in both, under one name. Each is ordered by number.
     """
 
     address: Address

@@ -71,8 +71,7 @@ def build_plan_document(
     show_sensitive: bool = False,
 ) -> LazyObject:
     """Build the plan representation. `prior` is the refreshed prior state. `files` (default: those of the
-    configuration) supply the source lines of diagnostics. Sensitive values are redacted unless
-    `show_sensitive`; the marks remain.
+    configuration) supply source lines. Sensitive values are redacted unless `show_sensitive`; the marks remain.
     """
     known_files = files or (configuration.files if configuration else _NO_FILES)
     changes = _select_changes(plan)
