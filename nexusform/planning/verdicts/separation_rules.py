@@ -144,7 +144,7 @@ class _MemberIndex:
         for number in pool.numbers:
             vm = vms.placements.vms.get((pool.pool, number))
             if vm is not None:
-                # Build a group member; its rank is its order among the placed VMs, -1 for an unchanged one.
+                # The rank is the order among the placed VMs, -1 for an unchanged one.
                 assert vms.request.demand is not None
                 key = (vm.pool, vm.number)
                 token = vms.placements.tokens.get(key)

@@ -142,7 +142,7 @@ def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
     document |= build_address_keys(address) | {"provider_name": format_provider_name(change.provider)}
     if change.deposed:
         document["deposed"] = change.deposed
-    # Build the `change` of a resource change: actions, both sides and their masks.
+    # Actions, both sides and their masks.
     change_document = _build_change_sides(
         ACTIONS[change.action],
         change.before,
