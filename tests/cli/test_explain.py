@@ -246,7 +246,7 @@ def test_members_with_unknown_nodes_are_named(
         plans.append(request)
         return make_plan(request)
 
-    for module in ("domains.fleet.workflow.explain_workloads", "workflow.placement_explanation"):
+    for module in ("domains.fleet.workflow.explain_workloads", "workflow.object_explanation"):
         monkeypatch.setattr(f"nexusform.{module}.make_plan", make_counted_plan)
     assert run_command_line(["explain", placement, "a/redis-0"]) == 0
     assert len(plans) == 1

@@ -228,13 +228,10 @@ def create_move_change(
     """Create the change of `state mv`; moved addresses are added to `pairs`."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
-        def apply_moves() -> State:
+        try:
             matching = state_edits.plan_moves(state, source, target)
             pairs.extend(matching)
-            return state_edits.move_instances(state, matching)
-
-        try:
-            return apply_moves(), []
+            return state_edits.move_instances(state, matching), []
         except DiagnosticsError as failure:
             return None, failure.diagnostics
 
