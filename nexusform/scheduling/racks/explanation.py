@@ -145,11 +145,6 @@ class DecisionExplanation(Struct, frozen=True):
         """Machines among which the tie-break chose; empty without a tie."""
         return tuple(machine for machine in self.machines if machine.digest)
 
-    @property
-    def next_best(self) -> RankedCandidate | None:
-        """Second-best machine of the chosen rack; None if there is no other."""
-        return self.machines[1] if len(self.machines) > 1 else None
-
 
 def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> DecisionExplanation:
     """Explain every step of one decision. Changes nothing."""
