@@ -27,9 +27,8 @@ class WrongPrediction(Struct, frozen=True):
 
 
 class ProviderAnswerComparison(Struct, frozen=True):
-    """Result of the comparison. `attributes` are to be recorded (with provenance for observed values);
-    `disagreements` the paths of planned values that differ without permission; `hits` counts correct
-    predictions, `wrong_predictions` the others.
+    """Result: `attributes` are to be recorded (with provenance for observed values); `disagreements` the paths of
+    planned values that differ without permission; `hits` counts correct predictions, `wrong_predictions` the others.
     """
 
     attributes: Mapping[str, Any]

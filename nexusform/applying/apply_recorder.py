@@ -69,8 +69,7 @@ class ApplyRecorder:
         change, step = call.change, call.step
         planned = None
         if step.kind is not StepKind.DELETE:
-            # Values known only afterwards are null; resolving an intent takes the attributes from the
-            # provider.
+            # Values known only afterwards are null; resolving an intent takes the attributes from the provider.
             planned = build_object_state(change, replace_unknown(step.planned or {}))
         self.add_record(
             Intent(

@@ -80,8 +80,7 @@ def _build_read_request(open_intent: OpenStepIntent) -> ReadRequest:
     """Build the read request for the object of the step, by its key at the provider."""
     intent = open_intent.intent
     # A new object is not recorded yet. The object at its address is another one (with the same id under
-    # create_before_destroy): a provider that only echoes its input would find that one and report the create
-    # as done.
+    # create_before_destroy): a provider that only echoes its input would find that one and report the create as done.
     attributes: Mapping[str, Any] = {}
     planned = intent.planned.attributes if intent.planned else None
     if intent.kind != StepKind.CREATE:

@@ -75,17 +75,17 @@ def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
             rack_rows: list[PredictedVm] = []
             rows = msgspec.json.decode(str(text), type=list[_RackVms])
             is_tie_certain, texts = (rows[0].ties if rows else None) or (False, [])
-            name_ranges: list[str] = []
+            tied_names: list[str] = []
             for folded in texts:
                 match = _FOLDED_NAMES.fullmatch(folded)
                 if match is None:
-                    name_ranges.append(folded)
+                    tied_names.append(folded)
                     continue
                 prefix, first, last = match.groups()
                 if int(last) - int(first) > _MAX_RUN:
                     raise ValueError(f"{folded} has too many names")
-                name_ranges.extend(f"{prefix}{number:0{len(first)}}" for number in range(int(first), int(last) + 1))
-            tied_machines = tuple(name_ranges)
+                tied_names.extend(f"{prefix}{number:0{len(first)}}" for number in range(int(first), int(last) + 1))
+            tied_machines = tuple(tied_names)
             for row in rows:
                 rack_rows.extend(_build_predictions(row, tied_machines, is_tie_certain))
             predictions[str(pool)] = tuple(rack_rows)

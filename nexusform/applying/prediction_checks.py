@@ -244,7 +244,7 @@ def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placemen
             MACHINE_PREDICTION, certainty.machine, machine_chance, is_machine_correct, measured[1], is_certain, text
         )
         if prediction.tied_machines and not is_certain:
-            # Whether a VM is on a machine allowed by the rule for its pool. It has no skill: its chance is 1.
+            # The rule must allow the machine for the pool. This has no skill: its chance is 1.
             count = len(prediction.tied_machines)
             names = f"{'one of ' if count > 1 else ''}{format_first_items(prediction.tied_machines, _MAX_TIED)}"
             tie_text = f"{prediction.object} was predicted on {names}, but runs on {placement.machine}"

@@ -31,8 +31,7 @@ def advise(arguments: AdviseArguments) -> int:
     screen = arguments.view.create_screen()
     advice = find_advice(create_context(arguments.state, arguments.variables), arguments.answer.plan)
     if has_errors(advice.diagnostics):
-        screen.print_diagnostics(advice.diagnostics, advice.sources)
-        return 1
+        return screen.print_failure(advice.diagnostics, advice.sources)
     return write_answer(_build_answer(advice), arguments.answer, screen)
 
 

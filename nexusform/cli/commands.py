@@ -62,7 +62,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Rewrite the flags into click's form, then let click parse."""
-        # Read the arguments of NF_CLI_ARGS and NF_CLI_ARGS_<cmd> (for `state list`: NF_CLI_ARGS_state_list).
+        # Arguments of NF_CLI_ARGS and NF_CLI_ARGS_<cmd> (for `state list`: NF_CLI_ARGS_state_list) precede.
         path = "_".join(ctx.command_path.split()[1:]).replace("-", "_")
         environment_words: list[str] = []
         for variable in ("NF_CLI_ARGS", f"NF_CLI_ARGS_{path}"):

@@ -74,8 +74,7 @@ def explain(arguments: ExplainArguments) -> int:
             _render_answer(build_removal_report(row), REMOVAL_FORM(row), arguments, screen) for row in answer.removals
         ]
     if not texts:
-        screen.print_diagnostics(answer.diagnostics, answer.sources)
-        return 1
+        return screen.print_failure(answer.diagnostics, answer.sources)
     for item in texts:
         screen.print_text(item, end="")
     errors = [item for item in answer.diagnostics if item.severity is Severity.ERROR]

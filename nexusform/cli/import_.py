@@ -76,8 +76,7 @@ def import_(arguments: ImportArguments) -> int:
     project = opened.project
     block, address, problems = resolve_import_address(project, arguments.address)
     if block is None or address is None:
-        screen.print_diagnostics(problems, project.sources)
-        return 1
+        return screen.print_failure(problems, project.sources)
     locking, notices = arguments.lock.build_options(), RunCallbacks(on_wait=screen.print_error)
     with begin_run(project, "OperationTypeImport", locking, notices=notices) as run:
         run.diagnostics += run.check_identities() if run.is_ready else []

@@ -72,8 +72,7 @@ def _print_single_output(screen: Screen, arguments: OutputArguments, outputs: Ma
     output_state = outputs.get(name)
     if output_state is None:
         detail = f'The state has no output "{name}".{suggest_name(name, outputs)} `nexusform apply` records outputs.'
-        screen.print_diagnostics([build_error("output-not-found", detail, headline=f'Output "{name}" not found')], {})
-        return 1
+        return screen.print_failure([build_error("output-not-found", detail, headline=f'Output "{name}" not found')])
     if arguments.as_json:
         screen.print_text(_encode_json(output_state.value))
         return 0
@@ -84,8 +83,7 @@ def _print_single_output(screen: Screen, arguments: OutputArguments, outputs: Ma
         return 0
     if output_state.value is None or isinstance(output_state.value, (list, dict)):
         detail = f'-raw prints strings, numbers and booleans only. Use -json for the output "{name}".'
-        screen.print_diagnostics([build_error("unsupported-value-for-raw-output", detail)], {})
-        return 1
+        return screen.print_failure([build_error("unsupported-value-for-raw-output", detail)])
     # Print it unchanged, because scripts read it.
     click.echo(
         output_state.value if isinstance(output_state.value, str) else format_scalar(output_state.value), nl=False

@@ -74,8 +74,7 @@ def mv(arguments: MoveArguments) -> int:
     screen = Screen()
     patterns, problems = parse_patterns((arguments.source, arguments.target))
     if problems:
-        screen.print_diagnostics(problems, {})
-        return 1
+        return screen.print_failure(problems)
     pairs: list[tuple[Address, Address]] = []
     change = state_commands.create_move_change(patterns[0], patterns[1], pairs)
     if not _apply_state_change(screen, "state mv", change, arguments):
@@ -112,8 +111,7 @@ def rm(arguments: RemoveArguments) -> int:
     on_patterns, more_problems = parse_patterns([address for address, _ in vms])
     problems += more_problems
     if problems:
-        screen.print_diagnostics(problems, {})
-        return 1
+        return screen.print_failure(problems)
     removed: list[Address] = []
     names = [name for _, name in vms]
     change = state_commands.create_remove_change(patterns, removed, list(zip(on_patterns, names, strict=True)))
@@ -202,8 +200,7 @@ def untaint(arguments: UntaintArguments) -> int:
     screen = Screen()
     patterns, problems = parse_patterns((arguments.address,))
     if problems:
-        screen.print_diagnostics(problems, {})
-        return 1
+        return screen.print_failure(problems)
     addresses: list[Address] = []
     change = state_commands.create_untaint_change(patterns[0], addresses, allow_missing=arguments.allow_missing)
     place = create_context(arguments.state)
@@ -231,8 +228,7 @@ def rollback_to(arguments: RollbackArguments) -> int:
     screen = Screen()
     if not arguments.serial.isdigit():
         detail = f'"{arguments.serial}" is not a serial. `nexusform state history` lists the serials.'
-        screen.print_diagnostics([build_error("no-such-version", detail)], {})
-        return 1
+        return screen.print_failure([build_error("no-such-version", detail)])
     context = create_context(arguments.state)
     change, diagnostics, sources = create_rollback_change(context, int(arguments.serial))
     screen.print_diagnostics(diagnostics, sources)

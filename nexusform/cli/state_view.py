@@ -54,18 +54,15 @@ def list_instances(arguments: ListArguments) -> int:
     screen = Screen()
     patterns, problems = parse_patterns(arguments.addresses)
     if problems:
-        screen.print_diagnostics(problems, {})
-        return 1
+        return screen.print_failure(problems)
     state = _read_state_and_print_errors(screen, arguments.state)
     if state is None:
         return 1
     if not has_been_written(state):
-        screen.print_diagnostics([NO_STATE], {})
-        return 1
+        return screen.print_failure([NO_STATE])
     unknown_patterns = [pattern for pattern in patterns if not state_edits.select_instances(state, [pattern])]
     if unknown_patterns:
-        screen.print_diagnostics([_build_unknown_address_error(pattern, state) for pattern in unknown_patterns], {})
-        return 1
+        return screen.print_failure([_build_unknown_address_error(pattern, state) for pattern in unknown_patterns])
     for address in state_edits.select_instances(state, patterns, arguments.object_id):
         screen.print_text(str(address))
     return 0
@@ -98,8 +95,7 @@ def show(arguments: ShowInstanceArguments) -> int:
         return 1
     address, problems = _find_single_instance(state, arguments.address)
     if address is None:
-        screen.print_diagnostics(problems, {})
-        return 1
+        return screen.print_failure(problems)
     instance = state.instances[address]
     objects = [] if instance.current is None else [("", instance.current)]
     objects += sorted(instance.deposed.items())
@@ -164,8 +160,7 @@ def verify(arguments: VerifyArguments) -> int:
     if reading.state is None:
         return 1
     if not has_been_written(reading.state):
-        screen.print_diagnostics([NO_STATE], {})
-        return 1
+        return screen.print_failure([NO_STATE])
     if reading.diagnostics:
         return 2
     screen.print_text("The state is consistent.")

@@ -92,6 +92,11 @@ class Screen:
                 sys.stdout.flush()
                 print_output(text, end="" if text.endswith("\n") else "\n")
 
+    def print_failure(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile] | None = None) -> int:
+        """Print the diagnostics of a failed command; return its exit code."""
+        self.print_diagnostics(diagnostics, sources or {})
+        return 1
+
     def prompt_user(self, question: str, explanation: str) -> str | None:
         """Prompt for a value on stdin; return None at the end of input."""
         from nexusform.rendering.notation.colours import Painter, wrap_lines

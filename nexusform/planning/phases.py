@@ -42,9 +42,8 @@ Instances: TypeAlias = Mapping[Address, Instance]
 
 
 class ProposedFix(Struct, frozen=True):
-    """Edits to test as a plan: the bindings in `solves` no longer wait, those in `runs` run. Bindings are pairs of
-    placement and cluster. Every binding of the `completed` placement runs; it may have `fewer_clusters`. `change` is
-    data for machine-readable output.
+    """Edits to test as a plan: the bindings (placement, cluster) in `solves` no longer wait, those in `runs` run. Every
+    one of the `completed` placement runs; it may have `fewer_clusters`. `change` is data for machine-readable output.
     """
 
     kind: str

@@ -1,8 +1,7 @@
-"""make_plan: configuration + variables + prior state -> a Plan. Start reading here. The path of one VM: its
-block is ordered (preparation), its arguments are evaluated (names, instances), its resource type computes its
-demand (interfaces.VmHandlers.build_demand), triggers decide its action, the site's scheduler selects a
-machine (vms), the difference to the prior state becomes a Change, and steps define the order of apply
-(conclusion).
+"""make_plan: configuration + variables + prior state -> a Plan. Start reading here. The path of one VM: its block is
+ordered (preparation), its arguments are evaluated (names, instances), its resource type computes its demand
+(interfaces.VmHandlers.build_demand), triggers decide its action, the site's scheduler selects a machine (vms), the
+difference to the prior state becomes a Change, and steps define the order of apply (conclusion).
 """
 
 from __future__ import annotations
@@ -73,9 +72,8 @@ def make_plan(request: PlanRequest) -> PlanResult:
 
 
 def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanResult:
-    """Return the plan of the first sample of unknown NUMA cells in which everything fits. Without such a
-    sample, return the one with the fewest unplaced VMs: its findings for the others then apply to every
-    sample.
+    """Return the plan of the first sample of unknown NUMA cells in which everything fits. Without such a sample, return
+    the one with the fewest unplaced VMs: its findings for the others then apply to every sample.
     """
     from nexusform.planning.verdicts.numa_samples import iterate_fitting_samples, list_maximum_capacity_samples
 
@@ -161,8 +159,7 @@ def _plan_refresh_only(request: PlanRequest, start: _PlanningStart) -> PlanResul
 
 
 class _PlanningStart(Struct, frozen=True):
-    # Start of planning. `is_flawed`: the configuration itself has errors; `is_stopped`: planning is
-    # impossible.
+    # Start of planning. `is_flawed`: the configuration itself has errors; `is_stopped`: planning is impossible.
     prior: PriorState
     order: PlanningOrder
     selection: Selection

@@ -43,16 +43,15 @@ class Mode(StrEnum):
 
 
 class Change(Struct, frozen=True):
-    """Change of one object; every instance has one, no-ops too. `before`/`after` are plain data (None: does
-    not exist; UNKNOWN scalars in `after`). `refined_after` holds the refinements of unknown parts of `after`.
-    `reason` is OpenTofu's action_reason vocabulary ("replace_because_cannot_update",
-    "delete_because_no_resource_config", ...), "" for none. `replace_paths` are the attributes that force a
-    replacement: of the object, or under `update` of their pool. `prior_creation`/`creation` are the creation
-    numbers of the old and the new object (equal if unchanged, 0 for none). `dependencies` is recorded in
-    state. `deposed` is the key of a deposed object to delete. `source` is the block in the configuration
-    (None if removed); `block` its header. `ignored_paths` are the paths of ignore_changes. `configured_paths`
-    are the attributes set in the block, in text order, for changed objects; they only affect how differences
-    are displayed. `skip_destroy` (`destroy = false`) is recorded in state.
+    """Change of one object; every instance has one, no-ops too. `before`/`after` are plain data (None: does not exist;
+    UNKNOWN scalars in `after`). `refined_after` holds the refinements of unknown parts of `after`. `reason` is
+    OpenTofu's action_reason vocabulary ("replace_because_cannot_update", "delete_because_no_resource_config", ...), ""
+    for none. `replace_paths` are the attributes that force a replacement: of the object, or under `update` of their
+    pool. `prior_creation`/`creation` are the creation numbers of the old and the new object (equal if unchanged, 0 for
+    none). `dependencies` is recorded in state. `deposed` is the key of a deposed object to delete. `source` is the
+    block in the configuration (None if removed); `block` its header. `ignored_paths` are the paths of ignore_changes.
+    `configured_paths` are the attributes set in the block, in text order, for changed objects; they only affect how
+    differences are displayed. `skip_destroy` (`destroy = false`) is recorded in state.
     """
 
     address: Address
@@ -87,9 +86,8 @@ class Change(Struct, frozen=True):
 
 
 class StepKind(StrEnum):
-    """Operation requested from the provider. `release` updates an unchanged object to its remaining VMs
-    before other steps use their capacity; `forget` changes state only; `gate` does nothing and represents all
-    steps it waits for.
+    """Operation requested from the provider. `release` updates an unchanged object to its remaining VMs before other
+    steps use their capacity; `forget` changes state only; `gate` does nothing and represents all steps it waits for.
     """
 
     CREATE = "create"
@@ -360,12 +358,11 @@ class InventoryRead(Struct, frozen=True):
 
 
 class PlanInputs(Struct, frozen=True):
-    """Inputs of a plan besides its configuration text and state. `commit` is that of the work tree, "" if
-    unknown. `files` are those read by functions and `data_files` those read by data sources: SHA-256 by path.
-    `states` are the states of other configurations: lineage and serial by the address of the data block.
-    `answers` are server responses to data sources, by question: re-planning uses the same. `evaluation` is
-    None if unknown, and `allowed_prefixes` are the allowed address prefixes: re-evaluation has the same.
-    `ephemeral_variables` were set; apply needs them again.
+    """Inputs of a plan besides its configuration text and state. `commit` is that of the work tree, "" if unknown.
+    `files` are those read by functions and `data_files` those read by data sources: SHA-256 by path. `states` are the
+    states of other configurations: lineage and serial by the address of the data block. `answers` are server responses
+    to data sources, by question: re-planning uses the same. `evaluation` is None if unknown, and `allowed_prefixes` are
+    the allowed address prefixes: re-evaluation has the same. `ephemeral_variables` were set; apply needs them again.
     """
 
     commit: str = ""
@@ -412,10 +409,9 @@ class SeparationVerdict(Struct, frozen=True):
 
 class NumaSampling(Struct, frozen=True):
     """Dependency of a plan on unknown NUMA cells, of VMs on `machines` machines. The plan displays the sample
-    `displayed_sample`, or the layout of that name; everything fits in `fitting_count` of `sample_count`
-    samples (0 of 0: none computed). `fits_packed` and `fits_spread`, which do not count as samples, state
-    whether everything fits if the VMs are packed by the platform's own rule, or spread as far apart as
-    possible.
+    `displayed_sample`, or the layout of that name; everything fits in `fitting_count` of `sample_count` samples (0 of
+    0: none computed). `fits_packed` and `fits_spread`, which do not count as samples, state whether everything fits if
+    the VMs are packed by the platform's own rule, or spread as far apart as possible.
     """
 
     machines: int
@@ -432,11 +428,10 @@ _PLAN_FROM_STATE: Final = "plan-from-state"
 
 
 class SitePredictionAccuracy(Struct, frozen=True):
-    """Prediction accuracy of a site, from the last replay of its history. `hits` is the number of VMs
-    predicted correctly, of the `verified_count` VMs that could be verified. `certain_hits` of them are
-    independent of unknown NUMA cells; None if not counted. `random_hits` is the number of hits expected of a
-    random platform. `predictions` are the verified predictions of earlier plans, `not_verified` describes results
-    the last apply could not read.
+    """Prediction accuracy of a site, from the last replay of its history. `hits` is the number of VMs predicted
+    correctly, of the `verified_count` VMs that could be verified. `certain_hits` of them are independent of unknown
+    NUMA cells; None if not counted. `random_hits` is the number of hits expected of a random platform. `predictions`
+    are the verified predictions of earlier plans, `not_verified` describes results the last apply could not read.
     """
 
     site: str

@@ -69,9 +69,8 @@ class VmExplanation(Struct, frozen=True):
 
 
 class Explanations(Struct, frozen=True):
-    """The answer, or its errors. Without an object name: the `pools` of the resource, else `objects`, the
-    names to choose from. `removals` are the rows of removed VMs of that name, `domain_answer` is the answer
-    of a domain about its own object.
+    """The answer, or its errors. Without an object name: the `pools` of the resource, else `objects`, the names to
+    choose from. `removals` are the rows of removed VMs of that name, `domain_answer` that of a domain about its object.
     """
 
     reasons: tuple[VmExplanation, ...] = ()

@@ -1,7 +1,6 @@
-"""Accounting of all objects: every VM, binding and pod of the prior state is accounted for after the plan.
-Each of them stays, moves, is re-created in place, leaves, loses its machine, or is forgotten. The rows of a
-plan are compared with both sides of its changes: a plan with inconsistent totals would be wrong and is
-rejected.
+"""Accounting of all objects: every VM, binding and pod of the prior state is accounted for after the plan. Each of them
+stays, moves, is re-created in place, leaves, loses its machine, or is forgotten. The rows of a plan are compared with
+both sides of its changes: a plan with inconsistent totals would be wrong and is rejected.
 """
 
 from __future__ import annotations
@@ -42,9 +41,8 @@ def compute_totals(
     sites: Mapping[str, SitePlan] | None = None,
     observed_attributes: Mapping[Address, Attributes] | None = None,
 ) -> AccountingResult:
-    """Compute the totals of all objects. `sites` are the sites after the plan, if known: no VM may stay on a
-    missing machine. `observed_attributes` are attributes from data sources: the bindings in them exist
-    regardless of state.
+    """Compute the totals of all objects. `sites` are the sites after the plan, if known: no VM may stay on a missing
+    machine. `observed_attributes` are attributes from data sources: the bindings in them exist regardless of state.
     """
     rows_of: dict[tuple[Address, str], list[PlacementChange]] = {}
     for row in rows:

@@ -33,10 +33,9 @@ Edge: TypeAlias = tuple[str, str]
 
 
 class PlanResult(Struct, frozen=True):
-    """Plan with data for display only: the resource graph as (from, to) addresses, the requested
-    explanations, the shortages behind the errors, the separation rules that may be violated, and the
-    contributions of domains. `prior_notes` are the notes of racks and machines before the plan, if it removes
-    machines under recorded VMs.
+    """Plan with data for display only: the resource graph as (from, to) addresses, the requested explanations, the
+    shortages behind the errors, the separation rules that may be violated, and the contributions of domains.
+    `prior_notes` are the notes of racks and machines before the plan, if it removes machines under recorded VMs.
     """
 
     plan: Plan

@@ -59,9 +59,8 @@ from nexusform.scheduling.sku_catalogue import compute_size_key
 
 
 def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanResult:
-    """Return the result with `sites` and `capacity` in its plan, and existing findings marked. A plan with
-    errors has the current VMs and no capacity; if only placement failed, also the VMs that it would have
-    placed.
+    """Return the result with `sites` and `capacity` in its plan, and existing findings marked. A plan with errors has
+    the current VMs and no capacity; if only placement failed, also the VMs that it would have placed.
     """
     result = _add_site_problems(result, registries)
     plan = result.plan

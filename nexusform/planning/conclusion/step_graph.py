@@ -24,11 +24,10 @@ OnSite: TypeAlias = tuple[str, str]  # site and machine
 
 
 class UsedMachines(Struct, frozen=True):
-    """Machines used by an object. `occupied` are (site, rack, machine) of the VMs before, `freed_early` the
-    machines with capacity freed before anything is placed, `allocated` those of newly placed VMs,
-    `offering_addresses` the addresses (text) of the resources that offer these, `evacuated_addresses` those
-    that offer machines under evacuation. `keeps_old`: the old VMs occupy their capacity until the new ones
-    exist.
+    """Machines used by an object. `occupied` are (site, rack, machine) of the VMs before, `freed_early` the machines
+    with capacity freed before anything is placed, `allocated` those of newly placed VMs, `offering_addresses` the
+    addresses (text) of the resources that offer these, `evacuated_addresses` those that offer machines under
+    evacuation. `keeps_old`: the old VMs occupy their capacity until the new ones exist.
     """
 
     occupied: frozenset[tuple[str, str, str]] = frozenset()
@@ -92,9 +91,8 @@ class DraftStep(Struct):
 
 
 class StepGraph:
-    """Steps by id, and the steps that create, delete or release each object. `creation_steps` and
-    `deletion_steps` list the steps of a block (its address as text): its creates and updates, and its
-    deletes.
+    """Steps by id, and the steps that create, delete or release each object. `creation_steps` and `deletion_steps` list
+    the steps of a block (its address as text): its creates and updates, and its deletes.
     """
 
     def __init__(self, changes: Sequence[Change]) -> None:
@@ -239,9 +237,8 @@ def _find_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines
 
 
 def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]) -> Waits:
-    """Return the waits for rolling updates. Rolling VMs free their capacity only when their object is
-    updated: VMs placed there later wait for that update, except those of an object that rolled earlier
-    itself.
+    """Return the waits for rolling updates. Rolling VMs free their capacity only when their object is updated: VMs
+    placed there later wait for that update, except those of an object that rolled earlier itself.
     """
     rolling = {address: vms for address, vms in objects.items() if ROLLING in vms.request.actions.recreations.values()}
     creation_numbers = {

@@ -109,7 +109,7 @@ def _list_current_vm_rows(
             if key in vms.placements.vms and (
                 everything or key in vms.placements.tokens or key in vms.prior.recorded_placements
             ):
-                # Build the row of a VM after the plan; with `everything` also the machines that rejected it.
+                # With `everything` a row has the machines that rejected the VM.
                 assert vms.request.demand is not None
                 vm = vms.placements.vms[key]
                 action, source = _determine_vm_action(vms, key)

@@ -128,9 +128,8 @@ def _report_null_elements(instance: Instance, arguments: dict[str, Any]) -> list
 
 
 def _set_default_name(instance: Instance, arguments: dict[str, Any]) -> list[Diagnostic]:
-    """Set the default of `name`: the object's current name, else the block's name. The current name is kept
-    for objects moved to a block of another name. The block's name is no default if several instances would
-    share it.
+    """Set the default of `name`: the object's current name, else the block's name. The current name is kept for objects
+    moved to a block of another name. The block's name is no default if several instances would share it.
     """
     name = instance.type.schema.attributes.get("name")
     if name is None or not name.optional or arguments.get("name") is not None:

@@ -43,10 +43,9 @@ class BlockInstances(Struct, frozen=True):
 
 
 class BlockPlanner:
-    """Planner of the blocks of one plan, in order. Collects `instances` in planning order, the `inventory`
-    that they offer, `checks`, `diagnostics`, the instances with a decided action (`decided_instances`, for
-    replace_triggered_by), and the racks and machines outside the selection that would be new or different
-    (`outside_targets`).
+    """Planner of the blocks of one plan, in order. Collects `instances` in planning order, the `inventory` that they
+    offer, `checks`, `diagnostics`, the instances with a decided action (`decided_instances`, for replace_triggered_by),
+    and the racks and machines outside the selection that would be new or different (`outside_targets`).
     """
 
     def __init__(

@@ -56,8 +56,7 @@ class ValueOriginTracer:
         hidden = hidden or (is_caught and any(part.value.has_marks for part in trace.parts))
         if isinstance(expression, _WRAPPINGS) and len(trace.parts) == 1:
             return self._build_part(trace.parts[0], instance, hidden=hidden)
-        # Values inside a loop over a sensitive value have no mark of their own, and the number of iterations
-        # is hidden.
+        # Values inside a loop over a sensitive value have no mark of their own, and the number of iterations is hidden.
         is_loop = isinstance(expression, _LOOPS) and bool(trace.parts)
         is_secret = is_loop and trace.parts[0].value.has_marks
         traces = trace.parts[:2] if is_secret else trace.parts

@@ -26,10 +26,9 @@ from nexusform.state.objects import InstanceState, ObjectState, State
 
 
 class PriorState(Struct, frozen=True):
-    """Objects at the start of planning. `state` is the recorded state under the addresses of moved blocks,
-    including the objects to import (`imports`). `instances` are its instances with refreshed objects,
-    `by_block` their addresses. `previous` maps an address to its recorded one, if they differ. `diagnostics`
-    are about the moves.
+    """Objects at the start of planning. `state` is the recorded state under the addresses of moved blocks, including
+    the objects to import (`imports`). `instances` are its instances with refreshed objects, `by_block` their addresses.
+    `previous` maps an address to its recorded one, if they differ. `diagnostics` are about the moves.
     """
 
     state: State

@@ -1,7 +1,6 @@
-"""Remedies for VMs that do not fit: each is tested as a whole plan before it is suggested. First an upgrade
-that removes VMs before adding new ones, then in the order of the Nexus document's advice: fewer VMs of the
-same SKU, more zones, a planned rack, larger clusters first, other hints if hard hints block, and a smaller
-SKU last.
+"""Remedies for VMs that do not fit: each is tested as a whole plan before it is suggested. First an upgrade that
+removes VMs before adding new ones, then in the order of the Nexus document's advice: fewer VMs of the same SKU, more
+zones, a planned rack, larger clusters first, other hints if hard hints block, and a smaller SKU last.
 """
 
 from __future__ import annotations

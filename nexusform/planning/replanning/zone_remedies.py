@@ -108,9 +108,8 @@ def _add_remedies_to_rule_diagnostic(plan: Plan, rule: UnsatisfiedRule, remedies
 
 
 def _find_remedies(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
-    """Yield the prior zones, if this plan changes them and they work; and the first successful zone sets.
-    First without moving existing VMs, then with every pool changed, then with other zones for the groups
-    unchanged by this plan.
+    """Yield the prior zones, if this plan changes them and they work; and the first successful zone sets. First without
+    moving existing VMs, then with every pool changed, then with other zones for the groups unchanged by this plan.
     """
     yield from _try_prior_zones(rule, result, trial)
     sites = {member.site_id for member in chain.from_iterable(rule.groups)}

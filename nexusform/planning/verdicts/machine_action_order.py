@@ -33,9 +33,8 @@ FindDisruptions = Callable[[str, Collection[str]], DrainObstacles]
 
 
 class MachineActionRequest(Struct, frozen=True):
-    """Requested action with its machine, the VMs leaving before it (with their addresses), and the VMs on the
-    machine by cluster id. `targets` are the machines of the latter if they left; "" without capacity.
-    `unmanaged_vms` are names of VMs without a resource.
+    """Action with its machine, the VMs leaving before it (with their addresses), and the VMs on the machine by cluster
+    id. `targets` are the machines of the latter if they left; "" without capacity. `unmanaged_vms` have no resource.
     """
 
     instance: Instance

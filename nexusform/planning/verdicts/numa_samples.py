@@ -108,7 +108,7 @@ def check_uncertain_fit(
     if numa_sampling is None or not has_unfitting_layout(numa_sampling):
         return
     placing_objects = [vms for vms in objects if vms.placements.tokens and _is_on_sampled_site(vms)]
-    # Format how many VMs of each SKU the sites accept before this plan, in any layout of existing VMs.
+    # The VMs of each SKU accepted by the sites before this plan, in any layout of existing VMs.
     clauses: list[str] = []
     for site_id, site in _select_sampled_sites(sites).items():
         clauses += (

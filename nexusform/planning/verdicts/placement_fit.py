@@ -74,9 +74,8 @@ class PlacementFitFailures(Struct, frozen=True):
 def collect_fit_failures(
     objects: Iterable[VmObject], outside_targets: Sequence[str] = (), forgotten_hosts: Sequence[str] = ()
 ) -> PlacementFitFailures:
-    """Return one error per pool that does not fit, and a warning for each pinned VM that does not.
-    `outside_targets` are the racks and machines outside the selection, `forgotten_hosts` those that the plan
-    forgets.
+    """Return one error per pool that does not fit, and a warning for each pinned VM that does not. `outside_targets`
+    are the racks and machines outside the selection, `forgotten_hosts` those that the plan forgets.
     """
     if not forgotten_hosts:
         forgotten = ""

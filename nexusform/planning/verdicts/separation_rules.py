@@ -1,6 +1,5 @@
-"""Separation rules: groups of clusters, pools and workloads must not share hardware, in the plan and in every
-sample. A rule moves no VM. It is evaluated on the placements after the plan; VMs placed by this plan are
-looked up in each sample, all others are fixed.
+"""Separation rules: groups of clusters, pools and workloads must not share hardware, in the plan and in every sample. A
+rule moves no VM. It is evaluated on the placements after the plan; VMs placed by it are looked up in each sample.
 """
 
 from __future__ import annotations
@@ -145,7 +144,7 @@ class _MemberIndex:
         for number in pool.numbers:
             vm = vms.placements.vms.get((pool.pool, number))
             if vm is not None:
-                # Build a group member; its rank is its order among the placed VMs, -1 for an unchanged one.
+                # The rank is the order among the placed VMs, -1 for an unchanged one.
                 assert vms.request.demand is not None
                 key = (vm.pool, vm.number)
                 token = vms.placements.tokens.get(key)

@@ -1,6 +1,5 @@
-"""Stranded VMs: a plan removes or re-creates their machine without acting on them, because they are outside
-the selection, or a destroy plan includes only the machine. Such a plan is rejected. A cluster reduced to one
-rack gets a warning.
+"""Stranded VMs: a plan removes or re-creates their machine without acting on them, as they are outside the selection,
+or a destroy plan includes only the machine. Such a plan is rejected. A cluster reduced to one rack gets a warning.
 """
 
 from __future__ import annotations
@@ -172,12 +171,11 @@ def check_duplicate_names(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
         locations = [f"{name} on {running[name]}" for name in duplicates]
         run_verb, subject = select_word_form(number, "runs", "run"), select_word_form(number, "it is", "they are")
         text = (
-            f"{format_count(number, 'VM')} {run_verb} already under "
-            f"{select_word_form(number, 'a name', 'names')} that {address} uses, and no resource manages "
-            f"{select_word_form(number, 'it', 'them')}: {format_first_items(locations, _MAXIMUM_NAMED)}. Platforms "
-            f"reject a name in use. If {subject} meant, import {select_word_form(number, 'it', 'them')} with "
-            f"an import block (to = {address}). If {subject} deleted, run: nexusform state rm 'ADDRESS OF "
-            "THE RACK:NAME'."
+            f"{format_count(number, 'VM')} {run_verb} already under {select_word_form(number, 'a name', 'names')} that "
+            f"{address} uses, and no resource manages {select_word_form(number, 'it', 'them')}: "
+            f"{format_first_items(locations, _MAXIMUM_NAMED)}. Platforms reject a name in use. If {subject} meant, "
+            f"import {select_word_form(number, 'it', 'them')} with an import block (to = {address}). If {subject} "
+            "deleted, run: nexusform state rm 'ADDRESS OF THE RACK:NAME'."
         )
         summary = (
             f"{address}: {format_count(number, 'VM')} of the same "
@@ -284,10 +282,9 @@ def _format_forgotten_rejection(instance: Instance, forgotten: Mapping[Address, 
     owners = format_list(map(str, forgotten), _MAXIMUM_OBJECTS)
     blocks = select_word_form(len(forgotten), "the removed block", "the removed blocks")
     return (
-        f"{_format_affected_vms(instance, forgotten)}: {owners} "
-        f"{select_word_form(len(forgotten), 'is', 'are')} only forgotten, so "
-        f"{select_word_form(total, 'the VM keeps', 'the VMs keep')} running. Forget {instance.address} too "
-        f"(`nexusform state rm '{instance.address}'`), or remove {blocks} of {owners} to delete the VMs."
+        f"{_format_affected_vms(instance, forgotten)}: {owners} {select_word_form(len(forgotten), 'is', 'are')} only "
+        f"forgotten, so {select_word_form(total, 'the VM keeps', 'the VMs keep')} running. Forget {instance.address} "
+        f"too (`nexusform state rm '{instance.address}'`), or remove {blocks} of {owners} to delete the VMs."
     )
 
 
@@ -344,10 +341,9 @@ def check_rack_concentration(objects: Iterable[VmObject]) -> Iterator[Diagnostic
             (rack,) = racks.after
             summary = f"{demand.cluster}: all of its VMs will be on {rack}; losing that rack takes it down"
             detail = (
-                f"{demand.cluster} runs on {format_count(len(racks.before), 'rack')}, and this plan leaves all of "
-                f"its {format_count(racks.vms, 'VM')} on {rack}: losing that rack takes the whole cluster down. "
-                "Rules do not move VMs back later: re-place some then (-replace=ADDRESS:VM), or open another "
-                "rack first."
+                f"{demand.cluster} runs on {format_count(len(racks.before), 'rack')}, and this plan leaves all of its "
+                f"{format_count(racks.vms, 'VM')} on {rack}: losing that rack takes the whole cluster down. Rules do "
+                "not move VMs back later: re-place some then (-replace=ADDRESS:VM), or open another rack first."
             )
             yield racks.first_object.instance.build_diagnostic(
                 Problem((), RACK_CONCENTRATION, detail, Severity.WARNING, brief=summary)

@@ -103,9 +103,8 @@ def check_missing_machines(state: State, types: Mapping[str, ResourceType]) -> l
     return [
         build_warning(
             "vms-without-machine",
-            f"No rack or machine of the state offers {_format_names(missing)}, which run {vm_text}. "
-            "Import the rack with `nexusform import ADDRESS ID`, or let the next plan create it from the "
-            "configuration.",
+            f"No rack or machine of the state offers {_format_names(missing)}, which run {vm_text}. Import the rack "
+            "with `nexusform import ADDRESS ID`, or let the next plan create it from the configuration.",
         )
     ]
 

@@ -84,9 +84,8 @@ class SitePlan(Struct):
         return self.scheduler.add_existing(vm, sku, placement)
 
     def place_existing_vm(self, vm: VmName, sku: VmSku, placement: Placement) -> tuple[int, Placement] | None:
-        """Place an existing VM on its machine and return its handle and placement, with the machine's current
-        rack and zone. None if the machine is missing. Impossible cells count as unknown: the capacity is used
-        nevertheless.
+        """Place an existing VM on its machine and return its handle and placement, with the machine's current rack and
+        zone. None if the machine is missing. Impossible cells count as unknown: the capacity is used nevertheless.
         """
         machine = self.machines.get(placement.machine)
         if machine is None:
@@ -237,9 +236,8 @@ def _find_evacuating_machines(racks: Iterable[InventoryRack], offers: Iterable[I
 
 
 def place_unmanaged_vms(site: SitePlan, existing_names: Container[str]) -> list[UnmanagedVm]:
-    """Place the unmanaged VMs on their machines, those with known cells first, then the others by machine and
-    name. A VM observed without its owner may be managed by now: `existing_names` are the names of existing
-    VMs.
+    """Place the unmanaged VMs on their machines, those with known cells first, then the others by machine and name. A
+    VM observed without its owner may be managed by now: `existing_names` are the names of existing VMs.
     """
     entries = [
         *site.configured_unmanaged,

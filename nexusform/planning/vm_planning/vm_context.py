@@ -137,11 +137,10 @@ def _iterate_hard_hints(values: Mapping[str, Any]) -> Iterator[tuple[int, Mappin
 
 
 class VmContext(Struct, frozen=True):
-    """Context of placing the VMs of a plan. `prior_context` belongs to prior arguments, `current_context` to
-    current ones; `hints` resolves hint targets. `healed_names` are the VMs to re-create by the address of
-    their object (text), `explain` the (address, name) of VMs to explain; None = every placed VM.
-    `is_recorded_machine(site, machine)`: state contains the resource of a machine, and this plan does not
-    merely forget it.
+    """Context of placing the VMs of a plan. `prior_context` belongs to prior arguments, `current_context` to current
+    ones; `hints` resolves hint targets. `healed_names` are the VMs to re-create by the address of their object (text),
+    `explain` the (address, name) of VMs to explain; None = every placed VM. `is_recorded_machine(site, machine)`: state
+    contains the resource of a machine, and this plan does not merely forget it.
     """
 
     sites: Mapping[str, SitePlan]

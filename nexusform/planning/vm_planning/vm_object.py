@@ -71,9 +71,8 @@ class HardHint(Struct, frozen=True):
 
 
 class PriorVms(Struct, frozen=True):
-    """VMs of one instance before the plan. `demand` is that of the prior arguments, `existing` are the VMs in
-    state, `unplaced` those without a machine, `recorded_placements` the placements in state of VMs observed
-    elsewhere.
+    """VMs of one instance before the plan. `demand` is that of the prior arguments, `existing` are the VMs in state,
+    `unplaced` those without a machine, `recorded_placements` the placements in state of VMs observed elsewhere.
     """
 
     demand: VmDemand | None = None
@@ -287,9 +286,8 @@ class VmSituation(Struct, frozen=True):
 def compute_vm_actions(
     existing_vms: tuple[PlacedVm, ...], prior_demand: VmDemand | None, demand: VmDemand | None, situation: VmSituation
 ) -> VmActions:
-    """Compute the actions on the VMs of one instance. `prior_demand` is the demand of the prior arguments (to
-    find changed arguments and nodes deleted outside nexusform); `demand` None means that the resource is
-    removed.
+    """Compute the actions on the VMs of one instance. `prior_demand` is the demand of the prior arguments (to find
+    changed arguments and nodes deleted outside nexusform); `demand` None means that the resource is removed.
     """
     actions = VmActions()
     existing_by_key = {(vm.pool, vm.number): vm for vm in existing_vms}

@@ -30,9 +30,8 @@ from nexusform.scheduling.racks.vms import Hint, HintScope, NoFitReason, Placeme
 
 
 def build_vm_object(instance: Instance, context: VmContext, recorded: Mapping[str, Any] | None = None) -> VmObject:
-    """Build the VM object of an instance with its prior VMs on their machines. Deposed objects use no
-    capacity: every plan removes their VMs. `recorded` are its attributes in state, which may differ from the
-    observed ones.
+    """Build the VM object of an instance with its prior VMs on their machines. Deposed objects use no capacity: every
+    plan removes their VMs. `recorded` are its attributes in state, which may differ from the observed ones.
     """
     family = instance.type.vms
     assert family is not None

@@ -104,9 +104,8 @@ def _parse_limit(item: str) -> GuardRailLimit:
 
 
 def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
-    """Return the plan with the results of the limits, and an error for every broken or unknown limit.
-    The limits of a plan with errors are not checked, with a warning, except if the only error is VMs without
-    machine.
+    """Return the plan with the results of the limits, and an error for every broken or unknown limit. The limits of a
+    plan with errors are not checked, with a warning, except if the only error is VMs without machine.
     """
     limits = tuple(limits)
     results: list[GuardRailResult] = []

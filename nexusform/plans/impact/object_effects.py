@@ -1,7 +1,6 @@
-"""Effects of a plan on running objects, counted and described in text. Actions of a plan are requests to a
-platform: a re-created VM has the action `move` for any target. Effects are their results: the object runs
-elsewhere or at the same location, or a pod has no node afterwards. Guard rails and reports agree because both
-use this module.
+"""Effects of a plan on running objects, counted and described in text. Actions of a plan are requests to a platform: a
+re-created VM has the action `move` for any target. Effects are their results: the object runs elsewhere or at the same
+location, or a pod has no node afterwards. Guard rails and reports agree because both use this module.
 """
 
 from __future__ import annotations
@@ -191,9 +190,8 @@ def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
 
 
 def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
-    """Count by kind the bindings and pods removed while others of the same placement or workload are added.
-    Their member or their parent object is re-created, or another cluster is selected. The removed ones do not
-    keep running.
+    """Count by kind the bindings and pods removed while others of the same placement or workload are added. Their
+    member or their parent object is re-created, or another cluster is selected. The removed ones do not keep running.
     """
     removed_counts: Counter[tuple[str, Address, str]] = Counter()
     added_counts: Counter[tuple[str, Address, str]] = Counter()

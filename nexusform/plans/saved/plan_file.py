@@ -1,13 +1,12 @@
-"""Plan file: a ZIP of JSON documents, applied exactly as reviewed. `nexusform.json` is the first member and
-holds the format, the version and the SHA-256 of every other member; then `values.json`, shared by the others;
-`plan.json` and its large parts; the configuration as read; the prior state, with objects mostly shared with
-the changes; last `signature.json`, if the plan was signed. The same plan gives the same bytes on every
-machine. Sensitive values are stored in plain text, as in the state.
+"""Plan file: a ZIP of JSON documents, applied exactly as reviewed. `nexusform.json` is the first member and holds the
+format, the version and the SHA-256 of every other member; then `values.json`, shared by the others; `plan.json` and its
+large parts; the configuration as read; the prior state, with objects mostly shared with the changes; last
+`signature.json`, if the plan was signed. The same plan gives the same bytes on every machine. Sensitive values are
+stored in plain text, as in the state.
 
-The archive has exactly one form: uncompressed members, in order, at one fixed time. Any unzip program opens
-it. Without compression the bytes depend on the content alone, not on the version of a compression library,
-and a small file cannot expand into a large one. Equal values are stored once instead (shared_values.py,
-record_codec.py), within limits.
+The archive has exactly one form: uncompressed members, in order, at one fixed time. Any unzip program opens it. Without
+compression the bytes depend on the content alone, not on the version of a compression library, and a small file cannot
+expand into a large one. Equal values are stored once instead (shared_values.py, record_codec.py), within limits.
 """
 
 from __future__ import annotations
@@ -48,9 +47,8 @@ _PRIOR: Final = "prior-state.json"
 _SIGNATURE: Final = "signature.json"
 MULTI_SITE_PLAN: Final = "sites.json"  # the first member of the file written by `sites plan -out`
 _MULTI_SITE_MESSAGE: Final = (
-    "is a plan of many sites: `nexusform sites sign` signs it, `nexusform sites apply` applies it. For "
-    "show, explain and other commands, extract the plan of one site: `unzip -p F.nfsites "
-    "plans/SITE.nfplan > SITE.nfplan`."
+    "is a plan of many sites: `nexusform sites sign` signs it, `nexusform sites apply` applies it. For show, explain "
+    "and other commands, extract the plan of one site: `unzip -p F.nfsites plans/SITE.nfplan > SITE.nfplan`."
 )
 # Fields of Plan that are members of their own.
 _LARGE: Final = ("changes", "steps", "placements", "sites")
@@ -58,11 +56,10 @@ _MEMBERS: Final = (_VALUES, _PLAN, *[f"{name}.json" for name in _LARGE], _CONFIG
 
 
 class SavedPlan(Struct, frozen=True):
-    """Content of a plan file. `configuration_files` maps the names of the configuration's files to their
-    text; `prior_state` is the state document behind the plan, as plain data (empty: none); `digest`
-    identifies this plan, signed or not (state records the digests of applied plans). `signature` (None: not
-    signed) covers `signed_digest`. `is_earlier_version`: an earlier nexusform wrote it, regardless of its
-    version number.
+    """Content of a plan file. `configuration_files` maps the names of the configuration's files to their text;
+    `prior_state` is the state document behind the plan, as plain data (empty: none); `digest` identifies this plan,
+    signed or not (state records the digests of applied plans). `signature` (None: not signed) covers `signed_digest`.
+    `is_earlier_version`: an earlier nexusform wrote it, regardless of its version number.
     """
 
     plan: Plan

@@ -1,9 +1,8 @@
-"""Plain data with equal values stored once: a list of shared values, and texts that reference them. Plans
-repeat themselves: steps repeat values of changes, the VMs of one machine have equal attributes, the
-placements of a fleet have equal conditions. A text that begins with the mark is a reference: with `?` to the
-unknown value, with a number to one of the shared values, and at the head of a list, with `:` and a number, to
-the keys of an object with its values following. A shared value references earlier ones only. The mark begins
-no other text, so references are unambiguous.
+"""Plain data with equal values stored once: a list of shared values, and texts that reference them. Plans repeat
+themselves: steps repeat values of changes, the VMs of one machine have equal attributes, the placements of a fleet have
+equal conditions. A text that begins with the mark is a reference: with `?` to the unknown value, with a number to one
+of the shared values, and at the head of a list, with `:` and a number, to the keys of an object with its values
+following. A shared value references earlier ones only. The mark begins no other text, so references are unambiguous.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Site records of a plan: machines, their VMs before and after, and spare capacity. Frozen and part of a
-saved plan: readers of a plan compute none of it again. Counts for reports (changed racks, shared machines)
-are computed here, too.
+"""Site records of a plan: machines, their VMs before and after, and spare capacity. Frozen and part of a saved plan:
+readers of a plan compute none of it again. Counts for reports (changed racks, shared machines) are computed here, too.
 """
 
 from __future__ import annotations
@@ -21,9 +20,8 @@ from nexusform.scheduling.site_inventory import OccupiedCapacity, PlanInventory
 
 
 class PoolVms(Struct, frozen=True):
-    """VMs of one pool of a resource with the same SKU. `unchanged` VMs run before and after the plan,
-    `removed` ones only before, `added` ones only after: a VM that moves is in both of the latter, under one
-    name. Each is ordered by number.
+    """VMs of one pool of a resource with the same SKU. `unchanged` VMs run before and after the plan, `removed` ones
+    only before, `added` ones only after: a VM that moves is in both, under one name. Each is ordered by number.
     """
 
     address: Address
@@ -92,12 +90,11 @@ class SiteVms(Struct, frozen=True):
 
 class SpareCapacity(Struct, frozen=True):
     """Spare capacity of a site for one VM SKU at one moment, with no other VMs placed. `free` VMs fit;
-    `free_after_rack_loss` of them remain if the rack with the most of them is lost (`worst_rack`, "" if no
-    rack has any): the VMs of a lost rack are not re-created elsewhere. If the cells of VMs are unknown these
-    are minimums, and `maximum_free` and `maximum_free_after_rack_loss` fit in the split with the most
-    capacity (None: the same). `clusters` are those with a pool of the SKU, in the plan's order, and
-    `no_surge_clusters` those without capacity for the surge VMs of an upgrade; for `uncertain_surge_clusters`
-    that depends on unknown cells.
+    `free_after_rack_loss` of them remain if the rack with the most of them is lost (`worst_rack`, "" if no rack has
+    any): the VMs of a lost rack are not re-created elsewhere. If the cells of VMs are unknown these are minimums, and
+    `maximum_free` and `maximum_free_after_rack_loss` fit in the split with the most capacity (None: the same).
+    `clusters` are those with a pool of the SKU, in the plan's order, and `no_surge_clusters` those without capacity for
+    the surge VMs of an upgrade; for `uncertain_surge_clusters` that depends on unknown cells.
     """
 
     free: int

@@ -167,9 +167,8 @@ class SiteResourceCapacity(Struct, frozen=True):
 
 
 class ClusterNodeCounts(Struct, frozen=True):
-    """Nodes of the managed clusters of a site by cluster name, and the maximum surge of one upgrade.
-    `networks`: the configured networks of nodes. `claims`: the storage claimed by pods, for clusters with
-    known workloads.
+    """Nodes of the managed clusters of a site by cluster name, and the maximum surge of one upgrade. `networks`: the
+    configured networks of nodes. `claims`: the storage claimed by pods, for clusters with known workloads.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)

@@ -7,8 +7,7 @@ PUBLIC = {
     "explanation_text": (
         "format_vm_certainty build_alternatives_document describe_alternatives build_explanation_document "
         "build_explanation_report REMOVAL_FORM build_removal_report DomainAnswer format_short_location "
-        "REPLACEMENT_FORM format_spans build_pools_document build_pools_report "
-        "PoolPlacement VmCountByTrigger"
+        "REPLACEMENT_FORM format_spans build_pools_document build_pools_report PoolPlacement VmCountByTrigger"
     ),
     "graph_text": "render_dot render_mermaid",
     "plan_set_report": "build_plan_set_report",

@@ -378,8 +378,8 @@ REPLACEMENT_FORM: Final = RecordForm(
 )
 
 
-_HEADERS = ("pool", "SKU", "count", "racks", "VMs per rack")
-_RULE = (
+_POOL_HEADERS = ("pool", "SKU", "count", "racks", "VMs per rack")
+_SPREAD_RULE = (
     'The rack with the fewest VMs of the pool wins (with rack_spread = "cluster": of the cluster first), '
     "then a machine by the fewest VMs of the cluster."
 )
@@ -388,7 +388,7 @@ _RULE = (
 def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
     """Build the answer about one or several pools at an address, with the first object of each as an example."""
     has_several = len({pool.address for pool in pools}) > 1
-    headers = ("cluster", *_HEADERS) if has_several else _HEADERS
+    headers = ("cluster", *_POOL_HEADERS) if has_several else _POOL_HEADERS
     rows = tuple(_build_pool_row(pool, has_several) for pool in pools)
     table = Table(headers, rows, frozenset({headers.index("count")}))
     sections = [Section("How its pools spread (expected / actual)", table=table)]
@@ -403,7 +403,9 @@ def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
     total = sum(pool.table.total_count for pool in pools)
     missing = sum(pool.missing_count for pool in pools)
     vms = f"{total - missing:,} of {format_count(total, 'VM')}" if missing else format_count(total, "VM")
-    return Report(address, f"{vms} on {format_count(len(racks), 'rack')}", has_missing, (_RULE, hint), tuple(sections))
+    return Report(
+        address, f"{vms} on {format_count(len(racks), 'rack')}", has_missing, (_SPREAD_RULE, hint), tuple(sections)
+    )
 
 
 def _build_pool_row(pool: PoolPlacement, has_several: bool) -> Row:

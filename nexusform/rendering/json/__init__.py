@@ -7,10 +7,9 @@ PUBLIC = {
     "json_diagnostics": "build_diagnostic_documents build_validation_document",
     "json_placements": "REJECTION_FORM OTHER_CAPACITY_FORM FEASIBILITY_FORM",
     "json_stream": (
-        "create_apply_end_event create_apply_progress_event create_apply_start_event "
-        "create_apply_summary_event create_diagnostic_event create_event Event create_finding_event "
-        "create_log_event create_outputs_event create_plan_events create_refresh_start_event "
-        "create_version_event"
+        "create_apply_end_event create_apply_progress_event create_apply_start_event create_apply_summary_event "
+        "create_diagnostic_event create_event Event create_finding_event create_log_event create_outputs_event "
+        "create_plan_events create_refresh_start_event create_version_event"
     ),
     "placements_csv": "render_csv",
 }

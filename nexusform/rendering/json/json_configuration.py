@@ -79,9 +79,8 @@ def _build_provider(name: str, module_address: str, block: ProviderBlock | None)
 
 
 def _add_providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
-    """Add the missing providers of a module to `providers` and return their keys in `provider_config` by
-    resource reference. A provider configured neither in the module nor in the root has a key such as
-    `module.a.module.b:key`.
+    """Add the missing providers of a module to `providers` and return their keys in `provider_config` by resource
+    reference. A provider configured neither in the module nor in the root has a key such as `module.a.module.b:key`.
     """
     module_address = ".".join(f"module.{name}" for name in module.path)
     keys: dict[str, str] = {}
@@ -123,14 +122,8 @@ def _build_module_call(call: ModuleCall, registries: PluginRegistries, providers
 
 
 def _build_output(output: Output) -> dict[str, Any]:
-    document: dict[str, Any] = {"expression": build_expression_document(output.expression)}
-    if output.description:
-        document["description"] = output.description
-    if output.sensitive:
-        document["sensitive"] = True
-    if output.deprecated:
-        document["deprecated"] = output.deprecated
-    return document | _build_depends_on(output.depends_on)
+    expression = build_expression_document(output.expression)
+    return {"expression": expression, **_build_declaration(output), **_build_depends_on(output.depends_on)}
 
 
 def _build_variable(variable: Variable) -> dict[str, Any]:
@@ -138,13 +131,13 @@ def _build_variable(variable: Variable) -> dict[str, Any]:
     if variable.default is not None:
         plain = convert_to_plain(variable.default)[0]
         document["default"] = REDACTED if variable.sensitive and plain is not None else plain
-    if variable.description:
-        document["description"] = variable.description
-    if variable.sensitive:
-        document["sensitive"] = True
-    if variable.deprecated:
-        document["deprecated"] = variable.deprecated
-    return document
+    return document | _build_declaration(variable)
+
+
+def _build_declaration(declared: Output | Variable) -> dict[str, Any]:
+    """Build the keys that outputs and variables have in common, if they are set."""
+    keys = {"description": declared.description, "sensitive": declared.sensitive, "deprecated": declared.deprecated}
+    return {name: value for name, value in keys.items() if value}
 
 
 def _build_resource(block: ResourceBlock, registries: PluginRegistries, providers: Mapping[str, str]) -> dict[str, Any]:

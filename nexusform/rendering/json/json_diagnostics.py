@@ -58,8 +58,7 @@ def build_resource_keys(address: Address) -> dict[str, Any]:
 
 def build_diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> dict[str, Any]:
     """Build one diagnostic: severity, summary, detail and, if known, address, range and snippet. Additions to
-    OpenTofu's keys: `id`, `level` and the contents of `extra` (`fit`: remedies for a placement that does not
-    fit).
+    OpenTofu's keys: `id`, `level` and the contents of `extra` (`fit`: remedies for a placement that does not fit).
     """
     document: dict[str, Any] = {
         "severity": diagnostic.severity.value,

@@ -71,8 +71,7 @@ def build_plan_document(
     show_sensitive: bool = False,
 ) -> LazyObject:
     """Build the plan representation. `prior` is the refreshed prior state. `files` (default: those of the
-    configuration) supply the source lines of diagnostics. Sensitive values are redacted unless
-    `show_sensitive`; the marks remain.
+    configuration) supply source lines. Sensitive values are redacted unless `show_sensitive`; the marks remain.
     """
     known_files = files or (configuration.files if configuration else _NO_FILES)
     changes = _select_changes(plan)
@@ -143,7 +142,7 @@ def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
     document |= build_address_keys(address) | {"provider_name": format_provider_name(change.provider)}
     if change.deposed:
         document["deposed"] = change.deposed
-    # Build the `change` of a resource change: actions, both sides and their masks.
+    # Actions, both sides and their masks.
     change_document = _build_change_sides(
         ACTIONS[change.action],
         change.before,

@@ -168,9 +168,8 @@ OTHER_CAPACITY_FORM: Final = RecordForm(
 
 _OUT_OF_SERVICE_FORM: Final = RecordForm(
     OutOfService,
-    "site machine power_state=status.power_state ready_state=status.ready_state "
-    "detailed_status=status.detailed_status cordon_status=status.cordon_status cordoned_by=status.cordoned_by "
-    "message=status.message since=status.since",
+    "site machine power_state=status.power_state ready_state=status.ready_state detailed_status=status.detailed_status "
+    "cordon_status=status.cordon_status cordoned_by=status.cordoned_by message=status.message since=status.since",
 )
 
 

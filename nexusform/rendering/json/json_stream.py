@@ -1,6 +1,5 @@
-"""Events of the `-json` stream: one JSON object per line, OpenTofu's machine-readable form 1.2. Functions
-return dicts; the caller passes the time (RFC 3339) and adds the newline. `placement_summary` is an addition
-to OpenTofu's events.
+"""Events of the `-json` stream: one JSON object per line, OpenTofu's machine-readable form 1.2. Functions return dicts;
+the caller passes the time (RFC 3339) and adds the newline. `placement_summary` is an addition to OpenTofu's events.
 """
 
 from __future__ import annotations

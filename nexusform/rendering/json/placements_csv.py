@@ -27,7 +27,7 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
     like a spreadsheet formula begins with a quote. A failed plan gives the header only.
     """
     rows = [] if plan.errored else list(select_placement_rows(plan, detail))
-    # List the location columns: the common ones, then those of other kinds in the rows.
+    # The common location columns, then those of other kinds in the rows.
     columns = dict.fromkeys(_LOCATION_COLUMNS)
     kinds: set[type[ObjectLocation]] = set()
     for location in chain.from_iterable((row.source, row.target) for row in rows):

@@ -54,7 +54,7 @@ def render_html(
     content = build_page_content(plan, sources, registries)
     title = f"nexusform plan: {content.headline}"
     workspace = f"workspace {plan.workspace}" if plan.workspace != "default" else ""
-    # Build the directory and the commit, as links if the code host is known.
+    # The directory and the commit are links if the code host is known.
     origin_parts: list[Part] = []
     if origin.url:
         directory = origin.directory or "top directory"

@@ -1,6 +1,5 @@
-"""Styles of clusters on maps (colour, pattern and short key), and the SVG legend. The colours are those of
-Okabe and Ito, suitable for all kinds of colour vision. Patterns vary with them, so that colour is never the
-only difference.
+"""Styles of clusters on maps (colour, pattern and short key), and the SVG legend. The colours are those of Okabe and
+Ito, suitable for all kinds of colour vision. Patterns vary with them, so that colour is never the only difference.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Data of the page scripts: sites, VMs and changes as plain data with short names. Rows are lists in the
-order of FIELDS, which is part of the document. Secrets are redacted; changes are rendered differences without
-values.
+"""Data of the page scripts: sites, VMs and changes as plain data with short names. Rows are lists in the order of
+FIELDS, which is part of the document. Secrets are redacted; changes are rendered differences without values.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ def _list_managed_vms(
     for pool in site.pools:
         old.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.before)
         new.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.after)
-    # List every VM once: by pool, then by number.
+    # Every VM once: by pool, then by number.
     keys: dict[_VmKey, None] = {}
     for pool in site.pools:
         vms = (*pool.unchanged, *pool.removed, *pool.added)

@@ -1,6 +1,5 @@
 """Body of a GitHub review: the comment, and line comments with failures and fixes, for `POST
-/repos/OWNER/REPO/pulls/NUMBER/reviews`. GitHub rejects a review with comments outside of the diff, so only
-lines in the diff get comments.
+/repos/OWNER/REPO/pulls/NUMBER/reviews`. GitHub rejects comments outside of the diff, so only its lines get comments.
 """
 
 from __future__ import annotations

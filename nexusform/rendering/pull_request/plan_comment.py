@@ -1,6 +1,5 @@
-"""Comment of a plan on a pull request. It stays below a number of bytes (hosts truncate comments at 65,536
-characters): the least important parts are cut first, with a note. Tables have at most three columns and
-pictures 38, to fit on a phone.
+"""Comment of a plan on a pull request. It stays below a number of bytes (hosts truncate comments at 65,536 characters):
+least important parts are cut first, with a note. Tables have at most three columns and pictures 38, to fit on a phone.
 """
 
 from __future__ import annotations

@@ -220,9 +220,8 @@ class FoldedAddresses(Struct, frozen=True):
 
 
 def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> list[FoldedAddresses]:
-    """Fold addresses of the same kind that differ in one instance key or in the final number of their name.
-    Addresses fold only with an equal element of `kinds`. Every position is in one fold; folds are ordered by
-    first member.
+    """Fold addresses of the same kind that differ in one instance key or in the final number of their name. Addresses
+    fold only with an equal element of `kinds`. Every position is in one fold; folds are ordered by first member.
     """
     with_keys: dict[object, list[int]] = {}
     without_keys: dict[object, list[int]] = {}

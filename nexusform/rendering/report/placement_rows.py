@@ -231,9 +231,8 @@ def find_simultaneous_pools(plan: Plan) -> frozenset[tuple[str, str, str]]:
 def build_placement_groups(
     plan: Plan, detail: ShownPlacements, location_formatter: LocationFormatter = format_location_text
 ) -> tuple[PlacementLineGroup, ...]:
-    """Return the pools that the plan changes, or all of them with `all`, in plan order. Observations (kept,
-    with a trigger) are always shown; other kept rows only with `all`. `location_formatter` formats the
-    location of a single object.
+    """Return the pools that the plan changes, or all of them with `all`, in plan order. Observations (kept, with a
+    trigger) are always shown, other kept rows with `all`. `location_formatter` formats the location of a single object.
     """
     if detail is ShownPlacements.NONE:
         return ()

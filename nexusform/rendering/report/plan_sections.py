@@ -494,9 +494,8 @@ def _list_moves(plan: Plan) -> list[PlacementChange]:
 
 
 def find_move_causes(plan: Plan) -> tuple[Change, ...]:
-    """Find the changes that cause moves of VMs, in plan order. The cause is the VM's own resource if it has
-    the trigger, or the changed machine or rack if the VM loses its machine. VMs named by `-replace` have no
-    cause in the configuration.
+    """Find the causes of moves of VMs, in plan order. The cause is the VM's own resource if it has the trigger, or the
+    changed machine or rack if the VM loses its machine. VMs named by `-replace` have no cause in the configuration.
     """
     moves = _list_moves(plan)
     by_hardware = {row.trigger for row in moves} & _HARDWARE_TRIGGERS

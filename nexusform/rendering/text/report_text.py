@@ -269,9 +269,8 @@ def render_decision(decision: Sequence[DecisionLine], width: int, paint: Painter
 
 
 def render_labelled_text(label: str, text: str, indent: int, width: int, gap: int = 2) -> list[str]:
-    """Return lines with `label` and the text in a column at `indent`. After a longer label the text follows
-    on the same line if it fits, else below. The label may contain colours and is followed by at least `gap`
-    spaces. Lines have no trailing spaces.
+    """Return lines with `label` and the text in a column at `indent`. After a longer label it follows if it fits, else
+    below. The label may contain colours and is followed by at least `gap` spaces. Lines have no trailing spaces.
     """
     if count_columns(label) > width and " " in label.strip():
         # Names may be as long as a line, so the last word of a label moves below.

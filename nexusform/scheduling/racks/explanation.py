@@ -56,8 +56,7 @@ class _ShortageContext:
 def find_shortage(ledger: Ledger, demand: Demand) -> NoFitReason:
     """Evaluate the filters again and return the one that rejected the last machines.
 
-    Rack filters of the demand are evaluated first: reasons and figures refer to the racks allowed by the
-    demand.
+    Rack filters of the demand are evaluated first: reasons and figures refer to the racks allowed by the demand.
     """
     context = _ShortageContext(ledger, demand)
     usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
@@ -97,9 +96,8 @@ _LAST_RESORT = "last_resort"
 class FilterCount(Struct, frozen=True):
     """Number of machines that pass a filter (its rule's name).
 
-    With unknown cells, `machines` are those in the sampled split, and `interval` covers every legal one.
-    `text` is for people ("" = not shown), on the line called `line`; filters that share a line follow one
-    another.
+    With unknown cells, `machines` are those in the sampled split, and `interval` covers every legal one. `text` is for
+    people ("" = not shown), on the line called `line`; filters that share a line follow one another.
     """
 
     rule: str
@@ -120,11 +118,10 @@ class RankedCandidate(Struct, frozen=True):
 class DecisionExplanation(Struct, frozen=True):
     """One decision, step by step.
 
-    `filters` follow the profile's order. `racks` and `machines` (of the chosen rack) are ranked best first;
-    those that tie with the best have a digest. `fitting_cells` are the cells of the chosen machine in the
-    order of step 5, none if the cells of its VMs are unknown. `rejections` name every machine rejected by a
-    filter, `rack_machines` all those of the chosen rack. Without a candidate `placement` is None, and the
-    rankings are empty.
+    `filters` follow the profile's order. `racks` and `machines` (of the chosen rack) are ranked best first; those that
+    tie with the best have a digest. `fitting_cells` are the cells of the chosen machine in the order of step 5, none if
+    the cells of its VMs are unknown. `rejections` name every machine rejected by a filter, `rack_machines` all those of
+    the chosen rack. Without a candidate `placement` is None, and the rankings are empty.
     """
 
     demand: Demand
@@ -147,11 +144,6 @@ class DecisionExplanation(Struct, frozen=True):
     def tied_machines(self) -> tuple[RankedCandidate, ...]:
         """Machines among which the tie-break chose; empty without a tie."""
         return tuple(machine for machine in self.machines if machine.digest)
-
-    @property
-    def next_best(self) -> RankedCandidate | None:
-        """Second-best machine of the chosen rack; None if there is no other."""
-        return self.machines[1] if len(self.machines) > 1 else None
 
 
 def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> DecisionExplanation:
@@ -220,11 +212,9 @@ def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed:
 
 
 class TiedMachines(Struct, frozen=True):
-    """Names of the machines among which only samples decide: the best ones of every best rack, none if
-    nothing fits.
+    """Names of the machines among which only samples decide: the best ones of every best rack, none if nothing fits.
 
-    `in_some` are best in at least one legal split of the machines with VMs on unknown cells, `in_all` in
-    every one.
+    `in_some` are best in at least one legal split of the machines with VMs on unknown cells, `in_all` in every one.
     """
 
     in_some_splits: frozenset[str]

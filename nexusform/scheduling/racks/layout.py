@@ -217,8 +217,7 @@ class CapacityTable:
         return self._cells[number]
 
     def apply_share(self, number: int, share: Share, cells: tuple[int, ...], sign: int) -> int:
-        """Return the capacity number after a VM took (`sign` -1) or returned (+1) its share in each of these
-        cells.
+        """Return the capacity number after a VM took (`sign` -1) or returned (+1) its share in each of these cells.
 
         Cells beyond those of the machine are ignored.
         """

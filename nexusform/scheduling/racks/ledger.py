@@ -110,8 +110,7 @@ class Ledger:
         self.pools: dict[tuple[str, str], OwnerVmCounts] = {}
         self.unknown_cells: dict[int, UnknownCellVms] = {}
         self._own: set[int] = set()
-        # VMs: older layers are shared with copies and never written; `records` and `numbers` belong to this
-        # ledger.
+        # VMs: older layers are shared with copies and never written; `records` and `numbers` belong to this ledger.
         self.records: list[int] = []
         self.numbers: list[int | str] = []
         self._layers: list[tuple[list[int], list[int | str]]] = []

@@ -36,8 +36,7 @@ OpenFilter = tuple[DemandFilter | CountFilter, RejectionCheck]
 class PackedSortKeys(NamedTuple):
     """Keys in one whole number, the first in the highest bits.
 
-    `dependence` is the widest of theirs; `active_keys` has one bit per key, set if the key applies to the
-    demand.
+    `dependence` is the widest of theirs; `active_keys` has one bit per key, set if the key applies to the demand.
     """
 
     figure: Figure

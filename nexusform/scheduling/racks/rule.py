@@ -1,9 +1,8 @@
 """Rule types: filters that reject machines or racks with a reason, and keys that rank them.
 
-A rule is a record. It is opened for a demand and the current site, once for all successive VMs of a pool. It
-then answers by the number of a machine or rack, from live numbers. The kind of a filter, and the dependence
-of a key, define how long its answers hold. session.py, the step caches and the counts of free capacity rely
-on that alone.
+A rule is a record. It is opened for a demand and the current site, once for all successive VMs of a pool. It then
+answers by the number of a machine or rack, from live numbers. The kind of a filter, and the dependence of a key, define
+how long its answers hold. session.py, the step caches and the counts of free capacity rely on that alone.
 """
 
 from __future__ import annotations
@@ -85,10 +84,9 @@ def describe_remaining_machines(_demand: Demand, remaining: Interval, before: In
 class Filter(Struct, frozen=True, kw_only=True):
     """Common fields of all filters. The name is the name of the rule's file.
 
-    `describe_shortage` explains why no machine is left when this filter rejected the last ones; `binding` is
-    the same in one word, for programs ("" = the name). In an explanation `describe_remaining(demand,
-    remaining, before)` gives the number of remaining machines ("" = not shown), on the line called `line` (""
-    = the name).
+    `describe_shortage` explains why no machine is left when this filter rejected the last ones; `binding` is the same
+    in one word, for programs ("" = the name). In an explanation `describe_remaining(demand, remaining, before)` gives
+    the number of remaining machines ("" = not shown), on the line called `line` ("" = the name).
     """
 
     name: str
@@ -135,13 +133,11 @@ class CountFilter(Filter, frozen=True, kw_only=True):
 
 
 class KeyDependence(IntEnum):
-    """Scope in which a key's figure for a demand may differ from the neutral one (a demand without VMs on the
-    site).
+    """Scope in which a key's figure for a demand may differ from the neutral one (a demand without VMs on the site).
 
-    All but UNBOUNDED promise: the relevance of a key for a demand depends on its SKU and constraints alone;
-    the figure of a machine or rack depends on its VMs alone; if the cluster (or pool) has VMs there, it is at
-    least the neutral one; one more VM of the demand never lowers it. Without the promise every VM is placed
-    by a scan of all machines.
+    All but UNBOUNDED promise: the relevance of a key for a demand depends on its SKU and constraints alone; the figure
+    of a machine or rack depends on its VMs alone; if the cluster (or pool) has VMs there, it is at least the neutral
+    one; one more VM of the demand never lowers it. Without the promise every VM is placed by a scan of all machines.
     """
 
     NONE = 0

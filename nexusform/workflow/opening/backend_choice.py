@@ -57,9 +57,8 @@ DEFAULT_CHOICE: Final = BackendChoice("local", {}, {})  # without a backend bloc
 
 
 def choose_backend(settings: Settings | None, context: CommandContext) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Return the backend for the default workspace. The flag -state applies to the local backend only. Reject
-    settings that differ from those of `init`, because the state would seem to be missing; -backend-config
-    overrides this.
+    """Return the backend for the default workspace. The flag -state applies to the local backend only. Reject settings
+    that differ from those of `init`, because the state would seem to be missing; -backend-config overrides this.
     """
     from_flags, problems = parse_backend_flags(context, get_backend_type(settings))
     if has_errors(problems):
@@ -396,8 +395,7 @@ def _build_changed_error(change_text: str, settings: Settings | None) -> Diagnos
     block = settings.backend if settings else None
     return build_error(
         "backend-changed",
-        f"The backend of this configuration changed since the last init ({change_text}). To migrate the "
-        "state, run `nexusform init -migrate-state`. To use the state of the new backend, run `nexusform "
-        "init -reconfigure`.",
+        f"The backend of this configuration changed since the last init ({change_text}). To migrate the state, run "
+        "`nexusform init -migrate-state`. To use the state of the new backend, run `nexusform init -reconfigure`.",
         block.header_span if block else None,
     )

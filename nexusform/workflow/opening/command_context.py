@@ -55,14 +55,13 @@ _CONFINEMENT_NOTES: Final[Mapping[ConfinementSource, str]] = {
 
 
 class CommandContext(Struct, frozen=True):
-    """Directory and external inputs of a command. `directory` is that of the root module. `environment` are the
-    process variables. `state_path` is the flag -state ("" = as configured). `variables` are ("var" | "var-
-    file", text) as typed. `confinement` limits the paths and `allow_remote` the address prefixes usable in
-    configuration; `confinement_source` is their origin. `take_ownership`: objects of other managers may be
-    written. `allow_other_hub` is the uid of a hub accepted instead of the recorded one. `backend_config` are
-    the flags of that name, `limits` the operator's maximums for plans by name. `unsaved_files` are editor
-    texts by real path. `rescue_path` is the file for a state rejected by the backend ("": next to the
-    configuration).
+    """Directory and external inputs of a command. `directory` is that of the root module. `environment` are the process
+    variables. `state_path` is the flag -state ("" = as configured). `variables` are ("var" | "var- file", text) as
+    typed. `confinement` limits the paths and `allow_remote` the address prefixes usable in configuration;
+    `confinement_source` is their origin. `take_ownership`: objects of other managers may be written. `allow_other_hub`
+    is the uid of a hub accepted instead of the recorded one. `backend_config` are the flags of that name, `limits` the
+    operator's maximums for plans by name. `unsaved_files` are editor texts by real path. `rescue_path` is the file for
+    a state rejected by the backend ("": next to the configuration).
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -1,7 +1,6 @@
-"""File patterns of fileset() with Terraform's semantics. `*` and `?` match within one name, `[a-z]` and
-`[^a-z]` match a character, `{a,b}` are alternatives, `**` matches any directories, and a backslash escapes
-the next character. `.`, `..` and repeated slashes are as in paths. Links to directories are followed without
-cycles.
+"""File patterns of fileset() with Terraform's semantics. `*` and `?` match within one name, `[a-z]` and `[^a-z]` match
+a character, `{a,b}` are alternatives, `**` matches any directories, and a backslash escapes the next character. `.`,
+`..` and repeated slashes are as in paths. Links to directories are followed without cycles.
 """
 
 from __future__ import annotations

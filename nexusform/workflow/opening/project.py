@@ -31,9 +31,8 @@ NO_ANSWERS: Final[Mapping[str, str]] = {}
 
 
 class Project(Struct, frozen=True):
-    """An opened configuration. `sources` are all files read, for source lines in messages; `data_values`
-    override data sources in tests. `remote_states` reads states of other configurations, `servers` queries
-    servers for data sources.
+    """An opened configuration. `sources` are all files read, for source lines in messages; `data_values` override data
+    sources in tests. `remote_states` reads states of other configurations, `servers` queries servers for data sources.
     """
 
     context: CommandContext
@@ -73,8 +72,7 @@ def open_project(context: CommandContext, extra: Sequence[SourceFile] = ()) -> O
     backend, new_problems = open_backend(context, configuration)
     problems += new_problems
     if backend is None or has_errors(problems):
-        # For an invalid configuration, report all errors at once. Only this needs the checks of whole
-        # directories.
+        # For an invalid configuration, report all errors at once. Only this needs the checks of whole directories.
         from nexusform.workflow.opening.directory_validation import find_planning_problems
 
         problems += find_planning_problems(context, configuration, problems)

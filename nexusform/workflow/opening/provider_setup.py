@@ -32,8 +32,7 @@ def create_providers(
     request: PlanRequest, context: CommandContext, exit_stack: ExitStack
 ) -> tuple[dict[str, Provider], list[Diagnostic]]:
     """Create every provider by the name used in resources (`name` or `name.alias`). `request` supplies the
-    configuration and referenced values. `exit_stack` closes the providers after the run. The default provider
-    needs no block.
+    configuration and referenced values. `exit_stack` closes them after the run. The default provider needs no block.
     """
     providers: dict[str, Provider] = {}
     problems = list(check_provider_names(request.configuration, PROVIDERS))

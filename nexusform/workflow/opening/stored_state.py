@@ -19,9 +19,8 @@ if TYPE_CHECKING:  # most states have no journal
 
 
 class StoredState(Struct, frozen=True):
-    """The state with its journal replayed. `open_intents` have no outcome; `has_journal` means that a
-    compaction would change the document. `digest` is that of the state document, to detect changes.
-    `remaining` is an unfinished apply.
+    """The state with its journal replayed. `open_intents` have no outcome; `has_journal` means that a compaction would
+    change the document. `digest` is that of the state document, to detect changes. `remaining` is an unfinished apply.
     """
 
     state: State

@@ -235,10 +235,9 @@ def _build_prediction_warning(wrong_predictions: Sequence[str]) -> list[Diagnost
     return [
         build_warning(
             "wrong-certain-predictions",
-            f"{format_first_items(wrong_predictions, _MAX_LISTED, separator='; ')}. The scheduler follows "
-            "another rule than this plan assumes, or something else changed in between. Check the site "
-            "before you rely on the next plan. The state has the observed values; nothing is marked for "
-            "replacement.",
+            f"{format_first_items(wrong_predictions, _MAX_LISTED, separator='; ')}. The scheduler follows another rule "
+            "than this plan assumes, or something else changed in between. Check the site before you rely on the next "
+            "plan. The state has the observed values; nothing is marked for replacement.",
         )
     ]
 

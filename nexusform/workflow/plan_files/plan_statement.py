@@ -50,7 +50,7 @@ class StatementContent(Struct, frozen=True):
 
 def write_statement(content: StatementContent, path: str, signer: Signer) -> list[Diagnostic]:
     """Write the statement of a signed plan beside its file."""
-    # Build the statement. Its subjects are the file, and the plans regardless of signature and encryption.
+    # The subjects are the file, and the plans regardless of signature and encryption.
     evaluations = [basis.evaluation for basis in content.bases if basis.evaluation]
     commits = sorted({basis.commit for basis in content.bases if basis.commit})
     materials = [{"uri": "git", "digest": {"sha1" if len(name) == 40 else "sha256": name}} for name in commits]

@@ -162,9 +162,8 @@ def open_saved_plan(
 
 
 def build_plan_context(context: CommandContext, plan: Plan, *, is_verified: bool = False) -> CommandContext:
-    """Return the context for the contents of a plan file, at least as confined as the plan was.
-    `is_verified`: its signature was verified or it is from the journal; only then it may be unconfined.
-    Raises ValueError if it cannot be confined here.
+    """Return the context for the contents of a plan file, at least as confined as the plan was. `is_verified`: signed
+    or from the journal, so it may be unconfined. Raises ValueError if it cannot be confined here.
     """
     if context.confinement_source is ConfinementSource.DISABLED:
         return context

@@ -1,6 +1,5 @@
-"""One run on a state: lock, read, recover, refresh, plan, apply, save, unlock. `begin_run` yields a Run with
-the lock held until the end of its block. A run that could not begin is not `is_ready` and has the reasons in
-its diagnostics.
+"""One run on a state: lock, read, recover, refresh, plan, apply, save, unlock. `begin_run` yields a Run with the lock
+held until the end of its block. A run that could not begin is not `is_ready` and has the reasons in its diagnostics.
 """
 
 from __future__ import annotations

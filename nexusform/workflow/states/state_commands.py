@@ -126,9 +126,8 @@ def change_state(
     force: bool = False,
     rescued: State | None = None,
 ) -> StateChangeResult:
-    """Lock, read, change, write with the next serial, unlock. A state with unresolved steps of an interrupted
-    apply is rejected unless `force`. `rescued` is written unchanged if it is the state that this apply could
-    not save.
+    """Lock, read, change, write with the next serial, unlock. A state with unresolved steps of an interrupted apply is
+    rejected unless `force`. `rescued` is written unchanged if it is the state that this apply could not save.
     """
     session = session or StateCommandContext()
     backend, diagnostics, sources = find_backend(context)
@@ -229,13 +228,10 @@ def create_move_change(
     """Create the change of `state mv`; moved addresses are added to `pairs`."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
-        def apply_moves() -> State:
+        try:
             matching = state_edits.plan_moves(state, source, target)
             pairs.extend(matching)
-            return state_edits.move_instances(state, matching)
-
-        try:
-            return apply_moves(), []
+            return state_edits.move_instances(state, matching), []
         except DiagnosticsError as failure:
             return None, failure.diagnostics
 

@@ -74,7 +74,7 @@ def _describe_fits_shortage(context: ShortageContext) -> str:
     large_enough = [machine for machine in context.machines_in_requested_racks if context.can_host_when_empty(machine)]
     if not large_enough:
         return f"{text} No machine can run one even when empty."
-    # Count the cells of these machines that are blocked only by smaller VMs, by the pool of the first VM.
+    # Cells of these machines that are blocked only by smaller VMs, by the pool of the first VM.
     sku = context.demand.sku
     share = Share.compute(sku)
     taken_cells: set[tuple[int, int]] = set()

@@ -253,12 +253,11 @@ class _SplitSearch:
 
 
 def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share) -> Interval:
-    """Compute the minimum and maximum number of shares that fit with `shares` on unknown cells, for too many
-    splits.
+    """Compute the minimum and maximum number of shares that fit with `shares` on unknown cells, for too many splits.
 
-    `capacity` is left by the VMs on known cells, its disk by all. Sound, not exact. The maximum assumes that
-    those VMs take from no cell more than from the machine as a whole. The minimum assumes that each blocks as
-    many as its size can.
+    `capacity` is left by the VMs on known cells, its disk by all. Sound, not exact. The maximum assumes that those VMs
+    take from no cell more than from the machine as a whole. The minimum assumes that each blocks as many as its size
+    can.
     """
     cells = list(zip(capacity.cpus, capacity.memory, strict=True))
     maximum_parts = sum(_count_cell_parts(share, cpus, memory) for cpus, memory in cells)
