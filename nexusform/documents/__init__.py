@@ -3,7 +3,7 @@
 # Public names of the package, by module.
 PUBLIC = {
     "field_validation": (
-        "SchemaViolation validate_value FieldKind get_list get_mapping list_mappings RuleViolation "
+        "validate_value FieldKind get_list get_mapping list_mappings RuleViolation "
         "list_objects Rule FieldShape validate_value_size get_text list_texts get_value_at_path"
     ),
     "scalars": "list_scalars OMITTED replace_scalars",

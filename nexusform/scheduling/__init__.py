@@ -2,9 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "sku_catalogue": (
-        "compute_size_key SkuCatalogue get_catalogue CATALOGUES DEFAULT_MACHINE_SKU find_largest_sku NEWEST"
-    ),
+    "sku_catalogue": ("compute_size_key get_catalogue CATALOGUES DEFAULT_MACHINE_SKU find_largest_sku NEWEST"),
     "placement_decision": "PlacementCertainty ObjectLocation Rejection",
     "kubelet": (
         "compute_allocatable compute_capacity EVICTION_MEMORY collect_extended_resources GIB HUGEPAGES "

@@ -48,8 +48,9 @@ _METADATA_ARGUMENTS: Final = frozenset(
 )
 _SINGULAR_BLOCKS: Final = frozenset({"preferred_during_scheduling_ignored_during_execution"})
 _AMOUNT_ARGUMENTS: Final = frozenset({"max_unavailable", "max_surge", "min_available", "max_concurrency"})
-_SCRIPT_HEAD: Final = "#!/usr/bin/env bash\n# Written by nexusform from a plan: the predicted machine of each "
-"worker.\nset -euo pipefail"
+_SCRIPT_HEAD: Final = (
+    "#!/usr/bin/env bash\n# Written by nexusform from a plan: the predicted machine of each worker.\nset -euo pipefail"
+)
 _YAML_HEAD: Final = (
     "# Written by nexusform from a plan. Apply server-side: member clusters have labels and taints only.\n"
 )

@@ -38,7 +38,7 @@ PropertyValue = Quantity | UnreadablePropertyError | None
 
 
 def read_property(member: Member, name: str) -> PropertyValue:
-    """Return a member's value, None if it has none, UnreadableProperty if KubeFleet would stop."""
+    """Return a member's value, None if it has none, UnreadablePropertyError if KubeFleet would stop."""
     if name.startswith(RESOURCE_PREFIX):
         return _read_resource_quantity(member, name.removeprefix(RESOURCE_PREFIX))
     text = member.properties.get(name)

@@ -3,7 +3,7 @@
 # Public names of the package, by module.
 PUBLIC = {
     "pod_explanation": "evaluate_nodes explain NodeVerdict run_prediction",
-    "pod_outcomes": "PodOutcome PodsPrediction PREEMPTED",
+    "pod_outcomes": "PodOutcome PREEMPTED",
     "preemption": "find_drain_obstacles has_budget list_applied_budgets",
     "workload_warnings": "RISKS",
     "pod_prediction": "predict",

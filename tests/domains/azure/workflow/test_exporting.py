@@ -736,6 +736,8 @@ def list_binding_changes(document: Mapping[str, Any]) -> list[Any]:
 def test_node_labels_name_their_machines(work_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan_configuration(SITE.replace('name    = "z"', 'name    = "z"\n  hardware_label_keys = ["rack.example/host"]'))
     script = export_plan(work_directory, "node-labels", capsys)
+    assert script.startswith("#!/usr/bin/env bash\n# Written by nexusform")
+    assert "\nset -euo pipefail\n" in script
     places = list_new_placements(json.loads(Path("p.json").read_text()))
     for name in ("z-p-0", "z-p-1"):
         label = f"rack.example/host={places[name]['machine']}"
