@@ -35,7 +35,7 @@ class ProgramCheckOutcome(Struct, frozen=True):
     has_timed_out: bool = False
 
 
-# (plan, location of the program, seconds) -> result. Raises CheckProblem.
+# (plan, location of the program, seconds) -> result. Raises ProgramCheckProblem.
 Checker: TypeAlias = Callable[[PlanResult, str, float], ProgramCheckOutcome]
 CHECKERS: Final[Mapping[str, Checker]] = LazyTable(collect_domain_targets("checkers"))
 

@@ -223,7 +223,7 @@ def test_truncated_progress_line_is_ignored(tmp_path: Path) -> None:
     progress = read_wave_progress(str(tmp_path / "f"), "d")
     assert progress.is_finished("one")
     assert progress.find_time(ProgressEventKind.FINISHED, "two") is None
-    assert read_wave_progress(str(tmp_path / "f"), "another").list_lines == []
+    assert read_wave_progress(str(tmp_path / "f"), "another").lines == []
 
 
 def test_wave_without_changes_needs_no_approval_or_soak(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def _delete_nodes_with_kubeconfig(kubeconfig: Path, names: Sequence[str], trust:
         raise ProviderProblem(str(problem)) from None
     with closing(client):
         for name in names:
-            # Delete one node after a cordon. Raises ProviderProblem.
+            # A cordon first: no new pods start there.
             path = f"/api/v1/nodes/{quote(name, safe='')}"
             cordon = json.dumps({"spec": {"unschedulable": True}}).encode()
             try:

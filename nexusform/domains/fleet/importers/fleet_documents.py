@@ -35,11 +35,11 @@ from nexusform.domains.pods.importers.kubernetes_cross_field_checks import list_
 from nexusform.json_data.plain_data import Path
 from nexusform.schemas.block_schema import BlockSchema, Nesting
 
-SLIP: Final = "corrected-manifest"
+CORRECTED: Final = "corrected-manifest"
 
 
 class Correction(Struct, frozen=True):
-    """One slip. `widens`: what is read may select more than what was meant."""
+    """Correction of one kind of mistake. `widens`: the corrected manifest may select more than its author intended."""
 
     id: str
     description: str
@@ -47,8 +47,8 @@ class Correction(Struct, frozen=True):
 
 
 CORRECTIONS: Final[Mapping[str, Correction]] = {
-    each.id: each
-    for each in (
+    correction.id: correction
+    for correction in (
         Correction(
             "left-out-condition",
             '"..." in a policy or a selector counts as absent, so one condition is ignored.',
@@ -72,7 +72,7 @@ CORRECTIONS: Final[Mapping[str, Correction]] = {
 
 
 class ManifestCorrections:
-    """What a lenient reading corrected in one text; those that widen a selection come first."""
+    """Corrections of one text that was read leniently, as warnings."""
 
     def __init__(self, file: str, *, allowed: bool) -> None:
         self.file = file
@@ -81,15 +81,15 @@ class ManifestCorrections:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """A warning for each correction."""
+        """A warning for each correction, first for those that widen a selection."""
         return (*self._problems[True], *self._problems[False])
 
-    def made(self, correction: str, place: TextPosition, detail: str) -> None:
-        """One was made. `detail` says what is read, as a sentence."""
+    def add_correction(self, correction: str, place: TextPosition, detail: str) -> None:
+        """Add a warning. `detail`: the corrected meaning, as a sentence."""
         entry = CORRECTIONS[correction]
         wider = "; this widens the selection" if entry.widens else ""
         text = f"{detail.removesuffix('.')}{wider} [{correction}]."
-        problem = build_problem(self.file, place, SLIP, text, Severity.WARNING)
+        problem = build_problem(self.file, place, CORRECTED, text, Severity.WARNING)
         self._problems[entry.widens].append(problem)
 
 
@@ -275,7 +275,7 @@ class _FleetObjectReader:
         """Return True if a lenient reading continues; otherwise report `error`."""
         if self.corrections.allowed:
             self.reported_paths.add(part.path)
-            self.corrections.made(correction, part.node.position, notice)
+            self.corrections.add_correction(correction, part.node.position, notice)
             return True
         self._reject(part, error + _LENIENT_HINT)
         return False
@@ -451,7 +451,7 @@ class _FleetObjectReader:
             return None
         if data == OLD_NODE_COUNT and self.corrections.allowed:
             notice = f"{data} is read as {NODE_COUNT} if no cluster has it."
-            self.corrections.made("old-property-name", part.node.position, notice)
+            self.corrections.add_correction("old-property-name", part.node.position, notice)
         return str(data) if shape.kind is FieldKind.AMOUNT else data
 
 

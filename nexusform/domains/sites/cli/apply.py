@@ -155,7 +155,7 @@ def _select_waves(
     # A wave without changes blocks no other wave.
     pending_names = [name for name in unfinished_names if plan.has_pending_sites(name)]
     started_wave = progress.find_unfinished_wave()
-    if not unfinished_names or (progress.list_lines and not pending_names and not started_wave):
+    if not unfinished_names or (progress.lines and not pending_names and not started_wave):
         detail = "The whole plan was applied already. Plan again."
         return (), [build_error("saved-plan-already-applied", detail)]
     if arguments.wave in names and arguments.wave not in unfinished_names:

@@ -48,9 +48,9 @@ class FleetApplyProgress(Struct):
 
     path: Path
     plan: str
-    list_lines: list[WaveProgressLine]
+    lines: list[WaveProgressLine]
 
-    def add_lines(self, line: WaveProgressLine) -> None:
+    def add_line(self, line: WaveProgressLine) -> None:
         """Append a line durably. Raises FileProblem."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
@@ -62,11 +62,11 @@ class FleetApplyProgress(Struct):
                 os.close(descriptor)
         except OSError as problem:
             raise FileProblem(f'"{self.path}" cannot be written: {problem.strerror}.') from None
-        self.list_lines.append(line)
+        self.lines.append(line)
 
     def find_time(self, event: ProgressEventKind, wave: str) -> float | None:
         """Find the last time of an event in a wave, None without one."""
-        times = [line.at for line in self.list_lines if line.event is event and line.wave == wave]
+        times = [line.at for line in self.lines if line.event is event and line.wave == wave]
         return max(times, default=None)
 
     def is_finished(self, wave: str) -> bool:
@@ -75,7 +75,7 @@ class FleetApplyProgress(Struct):
 
     def find_unfinished_wave(self) -> str:
         """Find the wave in progress, "" if there is none."""
-        started_waves = [line.wave for line in self.list_lines if line.event is ProgressEventKind.STARTED]
+        started_waves = [line.wave for line in self.lines if line.event is ProgressEventKind.STARTED]
         return next((wave for wave in started_waves if not self.is_finished(wave)), "")
 
 

@@ -76,7 +76,7 @@ class FleetApply(Struct):
         line = WaveProgressLine(self.progress.plan, event, wave, self.clock.read_time().timestamp(), reason=reason)
         if result is not None:
             line = replace(line, site=result.site, status=result.status, reason=result.reason)
-        self.progress.add_lines(line)
+        self.progress.add_line(line)
 
 
 def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | None:
