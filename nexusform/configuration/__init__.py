@@ -10,7 +10,7 @@ PUBLIC = {
     ),
     "module_blocks": "decode_provider_block is_local_source",
     "refactoring_blocks": "build_address_pattern",
-    "prepared_body": "report_missing_argument PreparedBody EvaluationResult",
+    "prepared_body": "build_missing_argument_error PreparedBody EvaluationResult",
     "reference_checks": "check_expression check_references Declaration build_dependencies check_provider_names",
     "settings_block": "decode_encryption_block UNENCRYPTED",
     "reference_graph": "find_dependent_outputs list_modules",

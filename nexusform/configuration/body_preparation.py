@@ -15,8 +15,8 @@ from nexusform.configuration.prepared_body import (
     PreparedBody,
     RepeatedBlock,
     StaticBlock,
+    build_missing_argument_error,
     check_block_count,
-    report_missing_argument,
 )
 from nexusform.configuration.resource_blocks import META_NAMES
 from nexusform.configuration.static_arguments import EMPTY_SCOPE, is_constant_value, unpack_result
@@ -129,7 +129,7 @@ def _prepare_arguments(
         attribute = attributes.get(name)
         if attribute is None:
             if attribute_schema.required:
-                problems.append(report_missing_argument(name, location))
+                problems.append(build_missing_argument_error(name, location))
                 template[name] = UNKNOWN
         elif attribute_schema.is_configurable:
             arguments[name] = PreparedArgument(attribute, attribute_schema)
@@ -150,7 +150,7 @@ def _add_constant_value(argument: PreparedArgument, template: dict[str, Any], pr
     if plain_value is not None:
         template[name] = plain_value
     elif argument.schema.required:
-        problems.append(report_missing_argument(name, argument.span))
+        problems.append(build_missing_argument_error(name, argument.span))
         template[name] = UNKNOWN
 
 

@@ -446,7 +446,7 @@ class _Decoder:
         if not child.has_syntax_errors:
             # Report unknown, deprecated and missing inputs of a call.
             from nexusform.configuration.module_blocks import MODULE_SCHEMA
-            from nexusform.configuration.value_blocks import report_deprecated_variable
+            from nexusform.configuration.value_blocks import build_deprecated_variable_warning
 
             for name, (_, span) in header.inputs.items():
                 if name not in module.variables:
@@ -454,7 +454,7 @@ class _Decoder:
                     detail = f'An argument named "{name}" is not expected here.{hint}'
                     self.problems.append(build_error("unsupported-argument", detail, span))
                 elif module.variables[name].deprecated:
-                    self.problems.append(report_deprecated_variable(module.variables[name], span))
+                    self.problems.append(build_deprecated_variable_warning(module.variables[name], span))
             for name, variable in module.variables.items():
                 if variable.default is None and name not in header.inputs:
                     detail = f'The argument "{name}" is required, but no definition was found.'

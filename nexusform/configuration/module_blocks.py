@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from nexusform.configuration.declarations.configuration import CallHeader, ProviderBlock
 from nexusform.configuration.resource_blocks import (
     PROVIDER_WORDS,
+    check_enabled_repetition,
     read_repetition,
     remove_decoded_parts,
-    report_enabled_repetition,
 )
 from nexusform.configuration.static_arguments import (
     EMPTY_SCOPE,
@@ -57,7 +57,7 @@ def decode_module_call(block: Block, problems: list[Diagnostic], scope: Scope = 
         problems.append(build_error("unsupported-argument", detail, arguments["providers"].name_span))
     count, for_each = read_repetition(arguments, "module", problems)
     enabled = _decode_module_enabled(parts.blocks, problems)
-    problems.extend(report_enabled_repetition(enabled, count, for_each))
+    problems.extend(check_enabled_repetition(enabled, count, for_each))
     depends_on = parse_references(arguments.get("depends_on"), problems)
     source_span = arguments["source"].expression.span if "source" in arguments else block.header_span
     source = evaluate_required_text(arguments.get("source"), problems, scope)

@@ -145,7 +145,7 @@ class PreparedBody:
             else:
                 nulls.add(name)
             if plain_value is None and argument.schema.required:
-                notes.problems.append(report_missing_argument(name, argument.span))
+                notes.problems.append(build_missing_argument_error(name, argument.span))
                 values[name] = UNKNOWN
             if sensitive:
                 notes.sensitive.extend((name, *path) for path in sensitive)
@@ -326,7 +326,7 @@ class NestedBlockGroup:
 # --- number of blocks --------------------------------------------------------------------------
 
 
-def report_missing_argument(name: str, span: Span) -> Diagnostic:
+def build_missing_argument_error(name: str, span: Span) -> Diagnostic:
     """Return the error about a required argument that is absent or null."""
     detail = f'The argument "{name}" is required, but no definition was found.'
     return build_error("missing-required-argument", detail, span)
@@ -346,7 +346,7 @@ def check_block_count(
             detail = f'At least {nested.min_items} "{name}" blocks are required.'
             yield build_error("insufficient-blocks", detail, location, headline=f"Insufficient {name} blocks")
     if maximum is not None and len(blocks) > maximum:
-        yield _report_surplus_blocks(name, maximum, [span for _, span in blocks])
+        yield _build_surplus_blocks_error(name, maximum, [span for _, span in blocks])
     if nested.nesting is Nesting.MAP and len(blocks) > 1:
         first_spans: dict[str, Span] = {}
         for label, span in blocks:
@@ -357,7 +357,7 @@ def check_block_count(
             first_spans.setdefault(label, span)
 
 
-def _report_surplus_blocks(name: str, maximum: int, spans: Sequence[Span]) -> Diagnostic:
+def _build_surplus_blocks_error(name: str, maximum: int, spans: Sequence[Span]) -> Diagnostic:
     if maximum == 1:
         detail = f"Only one {name} block is allowed. Another was given at {place_of(spans[0])}."
         return build_error("duplicate-block", detail, spans[1], headline=f"Duplicate {name} block")

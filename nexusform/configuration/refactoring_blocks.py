@@ -122,7 +122,7 @@ def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> A
         elif isinstance(step, TraverseIndex) and isinstance(step.key, (str, int)):
             parts.append((step.key,))
         else:
-            problems.append(_report_invalid_address(traversal, "an instance key is a whole number or a string"))
+            problems.append(_build_invalid_address_error(traversal, "an instance key is a whole number or a string"))
             return None
     module, count = _split_module_steps(parts)
     remaining_parts = parts[count:]
@@ -133,7 +133,7 @@ def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> A
         mode, remaining_parts = "data", remaining_parts[1:]
     if remaining_parts[:1] and remaining_parts[0] in _RESERVED:
         problems.append(
-            _report_invalid_address(traversal, f'"{remaining_parts[0]}" has another meaning in expressions')
+            _build_invalid_address_error(traversal, f'"{remaining_parts[0]}" has another meaning in expressions')
         )
         return None
     match remaining_parts:
@@ -141,7 +141,7 @@ def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> A
             return AddressPattern(module, mode, kind, name)
         case [str(kind), str(name), (key,)]:
             return AddressPattern(module=module, mode=mode, type=kind, name=name, key=key)
-    problems.append(_report_invalid_address(traversal, "expected TYPE.NAME, module.NAME or a path of both"))
+    problems.append(_build_invalid_address_error(traversal, "expected TYPE.NAME, module.NAME or a path of both"))
     return None
 
 
@@ -161,5 +161,5 @@ def _split_module_steps(parts: list[str | tuple[Key]]) -> tuple[tuple[ModulePath
     return tuple(steps), index
 
 
-def _report_invalid_address(traversal: Traversal, reason: str) -> Diagnostic:
+def _build_invalid_address_error(traversal: Traversal, reason: str) -> Diagnostic:
     return build_error("invalid-address", f"This is not the address of a resource or module: {reason}.", traversal.span)

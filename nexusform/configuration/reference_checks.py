@@ -106,14 +106,16 @@ def check_provider_names(configuration: Configuration, known_names: Collection[s
     for module in list_modules(configuration.root):
         for provider in module.providers.values():
             if provider.name not in known_names:
-                yield _report_unknown_provider(provider.name, known_names, provider.span, f'provider "{provider.name}"')
+                yield _build_unknown_provider_error(
+                    provider.name, known_names, provider.span, f'provider "{provider.name}"'
+                )
         for block in module.resources.values():
             name = block.provider.partition(".")[0]
             if name and name not in known_names:
-                yield _report_unknown_provider(name, known_names, block.header_span, block.header)
+                yield _build_unknown_provider_error(name, known_names, block.header_span, block.header)
 
 
-def _report_unknown_provider(name: str, known_names: Collection[str], span: Span, header: str) -> Diagnostic:
+def _build_unknown_provider_error(name: str, known_names: Collection[str], span: Span, header: str) -> Diagnostic:
     hint = suggest_name(name, known_names)
     detail = f'There is no provider "{name}". Known are: {", ".join(known_names)}.{hint}'
     return build_error("unknown-provider", detail, span, block=header)
@@ -175,7 +177,7 @@ class _ReferenceChecker:
         """Check `var.x`."""
         name = _get_first_name(traversal)
         if name is None:
-            yield _report_incomplete_reference(traversal, "an input variable")
+            yield _build_incomplete_reference_error(traversal, "an input variable")
         elif name not in self.module.variables:
             hint = suggest_name(name, self.module.variables)
             advice = hint or f' This variable can be declared with a variable "{name}" {{}} block.'
@@ -186,7 +188,7 @@ class _ReferenceChecker:
         """Check `local.x`."""
         name = _get_first_name(traversal)
         if name is None:
-            yield _report_incomplete_reference(traversal, "a local value")
+            yield _build_incomplete_reference_error(traversal, "a local value")
         elif name not in self.module.locals:
             hint = suggest_name(name, self.module.locals)
             detail = f'A local value with the name "{name}" has not been declared.{hint}'
@@ -196,7 +198,7 @@ class _ReferenceChecker:
         """Check `module.x`, `module.x.output`."""
         name = _get_first_name(traversal)
         if name is None:
-            yield _report_incomplete_reference(traversal, "a module")
+            yield _build_incomplete_reference_error(traversal, "a module")
             return
         call = self.module.calls.get(name)
         if call is None:
@@ -210,7 +212,7 @@ class _ReferenceChecker:
         yield from _check_instance_key(label, key, steps, traversal, "module")
         output = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
         if scope.only_whole_objects and output:
-            yield _report_attribute_in_depends_on(traversal)
+            yield _build_attribute_in_depends_on_error(traversal)
             return
         # Without the required key of the call, the first name is not an output.
         step = output[0] if output and (not key or len(output) < len(steps)) else None
@@ -280,12 +282,12 @@ class _ReferenceChecker:
         first = traversal.steps[0] if mode == "data" else traversal.root
         kind = first.name if not isinstance(first, TraverseIndex) else ""
         if not remaining_steps or not isinstance(remaining_steps[0], TraverseAttribute):
-            yield self._report_missing_name(traversal, kind, mode)
+            yield self._build_missing_name_error(traversal, kind, mode)
             return
         name, steps = remaining_steps[0].name, remaining_steps[1:]
         block = self._find_block(mode, kind, name, scope)
         if block is None:
-            yield self._report_undeclared_resource(traversal, mode, kind, name)
+            yield self._build_undeclared_resource_error(traversal, mode, kind, name)
             return
         if scope.block is not None and scope.block.address == block.address:
             detail = f"Configuration for {block.address} may not refer to itself."
@@ -296,7 +298,7 @@ class _ReferenceChecker:
         if scope.only_whole_objects:
             inner = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
             if inner:
-                yield _report_attribute_in_depends_on(traversal)
+                yield _build_attribute_in_depends_on_error(traversal)
             return
         problems = list(_check_instance_key(label, key, steps, traversal, "resource"))
         yield from problems
@@ -310,7 +312,7 @@ class _ReferenceChecker:
             return scoped
         return self.module.resources.get((mode, kind, name))
 
-    def _report_missing_name(self, traversal: Traversal, kind: str, mode: Mode) -> Diagnostic:
+    def _build_missing_name_error(self, traversal: Traversal, kind: str, mode: Mode) -> Diagnostic:
         if mode == "managed" and kind in _FOREIGN_LITERALS:
             detail = f'"{kind}" is not a valid name here. Did you mean {_FOREIGN_LITERALS[kind]}?'
         elif mode == "managed" and kind not in self.schemas["managed"]:
@@ -326,7 +328,7 @@ class _ReferenceChecker:
             )
         return build_error("invalid-reference", detail, traversal.span)
 
-    def _report_undeclared_resource(self, traversal: Traversal, mode: Mode, kind: str, name: str) -> Diagnostic:
+    def _build_undeclared_resource_error(self, traversal: Traversal, mode: Mode, kind: str, name: str) -> Diagnostic:
         noun = "managed" if mode == "managed" else "data"
         detail = f'A {noun} resource "{kind}" "{name}" has not been declared in {self.module_name}.'
         other_mode: Mode = "data" if mode == "managed" else "managed"
@@ -377,7 +379,7 @@ def _get_first_name(traversal: Traversal) -> str | None:
     return first.name if isinstance(first, TraverseAttribute) else None
 
 
-def _report_incomplete_reference(traversal: Traversal, noun: str) -> Diagnostic:
+def _build_incomplete_reference_error(traversal: Traversal, noun: str) -> Diagnostic:
     root = traversal.root.name
     detail = f'The "{root}" object cannot be used by itself: write {root}.NAME, the name of {noun}.'
     return build_error("invalid-reference", detail, traversal.span)
@@ -445,7 +447,7 @@ def _is_number(step: Step) -> bool:
     return isinstance(step, TraverseAttribute) and step.name.isdecimal()
 
 
-def _report_attribute_in_depends_on(traversal: Traversal) -> Diagnostic:
+def _build_attribute_in_depends_on_error(traversal: Traversal) -> Diagnostic:
     detail = (
         "References in depends_on must be to a whole object (a resource, a module), not to an attribute of an object."
     )

@@ -125,7 +125,7 @@ def decode_resource_block(
             problems.append(build_error("unsupported-block-type", detail, nested.type_span))
     count, for_each = read_repetition(parts.attributes, "resource", problems)
     lifecycle = _decode_lifecycle(parts, mode, problems)
-    problems.extend(report_enabled_repetition(lifecycle.enabled, count, for_each))
+    problems.extend(check_enabled_repetition(lifecycle.enabled, count, for_each))
     start = block.span.start
     return ResourceBlock(
         address=ConfigAddress(location.module, mode, kind.value, name.value),
@@ -250,7 +250,7 @@ def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]
     )
 
 
-def report_enabled_repetition(
+def check_enabled_repetition(
     enabled: syntax.Expression | None, count: object, for_each: object
 ) -> Iterator[Diagnostic]:
     """Report `enabled` in a block with count or for_each."""

@@ -79,7 +79,7 @@ def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable 
     )
 
 
-def report_deprecated_variable(variable: Variable, span: Span | None) -> Diagnostic:
+def build_deprecated_variable_warning(variable: Variable, span: Span | None) -> Diagnostic:
     """Build the warning about a value for a deprecated variable."""
     return build_warning(
         "deprecated-variable", f'The variable "{variable.name}" is deprecated: {variable.deprecated}', span

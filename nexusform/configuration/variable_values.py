@@ -164,14 +164,14 @@ def resolve_variable_values(
         if assignment.name in variables:
             last_assignments[assignment.name] = assignment
         else:
-            problems.extend(_report_undeclared_variable(assignment, variables))
+            problems.extend(_check_variable_declared(assignment, variables))
     values: dict[str, tuple[Value, VariableValueSource]] = {}
     for name, variable in variables.items():
         values[name] = _resolve_variable(variable, last_assignments.get(name), hint, problems)
     return values, problems
 
 
-def _report_undeclared_variable(assignment: Assignment, variables: Mapping[str, Variable]) -> Iterable[Diagnostic]:
+def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Variable]) -> Iterable[Diagnostic]:
     hint = suggest_name(assignment.name, variables)
     advice = f'To use this value, add a "variable" block to the configuration.{hint}'
     if assignment.origin.text == "-var":
@@ -197,9 +197,9 @@ def _resolve_variable(
     if assignment is not None:
         origin = assignment.origin
         if variable.deprecated:
-            from nexusform.configuration.value_blocks import report_deprecated_variable
+            from nexusform.configuration.value_blocks import build_deprecated_variable_warning
 
-            problems.append(report_deprecated_variable(variable, origin.span))
+            problems.append(build_deprecated_variable_warning(variable, origin.span))
         value, new_problems = _convert_assigned_value_to_type(variable, assignment)
         problems.extend(
             _redact_sensitive_problems(variable, assignment, new_problems) if variable.marks else new_problems

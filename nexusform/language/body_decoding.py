@@ -65,12 +65,12 @@ def decode_body(
         if attribute.name in schema.attributes:
             attributes[attribute.name] = attribute
         elif attribute.name in schema.blocks or not partial:
-            diagnostics.append(_report_unsupported_argument(attribute, schema))
+            diagnostics.append(_build_unsupported_argument_error(attribute, schema))
     for block in body.blocks:
         labels = schema.blocks.get(block.type)
         if labels is None:
             if block.type in schema.attributes or not partial:
-                diagnostics.append(_report_unsupported_block(block, schema))
+                diagnostics.append(_build_unsupported_block_error(block, schema))
             continue
         problem = _check_label_count(block, labels)
         if problem is None:
@@ -82,7 +82,7 @@ def decode_body(
         missing_span = body.end_span
     else:
         missing_span = get_first_character_span(body.span)
-    diagnostics += _report_missing_arguments(schema, attributes, missing_span)
+    diagnostics += _check_required_arguments(schema, attributes, missing_span)
     return BodyContent(attributes, tuple(blocks), body.end_span), diagnostics
 
 
@@ -108,7 +108,7 @@ def decode_attributes(body: syntax.Body | syntax.JsonBody) -> tuple[dict[str, sy
     return {attribute.name: attribute for attribute in body.attributes}, problems
 
 
-def _report_unsupported_argument(attribute: syntax.Attribute, schema: BodySchema) -> Diagnostic:
+def _build_unsupported_argument_error(attribute: syntax.Attribute, schema: BodySchema) -> Diagnostic:
     name = attribute.name
     if advice := schema.advise(name):
         hint = f" {advice}"
@@ -125,7 +125,7 @@ def _report_unsupported_argument(attribute: syntax.Attribute, schema: BodySchema
     )
 
 
-def _report_unsupported_block(block: syntax.Block, schema: BodySchema) -> Diagnostic:
+def _build_unsupported_block_error(block: syntax.Block, schema: BodySchema) -> Diagnostic:
     name = block.type
     if advice := schema.advise(name):
         hint = f" {advice}"
@@ -154,7 +154,7 @@ def _check_label_count(block: syntax.Block, labels: tuple[str, ...]) -> Diagnost
             detail = f"No labels are expected for {block_type} blocks."
         return build_error("extraneous-block-label", detail, span, headline=f"Extraneous label for {block_type}")
     if count < len(labels):
-        return _report_missing_label(block.type, labels, count, get_first_character_span(block.body.span))
+        return _build_missing_label_error(block.type, labels, count, get_first_character_span(block.body.span))
     return None
 
 
@@ -180,9 +180,9 @@ def _decode_json_body(
         elif json_property.name in schema.blocks:
             blocks += _BlockDecoder(json_property, schema.blocks[json_property.name], diagnostics).decode_blocks()
         elif not partial:
-            diagnostics.append(_report_extraneous_json_property(json_property, schema))
+            diagnostics.append(_build_extraneous_json_property_error(json_property, schema))
     end = _get_end_span(body)
-    diagnostics += _report_missing_arguments(schema, attributes, end)
+    diagnostics += _check_required_arguments(schema, attributes, end)
     return BodyContent(attributes, tuple(blocks), end), diagnostics
 
 
@@ -222,7 +222,7 @@ def _add_json_property_as_attribute(
     attributes[json_property.name] = syntax.Attribute(json_property.name, expression, span, json_property.name_span)
 
 
-def _report_extraneous_json_property(json_property: syntax.JsonProperty, schema: BodySchema) -> Diagnostic:
+def _build_extraneous_json_property_error(json_property: syntax.JsonProperty, schema: BodySchema) -> Diagnostic:
     advice = schema.advise(json_property.name)
     hint = (
         f" {advice}"
@@ -279,7 +279,7 @@ class _BlockDecoder:
             return
         for item in items:
             if not isinstance(item, syntax.JsonObject):
-                self.diagnostics.append(self._report_invalid_label_level(item, len(labels)))
+                self.diagnostics.append(self._build_invalid_label_level_error(item, len(labels)))
                 continue
             for json_property in item.properties:
                 if json_property.name != _COMMENT_NAME:
@@ -289,7 +289,7 @@ class _BlockDecoder:
                         blocks,
                     )
 
-    def _report_invalid_label_level(self, value: syntax.JsonValue, level: int) -> Diagnostic:
+    def _build_invalid_label_level_error(self, value: syntax.JsonValue, level: int) -> Diagnostic:
         if isinstance(value, syntax.JsonScalar):
             return build_error(
                 "incorrect-json-value-type",
@@ -297,7 +297,7 @@ class _BlockDecoder:
                 f"{self.label_names[level]}.",
                 value.span,
             )
-        return _report_missing_label(self.block.name, self.label_names, level, value.span)
+        return _build_missing_label_error(self.block.name, self.label_names, level, value.span)
 
 
 def _list_array_items(value: syntax.JsonValue) -> tuple[syntax.JsonValue, ...]:
@@ -310,7 +310,7 @@ def _list_array_items(value: syntax.JsonValue) -> tuple[syntax.JsonValue, ...]:
 # --- complaints of both syntaxes -------------------------------------------------------------
 
 
-def _report_missing_arguments(schema: BodySchema, names: Iterable[str], span: Span) -> list[Diagnostic]:
+def _check_required_arguments(schema: BodySchema, names: Iterable[str], span: Span) -> list[Diagnostic]:
     """Report every missing required argument."""
     present = set(names)
     return [
@@ -322,7 +322,7 @@ def _report_missing_arguments(schema: BodySchema, names: Iterable[str], span: Sp
     ]
 
 
-def _report_missing_label(block_type: str, labels: tuple[str, ...], count: int, span: Span) -> Diagnostic:
+def _build_missing_label_error(block_type: str, labels: tuple[str, ...], count: int, span: Span) -> Diagnostic:
     """Report a block with too few labels."""
     missing = labels[count]
     detail = f"All {block_type} blocks must have {format_count(len(labels), 'label')} ({', '.join(labels)})."

@@ -26,7 +26,7 @@ from nexusform.schemas.value_types import (
     TupleType,
     Type,
 )
-from nexusform.state.object_codec import describe_json_kind, report_invalid_member
+from nexusform.state.object_codec import build_invalid_member_problem, describe_json_kind
 from nexusform.values.typed_value import UNKNOWN
 
 # Checks a value at a path and yields its errors. Skips null and unknown parts, except null elements of lists
@@ -63,7 +63,7 @@ def _build_body_check(schema: BlockSchema) -> _Check:
 def _build_object_check(checks: Mapping[str, _Check], required_names: list[str], location_names: list[str]) -> _Check:
     def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not dict:
-            yield _report_wrong_type(path, value, "an object")
+            yield _build_wrong_type_problem(path, value, "an object")
             return
         for name, check_part in checks.items():
             part = value.get(name)
@@ -74,7 +74,7 @@ def _build_object_check(checks: Mapping[str, _Check], required_names: list[str],
             names = [*required_names, *location_names]
         for name in names:
             if value.get(name) is None:
-                yield report_invalid_member((*path, name), f'"{name}" is missing.')
+                yield build_invalid_member_problem((*path, name), f'"{name}" is missing.')
 
     return check
 
@@ -89,7 +89,7 @@ def _build_attribute_check(attribute: AttributeSchema) -> _Check:
     def check(value: Any, path: Path) -> Iterator[Problem]:
         problem = next(check_type(value, path), None)
         if problem is None and attribute.choices and value not in attribute.choices:
-            problem = _report_wrong_type(path, value, "one of " + ", ".join(f'"{c}"' for c in attribute.choices))
+            problem = _build_wrong_type_problem(path, value, "one of " + ", ".join(f'"{c}"' for c in attribute.choices))
         if problem is None and attribute.minimum is not None:
             check_number = _check_whole_number if not attribute.allows_fractions else _check_range
             problem = check_number(path, value, attribute.minimum, attribute.maximum)
@@ -150,7 +150,7 @@ def _build_primitive_check(primitive_type: PrimitiveType) -> _Check:
 
     def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ not in classes:
-            yield _report_wrong_type(path, value, expected)
+            yield _build_wrong_type_problem(path, value, expected)
 
     return check
 
@@ -158,7 +158,7 @@ def _build_primitive_check(primitive_type: PrimitiveType) -> _Check:
 def _build_map_check(element: _Check, *, rejects_null: bool = True) -> _Check:
     def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not dict:
-            yield _report_wrong_type(path, value, "an object")
+            yield _build_wrong_type_problem(path, value, "an object")
             return
         for key, part in value.items():
             if (part is not None or rejects_null) and part is not UNKNOWN:
@@ -170,7 +170,7 @@ def _build_map_check(element: _Check, *, rejects_null: bool = True) -> _Check:
 def _build_list_check(element: _Check) -> _Check:
     def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not list:
-            yield _report_wrong_type(path, value, "a list")
+            yield _build_wrong_type_problem(path, value, "a list")
             return
         for position, part in enumerate(value):
             if part is not UNKNOWN:
@@ -184,7 +184,7 @@ def _build_tuple_check(tuple_type: TupleType) -> _Check:
 
     def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not list or len(value) != len(checks):
-            yield _report_wrong_type(path, value, f"a list of {len(checks)}")
+            yield _build_wrong_type_problem(path, value, f"a list of {len(checks)}")
             return
         for position, (part, check_part) in enumerate(zip(value, checks, strict=True)):
             if part is not None:
@@ -196,22 +196,22 @@ def _build_tuple_check(tuple_type: TupleType) -> _Check:
 def _check_whole_number(path: Path, value: Any, minimum: int, maximum: int | None) -> Problem | None:
     is_whole = value.__class__ is int or (value.__class__ is float and value.is_integer())
     if not is_whole or value < minimum:
-        return _report_wrong_type(path, value, f"a whole number from {minimum}")
+        return _build_wrong_type_problem(path, value, f"a whole number from {minimum}")
     return _check_range(path, value, minimum, maximum)
 
 
 def _check_range(path: Path, value: Any, minimum: int, maximum: int | None) -> Problem | None:
     if value < minimum:
-        return _report_wrong_type(path, value, f"a number from {minimum}")
+        return _build_wrong_type_problem(path, value, f"a number from {minimum}")
     if maximum is not None and value > maximum:
-        return _report_wrong_type(path, value, f"at most {maximum}")
+        return _build_wrong_type_problem(path, value, f"at most {maximum}")
     return None
 
 
-def _report_wrong_type(path: Path, value: Any, expected: str) -> Problem:
+def _build_wrong_type_problem(path: Path, value: Any, expected: str) -> Problem:
     actual = "" if value.__class__ in {str, int, float} else f", not {describe_json_kind(value)}"
     name = next((step for step in reversed(path) if isinstance(step, str)), "")
-    return report_invalid_member(path, f'"{name}" must be {expected}{actual}.')
+    return build_invalid_member_problem(path, f'"{name}" must be {expected}{actual}.')
 
 
 # --- fast check ----------------------------------------------------------------------------------

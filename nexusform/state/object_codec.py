@@ -24,7 +24,7 @@ class MemberRule(Struct, frozen=True):
     is_required: bool = False
 
 
-def report_invalid_member(path: Path, detail: str) -> Problem:
+def build_invalid_member_problem(path: Path, detail: str) -> Problem:
     """Return the problem of an invalid member: its path, and a sentence."""
     return Problem(path, INVALID, detail)
 
@@ -101,19 +101,21 @@ OBJECT_RULES: Final[Mapping[str, MemberRule]] = {
 def check_members(entry: Any, rules: Mapping[str, MemberRule], path: Path, problems: list[Problem]) -> bool:
     """Check whether `entry` is an object with valid members; errors are added to `problems`."""
     if entry.__class__ is not dict:
-        problems.append(report_invalid_member(path, f"An object is expected here, not {describe_json_kind(entry)}."))
+        problems.append(
+            build_invalid_member_problem(path, f"An object is expected here, not {describe_json_kind(entry)}.")
+        )
         return False
     previous_count = len(problems)
     for name, value in entry.items():
         rule = rules.get(name)
         if rule is None:
             hint = suggest_name(name, rules)
-            problems.append(report_invalid_member((*path, name), f'There is no member "{name}" here.{hint}'))
+            problems.append(build_invalid_member_problem((*path, name), f'There is no member "{name}" here.{hint}'))
         elif not rule.is_valid(value):
-            problems.append(report_invalid_member((*path, name), f'"{name}" must be {rule.description}.'))
+            problems.append(build_invalid_member_problem((*path, name), f'"{name}" must be {rule.description}.'))
     for name, rule in rules.items():
         if rule.is_required and name not in entry:
-            problems.append(report_invalid_member((*path, name), f'"{name}" is missing.'))
+            problems.append(build_invalid_member_problem((*path, name), f'"{name}" is missing.'))
     return len(problems) == previous_count
 
 

@@ -34,6 +34,7 @@ from nexusform.state.object_codec import (
     INVALID,
     OBJECT_RULES,
     MemberRule,
+    build_invalid_member_problem,
     build_object_members,
     check_members,
     is_count,
@@ -47,7 +48,6 @@ from nexusform.state.object_codec import (
     is_object,
     is_text,
     parse_object,
-    report_invalid_member,
 )
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
 
@@ -222,23 +222,23 @@ def _decode_any_version(
 def _check_document_format(document: Any, name: str) -> Diagnostic | None:
     """Return why the document is not a state supported by this nexusform, or None."""
     if not is_object(document):
-        return _report_foreign_document(name, "It holds no JSON object.")
+        return _build_foreign_document_error(name, "It holds no JSON object.")
     if "format" not in document and ("terraform_version" in document or document.get("version") in (3, 4)):
-        return _report_foreign_document(
+        return _build_foreign_document_error(
             name,
             "It is a state of Terraform or OpenTofu. nexusform has its own state format; give nexusform another path.",
         )
     if document.get("format") != FORMAT:
         format_name = document.get("format")
         format_text = f'Its "format" is "{format_name}"' if is_text(format_name) else 'It has no "format"'
-        return _report_foreign_document(name, f'{format_text}; expected "{FORMAT}".')
+        return _build_foreign_document_error(name, f'{format_text}; expected "{FORMAT}".')
     if "kind" not in document:
         return build_development_file_error(name, "import the resources again")
     if document["kind"] != KIND:
-        return _report_foreign_document(name, f'Its "kind" is not "{KIND}".')
+        return _build_foreign_document_error(name, f'Its "kind" is not "{KIND}".')
     version = document.get("version")
     if not is_count(version) or version == 0:
-        return _report_foreign_document(name, 'Its "version" is not a whole number from 1.')
+        return _build_foreign_document_error(name, 'Its "version" is not a whole number from 1.')
     if version > CURRENT:
         writer_version = document.get("nexusform_version")
         writer = f" by nexusform {writer_version}" if is_nonempty_text(writer_version) else ""
@@ -250,7 +250,7 @@ def _check_document_format(document: Any, name: str) -> Diagnostic | None:
     return None
 
 
-def _report_foreign_document(name: str, reason: str) -> Diagnostic:
+def _build_foreign_document_error(name: str, reason: str) -> Diagnostic:
     return build_error("not-a-nexusform-state", f"{name} cannot be used. {reason}")
 
 
@@ -353,18 +353,18 @@ class _StateReader:
         schema = self._schemas.get(address.type) if address.mode == "managed" else None
         if schema is not None and not (has_many and is_certainly_valid(schema, object_state.attributes)):
             for problem in validate_attributes(schema, object_state.attributes):
-                self.problems.append(report_invalid_member((*path, "attributes", *problem.path), problem.detail))
+                self.problems.append(build_invalid_member_problem((*path, "attributes", *problem.path), problem.detail))
         self._highest = max(self._highest, object_state.creation)
         key = entry.get("deposed")
         if key is None:
             if address in self._objects:
-                self.problems.append(report_invalid_member(path, f"Duplicate object at {address}."))
+                self.problems.append(build_invalid_member_problem(path, f"Duplicate object at {address}."))
             self._objects[address] = object_state
             return
         deposed = self._deposed.setdefault(address, {})
         if key in deposed:
             message = f'Duplicate deposed object at {address} with key "{key}".'
-            self.problems.append(report_invalid_member((*path, "deposed"), message))
+            self.problems.append(build_invalid_member_problem((*path, "deposed"), message))
         deposed[key] = object_state
 
     def _parse_module(self, text: Any, path: Path) -> ModulePath | None:
@@ -378,10 +378,12 @@ class _StateReader:
         try:
             pattern = parse_pattern(text)
         except AddressProblem as problem:
-            self.problems.append(report_invalid_member(path, str(problem)))
+            self.problems.append(build_invalid_member_problem(path, str(problem)))
             return None
         if pattern.type:
-            self.problems.append(report_invalid_member(path, f'"{text}" is not the address of a module instance.'))
+            self.problems.append(
+                build_invalid_member_problem(path, f'"{text}" is not the address of a module instance.')
+            )
             return None
         self._modules[text] = pattern.module
         return pattern.module
@@ -393,16 +395,16 @@ def parse_output(entry: Any, path: Path, problems: list[Problem]) -> OutputState
         return None
     output_type = parse_type(entry["type"])
     if output_type is None:
-        problems.append(report_invalid_member((*path, "type"), "This is not a type."))
+        problems.append(build_invalid_member_problem((*path, "type"), "This is not a type."))
         return None
     try:
         convert_to_value(entry["value"], output_type)
     except ConversionProblem as problem:
         message = f"The value is not of the output's type: {problem.message}."
-        problems.append(report_invalid_member((*path, "value", *problem.path), message))
+        problems.append(build_invalid_member_problem((*path, "value", *problem.path), message))
         return None
     except (ValueError, OverflowError, RecursionError):
-        problems.append(report_invalid_member((*path, "value"), "The value is not of the output's type."))
+        problems.append(build_invalid_member_problem((*path, "value"), "The value is not of the output's type."))
         return None
     return OutputState(entry["value"], output_type, entry.get("sensitive", False))
 

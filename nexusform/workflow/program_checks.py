@@ -56,7 +56,7 @@ def add_program_checks(result: PlanResult, programs: Mapping[str, str], director
             continue
         checks.append(outcome.check)
         diagnostics += _warn_about_unchecked_objects(outcome)
-        diagnostics += _report_differences(outcome, directory)
+        diagnostics += _build_difference_errors(outcome, directory)
     return replace(plan, checks_by=tuple(checks), diagnostics=(*plan.diagnostics, *diagnostics))
 
 
@@ -75,7 +75,7 @@ def _warn_about_unchecked_objects(outcome: ProgramCheckOutcome) -> list[Diagnost
     return [build_warning("incomplete-program-check", detail)]
 
 
-def _report_differences(outcome: ProgramCheckOutcome, directory: str) -> list[Diagnostic]:
+def _build_difference_errors(outcome: ProgramCheckOutcome, directory: str) -> list[Diagnostic]:
     """Write the cases of the differences, and return an error for each."""
     check = outcome.check
     if not check.differences:

@@ -46,7 +46,7 @@ def build_changes(
         last += is_created
         block = instance.block or blocks.get(instance.address.config_address)
         problems += _check_prevent_destroy(instance, block, evaluation)
-        problems += _report_kept_object(instance)
+        problems += _check_kept_object(instance)
         change = _build_change_of_instance(instance, block, last if is_created else 0)
         if block is not None and change.action in _CHANGE_ACTIONS:
             if block.address not in configured_paths:
@@ -168,7 +168,7 @@ def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, eval
     ]
 
 
-def _report_kept_object(instance: Instance) -> Iterator[Diagnostic]:
+def _check_kept_object(instance: Instance) -> Iterator[Diagnostic]:
     """Yield the warning about a forgotten object, and the error if one with `destroy = false` is replaced."""
     address = instance.address
     if instance.action is Action.FORGET and instance.type.kind is not PlanningKind.MACHINE_ACTION:

@@ -296,8 +296,8 @@ def build_refresh_plan(
         build_moved_changes,
         build_observed_sites,
         build_unchanged_changes,
+        check_unfinished_changes,
         list_lost_rows,
-        report_unfinished_changes,
     )
     from nexusform.planning.modules.module_conditions import check_variable_validations, evaluate_current_conditions
 
@@ -323,7 +323,7 @@ def build_refresh_plan(
     )
     all_diagnostics = [
         *diagnostics,
-        *report_unfinished_changes(prior),
+        *check_unfinished_changes(prior),
         *variable_results.problems,
         *outputs.diagnostics,
         *condition_results.problems,

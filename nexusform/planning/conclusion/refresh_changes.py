@@ -49,7 +49,7 @@ def build_moved_changes(prior: PriorState) -> Iterator[Change]:
             )
 
 
-def report_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:
+def check_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:
     """Yield warnings for objects with a change that failed or is in progress since an earlier apply."""
     for address in sorted(prior.instances, key=compute_address_order):
         current = prior.get_object(address)

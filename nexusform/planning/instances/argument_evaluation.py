@@ -36,7 +36,7 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     hidden_problems = _replace_write_only(instance, arguments, remarks, evaluation)
     instance.arguments = replace(instance.arguments, refined=tuple(remarks.refinements))
     diagnostics = [_build_diagnostic_with_instance(instance, problem) for problem in remarks.problems]
-    diagnostics += [*hidden_problems, *_report_null_elements(instance, arguments)]
+    diagnostics += [*hidden_problems, *_check_null_elements(instance, arguments)]
     files = evaluation.settings.files
     if resource_type.unpack_arguments is not None and files is not None:
         unpacked, problems = resource_type.unpack_arguments(arguments, files)
@@ -50,7 +50,7 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
         diagnostics += _remove_observed_arguments(instance, arguments, simulated_names)
     sensitive = _add_computed_paths_exposing_secrets(resource_type.schema, tuple(remarks.sensitive))
     instance.arguments = replace(instance.arguments, sensitive=sensitive)
-    secret_problems = _report_secret_placements(instance)
+    secret_problems = _check_secret_placements(instance)
     diagnostics += secret_problems
     if resource_type.check is not None and not secret_problems:  # a check could reveal the secret
         diagnostics += [instance.build_diagnostic(problem, arguments) for problem in resource_type.check(arguments)]
@@ -115,7 +115,7 @@ def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -
             yield name
 
 
-def _report_null_elements(instance: Instance, arguments: dict[str, Any]) -> list[Diagnostic]:
+def _check_null_elements(instance: Instance, arguments: dict[str, Any]) -> list[Diagnostic]:
     """Return an error per list, set or map with a null among its elements."""
     diagnostics = []
     for path in find_null_elements(instance.type.schema, arguments):
@@ -197,7 +197,7 @@ def _add_computed_paths_exposing_secrets(schema: BlockSchema, sensitive: tuple[P
     return tuple(paths)
 
 
-def _report_secret_placements(instance: Instance) -> list[Diagnostic]:
+def _check_secret_placements(instance: Instance) -> list[Diagnostic]:
     """Return errors for sensitive values in names and placements: every plan shows those."""
     diagnostics = []
     for path in instance.arguments.sensitive:

@@ -272,7 +272,7 @@ class BlockPlanner:
         is_requested = self.selection.is_replacement_requested(instance.address)
         decision = decide_action(instance, {**known, **computed}, is_requested=is_requested)
         instance.decision = replace(decision, unresolved=unresolved) if unresolved else decision
-        self.diagnostics += report_unfinished_change(instance)
+        self.diagnostics += check_unfinished_change(instance)
         if not self.selection.is_partial:
             self.diagnostics += check_triggers(instance, self.decided_instances, evaluation)
         lifecycle = instance.lifecycle
@@ -362,7 +362,7 @@ class BlockPlanner:
             raise build_limit_error(limit_name, limit_name, maximum)
 
 
-def report_unfinished_change(instance: Instance) -> Iterator[Diagnostic]:
+def check_unfinished_change(instance: Instance) -> Iterator[Diagnostic]:
     """Yield a warning for a change that failed and is retried, or is in progress."""
     unfinished = (instance.prior.private or {}).get(UNFINISHED_KEY) if instance.prior is not None else None
     if not unfinished or instance.action is not Action.UPDATE:

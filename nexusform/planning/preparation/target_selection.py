@@ -241,12 +241,12 @@ def check_unmatched_options(
 ) -> list[Diagnostic]:
     """Return errors for options that match no planned or prior instance and no existing VM."""
     addresses = [*planned_addresses, *prior_addresses]
-    problems = _report_patterns_without_match("-target", selection.targets, order, addresses)
-    problems += _report_patterns_without_match("-exclude", selection.excludes, order, addresses)
-    return problems + _report_replace_options_without_match(selection, planned_addresses, vms)
+    problems = _check_pattern_matches("-target", selection.targets, order, addresses)
+    problems += _check_pattern_matches("-exclude", selection.excludes, order, addresses)
+    return problems + _check_replace_options(selection, planned_addresses, vms)
 
 
-def _report_patterns_without_match(
+def _check_pattern_matches(
     option: str, patterns: Iterable[AddressPattern], order: PlanningOrder, addresses: Collection[Address]
 ) -> list[Diagnostic]:
     """Return errors for patterns that match nothing. A block may have no instances; an excluded instance must exist."""
@@ -275,7 +275,7 @@ def _build_ambiguous_replacement(pattern: AddressPattern, matches: Iterable[Addr
     )
 
 
-def _report_replace_options_without_match(
+def _check_replace_options(
     selection: Selection, known_addresses: Collection[Address], vms: Mapping[Address, Iterable[str]]
 ) -> list[Diagnostic]:
     """Return errors for -replace without a matching instance or existing VM."""

@@ -80,7 +80,7 @@ def order_machine_actions(
     if not pending:
         return MachineActionOrder()
     requests, diagnostics = _build_requests(pending, objects, sites)
-    diagnostics += [problem for request in requests for problem in _report_vms_on_machine_of_action(request)]
+    diagnostics += [problem for request in requests for problem in _check_vms_on_machine_of_action(request)]
     actions: list[PlannedMachineAction] = []
     step_order: dict[Address, Sequence[Address]] = {}
     for site_id in sorted({request.site.id for request in requests}):
@@ -187,7 +187,7 @@ def _get_cluster_id(vms: VmObject) -> str:
     return vms.request.demand.owner.partition(":")[2] if vms.request.demand is not None else ""
 
 
-def _report_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[Diagnostic]:
+def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[Diagnostic]:
     """Yield an error if VMs remain on the machine of a disruptive action without permission."""
     values = request.instance.planned or {}
     if not request.stopped_vms or values.get("allow_workloads") is True:

@@ -347,10 +347,10 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
                     f"change {pool.pool} and apply again.",
                     pool.path,
                 )
-    yield from _report_clusters_losing_system_pools(objects)
+    yield from _check_clusters_losing_system_pools(objects)
 
 
-def _report_clusters_losing_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
+def _check_clusters_losing_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     """Yield warnings for remaining clusters that lose all System pools, of their own blocks or others'."""
     before = Counter(_iterate_system_pool_owners(vms.prior.demand for vms in objects))
     after = Counter(_iterate_system_pool_owners(vms.request.demand for vms in objects))

@@ -65,7 +65,7 @@ def choose_backend(settings: Settings | None, context: CommandContext) -> tuple[
         return None, problems
     saved_choice = None if context.backend_config else load_backend_choice(context)
     # Check these first: a block of another kind may still lack settings.
-    rejection = _report_interrupted_migration(context) or _check_backend_kind(saved_choice, settings)
+    rejection = _check_interrupted_migration(context) or _check_backend_kind(saved_choice, settings)
     if rejection is not None:
         return None, [*problems, rejection]
     choice, new_problems = read_configured_choice(
@@ -93,7 +93,7 @@ def choose_backend(settings: Settings | None, context: CommandContext) -> tuple[
     return backend, [*problems, *new_problems]
 
 
-def _report_interrupted_migration(context: CommandContext) -> Diagnostic | None:
+def _check_interrupted_migration(context: CommandContext) -> Diagnostic | None:
     """Return an error if a migration between two backends was interrupted."""
     if (
         not context.is_data_directory_trusted

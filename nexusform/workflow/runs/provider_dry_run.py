@@ -59,7 +59,9 @@ def validate_changes_at_providers(
     return diagnostics
 
 
-def report_skipped_checks(result: PlanResult, providers: Mapping[str, Provider], reason: str) -> list[Diagnostic]:
+def build_skipped_checks_diagnostics(
+    result: PlanResult, providers: Mapping[str, Provider], reason: str
+) -> list[Diagnostic]:
     """Return the diagnostics of providers without server query; `reason` is a clause, no full stop."""
     diagnostics: list[Diagnostic] = []
     for name, provider in providers.items():

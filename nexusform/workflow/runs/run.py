@@ -251,9 +251,9 @@ class Run(Struct):
         if not options.refresh:
             if not has_validator or not options.dry_run_skip_reason:
                 return result, []
-            from nexusform.workflow.runs.provider_dry_run import report_skipped_checks
+            from nexusform.workflow.runs.provider_dry_run import build_skipped_checks_diagnostics
 
-            return result, report_skipped_checks(result, self.providers, options.dry_run_skip_reason)
+            return result, build_skipped_checks_diagnostics(result, self.providers, options.dry_run_skip_reason)
         diagnostics = check_existing_objects(result.plan, self.providers)
         if has_validator:
             from nexusform.workflow.runs.provider_dry_run import collect_verdicts, validate_changes_at_providers

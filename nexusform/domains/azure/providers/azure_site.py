@@ -213,7 +213,7 @@ class AzureSiteProvider(ObservedSites):
             detail = f"Azure does not delete single nodes: to re-create {title}, {describe_node_deletion()}."
             warning = Problem((), "kubectl-deleted-nodes", detail, Severity.WARNING)
             problems.append((next(iter(recreated_nodes)), warning))
-        return [*problems, *self._report_machines_to_cordon(requests)]
+        return [*problems, *self._list_machines_to_cordon(requests)]
 
     def _plan_changes(self, request: ChangeRequest, planned_vms: AbstractSet[str]) -> list[ArmChange]:
         """Plan the Azure changes of a step. `planned_vms` are the VMs of the plan. Raises ProviderProblem."""
@@ -226,7 +226,7 @@ class AzureSiteProvider(ObservedSites):
         group = self._find_resource_group(request, missing_ok=request.key.type == POOL)
         return build_azure_changes(request, SiteContext(group, {}, find_arm_id))
 
-    def _report_machines_to_cordon(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
+    def _list_machines_to_cordon(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
         """Report once per action the machines to cordon, by apply or by an operator."""
         requests_by_action: dict[CordonAction, list[tuple[int, CordonRequest]]] = {}
         for number, request in enumerate(requests):

@@ -36,7 +36,7 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
     missing_parts = [f"removing {item.title}" for item in objects.deleted]
     missing_parts += [f"re-creating {item.title}" for item in objects.created if item.action is ResourceAction.REPLACE]
     missing_parts += [item.title for item in objects.cordons]
-    problems = list(_report_objects_not_exported(plan, objects.skipped))
+    problems = list(_check_exported_objects(plan, objects.skipped))
     if missing_parts:
         detail = (
             f"This format cannot express deletions and cordons: {format_first_items(missing_parts, 5)}. Do "
@@ -62,7 +62,7 @@ def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
     if errors:
         return "", errors
     is_empty = not (objects.applied or objects.deleted or objects.cordons)
-    return "" if is_empty else script, list(_report_objects_not_exported(plan, objects.skipped))
+    return "" if is_empty else script, list(_check_exported_objects(plan, objects.skipped))
 
 
 def _check_properties_of_recreations(objects: PlannedAzureResources) -> Iterator[Diagnostic]:
@@ -85,7 +85,7 @@ def _check_properties_of_recreations(objects: PlannedAzureResources) -> Iterator
     yield build_error("incomplete-export", detail)
 
 
-def _report_objects_not_exported(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
+def _check_exported_objects(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
     """Report objects unknown to Azure, and scheduler settings absent in every body."""
     if vnfs:
         detail = (

@@ -165,10 +165,10 @@ def _find_machines_of_renamed_sites(
         for machine in unlisted.get(name, ()):
             duplicates.setdefault((site, machine.site, machine.is_certain), []).append(machine.address)
     for (site, old_site, is_certain), addresses in sorted(duplicates.items()):
-        yield _report_site_renamed(site, old_site, addresses, is_certain=is_certain)
+        yield _build_site_renamed_warning(site, old_site, addresses, is_certain=is_certain)
 
 
-def _report_site_renamed(site: str, old_site: str, addresses: Sequence[str], *, is_certain: bool) -> Diagnostic:
+def _build_site_renamed_warning(site: str, old_site: str, addresses: Sequence[str], *, is_certain: bool) -> Diagnostic:
     """Report machines in state at a site of another name."""
     machines = format_count(len(addresses), "machine")
     detail = (

@@ -96,9 +96,11 @@ class HubDryRun:
         try:
             hub = self._connection.connect()
             if self._options.is_confined and not self._options.allows_dry_run(hub.server):
-                return self._report_skipped(numbers, "a sandboxed run contacts it only if -allow-remote names it")
+                return self._build_skipped_checks_warning(
+                    numbers, "a sandboxed run contacts it only if -allow-remote names it"
+                )
         except HubProblem as problem:
-            return self._report_skipped(numbers, str(problem))
+            return self._build_skipped_checks_warning(numbers, str(problem))
         valid = [n for n in numbers if not requests[n].skip_reason]
         known = [n for n in valid if not _has_unknown_value(requests[n].planned)]
         hub_objects, unvalidated = self._reserve_dry_runs({n: build_sent_objects(requests[n]) for n in known})
@@ -117,7 +119,7 @@ class HubDryRun:
                 all_findings = [finding for findings in pool.map(validate_number, fully_known) for finding in findings]
             all_findings += find_affected_placements(hub, requests, hub_objects)
         except HubProblem as problem:
-            return self._report_skipped(numbers, str(problem))
+            return self._build_skipped_checks_warning(numbers, str(problem))
         for n in (n for n in valid if n not in known):
             detail = f"{requests[n].address} (some of its values are known only then)"
             all_findings.append((n, Problem((), _DEFERRED, detail)))
@@ -125,8 +127,8 @@ class HubDryRun:
         invalid = [(n, requests[n]) for n in numbers if requests[n].skip_reason]
         return [
             *_combine_skipped_findings(all_findings, self._skip_severity),
-            *self._report_skipped(unvalidated, _LIMIT_REASON),
-            *_report_invalid_changes(invalid),
+            *self._build_skipped_checks_warning(unvalidated, _LIMIT_REASON),
+            *_build_invalid_changes_warning(invalid),
         ]
 
     def _reserve_dry_runs(
@@ -174,7 +176,7 @@ class HubDryRun:
             # reported by the step
             log_event("debug", "deletions not validated", why=str(problem))
             return []
-        skipped = self._report_skipped(unvalidated, _LIMIT_REASON)
+        skipped = self._build_skipped_checks_warning(unvalidated, _LIMIT_REASON)
         return [*_combine_skipped_findings(findings, self._skip_severity), *skipped]
 
     def _check_deletion(
@@ -206,7 +208,7 @@ class HubDryRun:
 
     def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[Finding]:
         """Return the findings of a run without dry run."""
-        return self._report_skipped(self._select_changes(requests), reason)
+        return self._build_skipped_checks_warning(self._select_changes(requests), reason)
 
     def _select_changes(self, requests: Sequence[ChangeRequest]) -> list[int]:
         """Return the numbers of the changes to validate."""
@@ -229,7 +231,7 @@ class HubDryRun:
     def _skip_severity(self) -> Severity:
         return Severity.ERROR if self._options.validate_changes == "require" else Severity.WARNING
 
-    def _report_skipped(self, numbers: Sequence[int], reason: str) -> list[Finding]:
+    def _build_skipped_checks_warning(self, numbers: Sequence[int], reason: str) -> list[Finding]:
         """Return one warning for the plan, or an error if a dry run is required; none without changes."""
         if not numbers:
             return []
@@ -268,7 +270,7 @@ class HubDryRun:
     ) -> Iterator[Problem]:
         path = find_object_path(hub, hub_object)
         if not path:
-            yield self._report_unserved_kind(hub_object)
+            yield self._build_unserved_kind_problem(hub_object)
             return
         body = self._read_body(hub, hub_object)
         if request.key.type == MEMBER_TYPE and body is None:
@@ -305,7 +307,7 @@ class HubDryRun:
             yield Problem((), FIELDS_TAKEN_OVER, detail, Severity.WARNING)
             hub.apply(path, hub_objects, self._options.manager, force=True, dry_run=True)
 
-    def _report_unserved_kind(self, hub_object: HubObject) -> Problem:
+    def _build_unserved_kind_problem(self, hub_object: HubObject) -> Problem:
         version = str(hub_object.body.get("apiVersion"))
         if version.partition("/")[0] in self._new_groups:
             return Problem((), _DEFERRED, f"{hub_object.title} (its CustomResourceDefinition comes with this plan)")
@@ -382,7 +384,7 @@ class HubDryRun:
         return Problem((), HUB_REJECTION, f"{rejection}: {message}")
 
 
-def _report_invalid_changes(invalid: Sequence[tuple[int, ChangeRequest]]) -> Iterator[Finding]:
+def _build_invalid_changes_warning(invalid: Sequence[tuple[int, ChangeRequest]]) -> Iterator[Finding]:
     """Yield one warning for all invalid changes."""
     if invalid:
         change_count = format_count(len(invalid), "change")

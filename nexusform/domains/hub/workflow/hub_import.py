@@ -159,7 +159,7 @@ def _read_hub_objects_to_import(
                 number = names[type_name, label]
                 address = Address((), "managed", type_name, label if number == 1 else f"{label}_{number}")
             imported[address] = (object_id, match[1])
-    return hub.server, imported, list(_report_objects_of_others(skipped))
+    return hub.server, imported, list(_build_skipped_objects_warning(skipped))
 
 
 def _find_block(configuration: Configuration | None, type_name: str, object_id: str) -> ResourceBlock | None:
@@ -197,7 +197,7 @@ def _list_user_objects(
             yield type_name, f"{namespace}{metadata.get('name')}", body
 
 
-def _report_objects_of_others(skipped: list[str]) -> Iterator[Diagnostic]:
+def _build_skipped_objects_warning(skipped: list[str]) -> Iterator[Diagnostic]:
     if skipped:
         objects = format_count(len(skipped), "object")
         detail = (

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nexusform.backends.registry import BACKENDS
 from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.loader import find_hidden_characters
-from nexusform.configuration.prepared_body import PreparedBody, report_missing_argument
+from nexusform.configuration.prepared_body import PreparedBody, build_missing_argument_error
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error, has_errors, suggest_name
 from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.sites.types.fleet_plan import (
@@ -357,7 +357,7 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
         replace(block, body=replace(block.body, attributes=other_attributes)), _SITE, reading.problems
     )
     if "for_each" not in expressions:
-        reading.problems.append(report_missing_argument("for_each", block.header_span))
+        reading.problems.append(build_missing_argument_error("for_each", block.header_span))
         return
     reading.repeated_blocks.append(prepared)
     # Read keys and values of for_each, and the files they are from.
