@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.domains.azure.providers.test_azure_kills import story
+from tests.domains.hub import story
 from tests.domains.hub.hub_front import Front
 
 CASES = os.environ.get("NEXUSFORM_HUB_CASES", "")
