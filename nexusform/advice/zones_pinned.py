@@ -34,7 +34,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
             free_result = site.simulate(
                 [candidate.replace_zones(None) if candidate is pool else candidate for candidate in pools]
             )
-            format_result = _format_hypothetical_cost if facts.is_hypothetical_site(pool.site_id) else _build_pin_cost
+            format_result = _build_hypothetical_cost if facts.is_hypothetical_site(pool.site_id) else _build_pin_cost
             cost = format_result(pool, current_results[site.id], free_result)
             if not cost.summary and not facts.includes_costless:
                 continue
@@ -102,7 +102,7 @@ def _build_pin_cost(pool: LintPool, pinned_result: SimulationResult, free_result
     return _ZonePinCost(" ".join(sentences), " and ".join(costs))
 
 
-def _format_hypothetical_cost(
+def _build_hypothetical_cost(
     pool: LintPool, pinned_result: SimulationResult, free_result: SimulationResult
 ) -> _ZonePinCost:
     """Format the cost of the pin of existing VMs if all VMs of the site were placed again."""

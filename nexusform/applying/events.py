@@ -39,11 +39,11 @@ class StepEvent(Struct, frozen=True):
 class StepListener:
     """Listener to all steps, called from one thread at a time; it ignores them by default."""
 
-    def report_start(self, event: StepEvent) -> None:
+    def report_step_start(self, event: StepEvent) -> None:
         """Report the start of a step."""
 
-    def report_progress(self, event: StepEvent) -> None:
+    def report_step_progress(self, event: StepEvent) -> None:
         """Report ten more seconds of a step, or a message of its provider."""
 
-    def report_end(self, event: StepEvent) -> None:
+    def report_step_end(self, event: StepEvent) -> None:
         """Report the end of a step."""

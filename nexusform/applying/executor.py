@@ -117,7 +117,7 @@ class _ChangeCounts(Struct):
     destroyed: int = 0
     forgotten: int = 0
 
-    def count_step(self, step: Step) -> None:
+    def add_step_to_totals(self, step: Step) -> None:
         if not step.main:
             return
         if step.kind is StepKind.CREATE:
@@ -254,7 +254,7 @@ class _PlanExecution:
             for step, timing in self._timings.items():
                 if current_time - timing.last_report >= interval:
                     timing.last_report = current_time
-                    self._listener.report_progress(self._build_step_event(self._steps[step]))
+                    self._listener.report_step_progress(self._build_step_event(self._steps[step]))
         self._workers.close()
         self._skip_remaining_steps()
         self._report_ended_steps()
@@ -324,7 +324,7 @@ class _PlanExecution:
         start_time = self._read_current_time()
         self._timings[call.step.id] = _StepTiming(start_time, start_time)
         log_event("debug", "step started", step=call.step.id, kind=call.step.kind, address=call.change.address)
-        self._listener.report_start(self._build_step_event(call.step))
+        self._listener.report_step_start(self._build_step_event(call.step))
         self._workers.submit(call)
 
     def _remove_from_state(self, step: Step) -> None:
@@ -347,7 +347,7 @@ class _PlanExecution:
             self._recorder.record_operation(call_news.task, call_news.news.operation)
         if call_news.news.message:
             event = replace(self._build_step_event(call_news.task.step), message=call_news.news.message)
-            self._listener.report_progress(event)
+            self._listener.report_step_progress(event)
 
     def _process_completed_call(self, completed_call: CompletedCall[ProviderCall, ChangeResult | None]) -> None:
         call = completed_call.task
@@ -400,7 +400,7 @@ class _PlanExecution:
         self._timings.pop(step.id, None)
         self._unreported.append(event)
         if outcome is StepOutcome.DONE:
-            self._counts.count_step(step)
+            self._counts.add_step_to_totals(step)
             self._graph.complete_step(step.id)
             self._graph.release_followers(step.id)
             return
@@ -445,7 +445,7 @@ class _PlanExecution:
     def _report_ended_steps(self) -> None:
         """Report the ended steps, once their outcomes are durable."""
         for event in self._unreported:
-            self._listener.report_end(event)
+            self._listener.report_step_end(event)
         self._unreported.clear()
 
     def _read_current_time(self) -> float:

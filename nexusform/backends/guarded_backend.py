@@ -25,7 +25,7 @@ from nexusform.interfaces.state_storage import (
 )
 
 if TYPE_CHECKING:
-    from nexusform.network.deadlines import Deadline
+    from nexusform.network.deadlines import DeadlineRunner
 
 _UNREAD: Final = "unread"
 _NO_DOCUMENT: Final = "nothing"
@@ -52,12 +52,12 @@ class OverwriteGuardBackend:
     def __init__(self, inner: StateBackend, *, is_remote: bool) -> None:
         self.inner = inner
         self._is_remote = is_remote
-        self._deadline: Deadline | None = None
+        self._deadline: DeadlineRunner | None = None
         if is_remote:
-            from nexusform.network.deadlines import Deadline
+            from nexusform.network.deadlines import DeadlineRunner
 
             check_lease = inner.check_lease if isinstance(inner, LeaseLockBackend) else lambda: None
-            self._deadline = Deadline(inner.describe, check_lease)
+            self._deadline = DeadlineRunner(inner.describe, check_lease)
         self._known_digest = _UNREAD  # digest of the document read or written last
         self._known_description = ""
         self._has_verified = False  # whether the document was verified since the lock was acquired

@@ -56,9 +56,9 @@ class BackendDefinition(Struct, frozen=True):
         if not self.is_remote:
             return guard_backend(self.make(settings, directories), is_remote=False)
         address = next(iter(self.list_server_urls(settings)), "the server").split("?")[0]
-        from nexusform.network.deadlines import Deadline
+        from nexusform.network.deadlines import DeadlineRunner
 
-        deadline = Deadline(lambda: _remove_login(address))
+        deadline = DeadlineRunner(lambda: _remove_login(address))
         return guard_backend(deadline.run("sign in", lambda: self.make(settings, directories)), is_remote=True)
 
     def explain_unverified_server(self, settings: Mapping[str, Any]) -> str:

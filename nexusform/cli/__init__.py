@@ -2,7 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "report_output": "Answer PlanAnswerFlags AnswerFormatFlags write_answer",
+    "report_output": "Answer PlanFileAnswerFlags AnswerFormatFlags write_answer",
     "apply": "parse_verification",
     "arguments": (
         "declare_choice declare_flag_group declare_number declare_optional_positional declare_optional_choice_flag "

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_flag_group
 from nexusform.cli.commands import define_command
-from nexusform.cli.report_output import Answer, PlanAnswerFlags, write_answer
+from nexusform.cli.report_output import Answer, PlanFileAnswerFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.workflow.lint_advice import LintAdvice, find_advice
@@ -15,7 +15,7 @@ from nexusform.workflow.lint_advice import LintAdvice, find_advice
 class AdviseArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `advise`."""
 
-    answer: PlanAnswerFlags = declare_flag_group(PlanAnswerFlags)
+    answer: PlanFileAnswerFlags = declare_flag_group(PlanFileAnswerFlags)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     state: str = declare_state_flag()
     view: ViewFlags = declare_flag_group(ViewFlags)

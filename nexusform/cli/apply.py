@@ -467,17 +467,17 @@ class _PipeSafeListener(StepListener):
         self._interrupts = interrupts
         self._is_open = True
 
-    def report_start(self, event: StepEvent) -> None:
+    def report_step_start(self, event: StepEvent) -> None:
         """Report the start of a step."""
-        self._forward_event(self._reporter.report_start, event)
+        self._forward_event(self._reporter.report_step_start, event)
 
-    def report_progress(self, event: StepEvent) -> None:
+    def report_step_progress(self, event: StepEvent) -> None:
         """Report the progress of a step."""
-        self._forward_event(self._reporter.report_progress, event)
+        self._forward_event(self._reporter.report_step_progress, event)
 
-    def report_end(self, event: StepEvent) -> None:
+    def report_step_end(self, event: StepEvent) -> None:
         """Report the end of a step."""
-        self._forward_event(self._reporter.report_end, event)
+        self._forward_event(self._reporter.report_step_end, event)
 
     def _forward_event(self, report: Callable[[StepEvent], None], event: StepEvent) -> None:
         """Forward an event while the pipe is open."""

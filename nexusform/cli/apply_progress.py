@@ -29,17 +29,17 @@ class ApplyProgress:
         self._print_line = print_line
         self._is_concise = concise
 
-    def report_start(self, event: StepEvent) -> None:
+    def report_step_start(self, event: StepEvent) -> None:
         """Print the start of a step."""
         if not self._is_concise:
             self._print_line(progress_text.format_start_line(event, self._paint, self._screen.width))
 
-    def report_progress(self, event: StepEvent) -> None:
+    def report_step_progress(self, event: StepEvent) -> None:
         """Print the progress of a step."""
         if not self._is_concise:
             self._print_line(progress_text.format_progress_line(event, self._paint, self._screen.width))
 
-    def report_end(self, event: StepEvent) -> None:
+    def report_step_end(self, event: StepEvent) -> None:
         """Print the end of a step."""
         if not self._is_concise or event.error:
             self._print_line(progress_text.format_end_line(event, self._paint, self._screen.width))

@@ -68,15 +68,15 @@ class JsonReporter:
         """Return an empty context, because every step has its events."""
         return nullcontext()
 
-    def report_start(self, event: StepEvent) -> None:
+    def report_step_start(self, event: StepEvent) -> None:
         """Write an apply_start event."""
         self._write_event(json_stream.create_apply_start_event(event, _get_timestamp()))
 
-    def report_progress(self, event: StepEvent) -> None:
+    def report_step_progress(self, event: StepEvent) -> None:
         """Write an apply_progress event."""
         self._write_event(json_stream.create_apply_progress_event(event, _get_timestamp()))
 
-    def report_end(self, event: StepEvent) -> None:
+    def report_step_end(self, event: StepEvent) -> None:
         """Write an apply_complete or apply_errored event."""
         self._write_event(json_stream.create_apply_end_event(event, _get_timestamp()))
 

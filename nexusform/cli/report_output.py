@@ -48,7 +48,7 @@ class AnswerFormatFlags(Struct, frozen=True, kw_only=True):
     report: tuple[str, ...] = declare_report_flags()
 
 
-class PlanAnswerFlags(Struct, frozen=True, kw_only=True):
+class PlanFileAnswerFlags(Struct, frozen=True, kw_only=True):
     """Plan and output flags of an answer."""
 
     plan: str = declare_text_flag("Start from the result of a saved plan", metavar="FILE")
@@ -61,7 +61,7 @@ class PlanAnswerFlags(Struct, frozen=True, kw_only=True):
         return self.format != "text" or has_stdout_report(parse_reports(self.report, FORMATS.keys()))
 
 
-def write_answer(answer: Answer, flags: PlanAnswerFlags | AnswerFormatFlags, screen: Screen) -> int:
+def write_answer(answer: Answer, flags: PlanFileAnswerFlags | AnswerFormatFlags, screen: Screen) -> int:
     """Print the answer, write the reports, and return the exit code."""
     reports = parse_reports(flags.report, FORMATS.keys())
     if not has_stdout_report(reports):

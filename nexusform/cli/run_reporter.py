@@ -62,15 +62,15 @@ class RunReporter(Protocol):
         """Return a context for the duration of an apply."""
         ...
 
-    def report_start(self, event: StepEvent) -> None:
+    def report_step_start(self, event: StepEvent) -> None:
         """Report the start of a step."""
         ...
 
-    def report_progress(self, event: StepEvent) -> None:
+    def report_step_progress(self, event: StepEvent) -> None:
         """Report the progress of a step, every ten seconds."""
         ...
 
-    def report_end(self, event: StepEvent) -> None:
+    def report_step_end(self, event: StepEvent) -> None:
         """Report the end of a step."""
         ...
 
@@ -196,17 +196,17 @@ class TextReporter:
             yield
         self._bar = None
 
-    def report_start(self, event: StepEvent) -> None:
+    def report_step_start(self, event: StepEvent) -> None:
         """Print a line."""
-        self._apply_progress.report_start(event)
+        self._apply_progress.report_step_start(event)
 
-    def report_progress(self, event: StepEvent) -> None:
+    def report_step_progress(self, event: StepEvent) -> None:
         """Print a line."""
-        self._apply_progress.report_progress(event)
+        self._apply_progress.report_step_progress(event)
 
-    def report_end(self, event: StepEvent) -> None:
+    def report_step_end(self, event: StepEvent) -> None:
         """Print a line."""
-        self._apply_progress.report_end(event)
+        self._apply_progress.report_step_end(event)
         if self._bar is not None:
             self._bar.increment()
 

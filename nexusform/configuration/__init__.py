@@ -5,7 +5,7 @@ PUBLIC = {
     "body_preparation": "build_prepared_body build_prepared_resource PreparedBody",
     "literal_edits": "apply_literal_edits build_literal_edit TextEdit",
     "loader": (
-        "check_constant_variables list_automatic_variable_files find_hidden_characters JSON MAX_FILE_BYTES "
+        "check_constant_variables list_automatic_variable_files check_hidden_characters JSON MAX_FILE_BYTES "
         "load_configuration NATIVE read_given_variables read_root_variables"
     ),
     "module_blocks": "decode_provider_block is_local_source",

@@ -321,7 +321,7 @@ def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: l
         position = Position(line, column, problem.start)
         problems.append(build_error("invalid-character-encoding", detail, Span(display_path, position, position)))
         return None
-    problems += find_hidden_characters(source)
+    problems += check_hidden_characters(source)
     return source
 
 
@@ -452,7 +452,7 @@ _BYTE_ORDER_MARK: Final = "\ufeff"
 _MAX_LINES: Final = 5
 
 
-def find_hidden_characters(source: SourceFile) -> list[Diagnostic]:
+def check_hidden_characters(source: SourceFile) -> list[Diagnostic]:
     """Return one warning for a file with invisible characters, at the first of them."""
     text = source.text
     if text.isascii():

@@ -19,7 +19,7 @@ from nexusform.configuration.declarations.configuration import KeyProviderBlock
 from nexusform.diagnostics.phrases import format_installation
 from nexusform.files.access_record import read_variable
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.network.deadlines import Deadline
+from nexusform.network.deadlines import DeadlineRunner
 
 KEY_BYTES: Final = 32
 EXTERNAL_VARIABLE: Final = "NF_ENCRYPTION_COMMAND"
@@ -153,7 +153,7 @@ def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
         raise EncryptionProblem(f"it needs the package {import_error.name}: {command}.") from None
     try:
         client = CryptographyClient(key_id, DefaultAzureCredential())
-        deadline = Deadline(lambda: key_id)
+        deadline = DeadlineRunner(lambda: key_id)
         return deadline.run("use the key", lambda: operation(client, KeyWrapAlgorithm.rsa_oaep_256))
     except BackendProblem as problem:
         raise EncryptionProblem(str(problem)) from None

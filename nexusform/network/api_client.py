@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from nexusform.files.access_record import record_server_access
 from nexusform.files.regular_files import FileTooLarge
-from nexusform.network.deadlines import Deadline, OperationAbandoned, compute_silence_limit, is_caller_waiting
+from nexusform.network.deadlines import DeadlineRunner, OperationAbandoned, compute_silence_limit, is_caller_waiting
 from nexusform.network.http_client import parse_origin
 from nexusform.network.read_limits import CONNECT_SECONDS, MAX_ANSWER_BYTES, MAX_ERROR_BYTES, ReadByteLimit
 from nexusform.network.web_errors import WebError, WebErrorKind
@@ -70,7 +70,7 @@ class ApiClient:
         timeout = Timeout(silence, connect=min(CONNECT_SECONDS, silence))
         self._client = Client(base_url=address, timeout=timeout, follow_redirects=False, **settings)
         self._extensions = {"sni_hostname": server_name} if server_name else {}
-        self._deadline = Deadline(lambda: address)
+        self._deadline = DeadlineRunner(lambda: address)
 
     def close(self) -> None:
         """Close the connections."""

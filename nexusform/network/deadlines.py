@@ -92,7 +92,7 @@ def pause_deadline() -> Iterator[None]:
         operation.ends_at = ends_at + time.monotonic() - start_time
 
 
-class Deadline:
+class DeadlineRunner:
     """Time limit of operations on one backend; `check_lease` raises if its lease is lost."""
 
     def __init__(self, get_name: Callable[[], str], check_lease: Callable[[], None] = lambda: None) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.kubernetes.matching import Taint
-from nexusform.scheduling.kubelet import Kubelet
+from nexusform.scheduling.kubelet import KubeletConfiguration
 
 # Taint that repels ordinary pods from control plane nodes.
 CONTROL_PLANE_TAINT: Final = Taint("node-role.kubernetes.io/control-plane")
@@ -19,4 +19,4 @@ class NodeProperties(Struct, frozen=True):
 
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
-    kubelet: Kubelet = Kubelet()
+    kubelet: KubeletConfiguration = KubeletConfiguration()

@@ -57,7 +57,7 @@ def make_plan(request: PlanRequest) -> PlanResult:
 
         return add_remedies(request, result, make_plan)
     if request.includes_remedies and any(SELECTION_KEY in problem.extra for problem in result.plan.diagnostics):
-        from nexusform.planning.replanning.feasibility_remedies import verify_suggested_selection
+        from nexusform.planning.replanning.waiting_pod_remedies import verify_suggested_selection
 
         return verify_suggested_selection(request, result, make_plan)
     if request.includes_remedies and result.open_rules:
@@ -65,7 +65,7 @@ def make_plan(request: PlanRequest) -> PlanResult:
 
         result = add_zone_remedies(request, result, make_plan)
     if request.includes_remedies and any(row.is_waiting for row in result.plan.feasibility):
-        from nexusform.planning.replanning.feasibility_remedies import add_feasibility_remedies
+        from nexusform.planning.replanning.waiting_pod_remedies import add_feasibility_remedies
 
         return add_feasibility_remedies(request, result, make_plan)
     return result

@@ -10,7 +10,15 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.json_data.plain_data import Path
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 from nexusform.resource_types.shared_arguments import build_optional_argument, is_set_and_known
-from nexusform.scheduling.kubelet import EVICTION_MEMORY, MAX_CELLS, STORAGE, Kubelet, Platform, Reserve, TopologyPolicy
+from nexusform.scheduling.kubelet import (
+    EVICTION_MEMORY,
+    MAX_CELLS,
+    STORAGE,
+    KubeletConfiguration,
+    Platform,
+    Reserve,
+    TopologyPolicy,
+)
 from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, MapType
 
@@ -121,7 +129,7 @@ def _build_problem(path: Path, detail: str) -> Problem:
 # --- values ------------------------------------------------------------------------------------
 
 
-def build_kubelet(platform: Platform, *blocks: Any) -> Kubelet:
+def build_kubelet(platform: Platform, *blocks: Any) -> KubeletConfiguration:
     """Build the kubelet of these blocks; later ones override earlier ones."""
     values: dict[str, Any] = {}
     extended_resources: dict[str, tuple[int, ...]] = {}
@@ -131,7 +139,7 @@ def build_kubelet(platform: Platform, *blocks: Any) -> Kubelet:
             extended_resources |= parse_extended_resources(block.get("extended_resources"))
     eviction = values.get("eviction_memory")
     cpus = values.get("reserved_cpus")
-    return Kubelet(
+    return KubeletConfiguration(
         platform=platform,
         eviction_memory=EVICTION_MEMORY if eviction is None else _parse_whole_amount(eviction),
         reserved=_sum_reservations(values.get(name) for name in _RESERVE_ARGUMENTS),

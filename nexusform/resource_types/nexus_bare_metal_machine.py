@@ -223,7 +223,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     machine = build_rack_machine(attributes, rack)
     if machine is None:
         return []
-    problem = _find_clash(machine, rack, address, inventory)
+    problem = _check_slot_and_name_conflict(machine, rack, address, inventory)
     if problem is not None:
         return [problem]
     inventory.addresses_by_name["slot", rack_id, machine.slot] = address
@@ -234,7 +234,9 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     return []
 
 
-def _find_clash(machine: Machine, rack: InventoryRack, address: str, inventory: PlanInventory) -> Problem | None:
+def _check_slot_and_name_conflict(
+    machine: Machine, rack: InventoryRack, address: str, inventory: PlanInventory
+) -> Problem | None:
     """Return the problem of a used slot or name; names are unique on a site."""
     other_address = inventory.addresses_by_name.get(("slot", rack.id, machine.slot), address)
     if other_address != address:

@@ -20,7 +20,14 @@ from nexusform.resource_types.shared_arguments import (
     build_required_argument,
     build_unknown_sku_problem,
 )
-from nexusform.scheduling.kubelet import GIB, Kubelet, NodeSize, Platform, compute_allocatable, list_registered_labels
+from nexusform.scheduling.kubelet import (
+    GIB,
+    KubeletConfiguration,
+    NodeSize,
+    Platform,
+    compute_allocatable,
+    list_registered_labels,
+)
 from nexusform.scheduling.kubelet import compute_capacity as vm_size
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Placement, PlacementConstraints, VmSku
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, OnChange
@@ -310,13 +317,13 @@ def build_node_properties(
     return NodeProperties(labels, taints, kubelet)
 
 
-def build_node_kubelet(pool: Mapping[str, Any], cluster: Mapping[str, Any]) -> Kubelet:
+def build_node_kubelet(pool: Mapping[str, Any], cluster: Mapping[str, Any]) -> KubeletConfiguration:
     """Build the kubelet of a pool's nodes: the pool's block overrides its cluster's."""
     return build_kubelet(Platform.NKS, cluster.get("kubelet"), pool.get("kubelet"))
 
 
 def compute_capacity(
-    vms: Iterable[PlacedVm], skus: Mapping[str, VmSku | None], kubelets: Mapping[str, Kubelet]
+    vms: Iterable[PlacedVm], skus: Mapping[str, VmSku | None], kubelets: Mapping[str, KubeletConfiguration]
 ) -> dict[str, Any]:
     """Compute the total CPU and memory of the nodes, and the allocatable part, as Kubernetes quantities.
     `skus` (None: unknown) and `kubelets` are those of the pools; nodes of unknown size count as nothing.

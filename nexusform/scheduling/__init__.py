@@ -6,7 +6,7 @@ PUBLIC = {
     "placement_decision": "PlacementCertainty ObjectLocation Rejection",
     "kubelet": (
         "compute_allocatable compute_capacity EVICTION_MEMORY collect_extended_resources GIB HUGEPAGES "
-        "Kubelet MAX_CELLS NodeSize Platform REJECTING_POLICIES list_registered_labels Reserve "
+        "KubeletConfiguration MAX_CELLS NodeSize Platform REJECTING_POLICIES list_registered_labels Reserve "
         "list_reserved_cpus STORAGE TopologyPolicy"
     ),
     "site_inventory": (

@@ -62,7 +62,7 @@ class Reserve(Struct, frozen=True):
     storage: int = 0
 
 
-class Kubelet(Struct, frozen=True):
+class KubeletConfiguration(Struct, frozen=True):
     """Reserved and offered resources of a node's kubelet, and its NUMA policy.
 
     `reserved_cpus` are CPU numbers; None = the platform's default. They replace the CPUs of `reserved`
@@ -105,7 +105,7 @@ def compute_capacity(sku: VmSku) -> NodeSize:
     return NodeSize(1000 * sku.vcpus, sku.memory_mib * MIB)
 
 
-def compute_allocatable(sku: VmSku, kubelet: Kubelet) -> NodeSize:
+def compute_allocatable(sku: VmSku, kubelet: KubeletConfiguration) -> NodeSize:
     """Return the resources that pods may request on a node of this SKU; never below 0."""
     vm_size = compute_capacity(sku)
     resources = collect_extended_resources(sku, kubelet)
@@ -129,12 +129,12 @@ def compute_kernel_memory(memory: int) -> int:
     return pages + _KERNEL_FIXED
 
 
-def collect_extended_resources(sku: VmSku, kubelet: Kubelet) -> dict[str, tuple[int, ...]]:
+def collect_extended_resources(sku: VmSku, kubelet: KubeletConfiguration) -> dict[str, tuple[int, ...]]:
     """Return the further resources of a node, from its SKU and its kubelet."""
     return {**dict(sku.extended), **kubelet.extended}
 
 
-def list_reserved_cpus(sku: VmSku, kubelet: Kubelet) -> frozenset[int]:
+def list_reserved_cpus(sku: VmSku, kubelet: KubeletConfiguration) -> frozenset[int]:
     """Return the numbers of the CPUs that are never assigned to pods exclusively."""
     if kubelet.reserved_cpus is not None:
         return kubelet.reserved_cpus

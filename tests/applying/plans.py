@@ -60,13 +60,13 @@ class RecordingListener(StepListener):
     def __init__(self) -> None:
         self.told: list[tuple[str, StepEvent]] = []
 
-    def report_start(self, event: StepEvent) -> None:
+    def report_step_start(self, event: StepEvent) -> None:
         self.told.append(("started", event))
 
-    def report_progress(self, event: StepEvent) -> None:
+    def report_step_progress(self, event: StepEvent) -> None:
         self.told.append(("progressed", event))
 
-    def report_end(self, event: StepEvent) -> None:
+    def report_step_end(self, event: StepEvent) -> None:
         self.told.append(("ended", event))
 
     def outcomes(self) -> dict[str, str]:

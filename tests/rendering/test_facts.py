@@ -26,7 +26,7 @@ Builder = Callable[[PlanReportData], Section | None]
 TERMINAL: tuple[Builder, ...] = (
     parts.build_site_section,
     parts.build_change_section,
-    parts.build_condition_section,
+    parts.build_machine_and_feasibility_section,
     parts.build_rollout_section,
     parts.build_note_section,
     placements.build_pool_section,
@@ -36,7 +36,7 @@ TERMINAL: tuple[Builder, ...] = (
 COMMENT: tuple[Builder, ...] = (
     parts.build_site_section,
     parts.build_change_section,
-    parts.build_condition_section,
+    parts.build_machine_and_feasibility_section,
     parts.build_rollout_section,
     parts.build_note_section,
     parts.build_capacity_section,
@@ -47,7 +47,7 @@ COMMENT: tuple[Builder, ...] = (
 PAGE: tuple[Builder, ...] = (
     parts.build_site_section,
     parts.build_change_section,
-    parts.build_condition_section,
+    parts.build_machine_and_feasibility_section,
     parts.build_rollout_section,
     parts.build_note_section,
     parts.build_capacity_section,

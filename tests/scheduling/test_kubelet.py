@@ -7,7 +7,7 @@ import pytest
 from nexusform.scheduling.kubelet import (
     GIB,
     MIB,
-    Kubelet,
+    KubeletConfiguration,
     Platform,
     Reserve,
     compute_allocatable,
@@ -34,8 +34,8 @@ WORKER = VmSku("16 vCPU / 64 GiB", 16, 0, 64, 100)
 def test_nks_reserves_the_first_two_cpus_of_most_skus_and_kubeadm_none(
     sku: str, platform: Platform, kept: set[int]
 ) -> None:
-    assert list_reserved_cpus(SKUS[sku], Kubelet(platform)) == kept
-    assert compute_allocatable(SKUS[sku], Kubelet(platform)).cpu == 1000 * (SKUS[sku].vcpus - len(kept))
+    assert list_reserved_cpus(SKUS[sku], KubeletConfiguration(platform)) == kept
+    assert compute_allocatable(SKUS[sku], KubeletConfiguration(platform)).cpu == 1000 * (SKUS[sku].vcpus - len(kept))
 
 
 @pytest.mark.parametrize(("mib", "printed"), [(3584, 3500452), (7168, 7113660)])
@@ -45,28 +45,33 @@ def test_kernel_reserve_is_near_published_node_values(mib: int, printed: int) ->
 
 
 def test_memory_excludes_kernel_eviction_and_hugepages() -> None:
-    size = compute_allocatable(WORKER, Kubelet(Platform.KUBEADM, extended={"hugepages-1Gi": (4 * GIB, 4 * GIB)}))
+    size = compute_allocatable(
+        WORKER, KubeletConfiguration(Platform.KUBEADM, extended={"hugepages-1Gi": (4 * GIB, 4 * GIB)})
+    )
     assert size.memory == 64 * GIB - (1024 + 128 + 100) * MIB - 8 * GIB
     assert size.extended["hugepages-1Gi"] == 8 * GIB
 
 
 def test_reserves_are_subtracted_and_cpu_lists_precede_cpu_counts() -> None:
-    kubelet = Kubelet(Platform.KUBEADM, 0, Reserve(500, GIB, GIB))
+    kubelet = KubeletConfiguration(Platform.KUBEADM, 0, Reserve(500, GIB, GIB))
     size = compute_allocatable(WORKER, kubelet)
     assert size.cpu == 15_500
     assert size.memory == 64 * GIB - (1024 + 128) * MIB - GIB
     assert size.extended["ephemeral-storage"] == 90 * GIB - GIB
-    numbered = Kubelet(Platform.KUBEADM, 0, Reserve(500), frozenset({0, 8, 9}))
+    numbered = KubeletConfiguration(Platform.KUBEADM, 0, Reserve(500), frozenset({0, 8, 9}))
     assert compute_allocatable(WORKER, numbered).cpu == 13_000
 
 
 def test_vm_without_a_disk_has_no_storage() -> None:
-    assert "ephemeral-storage" not in compute_allocatable(VmSku("s", 2, 0, 4, 0), Kubelet()).extended
+    assert "ephemeral-storage" not in compute_allocatable(VmSku("s", 2, 0, 4, 0), KubeletConfiguration()).extended
 
 
 def test_pool_settings_override_the_sku() -> None:
     sku = VmSku("s", 2, 0, 4, 0, extended=(("a.io/x", (2,)), ("a.io/y", (1,))))
-    assert compute_allocatable(sku, Kubelet(extended={"a.io/x": (3, 4)})).extended == {"a.io/x": 7, "a.io/y": 1}
+    assert compute_allocatable(sku, KubeletConfiguration(extended={"a.io/x": (3, 4)})).extended == {
+        "a.io/x": 7,
+        "a.io/y": 1,
+    }
 
 
 def test_only_control_plane_nodes_have_its_labels() -> None:

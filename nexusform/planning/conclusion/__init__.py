@@ -4,7 +4,7 @@
 PUBLIC = {
     "changes": "collect_drifted_objects",
     "plan_assembly": "build_unchanged_plan",
-    "placement_accounting": "list_placement_kinds count_names",
+    "placement_accounting": "list_placement_kinds collect_names",
     "plan_result": "ExplainedVm PlanResult",
     "site_records": "add_site_capacity RESOURCE_SHORTAGE",
     "version_changes": "ENDING",

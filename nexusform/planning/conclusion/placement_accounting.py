@@ -59,8 +59,8 @@ def compute_totals(
             side = change.before
             if observed_attributes is not None and KINDS[kind].is_observable:
                 side = observed_attributes.get(change.address, side)
-            before = count_names(kind, kind_of_type, side)
-            mistakes += _count_object(totals_of_kind, change, kind, kind_of_type, own_rows, before)
+            before = collect_names(kind, kind_of_type, side)
+            mistakes += _add_object_to_totals(totals_of_kind, change, kind, kind_of_type, own_rows, before)
             if kind == VM and sites is not None:
                 mistakes += _find_stranded_vms(change, kind_of_type, own_rows, sites)
     mistakes += [f"{address} has rows of kind {kind} but no such object." for address, kind in rows_of]
@@ -89,7 +89,7 @@ def list_placement_kinds(resource_type: ResourceType) -> tuple[str, ...]:
     return (VM,) if resource_type.vms is not None else resource_type.placement_kinds
 
 
-def _count_object(
+def _add_object_to_totals(
     totals: Counter[str],
     change: Change,
     kind: str,
@@ -102,10 +102,10 @@ def _count_object(
         totals["before"] += before.total()
         totals["stays"] += before.total()
         return
-    after = count_names(kind, resource_type, change.after)
+    after = collect_names(kind, resource_type, change.after)
     row_counts = _PlacementRowCounts()
     for row in rows:
-        row_counts.count_row(row)
+        row_counts.add_row_to_counts(row)
     existing, added = row_counts.existing, row_counts.added
     if change.action is Action.FORGET:
         # Forgotten objects leave the state, also if they do not keep running.
@@ -141,7 +141,7 @@ class _PlacementRowCounts(Struct):
     added: Names = field(default_factory=Counter)
     totals: Counter[str] = field(default_factory=Counter)
 
-    def count_row(self, row: PlacementChange) -> None:
+    def add_row_to_counts(self, row: PlacementChange) -> None:
         effect = compute_effect(row)
         if effect is Effect.NOT_CREATED:
             return
@@ -182,11 +182,11 @@ def mark_waiting_pods(
         if change.deposed or not placing or change.before is None:
             continue
         kind, resource_type = placing[0].kind, types[change.address.type]
-        before = count_names(kind, resource_type, change.before)
-        after = count_names(kind, resource_type, change.after)
+        before = collect_names(kind, resource_type, change.before)
+        after = collect_names(kind, resource_type, change.after)
         row_counts = _PlacementRowCounts()
         for row in object_rows:
-            row_counts.count_row(row)
+            row_counts.add_row_to_counts(row)
         for row in placing:
             name = _format_placed_object_name(row)
             if after[name] < before[name] - row_counts.removed[name] + row_counts.added[name]:
@@ -209,7 +209,7 @@ def _format_placed_object_name(row: PlacementChange) -> str:
     return KINDS[row.kind].format_name(row.pool, row.object)
 
 
-def count_names(kind: str, resource_type: ResourceType, attributes: Attributes | None) -> Names:
+def collect_names(kind: str, resource_type: ResourceType, attributes: Attributes | None) -> Names:
     """Return the names of the objects of a kind in the attributes of a resource."""
     if not attributes:
         return Counter()

@@ -252,10 +252,10 @@ def _suggest_probable_renames(blocks: BlockPlanner, rows: Iterable[PlacementChan
     instances = blocks.instances.values()
     if blocks.request.mode is not Mode.NORMAL or all(instance.action is not Action.DELETE for instance in instances):
         return ()
-    from nexusform.planning.conclusion.rename_advice import find_renames
+    from nexusform.planning.conclusion.rename_advice import build_rename_diagnostics
 
     removed_vms = Counter(row.address for row in rows if row.action is PlacementAction.REMOVE)
-    return find_renames(instances, removed_vms)
+    return build_rename_diagnostics(instances, removed_vms)
 
 
 def _combine_diagnostics(first: Sequence[Diagnostic], *further: Iterable[Diagnostic]) -> list[Diagnostic]:

@@ -26,7 +26,9 @@ _MAXIMUM_COMPARED: Final = 20  # blocks, or instances of one block, of each side
 _Group: TypeAlias = dict[object, Instance]
 
 
-def find_renames(instances: Collection[Instance], removed_vms: Mapping[Address, int]) -> Iterator[Diagnostic]:
+def build_rename_diagnostics(
+    instances: Collection[Instance], removed_vms: Mapping[Address, int]
+) -> Iterator[Diagnostic]:
     """Yield advice for each deletion with exactly one similar new object; a warning if it removes VMs."""
     existing_blocks = {instance.address.config_address for instance in instances if instance.prior is not None}
     deleted = [instance for instance in instances if instance.action is Action.DELETE]

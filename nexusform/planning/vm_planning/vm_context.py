@@ -162,7 +162,7 @@ def build_vm_context(blocks: BlockPlanner) -> VmContext:
     """Build the context from the racks and machines planned so far."""
     request, selection, inventory = blocks.request, blocks.selection, blocks.inventory
     sites, clashes = build_sites(inventory, request.split_choice)
-    _mark_recreated_machines(sites, blocks)
+    _set_recreated_machines(sites, blocks)
     skus, problems = collect_vm_skus(request, inventory)
     hints = HintTargets(inventory)
     machines = {site.id: tuple(site.machines.values()) for site in sites.values()}
@@ -179,7 +179,7 @@ def build_vm_context(blocks: BlockPlanner) -> VmContext:
     )
 
 
-def _mark_recreated_machines(sites: Mapping[str, SitePlan], blocks: BlockPlanner) -> None:
+def _set_recreated_machines(sites: Mapping[str, SitePlan], blocks: BlockPlanner) -> None:
     """Mark the machines re-created by this plan."""
     missing = blocks.prior.state.instances.keys() - blocks.prior.instances.keys()
     offering_instances = [

@@ -92,7 +92,7 @@ def decide_actions(vms: VmObject, demand: VmDemand | None, context: VmContext) -
         )
         if current_vm is not existing_vm:
             vms.placements.relocated.add(key)
-    _update_used_vfs(vms)
+    _update_vfs_of_unchanged_vms(vms)
 
 
 def build_machine_trigger_finder(context: VmContext, vms: VmObject) -> Callable[[str], str]:
@@ -108,7 +108,7 @@ def build_machine_trigger_finder(context: VmContext, vms: VmObject) -> Callable[
     return find_trigger
 
 
-def _update_used_vfs(vms: VmObject) -> None:
+def _update_vfs_of_unchanged_vms(vms: VmObject) -> None:
     """Update the VFs used by unchanged VMs to those of their pool."""
     if vms.request.demand is None:
         return

@@ -27,7 +27,7 @@ from nexusform.rendering.report.plan_report_data import PlanReportData, build_pl
 from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
 from nexusform.rendering.report.plan_verdict import INVENTORY, count_findings, has_stale_inventory
 from nexusform.rendering.report.report_tree import UNKNOWN_ORIGIN, CodeBlock, CodeOrigin, Report, Section
-from nexusform.rendering.text.stanza_text import render_outputs, render_stanza
+from nexusform.rendering.text.change_stanza_text import render_outputs, render_stanza
 
 
 class PageContent(Struct, frozen=True):
@@ -104,7 +104,7 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
     return [
         verdict,
         findings if has_renames else None,
-        build_plan_section(plan_sections.build_condition_section(view)),
+        build_plan_section(plan_sections.build_machine_and_feasibility_section(view)),
         build_plan_section(plan_sections.build_site_section(view)),
         map_part,
         [part.after_map(plan) for part in domain_parts],

@@ -22,7 +22,7 @@ from nexusform.rendering.page.rack_map import CertaintyLevel, ChangeMark, MapMac
 from nexusform.rendering.report.change_stanzas import ChangeStanza
 from nexusform.rendering.report.placement_rows import RECREATION_VERBS, describe_placement_effect
 from nexusform.rendering.report.plan_sentences import SYMBOLS, format_headline, format_headline_address
-from nexusform.rendering.text.stanza_text import pair_stanzas, render_stanza
+from nexusform.rendering.text.change_stanza_text import pair_stanzas, render_stanza
 from nexusform.resources.address import format_module
 from nexusform.scheduling.placement_decision import ObjectLocation
 from nexusform.scheduling.racks.vms import Placement, VmSku

@@ -14,8 +14,8 @@ from nexusform.diagnostics.levels import Level
 from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_markup
 from nexusform.rendering.report.finding_entries import Finding, limit_findings_per_id
 from nexusform.rendering.report.folding import format_instances
+from nexusform.rendering.text.change_stanza_text import mark_text_lines
 from nexusform.rendering.text.diagnostic_text import extract_snippet
-from nexusform.rendering.text.stanza_text import mark_text_lines
 
 
 def build_section(identifier: str, title: str, *parts: Part, **attributes: Any) -> Markup:

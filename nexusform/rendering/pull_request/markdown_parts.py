@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Span
 from nexusform.rendering.notation.colours import escape_control_characters
 from nexusform.rendering.report.report_tree import CodeOrigin
-from nexusform.rendering.text.stanza_text import SIGN_PATTERN, mark_text_lines
+from nexusform.rendering.text.change_stanza_text import SIGN_PATTERN, mark_text_lines
 
 
 def format_code(text: str) -> str:

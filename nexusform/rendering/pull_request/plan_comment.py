@@ -30,10 +30,10 @@ from nexusform.rendering.report.plan_report_data import PlanReportData, build_pl
 from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
 from nexusform.rendering.report.plan_verdict import INVENTORY, describe_inventory, has_stale_inventory
 from nexusform.rendering.report.report_tree import UNKNOWN_ORIGIN, CodeBlock, CodeOrigin, Section
+from nexusform.rendering.text.change_stanza_text import group_stanzas, pair_stanzas, render_outputs, render_stanza
 from nexusform.rendering.text.diagnostic_text import render_diagnostic
 from nexusform.rendering.text.plan_text import render_counts, render_placement_text
 from nexusform.rendering.text.report_text import render_decision
-from nexusform.rendering.text.stanza_text import group_stanzas, pair_stanzas, render_outputs, render_stanza
 
 MAX_BYTES: Final = 65_000
 _NO_REGISTRIES = PluginRegistries()
@@ -151,7 +151,7 @@ def _fold_code(title: str, text: str, language: str = "") -> Section | None:
 
 _COMMENT: Final = (
     _CommentSection(_build_notes, 96),
-    _CommentSection(plan_sections.build_condition_section, 96),
+    _CommentSection(plan_sections.build_machine_and_feasibility_section, 96),
     _CommentSection(plan_sections.build_rename_section, 98),
     _CommentSection(plan_sections.build_site_section, 93),
     _CommentSection(plan_sections.build_listed_vm_section, 92),

@@ -11,5 +11,5 @@ PUBLIC = {
     "plan_sentences": "describe_plan_evaluation format_prediction_accuracy",
     "report_tree": "CodeBlock CodeOrigin Section Table Report Row",
     "plan_verdict": "compute_impact",
-    "plan_conditions": "describe_candidate describe_feasibility describe_suggested_fixes",
+    "plan_conditions": "describe_unselected_cluster describe_feasibility describe_suggested_fixes",
 }

@@ -84,7 +84,7 @@ def _describe_workload_losses(plan: Plan) -> Iterator[str]:
     workloads: dict[tuple[str, str], _Replicas] = {}
     for row in plan.placements:
         if KINDS[row.kind].runs_on_vms and _JOB not in row.pool:
-            _count_pod_effect(workloads.setdefault((str(row.address), row.pool), _Replicas()), row, removal_times)
+            _add_pod_effect(workloads.setdefault((str(row.address), row.pool), _Replicas()), row, removal_times)
     protected_workloads = {
         f"{upgrade.cluster}/{name}" for upgrade in plan.upgrades for name in upgrade.protected_workloads
     }
@@ -105,7 +105,7 @@ def _describe_workload_losses(plan: Plan) -> Iterator[str]:
             yield f"{name} is down for some time: {text}"
 
 
-def _count_pod_effect(replicas: _Replicas, pod: PlacementChange, removal_times: Mapping[Node, _RemovalTime]) -> None:
+def _add_pod_effect(replicas: _Replicas, pod: PlacementChange, removal_times: Mapping[Node, _RemovalTime]) -> None:
     effect = compute_effect(pod)
     if effect in (Effect.UNCHANGED, Effect.UPDATED) or (
         pod.trigger in _ROLLING_TRIGGERS and effect is not Effect.UNPLACED

@@ -85,7 +85,7 @@ def _list_figures(rows: Sequence[SiteSkuCapacity], free_label: str) -> Iterator[
         yield _CapacityTableRow(label, old, new, is_worse)
 
 
-def _list_surge_clusters(capacities: Sequence[SpareCapacity]) -> tuple[list[str], list[str]]:
+def _list_clusters_without_surge(capacities: Sequence[SpareCapacity]) -> tuple[list[str], list[str]]:
     """Return the clusters without surge capacity, and the others with uncertain surge capacity."""
     insufficient = dict.fromkeys(chain.from_iterable(capacity.no_surge_clusters for capacity in capacities))
     uncertain = dict.fromkeys(chain.from_iterable(capacity.uncertain_surge_clusters for capacity in capacities))
@@ -94,7 +94,7 @@ def _list_surge_clusters(capacities: Sequence[SpareCapacity]) -> tuple[list[str]
 
 def _format_surge_capacity(capacities: Sequence[SpareCapacity]) -> str:
     """Return "yes", or the clusters without certain surge capacity."""
-    insufficient, uncertain = _list_surge_clusters(capacities)
+    insufficient, uncertain = _list_clusters_without_surge(capacities)
     if insufficient or uncertain:
         return f"{'no' if insufficient else 'unknown'}: {format_first_items(insufficient or uncertain, _MAX_NAMES)}"
     return "yes" if any(capacity.clusters for capacity in capacities) else "-"
@@ -102,7 +102,7 @@ def _format_surge_capacity(capacities: Sequence[SpareCapacity]) -> str:
 
 def _compute_surge_deficit(capacities: Sequence[SpareCapacity]) -> int:
     """Return a higher number for more clusters without certain surge capacity."""
-    insufficient, uncertain = _list_surge_clusters(capacities)
+    insufficient, uncertain = _list_clusters_without_surge(capacities)
     return 2 * len(insufficient) + len(uncertain)
 
 

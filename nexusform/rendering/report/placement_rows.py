@@ -218,7 +218,7 @@ def _build_summary(kind: str, actions: Counter[PlacementAction], effects: tuple[
 # --- groups ------------------------------------------------------------------------------------
 
 
-def find_simultaneous_pools(plan: Plan) -> frozenset[tuple[str, str, str]]:
+def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
     """Return the pools (site, cluster, name) of upgraded clusters that remove all nodes before they create any."""
     return frozenset(
         (upgrade.site_id, upgrade.cluster, pool.pool)
@@ -247,7 +247,7 @@ def build_placement_groups(
     if detail is not ShownPlacements.ALL:
         tables = {pool: table for pool, table in tables.items() if pool in rows}
     pools = dict.fromkeys([*tables, *rows])
-    simultaneous_pools = find_simultaneous_pools(plan)
+    simultaneous_pools = find_pools_recreated_at_once(plan)
     groups = [
         _build_pool_group(rows.get(pool, []), tables.get(pool), detail, location_formatter, simultaneous_pools)
         for pool in pools

@@ -49,7 +49,7 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
         yield from _describe_loss_effects(address.name, rows)
     candidates = [row for row in plan.feasibility if not row.is_selected]
     for address, candidate_rows in groupby(candidates, key=lambda row: row.placement):
-        yield f"{address.name}, clusters not selected: {'; '.join(map(describe_candidate, candidate_rows))}"
+        yield f"{address.name}, clusters not selected: {'; '.join(map(describe_unselected_cluster, candidate_rows))}"
 
 
 def describe_suggested_fixes(rows: Iterable[Feasibility]) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _describe_loss_effects(name: str, rows: Sequence[Feasibility]) -> Iterator[s
         yield f"{name}, one {lost} down: {text}"
 
 
-def describe_candidate(row: Feasibility) -> str:
+def describe_unselected_cluster(row: Feasibility) -> str:
     """Describe the feasibility on an unselected cluster: `west would run it`."""
     describe = _DESCRIPTIONS.get(row.result)
     return describe(row) if describe is not None else f"{row.cluster} would run it"

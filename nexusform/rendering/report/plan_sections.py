@@ -52,7 +52,7 @@ def build_note_section(view: PlanReportData) -> Section | None:
     return Section("", notes=notes, name="notes") if notes else None
 
 
-def build_condition_section(view: PlanReportData) -> Section | None:
+def build_machine_and_feasibility_section(view: PlanReportData) -> Section | None:
     """Build the lines about machines out of service and feasible placements."""
     plan = view.plan
     has_statuses = any(machine.facts.status is not None for site in plan.sites for machine in site.machines)

@@ -10,7 +10,7 @@ from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.rendering.notation.colours import Painter, count_columns, fill_to_width, render_symbol
 from nexusform.rendering.notation.hcl_text import format_attribute_name
 from nexusform.rendering.report.difference_tree import DifferenceNode, NodeKind
-from nexusform.rendering.text.stanza_text import render_outputs
+from nexusform.rendering.text.change_stanza_text import render_outputs
 
 _MAX_OUTPUTS: Final = 20
 _MAX_OUTPUT_LINES: Final = 3

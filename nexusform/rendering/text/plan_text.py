@@ -191,7 +191,7 @@ _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
     _create_section_renderer(plan_sections.build_site_section),
     _render_objects,
     _render_changed_outputs,
-    _create_section_renderer(plan_sections.build_condition_section),
+    _create_section_renderer(plan_sections.build_machine_and_feasibility_section),
     _render_drift_items,
     _render_placements,
     _create_section_renderer(plan_sections.build_rollout_section),
@@ -284,7 +284,7 @@ def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: Pl
     parts = [] if options.terraform else ["\n".join(plan.provider_titles)]
     parts += [*_render_drift(view, paint, options), *_render_changes(view, paint, options)]
     parts += [] if plan.is_failed else _render_verdict(view, paint, width)
-    parts += render_plan_section(plan_sections.build_condition_section(view), width, paint)
+    parts += render_plan_section(plan_sections.build_machine_and_feasibility_section(view), width, paint)
     if not plan.is_failed:
         parts += render_plan_section(plan_sections.build_rollout_section(view), width, paint)
     parts += render_plan_section(plan_sections.build_rule_section(view), width, paint)
@@ -320,7 +320,7 @@ def _render_drift(view: PlanReportData, paint: Painter, options: PlanTextOptions
     """Render changes made outside of nexusform and their consequences."""
     if not view.drift_stanzas:
         return []
-    from nexusform.rendering.text.stanza_text import render_stanza
+    from nexusform.rendering.text.change_stanza_text import render_stanza
 
     width = options.width
     note = plan_sentences.DRIFT_NOTE
@@ -343,7 +343,7 @@ def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptio
         return [FAILED]
     if not view.stanzas:
         return []
-    from nexusform.rendering.text.stanza_text import render_stanza
+    from nexusform.rendering.text.change_stanza_text import render_stanza
 
     # Tools for Terraform look for its name.
     title = plan_sections.CHANGES_TITLE
@@ -394,7 +394,7 @@ def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
 def _render_full_outputs(view: PlanReportData, paint: Painter, width: int) -> list[str]:
     if not view.outputs or view.plan.is_failed:
         return []
-    from nexusform.rendering.text.stanza_text import render_outputs
+    from nexusform.rendering.text.change_stanza_text import render_outputs
 
     lines = [paint("Changes to Outputs:", "bold"), *render_outputs(view.outputs, paint)]
     return ["\n".join(lines), *([] if view.stanzas else [_wrap_paragraph(plan_sentences.ONLY_OUTPUTS, width)])]

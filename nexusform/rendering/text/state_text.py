@@ -10,7 +10,7 @@ from nexusform.rendering.notation.hcl_text import PathMarks, render_hcl_value
 from nexusform.rendering.report.change_stanzas import format_block_header
 from nexusform.rendering.report.difference_tree import Comparison
 from nexusform.rendering.report.object_rows import create_schema_lookup
-from nexusform.rendering.text.stanza_text import render_body_lines
+from nexusform.rendering.text.change_stanza_text import render_body_lines
 from nexusform.resources.address import Address, compute_address_order
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state.objects import ObjectState, OutputState, State

@@ -15,10 +15,10 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from nexusform.scheduling.racks import open_rules
+from nexusform.scheduling.racks import demand_rules
+from nexusform.scheduling.racks.demand_rules import OpenFilter, PackedSortKeys
 from nexusform.scheduling.racks.layout import Figure, VmCounts
 from nexusform.scheduling.racks.ledger import Ledger
-from nexusform.scheduling.racks.open_rules import OpenFilter, PackedSortKeys
 from nexusform.scheduling.racks.site import VmShape
 from nexusform.scheduling.racks.vms import Demand, PlacementConstraints, RackSpread
 
@@ -89,19 +89,21 @@ class CandidateQueues:
         keys = self._neutral_keys.get(key)
         if keys is None:
             keys = self._neutral_keys[key] = NeutralKeys(
-                open_rules.prepare_packed_sort_keys(
+                demand_rules.prepare_packed_sort_keys(
                     self.ledger.site.profile.rack_keys[spread], self._neutral_usage, demand
                 ),
-                open_rules.prepare_packed_sort_keys(self.ledger.site.profile.machine_keys, self._neutral_usage, demand),
+                demand_rules.prepare_packed_sort_keys(
+                    self.ledger.site.profile.machine_keys, self._neutral_usage, demand
+                ),
             )
         return keys
 
     def rank_racks(self, keys: NeutralKeys, demand: Demand, filters: Sequence[OpenFilter]) -> NeutralRanking:
         """Return the racks that pass these filters, full or not, by neutral keys."""
-        name = (keys.rack_keys.active_keys, open_rules.build_filter_key(filters, demand) if filters else ())
+        name = (keys.rack_keys.active_keys, demand_rules.build_filter_key(filters, demand) if filters else ())
         ranking = self._racks.get(name)
         if ranking is None:
-            passes = open_rules.build_combined_check([find_rejection for _, find_rejection in filters])
+            passes = demand_rules.build_combined_check([find_rejection for _, find_rejection in filters])
             racks = range(len(self.ledger.site.rack_name))
             passing_racks = [rack for rack in racks if passes is None or passes(rack)]
             ranking = self._racks[name] = NeutralRanking(passing_racks, keys.rack_keys.figure)

@@ -13,10 +13,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.scheduling.placement_decision import Rejection
-from nexusform.scheduling.racks import open_rules
+from nexusform.scheduling.racks import demand_rules
+from nexusform.scheduling.racks.demand_rules import (
+    OpenKey,
+    exclude_last_resort,
+    select_heaviest_machines,
+    weigh_machines,
+)
 from nexusform.scheduling.racks.layout import FreeCapacity, Share
 from nexusform.scheduling.racks.ledger import Ledger
-from nexusform.scheduling.racks.open_rules import OpenKey, exclude_last_resort, select_heaviest_machines, weigh_machines
 from nexusform.scheduling.racks.rule import CapacityFilter, Filter, MachineVm, RankingFigure, RejectionCheck
 from nexusform.scheduling.racks.rules.tie_break import compute_digest
 from nexusform.scheduling.racks.site import SiteTables, rank_cells
@@ -60,8 +65,8 @@ def find_shortage(ledger: Ledger, demand: Demand) -> NoFitReason:
     """
     context = _ShortageContext(ledger, demand)
     usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
-    filters = open_rules.build_machine_checks(ledger, usage, demand)
-    rack_filters = [(rule, find_rejection) for rule, find_rejection in filters if open_rules.is_rack_selection(rule)]
+    filters = demand_rules.build_machine_checks(ledger, usage, demand)
+    rack_filters = [(rule, find_rejection) for rule, find_rejection in filters if demand_rules.is_rack_selection(rule)]
     shortage = _find_exhausting_filter(context, rack_filters)
     if shortage is not None:
         return shortage
@@ -69,7 +74,7 @@ def find_shortage(ledger: Ledger, demand: Demand) -> NoFitReason:
     if not context.machines_in_requested_racks:
         return NoFitReason(NO_MACHINE, "There is no machine on the site.")
     machine_filters = [
-        (rule, find_rejection) for rule, find_rejection in filters if not open_rules.is_rack_selection(rule)
+        (rule, find_rejection) for rule, find_rejection in filters if not demand_rules.is_rack_selection(rule)
     ]
     shortage = _find_exhausting_filter(context, machine_filters)
     assert shortage is not None, "a machine passes every filter"
@@ -183,12 +188,12 @@ def _rank_by_keys(ledger: Ledger, demand: Demand, candidates: list[int], spread:
     site = ledger.site
     usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     rack_numbers = dict.fromkeys(site.rack_by_machine[machine] for machine in candidates)
-    rack_keys = open_rules.prepare_sort_keys(site.profile.rack_keys[spread], usage, demand)
+    rack_keys = demand_rules.prepare_sort_keys(site.profile.rack_keys[spread], usage, demand)
     racks = _rank_candidates(rack_numbers, site.rack_name, rack_keys, demand, seed)
     rack = site.rack_index[racks[0].name]
     rack_machines = [machine for machine in candidates if site.rack_by_machine[machine] == rack]
     machine_names = [machine.name for machine in site.machines]
-    machine_keys = open_rules.prepare_sort_keys(site.profile.machine_keys, usage, demand)
+    machine_keys = demand_rules.prepare_sort_keys(site.profile.machine_keys, usage, demand)
     return racks, _rank_candidates(rack_machines, machine_names, machine_keys, demand, seed)
 
 
@@ -234,8 +239,8 @@ class MachineRanking:
         self._demand = demand
         self._fitting, self._always_fitting = _find_fitting_machines(ledger, demand)
         usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
-        self._racks = _FigureCache(open_rules.prepare_sort_keys(self._site.profile.rack_keys[spread], usage, demand))
-        self._machines = _FigureCache(open_rules.prepare_sort_keys(self._site.profile.machine_keys, usage, demand))
+        self._racks = _FigureCache(demand_rules.prepare_sort_keys(self._site.profile.rack_keys[spread], usage, demand))
+        self._machines = _FigureCache(demand_rules.prepare_sort_keys(self._site.profile.machine_keys, usage, demand))
 
     def find_best_excluding(self, excluded: Collection[str] = ()) -> TiedMachines:
         """Return the best machines except the excluded ones."""
@@ -300,7 +305,7 @@ def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], l
     """Return the machines that fit the VM in some legal split, and those that fit it in all."""
     usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     passing = list(range(len(ledger.site.machines)))
-    for rule, find_rejection in open_rules.build_machine_checks(ledger, usage, demand):
+    for rule, find_rejection in demand_rules.build_machine_checks(ledger, usage, demand):
         if find_rejection is None:
             continue
         unknown_cells = ledger.unknown_cells if isinstance(rule, CapacityFilter) else ()
@@ -318,7 +323,7 @@ def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], l
 def list_rejections(ledger: Ledger, demand: Demand, machine: int) -> Iterator[tuple[Filter, str]]:
     """List the filters that reject the machine, with the reason."""
     usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
-    for rule, find_rejection in open_rules.build_machine_checks(ledger, usage, demand):
+    for rule, find_rejection in demand_rules.build_machine_checks(ledger, usage, demand):
         reason = find_rejection(machine) if find_rejection is not None else None
         if reason is not None:
             yield rule, reason
@@ -331,9 +336,9 @@ def _apply_filters(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Fil
     passing = list(range(len(machines)))
     filter_results: list[FilterCount] = []
     rejections: list[Rejection] = []
-    unknown_cells = _UnknownCapacities(ledger)
+    unknown_cells = _PossibleCapacities(ledger)
     before = Interval(len(passing), len(passing))
-    for rule, find_rejection in open_rules.build_machine_checks(ledger, usage, demand):
+    for rule, find_rejection in demand_rules.build_machine_checks(ledger, usage, demand):
         if find_rejection is not None:
             reasons = {machine: find_rejection(machine) for machine in passing}
             rejections += [
@@ -359,7 +364,7 @@ def _apply_filters(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Fil
     return candidates, tuple(filter_results), tuple(rejections)
 
 
-class _UnknownCapacities:
+class _PossibleCapacities:
     """Machines with VMs on unknown cells: their possible capacities that no filter rejected so far."""
 
     def __init__(self, ledger: Ledger) -> None:

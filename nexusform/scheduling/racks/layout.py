@@ -198,7 +198,7 @@ class CapacityTable:
         """Return the capacity of a number as seen by rules, with negative figures set to 0."""
         return self._free[number]
 
-    def add_full(self, number: int) -> int:
+    def get_full_capacity_number(self, number: int) -> int:
         """Return the number of the same capacity with nothing free in any cell."""
         capacity = self._capacities[number]
         zeros = (0,) * len(capacity.cpus)

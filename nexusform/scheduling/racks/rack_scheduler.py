@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from nexusform.scheduling.racks import open_rules
+from nexusform.scheduling.racks import demand_rules
 from nexusform.scheduling.racks.candidate_rankings import CandidateQueues
 from nexusform.scheduling.racks.layout import UNKNOWN_CELLS, Share, VmCounts
 from nexusform.scheduling.racks.ledger import Ledger, VmRecord
@@ -123,7 +123,7 @@ class RackScheduler:
             session = self._session = self._open_session(demand)
             if session is None:
                 # Place by a scan of every machine. Return its handle and placement, or None if it fits nowhere.
-                record = open_rules.choose_placement(
+                record = demand_rules.choose_placement(
                     self._ledger,
                     demand,
                     self.spread,
@@ -199,9 +199,9 @@ class RackScheduler:
         """
         self._choose_missing_splits()
         usage = self._ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
-        filters = open_rules.prepare_filters(self._ledger, usage, demand)
-        passes_rack = open_rules.build_combined_check(
-            [find_rejection for rule, find_rejection in filters if open_rules.is_rack_selection(rule)]
+        filters = demand_rules.prepare_filters(self._ledger, usage, demand)
+        passes_rack = demand_rules.build_combined_check(
+            [find_rejection for rule, find_rejection in filters if demand_rules.is_rack_selection(rule)]
         )
         racks: Iterable[int] = range(len(self._site.rack_name))
         if passes_rack is not None:
@@ -213,7 +213,7 @@ class RackScheduler:
             }
         else:
             machine_checks = [find_rejection for rule, find_rejection in filters if rule.item is RankedItemKind.MACHINE]
-            intervals = self._count_slots_by_capacity(demand.sku, open_rules.build_combined_check(machine_checks))
+            intervals = self._count_slots_by_capacity(demand.sku, demand_rules.build_combined_check(machine_checks))
         return {self._site.rack_name[rack]: intervals.get(rack, NONE_FITS) for rack in racks}
 
     def _count_slots_by_capacity(self, sku: VmSku, passes: Callable[[int], bool] | None) -> dict[int, Interval]:
@@ -290,7 +290,7 @@ class RackScheduler:
         self._choose_missing_splits()
         usage = self._ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
         rejections: dict[str, str] = {}
-        for rule, find_rejection in open_rules.build_machine_checks(self._ledger, usage, demand):
+        for rule, find_rejection in demand_rules.build_machine_checks(self._ledger, usage, demand):
             if find_rejection is None or not isinstance(rule, CountFilter):
                 continue
             for number, machine in enumerate(self.machines):
@@ -377,7 +377,7 @@ class RackScheduler:
         if demand.last_resort is not None or self.profile.weigh is not None:
             return None
         usage = self._ledger.get_live_usage(demand.vm.owner, demand.vm.pool)
-        rules = open_rules.DemandRules(self._ledger, usage, demand, self.spread)
+        rules = demand_rules.DemandRules(self._ledger, usage, demand, self.spread)
         if not rules.may_use_session():
             return None
         tied_machines = self._get_tied_machines(demand)

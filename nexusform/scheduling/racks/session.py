@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nexusform.scheduling.racks import open_rules
+from nexusform.scheduling.racks import demand_rules
 from nexusform.scheduling.racks.candidate_rankings import INDEX_MASK, CandidateQueue, CandidateQueues, Passing
+from nexusform.scheduling.racks.demand_rules import DemandRules, Passes
 from nexusform.scheduling.racks.layout import NO_COUNTS
 from nexusform.scheduling.racks.ledger import pack_placement_record
-from nexusform.scheduling.racks.open_rules import DemandRules, Passes
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.site import CELLS_BITS, CapacitySteps
 from nexusform.scheduling.racks.vms import Demand, NoFitReason, RackSpread
@@ -83,9 +83,9 @@ class PoolPlacementSession:
         self._neutral_keys = queues.get_neutral_keys(demand, spread)
         self._machine_key = rules.machine_keys.figure
         self._machines_counted = rules.machine_keys.select_counts(usage.cluster.machines, usage.pool.machines)
-        rack_selections, rack_checks, machine_checks = open_rules.split_filters(rules.filters)
+        rack_selections, rack_checks, machine_checks = demand_rules.split_filters(rules.filters)
         self._passing = _build_machine_selection(
-            self._capacities, shape.steps, open_rules.build_combined_check(machine_checks)
+            self._capacities, shape.steps, demand_rules.build_combined_check(machine_checks)
         )
         # Full racks of a SKU are the same for every demand, but not the rejections of its own filters.
         full_racks = queues.get_full_racks(shape)
@@ -94,7 +94,7 @@ class PoolPlacementSession:
             queues.rank_racks(self._neutral_keys, demand, rack_selections),
             rules.rack_keys.figure,
             rules.rack_keys.select_counts(usage.cluster.racks, usage.pool.racks),
-            _build_rack_selection(self._full_racks, open_rules.build_combined_check(rack_checks)),
+            _build_rack_selection(self._full_racks, demand_rules.build_combined_check(rack_checks)),
         )
 
     def is_for_session(self, demand: Demand) -> bool:

@@ -98,10 +98,10 @@ class SplitCapacities:
         taken_vfs = min(sum(share.vfs for share in shares), max(free.vfs, default=0))
         self._free_vfs = sorted({free.vfs, tuple(max(cell_vfs - taken_vfs, 0) for cell_vfs in free.vfs)})
         self.capacities = [
-            self._add_capacity(cell_vfs, vfs) for cell_vfs in self.splits.legal_splits for vfs in self._free_vfs
+            self._get_capacity_number(cell_vfs, vfs) for cell_vfs in self.splits.legal_splits for vfs in self._free_vfs
         ]
 
-    def _add_capacity(self, cells: FreeCells, vfs: tuple[int, ...]) -> int:
+    def _get_capacity_number(self, cells: FreeCells, vfs: tuple[int, ...]) -> int:
         """Return the capacity number of a split, with these VFs in each cell."""
         capacity = self._table.get_free_capacity(self._known_capacity)
         cpus, memory = tuple(cell[0] for cell in cells), tuple(cell[1] for cell in cells)
@@ -118,7 +118,7 @@ class SplitCapacities:
         """Return the possible capacities; with too many splits, an upper and a lower bound."""
         if self.capacities:
             return self.capacities
-        full = self._table.add_full(self._known_capacity)
+        full = self._table.get_full_capacity_number(self._known_capacity)
         return [full] if self.splits.is_known else [full, self._known_capacity]
 
     def count(self, shape: VmShape) -> Interval:
@@ -147,7 +147,7 @@ class SplitCapacities:
 
     def _count_maximum(self, cells: FreeCells, shapes: Sequence[VmShape]) -> tuple[int, ...]:
         """Count how many VMs of each SKU fit alone, at most."""
-        capacities = [self._add_capacity(cells, vfs) for vfs in self._free_vfs]
+        capacities = [self._get_capacity_number(cells, vfs) for vfs in self._free_vfs]
         return tuple(max(shape.steps.count(capacity) for capacity in capacities) for shape in shapes)
 
 

@@ -181,7 +181,7 @@ def list_managed_objects(state: State) -> Iterator[tuple[str, str]]:
             yield address.type, str(instance.current.attributes.get("id"))
 
 
-def collect_provider_notes(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
+def collect_provider_diagnostics(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
     """Return the diagnostics of providers not already in the plan and not about deleted objects."""
     known_findings = {(diagnostic.id, diagnostic.brief) for diagnostic in plan.diagnostics}
     deleted = {str(change.address) for change in plan.changes if change.action is Action.DELETE}

@@ -49,7 +49,7 @@ from nexusform.workflow.opening.project import Project
 from nexusform.workflow.opening.provider_setup import (
     PROVIDER_PREFIX,
     check_existing_objects,
-    collect_provider_notes,
+    collect_provider_diagnostics,
     create_providers,
     list_captured_inventories,
 )
@@ -260,7 +260,7 @@ class Run(Struct):
 
             diagnostics += validate_changes_at_providers(result, self.providers, request, diagnostics)
             result = replace(result, plan=replace(result.plan, dry_run_messages=collect_verdicts(self.providers)))
-        return result, [*diagnostics, *collect_provider_notes(result.plan, self.providers)]
+        return result, [*diagnostics, *collect_provider_diagnostics(result.plan, self.providers)]
 
     def build_failed_plan(self, options: PlanOptions, problems: Sequence[Diagnostic]) -> PlanResult:
         """Build a plan without changes that keeps all objects of the state."""

@@ -20,7 +20,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
     check_placement_progress,
     get_generation,
     get_observed_index,
-    is_snapshot_outdated,
+    is_latest_snapshot_outdated,
 )
 
 CASES = os.environ.get("NEXUSFORM_HUB_CASES", "")
@@ -61,7 +61,7 @@ def _is_done(shown: ObservedPlacementObjects, planned: Mapping[str, Any], *, gla
     if glance and get_observed_index(shown.placement) is not None:
         shown = replace(shown, policies=(), snapshots=(), is_partial=True)
     standing = check_placement_progress(shown, planned, is_external=False)
-    return standing.is_done and not is_snapshot_outdated(planned, standing.latest_snapshot)
+    return standing.is_done and not is_latest_snapshot_outdated(planned, standing.latest_snapshot)
 
 
 @pytest.mark.skipif(not CASES, reason="NEXUSFORM_HUB_CASES names no recordings of a running hub")

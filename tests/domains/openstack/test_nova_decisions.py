@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from nexusform.domains.conformance.workflow import nova_check
-from nexusform.domains.openstack.scheduling.nova_hosts import (
+from nexusform.domains.openstack.scheduling.nova_host_records import (
     Flavor,
     build_host,
     build_server,
@@ -33,7 +33,7 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
     build_nova_settings,
     build_server_sku,
 )
-from nexusform.domains.openstack.scheduling.recorded_decisions import build_server_group_hint
+from nexusform.domains.openstack.scheduling.recorded_case_prediction import build_server_group_hint
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Placement, PlacementConstraints, VmName
 

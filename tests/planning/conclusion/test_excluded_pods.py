@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nexusform.planning.conclusion.placement_accounting import KINDS, count_names
+from nexusform.planning.conclusion.placement_accounting import KINDS, collect_names
 from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_guard_rail_limits
 from nexusform.plans.plan import Mode, PlacementAction
 from nexusform.rendering.report.placement_rows import build_placement_summaries
@@ -48,7 +48,7 @@ def count_existing(state: State, kind: str) -> int:
     for address, instance in state.instances.items():
         resource_type = types[address.type]
         if instance.current is not None and (kind != "vm" or resource_type.vms is not None):
-            total += count_names(kind, resource_type, instance.current.attributes).total()
+            total += collect_names(kind, resource_type, instance.current.attributes).total()
     return total
 
 

@@ -16,7 +16,7 @@ from nexusform.rendering.pull_request.markdown_parts import (
     render_diff,
 )
 from nexusform.rendering.report.difference_tree import ABSENT, Comparison
-from nexusform.rendering.text.stanza_text import render_outputs
+from nexusform.rendering.text.change_stanza_text import render_outputs
 from nexusform.schemas.value_types import DYNAMIC
 
 PARTS = st.lists(

@@ -14,9 +14,9 @@ import pytest
 
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks import rules as rules_package
+from nexusform.scheduling.racks.demand_rules import prepare_sort_keys
 from nexusform.scheduling.racks.layout import Figure, Usage, VmCounts
 from nexusform.scheduling.racks.ledger import Ledger, VmRecord
-from nexusform.scheduling.racks.open_rules import prepare_sort_keys
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.rule import CountFilter, KeyDependence, RankedItemKind, RankingKey, RejectionCheck
 from nexusform.scheduling.racks.site import SiteTables
@@ -53,7 +53,7 @@ ASKING = [
         "uncertainty/certainty",
         "rack_scheduler",
         "explanation",
-        "open_rules",
+        "demand_rules",
         "candidate_rankings",
         "session",
         "site",

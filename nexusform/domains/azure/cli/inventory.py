@@ -67,13 +67,13 @@ def check(arguments: CheckArguments) -> int:
     without findings, 2 with findings, 1 if the export cannot be read.
     """
     from nexusform.domains.azure.providers.azure_export import read_export
-    from nexusform.domains.azure.questions.reconciliation import count_site_objects
+    from nexusform.domains.azure.questions.reconciliation import summarize_site
     from nexusform.domains.azure.rendering.reconciliation_report import build_inventory_document, build_inventory_report
 
     screen = arguments.view.create_screen()
     directory = os.path.normpath(arguments.directory)
     sites, findings = read_export(directory, {}, create_context().confinement.get_operator_confinement(directory))
-    captures = tuple(map(count_site_objects, sites))
+    captures = tuple(map(summarize_site, sites))
     diagnostics = tuple(map(convert_problem, findings))
     if has_errors(diagnostics):
         screen.print_diagnostics(diagnostics, {})

@@ -57,13 +57,17 @@ from nexusform.domains.azure.providers.machine_cordons import (
     find_cordon_requests,
 )
 from nexusform.domains.azure.providers.node_recreation import (
+    build_unverified_server_warnings,
     describe_node_deletion,
     find_recreated_nodes,
-    list_unverified_servers,
     plan_node_recreations,
     recreate_nodes,
 )
-from nexusform.domains.azure.providers.observed_site import ObservedObject, ObservedSites, build_observed_object
+from nexusform.domains.azure.providers.observed_site import (
+    ObservedObjectComparison,
+    ObservedSites,
+    build_observed_object,
+)
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
@@ -128,7 +132,7 @@ class AzureSiteProvider(ObservedSites):
 
     def list_warnings(self) -> list[Problem]:
         """Collect warnings about the sites, and about servers to delete nodes."""
-        return [*super().list_warnings(), *list_unverified_servers(self._kubeconfig_trust)]
+        return [*super().list_warnings(), *build_unverified_server_warnings(self._kubeconfig_trust)]
 
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Create the object, or resume its creation. Raises ProviderProblem."""
@@ -404,7 +408,7 @@ class AzureSiteProvider(ObservedSites):
                 raise StepPending(f"{problem} `nexusform apply -resume` checks again.") from None
             is_complete = observation is not None and not observation.differing and _has_machines(observation, request)
             if observation is not None and (is_complete or (is_overdue() and not observation.differing)):
-                return self._add_missing_nodes(observation.answer, request, arm, group)
+                return self._record_missing_nodes(observation.answer, request, arm, group)
             if observation is not None and observation.differing:
                 if not differing:
                     names = " and ".join(observation.differing)
@@ -420,7 +424,7 @@ class AzureSiteProvider(ObservedSites):
                 )
             arm.wait(None, request, f"{request.key.id} is done, but its VM placement is not visible yet")
 
-    def _add_missing_nodes(
+    def _record_missing_nodes(
         self, answer: ChangeResult, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ChangeResult:
         """Add the requested but missing nodes to an answer; they stay pending."""
@@ -440,7 +444,9 @@ class AzureSiteProvider(ObservedSites):
         record = build_failure_record(target.build_path(self._subscription.id), NODES_MISSING, message, change, request)
         return replace(answer, unfinished_change=record)
 
-    def _read_single_object(self, request: ChangeRequest, arm: ArmClient, group: str) -> ObservedObject | None:
+    def _read_single_object(
+        self, request: ChangeRequest, arm: ArmClient, group: str
+    ) -> ObservedObjectComparison | None:
         """Read the current state of one object without reading the whole site."""
         from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
@@ -512,7 +518,7 @@ def _find_missing_nodes(observed: Values, planned: Values | None = None) -> list
     ]
 
 
-def _has_machines(observation: ObservedObject, request: ChangeRequest) -> bool:
+def _has_machines(observation: ObservedObjectComparison, request: ChangeRequest) -> bool:
     """Return True if all VMs planned on a machine are observed on one."""
     observed, planned = observation.answer.attributes, request.planned or {}
     if request.key.type == VM:

@@ -24,7 +24,7 @@ from nexusform.files.access_record import read_variable
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.deadlines import (
-    Deadline,
+    DeadlineRunner,
     OperationAbandoned,
     compute_silence_limit,
     is_caller_waiting,
@@ -302,7 +302,7 @@ def build_deadline_policy(endpoint: str) -> Any:
     from azure.core.exceptions import ServiceResponseError
     from azure.core.pipeline.policies import HTTPPolicy
 
-    deadline = Deadline(lambda: endpoint)
+    deadline = DeadlineRunner(lambda: endpoint)
 
     class DeadlinePolicy(HTTPPolicy[Any, Any]):
         """Policy with a time limit."""

@@ -142,7 +142,7 @@ def _extract_pool_name_of_node(node: Mapping[str, Any]) -> str:
     return pool_id.rpartition("/")[2] if pool_id else CONTROL_PLANE
 
 
-def list_unverified_servers(trust: KubeconfigTrust) -> Iterator[Problem]:
+def build_unverified_server_warnings(trust: KubeconfigTrust) -> Iterator[Problem]:
     """Yield a warning for each kubeconfig for node deletions on an unverified server."""
     directory = read_variable(KUBECONFIGS_VARIABLE)
     for path in sorted(Path(directory).glob("*.yaml")) if directory else ():

@@ -368,7 +368,7 @@ def explain_unsupported_action(planned: Mapping[str, Any]) -> str:
     )
 
 
-class ObservedObject(Struct, frozen=True):
+class ObservedObjectComparison(Struct, frozen=True):
     """Observed object for a planned one, and the differing arguments."""
 
     answer: ChangeResult
@@ -377,7 +377,7 @@ class ObservedObject(Struct, frozen=True):
 
 def build_observed_object(
     request: ChangeRequest, objects: Mapping[tuple[str, str], ImportedSiteObject]
-) -> ObservedObject | None:
+) -> ObservedObjectComparison | None:
     """Build the observation of a requested object, None if the site does not list it."""
     key, planned = request.key, request.planned or {}
     item = objects.get((key.type, key.id))
@@ -396,7 +396,7 @@ def build_observed_object(
     paths: list[Path] = []
     for name in _OBSERVED_ATTRIBUTES.get(key.type, ()):
         paths += [("nodes", node) for node in attributes["nodes"]] if name == "nodes" else [(name,)]
-    return ObservedObject(ChangeResult(attributes, tuple(paths)), differing)
+    return ObservedObjectComparison(ChangeResult(attributes, tuple(paths)), differing)
 
 
 # Requested attributes visible on a site, and attributes decided by the platform, by type.

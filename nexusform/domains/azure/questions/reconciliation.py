@@ -419,7 +419,7 @@ class CapturedSite(Struct, frozen=True):
     is_age_certain: bool
 
 
-def count_site_objects(site: AzSite) -> CapturedSite:
+def summarize_site(site: AzSite) -> CapturedSite:
     """Count the contents of a site."""
     inventory = site.inventory
     compute = [machine for machine in inventory.machines if COMPUTE in machine.roles]

@@ -392,7 +392,9 @@ def _build_directory_source(location: CommandContext, directory: str, blocks: Ma
     def read_sites() -> tuple[tuple[AzSite, ...], list[Problem]]:
         return read_export(directory, {}, location.confinement.get_operator_confinement(directory))
 
-    settings_by_key = {key: _read_settings(block, SETTINGS) for key, block in blocks.items() if block.name == PROVIDER}
+    settings_by_key = {
+        key: _read_provider_settings(block, SETTINGS) for key, block in blocks.items() if block.name == PROVIDER
+    }
     for key, settings in settings_by_key.items():
         if settings.get("directory") in {relative, configured_path}:
             return Source(directory, read_sites, key)
@@ -408,7 +410,7 @@ def find_azure_settings(
 ) -> tuple[Mapping[str, Any], list[Diagnostic]]:
     """Find the settings of Azure in its provider block, if any; diagnostics if no trusted subscription is set."""
     block = blocks.get(azure.KIND)
-    settings = _read_settings(block, azure.SETTINGS) if block is not None else {}
+    settings = _read_provider_settings(block, azure.SETTINGS) if block is not None else {}
     try:
         untrusted = check_provider_addresses(block, settings, location) if block is not None else []
         if not untrusted:
@@ -423,7 +425,7 @@ def is_azure_source(source_name: str) -> bool:
     return source_name == azure.KIND and not Path(source_name).is_dir()
 
 
-def _read_settings(block: ProviderBlock, schema: BlockSchema) -> Mapping[str, Any]:
+def _read_provider_settings(block: ProviderBlock, schema: BlockSchema) -> Mapping[str, Any]:
     """Read the literal settings of a provider block."""
     body, _ = build_prepared_body(block.body, schema, block.span)
     return body.evaluate(EMPTY_SCOPE)[0]

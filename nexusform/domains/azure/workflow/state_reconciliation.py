@@ -270,7 +270,7 @@ class _Reconciler:
         request = replace(
             build_base_request(self.run.project, self.run.stored),
             refreshed_objects={
-                address: self._add_missing_nodes(address, observed_object)
+                address: self._keep_missing_nodes_unplaced(address, observed_object)
                 for address, observed_object in observed.items()
             },
             samples=0,
@@ -283,7 +283,7 @@ class _Reconciler:
         errors = (problem for problem in plan.diagnostics if problem.severity is Severity.ERROR)
         return (), [problem for problem in errors if problem.id not in _CAPACITY_ERRORS]
 
-    def _add_missing_nodes(self, address: Address, observed_object: ObjectState) -> ObjectState:
+    def _keep_missing_nodes_unplaced(self, address: Address, observed_object: ObjectState) -> ObjectState:
         """Return an object with its missing nodes as nodes without a machine, so that they are not placed again."""
         current = self.state.instances[address].current
         nodes, before = (observed_object.attributes.get("nodes"), current.attributes.get("nodes") if current else None)

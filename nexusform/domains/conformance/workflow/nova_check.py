@@ -15,9 +15,9 @@ from msgspec import Struct, json
 
 from nexusform.domains.conformance.workflow.loopback_programs import LoopbackPrograms, ProgramProblem, open_programs
 from nexusform.domains.openstack.scheduling.host_usage import SERVER_RECORD
-from nexusform.domains.openstack.scheduling.nova_hosts import build_sku_name
+from nexusform.domains.openstack.scheduling.nova_host_records import build_sku_name
 from nexusform.domains.openstack.scheduling.nova_profile import DEFAULT_FILTERS, build_nova_settings
-from nexusform.domains.openstack.scheduling.recorded_decisions import build_hosts_without_servers
+from nexusform.domains.openstack.scheduling.recorded_case_prediction import build_hosts_without_servers
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.vm_planning.site_plans import SitePlan

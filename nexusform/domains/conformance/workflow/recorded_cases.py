@@ -23,9 +23,9 @@ from typing import Any, Final
 from msgspec import DecodeError, Struct, ValidationError, field, json
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error
-from nexusform.domains.fleet.planning.recorded_decisions import decide_placement
-from nexusform.domains.openstack.scheduling.recorded_decisions import decide_host
-from nexusform.domains.vnf.serving.recorded_decisions import decide_operation
+from nexusform.domains.fleet.planning.recorded_case_prediction import decide_placement
+from nexusform.domains.openstack.scheduling.recorded_case_prediction import decide_host
+from nexusform.domains.vnf.serving.recorded_case_prediction import decide_operation
 from nexusform.files.regular_files import read_regular
 from nexusform.plans.plan import Mode
 from nexusform.workflow.opening.command_context import create_editor_context
@@ -239,7 +239,7 @@ def score_conformance_cases(cases: Iterable[LocatedConformanceCase], answer: Ans
     score = ConformanceScore()
     remaining = iter(cases)
     for item in islice(remaining, _CASES_OF_ONE_PROCESS):
-        _count_case_result(score, item, *_predict_case_answer(answer, item))
+        _add_case_result(score, item, *_predict_case_answer(answer, item))
     following = next(remaining, None)
     if following is None:
         return score
@@ -252,7 +252,7 @@ def score_conformance_cases(cases: Iterable[LocatedConformanceCase], answer: Ans
                 yield item
 
         for predicted, reason in pool.imap(partial(_predict_case_answer, answer), list_waiting(), _CHUNK):
-            _count_case_result(score, waiting.popleft(), predicted, reason)
+            _add_case_result(score, waiting.popleft(), predicted, reason)
     return score
 
 
@@ -264,7 +264,7 @@ def _predict_case_answer(answer: Answer, item: LocatedConformanceCase) -> tuple[
         return None, str(problem)
 
 
-def _count_case_result(score: ConformanceScore, item: LocatedConformanceCase, predicted: Any, reason: str) -> None:
+def _add_case_result(score: ConformanceScore, item: LocatedConformanceCase, predicted: Any, reason: str) -> None:
     case = item.case
     system = score.systems.setdefault((case.system, case.version), SystemVersionScore())
     system.decisions += 1

@@ -116,7 +116,7 @@ class KubeSchedulerCheck:
             return
         self._replace_cluster(inputs.cluster)
 
-        def check_decision(workload: str, number: int, scheduler: PodSpecScheduler) -> None:
+        def compare_decision_with_scheduler(workload: str, number: int, scheduler: PodSpecScheduler) -> None:
             address, outcome = pods.get((workload, number), ("", None))
             if outcome is None or not outcome.trigger or outcome.victims or scheduler.volume_needs:
                 return
@@ -132,7 +132,7 @@ class KubeSchedulerCheck:
             inputs.cluster,
             inputs.existing_pods,
             inputs.workloads,
-            check_decision,
+            compare_decision_with_scheduler,
             seed=inputs.seed,
             lost_pods=inputs.lost_pods,
         )

@@ -252,7 +252,7 @@ def check_observed_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
             yield build_problem(binding.file, binding.find_position("spec", "targetCluster"), INVALID, text)
 
 
-def find_missing_snapshots(manifests: Sequence[Manifest]) -> Iterator[Problem]:
+def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
     """Yield a warning for each snapshot used by bindings but not captured."""
     kinds = {"schedulingPolicySnapshotName": _POLICY_SNAPSHOT_KINDS, "resourceSnapshotName": _RESOURCE_SNAPSHOT_KINDS}
     captured = {(manifest.kind, manifest.namespace, manifest.name) for manifest in manifests}
@@ -280,7 +280,7 @@ def find_missing_snapshots(manifests: Sequence[Manifest]) -> Iterator[Problem]:
         yield build_problem(first.file, first.find_position("spec", key), "not-captured", text, Severity.WARNING)
 
 
-def find_missing_overrides(manifests: Sequence[Manifest]) -> Iterator[Problem]:
+def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
     """Yield a warning for each kind of override snapshots used by bindings but not captured."""
     captured = {
         (manifest.kind, f"{manifest.namespace}/{manifest.name}" if manifest.namespace else manifest.name)

@@ -14,6 +14,6 @@ PUBLIC = {
     "placement_iterations": "run_iterations",
     "binding_rows": "build_binding_rows",
     "fleet_snapshot": ("build_member_clusters FleetMemberState build_member parse_member_record ObservedHub"),
-    "recorded_decisions": "decide_placement",
+    "recorded_case_prediction": "decide_placement",
     "fleet_phases": "find_planned_fleet",
 }

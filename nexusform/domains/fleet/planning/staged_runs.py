@@ -112,11 +112,11 @@ def _execute_staged_run(
             run_by_cluster = {**rollout.run_by_cluster, **dict.fromkeys(changed_clusters, run_text)}
             clusters = rollout.clusters | newly_updated
             placement.rollout = replace(rollout, clusters=clusters, run_by_cluster=run_by_cluster)
-    for problem in _list_run_blockers(progress, failures):
+    for problem in _build_blocked_run_problems(progress, failures):
         yield instance.build_diagnostic(problem)
 
 
-def _list_run_blockers(progress: StagedRunOutcome, failures: dict[str, str]) -> Iterator[Problem]:
+def _build_blocked_run_problems(progress: StagedRunOutcome, failures: dict[str, str]) -> Iterator[Problem]:
     """Yield where a run stops: at failed clusters, or before an approval."""
     if progress.blocking_clusters:
         blocking = progress.blocking_clusters

@@ -17,10 +17,10 @@ from nexusform.domains.fleet.importers.fleet_export import (
     ObservedBinding,
     ObservedPlacement,
     ObservedResourceSnapshot,
+    build_missing_override_warnings,
+    build_missing_snapshot_warnings,
     check_observed_bindings,
     find_external_manager,
-    find_missing_overrides,
-    find_missing_snapshots,
     list_conditions,
     parse_integer,
     read_placements,
@@ -154,7 +154,7 @@ def build_hub_attributes(
     argument. `expects_members`: a hub without members was not captured completely.
     """
     manifests = reader.manifests
-    missing = [*find_missing_snapshots(manifests), *find_missing_overrides(manifests)]
+    missing = [*build_missing_snapshot_warnings(manifests), *build_missing_override_warnings(manifests)]
     reader.report_findings([*check_observed_bindings(manifests), *missing], argument)
     placements = read_placements(manifests)
     reader.manifests = _select_user_objects(manifests, placements)

@@ -65,7 +65,7 @@ def build_placement_reason(
     reason = PlacementReason(
         placement.spec.instance.address,
         cluster,
-        _explain_recorded_decision(placement, bindings, member_list),
+        _explain_at_decision_time(placement, bindings, member_list),
         fleet_explanation.compute_policy_drift(placement.bindings, *placement.build_scheduling_arguments(member_list)),
         {row.object: row for row in rows},
         {name: note for name, note in notes.items() if note is not None},
@@ -89,7 +89,7 @@ def build_placement_reason(
     )
 
 
-def _explain_recorded_decision(
+def _explain_at_decision_time(
     placement: PlacementPlan, bindings: Mapping[str, Binding], member_list: MemberList
 ) -> PlacementExplanation:
     """Return the explanation at the time of the decision, with the current bindings."""

@@ -39,7 +39,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
     get_observed_index,
     has_predicted_clusters,
     is_approved,
-    is_snapshot_outdated,
+    is_latest_snapshot_outdated,
     list_predicted_failures,
 )
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
@@ -322,7 +322,7 @@ def _describe_unobserved_change(
     """Return the change possibly not observed yet by a seemingly finished hub; "" for none, or after the time limit."""
     planned = predicted.get("bindings") or {}
     if elapsed < _SNAPSHOT_TIMEOUT and not has_external_rollout(placement):
-        if is_snapshot_outdated(planned, progress.latest_snapshot):
+        if is_latest_snapshot_outdated(planned, progress.latest_snapshot):
             return "the hub has not taken a snapshot of the new content yet"
         if message := _describe_empty_selection(placement, predicted) or describe_outdated(progress):
             return message

@@ -283,7 +283,7 @@ def list_picked_clusters(bindings: Mapping[str, Any]) -> set[str]:
     return {cluster for cluster, binding in bindings.items() if binding.get("state") in _PICKED_STATES}
 
 
-def is_snapshot_outdated(planned: Mapping[str, Any], latest: int | None) -> bool:
+def is_latest_snapshot_outdated(planned: Mapping[str, Any], latest: int | None) -> bool:
     """Return True if the hub's latest snapshot is older than predicted."""
     predicted = [binding.get("resource_snapshot") for binding in planned.values() if isinstance(binding, Mapping)]
     numbers = [number for number in predicted if isinstance(number, int)]

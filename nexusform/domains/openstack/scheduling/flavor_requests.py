@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.domains.openstack.scheduling.nova_hosts import Flavor
+from nexusform.domains.openstack.scheduling.nova_host_records import Flavor
 from nexusform.domains.openstack.scheduling.numa_fit import (
     ANY,
     DEDICATED,

@@ -13,7 +13,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.openstack.scheduling.flavor_requests import HYPERTHREADING, FlavorRequest
-from nexusform.domains.openstack.scheduling.nova_hosts import DISK, MEMORY, PCPU, VCPU, NovaHost, NovaServer, Resource
+from nexusform.domains.openstack.scheduling.nova_host_records import (
+    DISK,
+    MEMORY,
+    PCPU,
+    VCPU,
+    NovaHost,
+    NovaServer,
+    Resource,
+)
 from nexusform.domains.openstack.scheduling.numa_fit import (
     ISOLATE,
     REQUIRE,

@@ -20,7 +20,7 @@ from nexusform.domains.openstack.scheduling.flavor_requests import (
     select_image_requests,
 )
 from nexusform.domains.openstack.scheduling.host_usage import NovaHostUsage, UsageTable, get_resource, list_amounts
-from nexusform.domains.openstack.scheduling.nova_hosts import (
+from nexusform.domains.openstack.scheduling.nova_host_records import (
     DISK,
     MEMORY,
     PCPU,

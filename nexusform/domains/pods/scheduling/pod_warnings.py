@@ -389,7 +389,7 @@ def find_shared_hardware(context: WorkloadContext) -> Iterator[WorkloadWarning]:
 def _warn_shared_machines(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield one warning for each machine with two or more of the pods."""
     required_keys, preferred_keys = _list_own_topology_keys(context)
-    proposed_label = find_hardware_key(context.nodes, attrgetter("machine"), required_keys + preferred_keys)
+    proposed_label = find_location_label_key(context.nodes, attrgetter("machine"), required_keys + preferred_keys)
     for machine, count in sorted(context.forecast.per_machine.items()):
         if count < 2:
             continue
@@ -414,7 +414,7 @@ def _warn_shared_rack(context: WorkloadContext) -> Iterator[WorkloadWarning]:
         return
     rack = next(iter(context.forecast.per_rack))
     required_keys, preferred_keys = _list_own_topology_keys(context)
-    proposed_label = find_hardware_key(context.nodes, attrgetter("rack"), required_keys + preferred_keys)
+    proposed_label = find_location_label_key(context.nodes, attrgetter("rack"), required_keys + preferred_keys)
     pods = tuple(outcome.name for outcome in context.running_outcomes)
     detail = (
         f"all {len(pods):,} pods ({format_names(pods)}) would run in rack {rack}, but workers of "
@@ -424,7 +424,9 @@ def _warn_shared_rack(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     yield context.build_warning(SHARED_RACK, detail, location=rack, summary=summary)
 
 
-def find_hardware_key(nodes: Sequence[Node], get_location: Callable[[Node], str], used_keys: Sequence[str] = ()) -> str:
+def find_location_label_key(
+    nodes: Sequence[Node], get_location: Callable[[Node], str], used_keys: Sequence[str] = ()
+) -> str:
     """Return a label key of the nodes with values that match their locations exactly; "" if there is none. Keys
     in `used` are preferred, then well-known ones.
     """
@@ -509,7 +511,7 @@ def _explain_too_few(context: WorkloadContext, proposed_label: str, location_nou
 
 def find_missing_topology_labels(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield warnings about topology keys used in rules and missing on all or some workers."""
-    proposed_label = find_hardware_key(context.nodes, attrgetter("machine"))
+    proposed_label = find_location_label_key(context.nodes, attrgetter("machine"))
     # Every topology key of a spec with its use, each pair once.
     pod = context.workload.pod
     preferred_terms = (*pod.preferred_affinity, *pod.preferred_anti_affinity)

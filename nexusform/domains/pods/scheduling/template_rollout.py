@@ -90,7 +90,7 @@ def replace_pods(session: SchedulingSession, workload: Workload, state: RolloutS
     elif workload.kind == "StatefulSet":
         replacement.replace_in_order()
     else:
-        replacement.recreate()
+        replacement.recreate_all_pods()
 
 
 class _PodReplacement(Struct, frozen=True):
@@ -101,7 +101,7 @@ class _PodReplacement(Struct, frozen=True):
     state: RolloutState
     quota_usage: QuotaUsage
 
-    def recreate(self) -> None:
+    def recreate_all_pods(self) -> None:
         """Delete every old pod before the first new one is created."""
         state = self.state
         numbers = [pod.number for pod in state.remaining_pods]
@@ -460,9 +460,9 @@ class DaemonRollout:
                 continue
             self._progress.removals.append((pod, pod_outcomes.TEMPLATE_CHANGED))
             if pod.node in self._permitted_nodes:
-                self._count_uncreated_pod()
+                self._record_uncreated_pod()
 
-    def _count_uncreated_pod(self) -> None:
+    def _record_uncreated_pod(self) -> None:
         self._waiting_count += 1
         self._progress.uncreated += 1
         self._progress.rejection = self._workload.admission_error
@@ -479,7 +479,7 @@ class DaemonRollout:
                 self._progress.is_blocked = True
                 return
             if self._workload.admission_error:
-                self._count_uncreated_pod()
+                self._record_uncreated_pod()
                 continue
             verdict = self._session.place_daemon(self._workload.pod, self._workload.key, pod.number, pod.node)
             if verdict.node:

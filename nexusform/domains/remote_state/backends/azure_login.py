@@ -12,7 +12,7 @@ from nexusform.backends.registry import require_backend_package
 from nexusform.files.access_record import read_variable
 from nexusform.files.regular_files import FileTooLarge, read_regular
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.network.deadlines import Deadline
+from nexusform.network.deadlines import DeadlineRunner
 from nexusform.network.http_client import WebRequest, send_request
 from nexusform.network.read_limits import parse_json
 from nexusform.network.web_errors import WebError
@@ -111,7 +111,7 @@ def _request_token(url: str, bearer: str) -> str:
     headers = {"Authorization": f"Bearer {bearer}"}
     request = WebRequest("GET", address, headers=headers, max_bytes=_MAX_TOKEN_BYTES)
     try:
-        answer = Deadline(lambda: url.partition("?")[0]).run("get the OIDC token", lambda: send_request(request))
+        answer = DeadlineRunner(lambda: url.partition("?")[0]).run("get the OIDC token", lambda: send_request(request))
     except (WebError, FileTooLarge) as problem:
         raise BackendProblem(f"{message}: {problem}.") from None
     if not answer.is_success:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from nexusform.cli.arguments import declare_flag_group, declare_text_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
-from nexusform.cli.report_output import Answer, AnswerFormatFlags, PlanAnswerFlags, write_answer
+from nexusform.cli.report_output import Answer, AnswerFormatFlags, PlanFileAnswerFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags
 from nexusform.domains.sites.cli.site_flags import (
     PROCESSES,
@@ -71,7 +71,7 @@ def replay(arguments: ReplayArguments) -> int:
 
 
 def _run_question_on_sites(
-    question: SiteQuestion, targets: SiteTargetFlags, flags: PlanAnswerFlags | AnswerFormatFlags, view: ViewFlags
+    question: SiteQuestion, targets: SiteTargetFlags, flags: PlanFileAnswerFlags | AnswerFormatFlags, view: ViewFlags
 ) -> int:
     """Run a question on all sites and print the answer."""
     screen = view.create_screen()

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nexusform.backends.registry import BACKENDS
 from nexusform.configuration.body_preparation import build_prepared_body
-from nexusform.configuration.loader import find_hidden_characters
+from nexusform.configuration.loader import check_hidden_characters
 from nexusform.configuration.prepared_body import PreparedBody, build_missing_argument_error
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error, has_errors, suggest_name
 from nexusform.diagnostics.phrases import format_count
@@ -163,7 +163,7 @@ def read_definition(
     source = SourceFile(FILE_NAME, text)
     sources = {FILE_NAME: source}
     body, problems = parse_file(source)
-    problems += find_hidden_characters(source)
+    problems += check_hidden_characters(source)
     if has_errors(problems):
         return None, problems, sources
     read_digests: dict[str, str] = {}

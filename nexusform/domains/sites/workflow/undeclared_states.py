@@ -25,7 +25,7 @@ from nexusform.domains.sites.workflow.site_project import build_fleet_context, n
 from nexusform.domains.sites.workflow.site_results import summarize_problem
 from nexusform.files.regular_files import FileTooLarge, NotRegularFile, read_regular
 from nexusform.interfaces.state_storage import StateBackend
-from nexusform.planning.conclusion.placement_accounting import count_names, list_placement_kinds
+from nexusform.planning.conclusion.placement_accounting import collect_names, list_placement_kinds
 from nexusform.resource_types.registry import build_registries
 from nexusform.state.objects import State
 from nexusform.workflow.opening.command_context import CommandContext
@@ -176,5 +176,5 @@ def count_placements(state: State) -> dict[str, int]:
         resource_type = types.get(address.type)
         if resource_type is not None and instance.current is not None:
             for kind in list_placement_kinds(resource_type):
-                counts[kind] += count_names(kind, resource_type, instance.current.attributes).total()
+                counts[kind] += collect_names(kind, resource_type, instance.current.attributes).total()
     return {kind: count for kind, count in sorted(counts.items()) if count}

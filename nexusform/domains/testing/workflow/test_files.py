@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from nexusform.configuration.loader import find_hidden_characters
+from nexusform.configuration.loader import check_hidden_characters
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors, suggest_name
 from nexusform.domains.testing.configuration.test_file_blocks import TestFile, decode_test_file
 from nexusform.interfaces.plugins import FileProblem
@@ -65,7 +65,7 @@ def read_test_file(
     source = sources[path] = SourceFile(path, text)
     parse_result = parse_json_file(source) if path.endswith(".json") else parse_file(source)
     body, new_problems = parse_result
-    problems = [*find_hidden_characters(source), *new_problems]
+    problems = [*check_hidden_characters(source), *new_problems]
     if has_errors(problems):
         return None, problems
     file, new_problems = decode_test_file(path, body)

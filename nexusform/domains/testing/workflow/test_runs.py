@@ -232,7 +232,7 @@ class RunBlockExecutor(Struct):
         state = _build_planned_state(session, plan)
         if block.command == "apply":
             outcome = apply_plan(session, plan, StepListener(), PlanApplyOptions())
-            new_problems = _list_apply_failures(outcome)
+            new_problems = _build_apply_failure_errors(outcome)
             if new_problems:
                 raise RunBlockError([*problems, *new_problems], plan)
             state = outcome.applied.state
@@ -295,7 +295,7 @@ class RunBlockExecutor(Struct):
                     problems += [d for d in plan.diagnostics if d.severity is Severity.ERROR]
                     if not plan.errored:
                         outcome = apply_plan(session, plan, StepListener(), PlanApplyOptions())
-                        problems += _list_apply_failures(outcome)
+                        problems += _build_apply_failure_errors(outcome)
             except RunBlockError as failed:
                 problems += failed.diagnostics
         return problems
@@ -348,7 +348,7 @@ def _build_planned_state(session: Run, plan: Plan) -> State:
     return replace(state, instances=instances)
 
 
-def _list_apply_failures(outcome: ApplyOutcome) -> list[Diagnostic]:
+def _build_apply_failure_errors(outcome: ApplyOutcome) -> list[Diagnostic]:
     """Return the failures of an apply."""
     errors = [
         build_error("apply-failed", event.error, address=event.address)

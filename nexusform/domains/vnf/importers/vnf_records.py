@@ -149,7 +149,7 @@ class ClampedCount(Struct, frozen=True):
     applied: int
 
 
-class VduCounts(Struct, frozen=True):
+class VduVmCounts(Struct, frozen=True):
     """VMs per VDU, and the numbers limited by profile bounds."""
 
     numbers: Mapping[str, int]
@@ -191,7 +191,7 @@ def _format_known_names(name: str, names: Collection[str]) -> str:
     return f"{suggest_name(name, names)} {names_text}"
 
 
-def compute_vdu_counts(vnf: Vnf, level: str = "", scale_levels: Mapping[str, int] | None = None) -> VduCounts:
+def compute_vdu_counts(vnf: Vnf, level: str = "", scale_levels: Mapping[str, int] | None = None) -> VduVmCounts:
     """Return the VMs per VDU at an instantiation level ("" = the default one), with overridden scale levels."""
     selected_level = next((known for known in vnf.levels if known.name == (level or vnf.default_level)), None)
     base_levels = selected_level.scale_levels if selected_level is not None else {}
@@ -209,10 +209,10 @@ def compute_vdu_counts(vnf: Vnf, level: str = "", scale_levels: Mapping[str, int
         if applied != requested:
             clamped_counts.append(ClampedCount(vdu.name, requested, applied))
         numbers[vdu.name] = applied
-    return VduCounts(numbers, tuple(clamped_counts))
+    return VduVmCounts(numbers, tuple(clamped_counts))
 
 
-def compute_maximum_counts(vnf: Vnf, level: str = "") -> VduCounts:
+def compute_maximum_counts(vnf: Vnf, level: str = "") -> VduVmCounts:
     """Return the VMs per VDU with every aspect at its maximum level."""
     return compute_vdu_counts(vnf, level, {aspect.name: aspect.max_level for aspect in vnf.aspects})
 
@@ -227,7 +227,7 @@ def _list_scale_increments(vnf: Vnf, vdu: str, levels: Mapping[str, int]) -> Ite
 # --- rules in Tacker ----------------------------------------------------------------------------
 
 
-def list_dropped_rules(vnf: Vnf, numbers: Mapping[str, int]) -> Iterator[Problem]:
+def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterator[Problem]:
     """Yield a warning per kind of rules of the VNFD if Tacker ends its list at a rule with fewer than two VMs."""
     for is_affinity in (True, False):
         rules = [rule for rule in vnf.rules if rule.is_affinity == is_affinity and rule.origin.file == "vnfd"]

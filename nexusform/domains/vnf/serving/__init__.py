@@ -1,4 +1,4 @@
 """Server of the NFVO interfaces of ETSI SOL003: grants from a plan, and VNF packages."""
 
 # Public names of the package, by module.
-PUBLIC = {"recorded_decisions": "decide_operation"}
+PUBLIC = {"recorded_case_prediction": "decide_operation"}

@@ -12,10 +12,10 @@ from nexusform.domains.vnf.importers.vnf_records import (
     PlacementRule,
     UnmetRule,
     Vnf,
+    build_dropped_rule_warnings,
     compute_maximum_counts,
     compute_vdu_counts,
     find_unmet_rules,
-    list_dropped_rules,
     list_size_problems,
 )
 from nexusform.domains.vnf.types.vnf_documents import (
@@ -276,7 +276,7 @@ def compute_demand(
     scale_levels = {name: int(level) for name, level in (attributes.get("scale_levels") or {}).items() if level}
     numbers = compute_vdu_counts(vnf, attributes.get("instantiation_level") or "", scale_levels).numbers
     problems = list(_list_unmet_problems(vnf, numbers, attributes, context))
-    problems += list_dropped_rules(vnf, numbers)
+    problems += build_dropped_rule_warnings(vnf, numbers)
     pools = []
     for vdu in vnf.vdus:
         block = blocks.get(vdu.name) or {}

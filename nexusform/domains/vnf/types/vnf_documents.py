@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError, Problem, Severity, suggest_name
 from nexusform.diagnostics.summaries import get_summary
-from nexusform.domains.openstack.scheduling.nova_hosts import build_sku_name
+from nexusform.domains.openstack.scheduling.nova_host_records import build_sku_name
 from nexusform.domains.vnf.importers.vnf_records import Vdu, Vnf, VnfSourceDocuments
 from nexusform.interfaces.plugins import FileProblem, Files, ResourceContext
 from nexusform.json_data.plain_data import Path, has_unknown_part, unify_json_error

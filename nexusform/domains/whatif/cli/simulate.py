@@ -20,7 +20,7 @@ from nexusform.cli.arguments import (
     declare_text_flag,
 )
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
-from nexusform.cli.report_output import Answer, PlanAnswerFlags, write_answer
+from nexusform.cli.report_output import Answer, PlanFileAnswerFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError
 from nexusform.diagnostics.phrases import format_count, format_first_items
@@ -78,7 +78,7 @@ def require_lookup(result: Found | Diagnostic) -> Found:
 class SimulationFlags(Struct, frozen=True, kw_only=True):
     """Flags of all questions: output of the answer, configuration and state."""
 
-    answer: PlanAnswerFlags = declare_flag_group(PlanAnswerFlags)
+    answer: PlanFileAnswerFlags = declare_flag_group(PlanFileAnswerFlags)
     state: str = declare_state_flag()
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     view: ViewFlags = declare_flag_group(ViewFlags)

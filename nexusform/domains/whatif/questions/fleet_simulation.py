@@ -72,7 +72,7 @@ _MEMBER: Final = Address((), "managed", "fleet_member_cluster", "simulated")
 _WARNINGS_AS_DATA: Final = ("unfulfilled-placement", "schedule-drift")
 
 
-class PlacementState(Struct, frozen=True):
+class ScheduledPlacement(Struct, frozen=True):
     """State of a placement. `clusters`: scheduled clusters without those in removal."""
 
     address: Address
@@ -89,8 +89,8 @@ class PlacementOutcome(Struct, frozen=True):
     newly created placement. `stopped`: reason of a scheduler abort caused by the edits.
     """
 
-    before: PlacementState
-    after: PlacementState
+    before: ScheduledPlacement
+    after: ScheduledPlacement
     rows: tuple[PlacementChange, ...]
     pods: tuple[PlacementChange, ...]
     status: SchedulingStatus | None
@@ -468,12 +468,12 @@ def _find_eligible_members(placement: PlacementPlan, member_list: MemberList) ->
     )
 
 
-def _build_state(placement: PlacementPlan, bindings: Iterable[Binding]) -> PlacementState:
+def _build_state(placement: PlacementPlan, bindings: Iterable[Binding]) -> ScheduledPlacement:
     """Build the state of a placement with these bindings."""
     scheduled = [binding for binding in bindings if binding.state is not BindingState.UNSCHEDULED]
     cluster_names = sorted(binding.cluster for binding in scheduled)
     configuration = placement.spec.configuration
-    return PlacementState(
+    return ScheduledPlacement(
         placement.spec.instance.address,
         configuration.key,
         configuration.placement_type,

@@ -44,7 +44,7 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
         workload_section = Section("Workloads before any node returns", lines, table=table, is_finding=has_findings)
         sections.append(workload_section)
     if failure.deletions:
-        sections.append(_build_deletion_section(failure))
+        sections.append(_build_node_deletion_section(failure))
     if failure.machines and failure.vm_count:
         steps = build_failure_runbook(failure)
         runbook_section = Section("Runbook", tuple(f"{number}. {step}" for number, step in enumerate(steps, 1)))
@@ -128,7 +128,7 @@ def _describe_waiting_vms(pool: PoolAvailability) -> str:
     return f"{names} (to re-create elsewhere: `nexusform apply -replace='{pool.address}:NAME'`)"
 
 
-def _build_deletion_section(failure: Failure) -> Section:
+def _build_node_deletion_section(failure: Failure) -> Section:
     """Build the section of commands that re-create nodes elsewhere."""
     unreachable = sorted({deletion.cluster for deletion in failure.deletions if not deletion.is_reachable})
     lines = []

@@ -12,9 +12,9 @@ from nexusform.domains.whatif.questions.trial_configuration import NAME, Simulat
 from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, PlacementAction, Plan, RejectedCluster
 from nexusform.rendering.json.json_placements import FEASIBILITY_FORM
 from nexusform.rendering.report.plan_conditions import (
-    describe_candidate,
     describe_feasibility,
     describe_suggested_fixes,
+    describe_unselected_cluster,
 )
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
@@ -106,7 +106,7 @@ def _build_sections(answer: PlacementFeasibility) -> list[Section]:
         for row in answer.rejected:
             # Also if the pods would run there.
             candidate = candidates.get(row.cluster)
-            candidate_text = f" ({describe_candidate(candidate)})" if candidate is not None else ""
+            candidate_text = f" ({describe_unselected_cluster(candidate)})" if candidate is not None else ""
             rejections.append(f"{row.cluster}: {row.reason}{candidate_text}")
         sections.append(Section("Rejected clusters", tuple(rejections)))
     return sections

@@ -113,7 +113,7 @@ def open_snapshot(location: CommandContext, plan_path: str = "", *, has_pods: bo
         )
         return replace(source, snapshot=None, diagnostics=(*source.diagnostics, problem))
     if source.snapshot is not None and not has_pods:
-        return replace(source, diagnostics=(*source.diagnostics, *_find_unknown_nodes(source)))
+        return replace(source, diagnostics=(*source.diagnostics, *_build_unknown_node_warnings(source)))
     return source
 
 
@@ -138,7 +138,7 @@ def locate_diagnostics(
     return located, configuration.files
 
 
-def _find_unknown_nodes(source: SimulationInput) -> Iterator[Diagnostic]:
+def _build_unknown_node_warnings(source: SimulationInput) -> Iterator[Diagnostic]:
     """Find observed nodes without a VM in the snapshot; their use of machines is not counted."""
     clusters = (
         build_existing_clusters(source.things, build_registries(), source.catalogue)

@@ -76,7 +76,7 @@ def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> Reba
         if not run.is_ready:
             return RebalanceAnswer(None, (*opened.diagnostics, *run.diagnostics), opened.sources)
         candidates = tuple(_list_candidate_bindings(run))
-        problems = [*_find_unknown_names(request, candidates)]
+        problems = [*_build_unknown_name_errors(request, candidates)]
         trials = _EvictionTrials(run, members)
         if not problems:
             trials.evaluate(EvictionProposal())
@@ -174,7 +174,9 @@ def _list_candidate_bindings(run: Run) -> Iterator[EvictionCandidate]:
                 yield EvictionCandidate(str(attributes["name"]), binding.cluster, policy, address, provider)
 
 
-def _find_unknown_names(request: RebalanceRequest, candidates: tuple[EvictionCandidate, ...]) -> Iterator[Diagnostic]:
+def _build_unknown_name_errors(
+    request: RebalanceRequest, candidates: tuple[EvictionCandidate, ...]
+) -> Iterator[Diagnostic]:
     """Yield an error per unknown cluster or placement of the request."""
     checks = (
         ("-from", "cluster with a placement", request.source_cluster, {item.cluster for item in candidates}),

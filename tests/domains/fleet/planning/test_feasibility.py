@@ -350,7 +350,7 @@ def test_affinity_excluding_the_only_cluster_is_not_suggested(
 def test_untested_fixes_of_a_large_plan_are_counted(
     plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nexusform.planning.replanning.feasibility_remedies._MAX_PLANNED_OBJECTS", 5)
+    monkeypatch.setattr("nexusform.planning.replanning.waiting_pod_remedies._MAX_PLANNED_OBJECTS", 5)
     _, text, (row,) = plan(replicas=9)
     assert "suggested_fixes" not in row
     assert "Fixes not tested for 1 binding with waiting pods" in text

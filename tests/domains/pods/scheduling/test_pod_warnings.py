@@ -17,7 +17,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     Workload,
 )
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings, find_hardware_key
+from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings, find_location_label_key
 from nexusform.domains.pods.scheduling.workload_warnings import WorkloadWarning
 from nexusform.kubernetes.matching import Requirement, build_label_selector
 
@@ -123,12 +123,12 @@ def test_proposed_key_exists_on_the_nodes() -> None:
         build_node("w1", "m1", **{"CIS-node": "m1", "x": "1"}),
         build_node("w2", "m2", **{"CIS-node": "m2", "x": "1"}),
     ]
-    assert find_hardware_key(both, get_machine) == "CIS-node"
-    assert find_hardware_key([*both, build_node("w3", "m3")], get_machine) == ""
+    assert find_location_label_key(both, get_machine) == "CIS-node"
+    assert find_location_label_key([*both, build_node("w3", "m3")], get_machine) == ""
     custom = [build_node("w1", "m1", host="a"), build_node("w2", "m1", host="a"), build_node("w3", "m2", host="b")]
-    assert find_hardware_key(custom, get_machine) == "host"
+    assert find_location_label_key(custom, get_machine) == "host"
     split = [build_node("w1", "m1", host="a"), build_node("w2", "m1", host="b")]
-    assert find_hardware_key(split, get_machine) == ""
+    assert find_location_label_key(split, get_machine) == ""
 
 
 def test_all_pods_in_one_rack_despite_other_racks_are_reported() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from nexusform.domains.openstack.scheduling.host_usage import SERVER_RECORD
-from nexusform.domains.openstack.scheduling.nova_hosts import Flavor, build_host, build_server, build_sku_name
+from nexusform.domains.openstack.scheduling.nova_host_records import Flavor, build_host, build_server, build_sku_name
 from nexusform.domains.openstack.scheduling.nova_profile import (
     NovaSettings,
     NovaSite,
