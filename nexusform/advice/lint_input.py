@@ -1,7 +1,6 @@
-"""Input of lint rules: pools with their placements, sites and their machines (frozen); and the format of
-findings. Measured statements ("6 machines will run two VMs because of it") come from `LintSite.simulate`,
-which places the site's pools in another order or with other zones; without it (`validate`) rules use only the
-literals of the configuration.
+"""Input of lint rules: pools with their placements, sites and their machines (frozen); and the format of findings.
+Measured statements ("6 machines will run two VMs because of it") come from `LintSite.simulate`, which places the site's
+pools in another order or with other zones; without it (`validate`) rules use only the literals of the configuration.
 """
 
 from __future__ import annotations
@@ -109,9 +108,8 @@ CountFree: TypeAlias = Callable[[Demand], Interval]
 
 
 class LintSite(Struct, frozen=True):
-    """A site: its machines in order of rack, slot and name. `simulate(pools)` places the new VMs of these
-    pools in this order on the site before the plan. `count_free(demand)` is the number of further such VMs
-    that fit after the plan.
+    """A site: its machines in order of rack, slot and name. `simulate(pools)` places the new VMs of these pools in this
+    order on the site before the plan. `count_free(demand)` is the number of further such VMs that fit after the plan.
     """
 
     id: str
@@ -137,9 +135,8 @@ class LintSite(Struct, frozen=True):
 
 
 class LintInput(Struct, frozen=True):
-    """Input of all rules. `pools` are in order of creation; `vm_skus` are the SKUs of the catalogue. Without
-    a state (`validate`), every pool counts as new. `includes_costless` requests advice without a measurable
-    benefit, too.
+    """Input of all rules. `pools` are in order of creation; `vm_skus` are the SKUs of the catalogue. Without a state
+    (`validate`), every pool counts as new. `includes_costless` requests advice without a measurable benefit, too.
     """
 
     pools: tuple[LintPool, ...]
@@ -170,9 +167,8 @@ def build_finding(rule: str, detail: str, pool: LintPool, subject: Span | None =
 
 
 def build_placement_simulator(before: RackScheduler) -> Simulate:
-    """Return a function that places the new VMs of pools, in order, from this start. `before` is the site
-    before the plan (it is copied, never changed). Spare capacity is counted for the largest of the pools'
-    SKUs.
+    """Return a function that places the new VMs of pools, in order, from this start. `before` is the site before the
+    plan (it is copied, never changed). Spare capacity is counted for the largest of the pools' SKUs.
     """
 
     def simulate(pools: Sequence[LintPool]) -> SimulationResult:

@@ -1,6 +1,5 @@
-"""small-before-large: a smaller cluster or pool is (or was) created before a larger one. Larger means more
-host memory in total. VMs are placed in order of creation, and small ones break cells that extra-large ones
-need whole.
+"""small-before-large: a smaller cluster or pool is (or was) created before a larger one. Larger means more host memory
+in total. VMs are placed in order of creation, and small ones break cells that extra-large ones need whole.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""zones-pinned: a pool names its availability zones. Pinning is the main reason for VMs of one cluster to
-share a machine. It is right for a pool of two or three VMs on non-adjacent racks: an upgrade proceeds rack by
-rack.
+"""zones-pinned: a pool names its availability zones. Pinning is the main reason for VMs of one cluster to share a
+machine. It is right for a pool of two or three VMs on non-adjacent racks: an upgrade proceeds rack by rack.
 """
 
 from __future__ import annotations

@@ -135,8 +135,7 @@ def _decode_iterator_name(attribute: Attribute | None, kind: str, problems: list
 def _decode_generated_block_label(
     attribute: Attribute | None, block: Block, label_name: str, problems: list[Diagnostic]
 ) -> Expression | None:
-    """Return the label of the generated blocks, the only element of `labels`; None without one, or if it is
-    invalid.
+    """Return the label of the generated blocks, the only element of `labels`; None without one, or if it is invalid.
 
     `label_name` is the name of the label, "" for blocks without one.
     """

@@ -1,9 +1,8 @@
 """Directories to a Configuration, and variable files to values: the only reader of these files.
 
-Also reads `# nexusform:ignore ID` comments, which disable lint rules for the block below them, and detects
-invisible characters. Bidirectional controls reverse the order of a line, zero-width characters and tags make
-two names that look alike differ. Neither harms a plan; both can hide its effect from a reviewer, so they
-cause warnings.
+Also reads `# nexusform:ignore ID` comments, which disable lint rules for the block below them, and detects invisible
+characters. Bidirectional controls reverse the order of a line, zero-width characters and tags make two names that look
+alike differ. Neither harms a plan; both can hide its effect from a reviewer, so they cause warnings.
 """
 
 from __future__ import annotations
@@ -95,12 +94,11 @@ def load_configuration(
 ) -> tuple[Configuration | None, list[Diagnostic]]:
     """Load the module tree of a root directory. Return it with all problems.
 
-    `extra` are further texts of the root module, after its files; `unsaved` are texts that replace those of
-    files, by the files' real paths. `managed` and `data` are the schemas by type name; without them types are
-    not checked. `read_constants` returns the values of constant variables. Parsed trees are cached below
-    `cache_directory` if given. None if nothing could be read. With errors the configuration contains the
-    decodable parts; after syntax errors only its files (to display source lines) and a root module without a
-    directory.
+    `extra` are further texts of the root module, after its files; `unsaved` are texts that replace those of files, by
+    the files' real paths. `managed` and `data` are the schemas by type name; without them types are not checked.
+    `read_constants` returns the values of constant variables. Parsed trees are cached below `cache_directory` if given.
+    None if nothing could be read. With errors the configuration contains the decodable parts; after syntax errors only
+    its files (to display source lines) and a root module without a directory.
     """
     reader = _FileReader(cache_directory, confinement, unsaved)
     with pause_garbage_collection():
@@ -528,8 +526,7 @@ def _describe_foreign_configuration(names: Collection[str]) -> str:
 def _describe_intended_value_source(
     name: str, environment: Mapping[str, str], names: Iterable[str], read_files: Iterable[str]
 ) -> str:
-    """Return hints on the intended source of a value of the variable `name`: sentences with a leading blank,
-    or "".
+    """Return hints on the intended source of a value of the variable `name`: sentences with a leading blank, or "".
 
     `names` are the files of the directory, `read` those of them that were read.
     """

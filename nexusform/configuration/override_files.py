@@ -50,8 +50,7 @@ def apply_overrides(
     known_types: KnownTypes,
     problems: list[Diagnostic],
 ) -> tuple[list[_LocatedBlock], list[Block]]:
-    """Apply the override files to the ordinary blocks. Return the blocks, and the `locals` blocks of those
-    files.
+    """Apply the override files to the ordinary blocks. Return the blocks, and the `locals` blocks of those files.
 
     The latter are merged by name during decoding.
     """

@@ -27,8 +27,7 @@ Kind: TypeAlias = Literal["variable", "local", "output", "resource", "data", "mo
 class Declaration(Struct, frozen=True):
     """Declaration of a module that may depend on others: the module's static path, its kind, its name.
 
-    The name of a resource or data block is `type.name`, that of a provider its key; an import's is its
-    number.
+    The name of a resource or data block is `type.name`, that of a provider its key; an import's is its number.
     """
 
     module: tuple[str, ...]

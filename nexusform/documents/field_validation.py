@@ -107,8 +107,7 @@ class SchemaViolation(Struct, frozen=True):
 
 
 def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> SchemaViolation | None:
-    """Validate a value against its shape; None if it is valid. Parts of a mapping or a list are not
-    validated.
+    """Validate a value against its shape; None if it is valid. Parts of a mapping or a list are not validated.
 
     `source_text` is the text of a scalar in the document.
     """

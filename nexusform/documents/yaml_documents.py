@@ -1,9 +1,8 @@
-"""Parser of one or more YAML documents to plain data with positions, and `Node`, a part of it with its
-position.
+"""Parser of one or more YAML documents to plain data with positions, and `Node`, a part of it with its position.
 
-An absent part, or one of another kind, reads as empty. Safe by construction: only null, booleans, numbers,
-strings, lists and mappings are created; size, nesting and the expansion of aliases are bounded. Plain scalars
-are parsed as by Kubernetes (YAML 1.1's booleans, dates stay text).
+An absent part, or one of another kind, reads as empty. Safe by construction: only null, booleans, numbers, strings,
+lists and mappings are created; size, nesting and the expansion of aliases are bounded. Plain scalars are parsed as by
+Kubernetes (YAML 1.1's booleans, dates stay text).
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Interfaces of resource types, data sources and providers; interfaces/state_storage.py has those of state
-storage.
+"""Interfaces of resource types, data sources and providers; interfaces/state_storage.py has those of state storage.
 
 `Files` and `Clock` are declared in language/evaluation_run.py and exported again here.
 """
@@ -131,11 +130,10 @@ def _reject_server_query(_question: ServerQuery) -> str:
 class ReadContext(Struct, frozen=True):
     """Context of a data source: files and the time.
 
-    `managed_names` are the names managed by the configuration (prior state and import blocks): clusters and
-    VMs by name, separate pools as `<cluster>/<pool>`. `types` are the resource types by name. `read_state`
-    reads the state of another configuration. `query_server` queries a server, once in a run.
-    `list_configured(type)` returns the arguments of the configured blocks of a type; values from data or
-    resources are unknown.
+    `managed_names` are the names managed by the configuration (prior state and import blocks): clusters and VMs by
+    name, separate pools as `<cluster>/<pool>`. `types` are the resource types by name. `read_state` reads the state of
+    another configuration. `query_server` queries a server, once in a run. `list_configured(type)` returns the arguments
+    of the configured blocks of a type; values from data or resources are unknown.
     """
 
     files: Files
@@ -246,13 +244,11 @@ class ObjectKey(Struct, frozen=True):
 
 
 class ReadRequest(Struct, frozen=True):
-    """Request to read one object; `attributes` are the recorded ones. `address` is for messages and fault
-    drills.
+    """Request to read one object; `attributes` are the recorded ones. `address` is for messages and fault drills.
 
-    `planned` is the planned object of a step that may have created it: a provider that finds it takes
-    attributes it cannot observe from there. `unfinished_change` is its note of that name, `private_note` the
-    whole private note. `is_being_deleted`: an earlier run started its deletion, and it counts as removed
-    after that.
+    `planned` is the planned object of a step that may have created it: a provider that finds it takes attributes it
+    cannot observe from there. `unfinished_change` is its note of that name, `private_note` the whole private note.
+    `is_being_deleted`: an earlier run started its deletion, and it counts as removed after that.
     """
 
     key: ObjectKey
@@ -281,10 +277,9 @@ UNFINISHED_KEY: Final = "unfinished"
 class ReadResult(Struct, frozen=True):
     """Current attributes, or None if the object does not exist.
 
-    `is_observed`: the provider read a real object instead of returning the request; without a record of an
-    object, a real system does not imply its removal. `is_settled` is False while a change of the object is in
-    progress: its step is not completed. `note` is merged into the object's private note in state; None values
-    are removed from it.
+    `is_observed`: the provider read a real object instead of returning the request; without a record of an object, a
+    real system does not imply its removal. `is_settled` is False while a change of the object is in progress: its step
+    is not completed. `note` is merged into the object's private note in state; None values are removed from it.
     """
 
     attributes: Mapping[str, Any] | None
@@ -309,17 +304,16 @@ class StepProgress(Struct, frozen=True):
 class ChangeRequest(Struct, frozen=True):
     """Request to create, update or delete one object.
 
-    `address` is for messages and fault drills; `prior` is None on create, `planned` None on delete. Creates
-    are idempotent by the key. With `is_release` this update only removes VMs, to release capacity for others;
-    `final_attributes` is the object after all of its steps. `resumed_operation` is None unless an earlier run
-    started this step: then its last reported operation, "" if there was none. `report_progress` takes
-    progress of the step and returns after it is recorded. `has_operator`: a person is available for manual
-    actions. `should_stop` returns whether the run is to end soon. `unfinished_change` is the object's note of
-    an earlier failed change: it is applied as well. `private_note` is the whole private note. `ignored_paths`
-    are arguments with other managers. For dry runs, `replaced_attributes` are those of an object deleted
-    before this one is created, and `skip_reason` is why it cannot be validated, or "". `planned_note` is the
-    private note of the object after the plan. `is_sensitive`: no value of the object may be in a message.
-    `write_only` are its write-only arguments.
+    `address` is for messages and fault drills; `prior` is None on create, `planned` None on delete. Creates are
+    idempotent by the key. With `is_release` this update only removes VMs, to release capacity for others;
+    `final_attributes` is the object after all of its steps. `resumed_operation` is None unless an earlier run started
+    this step: then its last reported operation, "" if there was none. `report_progress` takes progress of the step and
+    returns after it is recorded. `has_operator`: a person is available for manual actions. `should_stop` returns
+    whether the run is to end soon. `unfinished_change` is the object's note of an earlier failed change: it is applied
+    as well. `private_note` is the whole private note. `ignored_paths` are arguments with other managers. For dry runs,
+    `replaced_attributes` are those of an object deleted before this one is created, and `skip_reason` is why it cannot
+    be validated, or "". `planned_note` is the private note of the object after the plan. `is_sensitive`: no value of
+    the object may be in a message. `write_only` are its write-only arguments.
     """
 
     key: ObjectKey
@@ -343,14 +337,13 @@ class ChangeRequest(Struct, frozen=True):
 
 
 class ChangeResult(Struct, frozen=True):
-    """Attributes after a create or update; `observed_paths` are the paths observed by the provider (a
-    predicted value there may differ from the plan). At `accepted_paths` another value is no wrong prediction.
+    """Attributes after a create or update; `observed_paths` are the paths observed by the provider (a predicted value
+    there may differ from the plan). At `accepted_paths` another value is no wrong prediction.
 
-    `unfinished_change` is the unapplied part of the change, for the object's note: it is reported as an
-    error, and the applied part is saved. `note` is merged into the object's private note, and so are the
-    plan's `verified_predictions` about the object, if the provider can verify them. `remark` is the
-    unfinished part of a completed step, as predicted, for the end of the apply, `not_verified` describes results
-    without permission to read them.
+    `unfinished_change` is the unapplied part of the change, for the object's note: it is reported as an error, and the
+    applied part is saved. `note` is merged into the object's private note, and so are the plan's `verified_predictions`
+    about the object, if the provider can verify them. `remark` is the unfinished part of a completed step, as
+    predicted, for the end of the apply, `not_verified` describes results without permission to read them.
     """
 
     attributes: Mapping[str, Any]

@@ -61,8 +61,7 @@ class Taint(Struct, frozen=True):
 
 
 class Toleration(Struct, frozen=True):
-    """Toleration of a pod or placement. An empty effect matches all effects, an empty key with Exists every
-    taint.
+    """Toleration of a pod or placement. An empty effect matches all effects, an empty key with Exists every taint.
 
     `seconds`: how long a pod stays after a NoExecute taint is added; None forever.
     """

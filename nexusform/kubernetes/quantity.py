@@ -50,8 +50,7 @@ class InvalidQuantity(Struct, frozen=True):
 class Quantity(Struct, frozen=True, eq=False):
     """Exact amount: `unscaled` * 10**`scale`, equal to `nano` thousand-millionths.
 
-    Compared by value: 1Gi equals 1024Mi. `source_text` is the user's text if Kubernetes keeps it as
-    canonical, else "".
+    Compared by value: 1Gi equals 1024Mi. `source_text` is the user's text if Kubernetes keeps it as canonical, else "".
     """
 
     unscaled: int

@@ -291,8 +291,7 @@ class MissingDirectory(FileProblem):
 class Files(Protocol):
     """Bounded reads of regular files (never a device or a pipe).
 
-    Paths are relative to the current directory of the command unless absolute. Every method may raise
-    FileProblem.
+    Paths are relative to the current directory of the command unless absolute. Every method may raise FileProblem.
     """
 
     def read(self, path: str) -> bytes:

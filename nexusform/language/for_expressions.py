@@ -66,8 +66,7 @@ def _list_key_value_pairs(collection: Value) -> _Pairs:
 
 
 class _ForCondition:
-    # The `if` clause of one `for`: selects elements, collects marks and unknown results, and reports an error
-    # once.
+    # The `if` clause of one `for`: selects elements, collects marks and unknown results, and reports an error once.
     def __init__(self, node: ForTuple | ForObject, run: ExpressionRun) -> None:
         self.clause = node.condition
         self.node = node

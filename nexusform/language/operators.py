@@ -97,8 +97,7 @@ def apply_binary_operator(operator: str, left: Value, right: Value) -> Value:
 
 
 def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool | None:
-    # Compares known bounds of numbers: the result is the same for all values between them. A null is an
-    # error.
+    # Compares known bounds of numbers: the result is the same for all values between them. A null is an error.
     left_bounds, right_bounds = get_refinement(left), get_refinement(right)
     if operator in {">", ">="}:
         left_bounds, right_bounds = right_bounds, left_bounds

@@ -1,13 +1,11 @@
 """Parser of HCL's native syntax.
 
-`parse_file` parses a configuration file, `parse_expression` one expression, `parse_template` a template
-without quotes. All return the parsed part together with every problem; none raises.
-docs/decisions/0002-parser.md explains why this is a separate parser. `check_with_hcl2` reports whether the package
-hcl2 can parse a file.
+`parse_file` parses a configuration file, `parse_expression` one expression, `parse_template` a template without quotes.
+All return the parsed part together with every problem; none raises. docs/decisions/0002-parser.md explains why this is
+a separate parser. `check_with_hcl2` reports whether the package hcl2 can parse a file.
 
-Trees are cached between runs as bytes (`encode_tree`, `decode_tree`). The form is JSON, never code: every
-node is an array that starts with the name of its class, according to the annotations of the nodes. Anything
-else is rejected.
+Trees are cached between runs as bytes (`encode_tree`, `decode_tree`). The form is JSON, never code: every node is an
+array that starts with the name of its class, according to the annotations of the nodes. Anything else is rejected.
 """
 
 from __future__ import annotations
@@ -82,8 +80,7 @@ def parse_file(source: SourceFile) -> tuple[Body, list[Diagnostic]]:
 def parse_expression(source: SourceFile, start: Position | None = None) -> tuple[Expression | None, list[Diagnostic]]:
     """Parse one expression from the whole text; newlines are ignored.
 
-    `start` is the start position of the text, if it is a part of a file. The expression is None if there are
-    errors.
+    `start` is the start position of the text, if it is a part of a file. The expression is None if there are errors.
     """
 
     def read(stream: TokenStream) -> Expression:
@@ -104,9 +101,8 @@ def parse_template(
 ) -> tuple[Expression | None, list[Diagnostic]]:
     """Parse the whole text as a template without quotes, as in a template file; backslashes are literal.
 
-    `start` is the start position of the text, if it is a part of a file. If its source has another form (a
-    JSON string with escapes), `within` is the span of every node and diagnostic. The expression is None if
-    there are errors.
+    `start` is the start position of the text, if it is a part of a file. If its source has another form (a JSON string
+    with escapes), `within` is the span of every node and diagnostic. The expression is None if there are errors.
     """
     positions = CharacterPositions(source.name, source.text, start) if within is None else FixedPosition(within)
     return _parse_text_as_expression(

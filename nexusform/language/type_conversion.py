@@ -34,8 +34,7 @@ from nexusform.values.typed_value import (
 def convert_value(value: Value, target: Type) -> Value:
     """Convert the value to type `target`, keeping marks; defaults of optional attributes are filled in.
 
-    Open parts of `target` keep the value's own type (elements of a collection get one type). Raises
-    ConversionProblem.
+    Open parts of `target` keep the value's own type (elements of a collection get one type). Raises ConversionProblem.
     """
     from_type = value.type
     if target is DYNAMIC or from_type is target:

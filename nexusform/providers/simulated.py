@@ -1,6 +1,5 @@
-"""`simulated` provider: it serves every type and sends nothing. Without settings, the state is the reality.
-With `reality = "FILE"` a JSON file simulates the real site. `fault` blocks inject errors, delays and
-unexpected answers.
+"""`simulated` provider: it serves every type and sends nothing. Without settings, the state is the reality. With
+`reality = "FILE"` a JSON file simulates the real site. `fault` blocks inject errors, delays and unexpected answers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""JSON file that simulates the real site: existing objects, separate from the state. The file is a JSON list
-of {type, id, creation, attributes}, sorted by the first three; users edit it. An effect is durable before the
-provider returns. Small files are rewritten completely each time; for larger ones effects are appended to a
-log next to the file (`FILE.pending`), merged at the end of the run, or after a crash with the next change.
-Readers write nothing.
+"""JSON file that simulates the real site: existing objects, separate from the state. The file is a JSON list of {type,
+id, creation, attributes}, sorted by the first three; users edit it. An effect is durable before the provider returns.
+Small files are rewritten completely each time; for larger ones effects are appended to a log next to the file
+(`FILE.pending`), merged at the end of the run, or after a crash with the next change. Readers write nothing.
 """
 
 from __future__ import annotations

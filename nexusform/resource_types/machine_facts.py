@@ -50,11 +50,10 @@ class CordonOwner(StrEnum):
 
 
 class MachineFact(Struct, frozen=True):
-    """One fact about a machine. `attribute` is that of nexus_bare_metal_machine with this `name`.
-    `find_reason` returns the reason that a machine with this value takes no new VM; "" for none.
-    `is_override`: also an argument of a rack's machine_override. `export_field` is its field in an export, ""
-    for none; `absent_value` is the value if an export lacks that field (the machine then counts as not
-    ready), None for the default.
+    """One fact about a machine. `attribute` is that of nexus_bare_metal_machine with this `name`. `find_reason` returns
+    the reason that a machine with this value takes no new VM; "" for none. `is_override`: also an argument of a rack's
+    machine_override. `export_field` is its field in an export, "" for none; `absent_value` is the value if an export
+    lacks that field (the machine then counts as not ready), None for the default.
     """
 
     name: str

@@ -90,8 +90,7 @@ def find_duplicate_keys(data: bytes, document: Any) -> list[str]:
     """Return the keys that occur more than once in one object; `document` is parsed by `parse_json`."""
     import json
 
-    # Fast path: a document that re-encodes to the same text has lost nothing. This holds for all unedited
-    # files.
+    # Fast path: a document that re-encodes to the same text has lost nothing. This holds for all unedited files.
     if _is_equal_without_blanks(render_json(document), data.removeprefix(_BYTE_ORDER_MARK)):
         return []
     duplicates: dict[str, None] = {}

@@ -118,8 +118,7 @@ def format_number(number: Number) -> str:
 
 def compute_shortest_digits(number: Number) -> tuple[str, int]:
     """Return the digits d1 d2 ... of the shortest decimal 0.d1d2... * 10**point for a number above zero."""
-    # The fewest digits that lie nearer to this number than half the distance to its neighbours of
-    # PRECISION bits.
+    # The fewest digits that lie nearer to this number than half the distance to its neighbours of PRECISION bits.
     numerator, denominator = number.numerator, number.denominator
     shift = PRECISION - numerator.bit_length()
     mantissa = numerator << shift if shift >= 0 else numerator >> -shift
@@ -400,8 +399,7 @@ def build_unknown(value_type: Type = DYNAMIC) -> Value:
 def add_refinement(value: Value, refinement: Refinement) -> Value:
     """Add a refinement to an unknown value; a known value, or one of unknown type, is unchanged.
 
-    A number between two equal bounds becomes known, and so does a list with a known number of unknown
-    elements.
+    A number between two equal bounds becomes known, and so does a list with a known number of unknown elements.
     """
     if value.raw is not UNKNOWN or value.type is DYNAMIC:
         return value

@@ -30,12 +30,11 @@ def get_declared_marks(*, sensitive: bool, ephemeral: bool) -> frozenset[str]:
 
 
 class Variable(Struct, frozen=True):
-    """`variable` block. `type` contains optional attributes and their defaults; `default` None means
-    required.
+    """`variable` block. `type` contains optional attributes and their defaults; `default` None means required.
 
-    `is_typed`: a type is declared, even if it is `any`. `deprecated` is the message for users, "" for none.
-    The value of an `ephemeral` variable is in no plan, state or journal. The value of a `const` variable is known
-    when modules are read.
+    `is_typed`: a type is declared, even if it is `any`. `deprecated` is the message for users, "" for none. The value
+    of an `ephemeral` variable is in no plan, state or journal. The value of a `const` variable is known when modules
+    are read.
     """
 
     name: str

@@ -17,10 +17,9 @@ _VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,4})(?:\.(\d{1,6}))?(?:-([0-9.]
 _MAX_NAMES: Final = 4
 _MONTH_LENGTH: Final = len("2026-01")
 
-# As Microsoft lists it: "Supported Kubernetes versions in Azure Operator Nexus Kubernetes service", its
-# include supported-versions.md in MicrosoftDocs/azure-docs as of 2025-07-27 (1.26: as of 2024-08-24). End of
-# life, and end of long-term support (all versions from 1.30). The versions reported by a site
-# (kubernetesVersions) take precedence.
+# As Microsoft lists it: "Supported Kubernetes versions in Azure Operator Nexus Kubernetes service", its include
+# supported-versions.md in MicrosoftDocs/azure-docs as of 2025-07-27 (1.26: as of 2024-08-24). End of life, and end of
+# long-term support (all versions from 1.30). The versions reported by a site (kubernetesVersions) take precedence.
 SOURCE: Final = (
     "learn.microsoft.com/azure/operator-nexus/reference-nexus-kubernetes-cluster-supported-versions, "
     "as of 2025-07-27, read on 2026-11-21"

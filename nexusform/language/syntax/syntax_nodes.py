@@ -137,9 +137,8 @@ class Index(Node, frozen=True):
 class Splat(Node, frozen=True):
     """`source[*].a.b[0]` (full) or `source.*.a` (legacy).
 
-    Only attribute steps belong to a legacy splat; an index after them applies to the result and is a
-    RelativeTraversal or Index around the Splat. `element` is applied to every element; its innermost source
-    is a SplatElement.
+    Only attribute steps belong to a legacy splat; an index after them applies to the result and is a RelativeTraversal
+    or Index around the Splat. `element` is applied to every element; its innermost source is a SplatElement.
     """
 
     source: Expression

@@ -1,8 +1,7 @@
-"""Token stream of the parsers of bodies, expressions and templates, and decoding of literal pieces of
-strings.
+"""Token stream of the parsers of bodies, expressions and templates, and decoding of literal pieces of strings.
 
-A syntax error is reported as a diagnostic and then unwinds, by `MalformedSyntaxError`, to its body item (or the
-whole expression), and parsing continues; the exception never leaves the parser.
+A syntax error is reported as a diagnostic and then unwinds, by `MalformedSyntaxError`, to its body item (or the whole
+expression), and parsing continues; the exception never leaves the parser.
 """
 
 from __future__ import annotations
@@ -75,9 +74,8 @@ class MalformedSyntaxError(Exception):
 class TokenStream(Struct):
     """Tokens of a text, the current position, and the problems so far.
 
-    With `skip_newlines`, as inside parentheses, newline tokens are skipped. `depth` counts the open
-    expressions and blocks; `reach` is the greatest depth of a node of the current expression in the finished
-    tree.
+    With `skip_newlines`, as inside parentheses, newline tokens are skipped. `depth` counts the open expressions and
+    blocks; `reach` is the greatest depth of a node of the current expression in the finished tree.
     """
 
     tokens: Tokens

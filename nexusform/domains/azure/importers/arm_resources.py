@@ -31,9 +31,8 @@ def extract_name(arm_id: str) -> str:
 
 
 class ArmItem:
-    """One JSON object of a document, read field by field. A field of the wrong type adds a finding with its
-    JSON path and reads as absent, like an explicit null. `properties` take precedence over fields next to
-    them.
+    """One JSON object of a document, read field by field. A field of the wrong type adds a finding with its JSON path
+    and reads as absent, like an explicit null. `properties` take precedence over fields next to them.
     """
 
     __slots__ = ("_fields", "_findings", "_properties", "file", "path")

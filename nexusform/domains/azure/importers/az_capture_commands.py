@@ -97,9 +97,8 @@ class AzExport(Struct, frozen=True):
 
 
 def read_export_directory(directory: str, names: Iterable[str], read: Callable[[str], bytes]) -> AzExport:
-    """Read every file of an export directory. `names` are the files in the directory; `read` may raise
-    FileProblem. Racks and machines must be in files of their own, in a file of mixed kinds, or in the
-    definition of a Nexus cluster.
+    """Read every file of an export directory. `names` are the files in the directory; `read` may raise FileProblem.
+    Racks and machines must be in files of their own, in a file of mixed kinds, or in the definition of a Nexus cluster.
     """
     export = AzExport()
     base = directory.rstrip("/") or "/"

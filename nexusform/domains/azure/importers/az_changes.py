@@ -68,10 +68,9 @@ class AzAction(StrEnum):
 
 
 class ToolChange(Struct, frozen=True):
-    """Change of one object by another tool. `names`: parent and own name. `id`: ARM id, "" if only names
-    identify the object. `body`: requested values without the `unknown` ones (reason by path, () = all).
-    `address`: the object in the other tool, `file` its document; `dependencies`: addresses of objects created
-    earlier.
+    """Change of one object by another tool. `names`: parent and own name. `id`: ARM id, "" if only names identify the
+    object. `body`: requested values without the `unknown` ones (reason by path, () = all). `address`: the object in the
+    other tool, `file` its document; `dependencies`: addresses of objects created earlier.
     """
 
     kind: str
@@ -99,10 +98,9 @@ class NewAgentPool(Struct, frozen=True):
 
 
 class ResourcesAfterChanges(Struct, frozen=True):
-    """Resources of a site after the changes. `pools`: new agent pools. `recreated_ids`: id keys of re-created
-    clusters and VMs. `addresses`: address in the other tool by id key of new objects, in creation order.
-    `affected_ids`: id keys of new and changed objects in execution order; an existing pool counts as its
-    cluster.
+    """Resources of a site after the changes. `pools`: new agent pools. `recreated_ids`: id keys of re-created clusters
+    and VMs. `addresses`: address in the other tool by id key of new objects, in creation order. `affected_ids`: id keys
+    of new and changed objects in execution order; an existing pool counts as its cluster.
     """
 
     items: AzResources

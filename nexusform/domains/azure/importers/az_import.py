@@ -70,9 +70,8 @@ class ImportedSiteObject(Struct, frozen=True):
 
 
 class ImportedSite(Struct, frozen=True):
-    """Objects of a site in planning order, Azure objects by creation time. Counts of VMs and nodes in the
-    export: `imported` have a machine, `occupied` have no object and count as used capacity, `unplaced` have
-    no machine.
+    """Objects of a site in planning order, Azure objects by creation time. Counts of VMs and nodes in the export:
+    `imported` have a machine, `occupied` have no object and count as used capacity, `unplaced` have no machine.
     """
 
     name: str

@@ -1,6 +1,5 @@
-"""Sites of an `az networkcloud` export: racks, machines and the VMs on them. Machines are joined to racks by
-ARM id, ignoring case; racks give the zone, SKUs the capacity. Errors are returned as findings; nothing
-raises.
+"""Sites of an `az networkcloud` export: racks, machines and the VMs on them. Machines are joined to racks by ARM id,
+ignoring case; racks give the zone, SKUs the capacity. Errors are returned as findings; nothing raises.
 """
 
 from __future__ import annotations

@@ -64,9 +64,8 @@ class AzVmSize(Struct, frozen=True):
 
 
 class AzNode(Struct, frozen=True):
-    """Node of an NKS cluster; `placement` is None until it is scheduled. `shape` is the larger of the node's
-    own size and its SKU's. `is_duplicate`: a further record of a node on another machine; it only occupies
-    capacity.
+    """Node of an NKS cluster; `placement` is None until it is scheduled. `shape` is the larger of the node's own size
+    and its SKU's. `is_duplicate`: a further record of a node on another machine; it only occupies capacity.
     """
 
     name: str

@@ -1,6 +1,4 @@
-"""Supplies of a site besides machines: addresses of L3 networks, pods and load balancers, storage, and
-versions.
-"""
+"""Supplies of a site besides machines: addresses of L3 networks, pods and load balancers, storage, and versions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Live Azure sites: clusters, agent pools and VMs are created, updated and deleted; racks and machines are
-only observed. After a change the resource is read back, so hosts of VMs are those reported by Azure, not the
-predicted ones.
+"""Live Azure sites: clusters, agent pools and VMs are created, updated and deleted; racks and machines are only
+observed. After a change the resource is read back, so hosts of VMs are those reported by Azure, not the predicted ones.
 """
 
 from __future__ import annotations

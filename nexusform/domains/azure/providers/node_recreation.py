@@ -1,7 +1,6 @@
-"""Re-creation of single nodes of a cluster. Azure cannot delete a single node; after its deletion in the
-cluster (`kubectl delete node`) the platform creates a new one. With a directory of kubeconfigs
-(NF_KUBECONFIG_DIR, one file CLUSTER.yaml each) nexusform deletes it, otherwise it prints the commands for an
-operator.
+"""Re-creation of single nodes of a cluster. Azure cannot delete a single node; after its deletion in the cluster
+(`kubectl delete node`) the platform creates a new one. With a directory of kubeconfigs (NF_KUBECONFIG_DIR, one file
+CLUSTER.yaml each) nexusform deletes it, otherwise it prints the commands for an operator.
 """
 
 from __future__ import annotations

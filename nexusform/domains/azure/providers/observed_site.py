@@ -1,6 +1,5 @@
-"""Common part of observing providers: read sites, and verify the requested changes. They send nothing. An
-operator or another tool makes the change; afterwards apply finds and records it. Until then the step fails
-with a message.
+"""Common part of observing providers: read sites, and verify the requested changes. They send nothing. An operator or
+another tool makes the change; afterwards apply finds and records it. Until then the step fails with a message.
 """
 
 from __future__ import annotations

@@ -200,9 +200,8 @@ class FleetUpdateStrategy(Struct, frozen=True):
 
 
 class FleetUpdateRun(Struct, frozen=True):
-    """Staged update run. `resource_index` None: the latest snapshot. `approvals` are the granted approval
-    requests (`<run>-before-<stage>`, `<run>-after-<stage>`). Placement and strategy are in its `namespace`
-    ("": cluster-scoped).
+    """Staged update run. `resource_index` None: the latest snapshot. `approvals` are the granted approval requests
+    (`<run>-before-<stage>`, `<run>-after-<stage>`). Placement and strategy are in its `namespace` ("": cluster-scoped).
     """
 
     name: str
@@ -219,10 +218,9 @@ class FleetUpdateRun(Struct, frozen=True):
 
 
 class RunRecord(Struct, frozen=True):
-    """Values fixed at the start of a run, recorded in state or read from a hub; None if missing in older
-    records. `picked` maps a cluster to positions in `overrides`. `done` are its finished clusters, `ended`:
-    it does not continue. `objects` are the titles of its objects. Source: KubeFleet
-    pkg/controllers/updaterun/initialization.go.
+    """Values fixed at the start of a run, recorded in state or read from a hub; None if missing in older records.
+    `picked` maps a cluster to positions in `overrides`. `done` are its finished clusters, `ended`: it does not
+    continue. `objects` are the titles of its objects. Source: KubeFleet pkg/controllers/updaterun/initialization.go.
     """
 
     policy_snapshot: int | None = None

@@ -1,6 +1,5 @@
-"""Shapes of the fleet API's objects: fields and rules of the API server. Source: config/crd/bases of
-KubeFleet at e160c1cd. A shape's keys are those of the YAML; `get_block_name` gives the name of the matching
-block.
+"""Shapes of the fleet API's objects: fields and rules of the API server. Source: config/crd/bases of KubeFleet at
+e160c1cd. A shape's keys are those of the YAML; `get_block_name` gives the name of the matching block.
 """
 
 from __future__ import annotations

@@ -32,11 +32,10 @@ class ObservedEviction(Struct, frozen=True):
 
 
 class ObservedRun(Struct, frozen=True):
-    """Started staged run. `ended`: it does not continue, for the `reason`; it `succeeded` or failed.
-    `policy_snapshot`, `cluster_count` and `resource_snapshot` are those of its start, None if unknown;
-    `stages` its clusters by stage, `done` the finished ones. `approved` are names of granted approvals,
-    `overrides` the override snapshots of each cluster. `strategy` is its strategy's spec at the start,
-    `apply` that of its placement.
+    """Started staged run. `ended`: it does not continue, for the `reason`; it `succeeded` or failed. `policy_snapshot`,
+    `cluster_count` and `resource_snapshot` are those of its start, None if unknown; `stages` its clusters by stage,
+    `done` the finished ones. `approved` are names of granted approvals, `overrides` the override snapshots of each
+    cluster. `strategy` is its strategy's spec at the start, `apply` that of its placement.
     """
 
     name: str

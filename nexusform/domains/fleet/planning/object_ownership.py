@@ -115,9 +115,8 @@ def _record_ownership_conflicts(
 
 
 class _OwnershipCandidate(Struct, frozen=True):
-    # An object that a placement would have on a cluster: whether it had it before, and whether it keeps it as
-    # it is. Two imported placements may keep one object; nothing changes for that before one of them rolls
-    # out.
+    # An object that a placement would have on a cluster: whether it had it before, and whether it keeps it as it is.
+    # Two imported placements may keep one object; nothing changes for that before one of them rolls out.
     placement: PlacementPlan
     object: ObjectIdentity
     is_existing: bool

@@ -114,10 +114,9 @@ class RolloutResult(Struct, frozen=True):
 
 
 class PlacementPlan(Struct):
-    """Plan of one placement. `spec`, `selection`, `snapshot_store` and `current` are final before the
-    iterations; iterations, runs and rollouts replace `bindings`, `scheduling`, `ownership` and `rollout`.
-    `evictions` are those of this plan by name, `rejoining_members` leave and join again, `workloads` are the
-    predicted pods by cluster.
+    """Plan of one placement. `spec`, `selection`, `snapshot_store` and `current` are final before the iterations;
+    iterations, runs and rollouts replace `bindings`, `scheduling`, `ownership` and `rollout`. `evictions` are those of
+    this plan by name, `rejoining_members` leave and join again, `workloads` are the predicted pods by cluster.
     """
 
     spec: Final[PlacementSpec]

@@ -22,11 +22,10 @@ NOT_OBSERVED: Final[Mapping[str, Any]] = {}
 
 
 class PlacementSpec(Struct, frozen=True):
-    """Specification of one placement. `previous_configuration` is None for a new placement. `prior_bindings`
-    are empty for a new or replaced object; `deleting_clusters` have a binding in deletion. `policy_snapshot`
-    may be one newer than the last. `was_fulfilled`: all requested clusters were bound before the plan.
-    `observed_attributes` come from a hub and take precedence over state. `recorded_bindings` are those of the
-    last apply.
+    """Specification of one placement. `previous_configuration` is None for a new placement. `prior_bindings` are empty
+    for a new or replaced object; `deleting_clusters` have a binding in deletion. `policy_snapshot` may be one newer
+    than the last. `was_fulfilled`: all requested clusters were bound before the plan. `observed_attributes` come from a
+    hub and take precedence over state. `recorded_bindings` are those of the last apply.
     """
 
     instance: Instance

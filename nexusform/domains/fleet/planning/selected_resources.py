@@ -133,9 +133,8 @@ def _find_trigger_of_staged_change(preparation: _ResourceComparisonInput, hub: P
 
 
 def _has_own_override_changes(preparation: _ResourceComparisonInput, hub: PlannedHub) -> bool:
-    """Return True if the overrides naming the placement differ from those on its clusters. Other overrides
-    start no rollout. Source: seen on a running hub; KubeFleet pkg/controllers/rollout watches overrides with
-    a placement name.
+    """Return True if the overrides naming the placement differ from those on its clusters. Other overrides start no
+    rollout. Source: seen on a running hub; KubeFleet pkg/controllers/rollout watches overrides with a placement name.
     """
     key = preparation.spec.configuration.key
     own_overrides = [override for override in preparation.selection.overrides if override.placement == key]
@@ -144,8 +143,7 @@ def _has_own_override_changes(preparation: _ResourceComparisonInput, hub: Planne
         return own_overrides != [override for override in prior_overrides if override.placement == key]
     observed = preparation.spec.observed_attributes
     override_snapshots: Mapping[str, FleetOverride] = observed.get("override_snapshots") or {}
-    # An override on any cluster is part of a rollout already; other clusters match it because of label
-    # changes.
+    # An override on any cluster is part of a rollout already; other clusters match it because of label changes.
     captured_overrides = [override for override in override_snapshots.values() if override.placement == key]
     for cluster, binding in (observed.get("bindings") or {}).items():
         snapshot = preparation.snapshot_store.find_snapshot(binding.get("resource_snapshot"))

@@ -73,9 +73,8 @@ class MatrixCell(Struct, frozen=True):
 
 
 class FleetMatrix(Struct, frozen=True):
-    """Matrix of placements and their clusters, changed ones first. `clusters` is empty if there are too many
-    for a grid; `unpicked` are many clusters without any placement. `notes` describe changes of a cluster
-    itself.
+    """Matrix of placements and their clusters, changed ones first. `clusters` is empty if there are too many for a
+    grid; `unpicked` are many clusters without any placement. `notes` describe changes of a cluster itself.
     """
 
     placements: tuple[str, ...]

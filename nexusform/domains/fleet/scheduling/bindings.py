@@ -75,9 +75,8 @@ class ResourceUsage(Struct, frozen=True):
 
 
 class Member(Struct, frozen=True):
-    """Member cluster as reported by the hub. Names are unique in a fleet. `properties` holds non-resource
-    properties as text. `namespaces` None: not collected, so placements do not require them; an empty set:
-    collected, none known.
+    """Member cluster as reported by the hub. Names are unique in a fleet. `properties` holds non-resource properties as
+    text. `namespaces` None: not collected, so placements do not require them; an empty set: collected, none known.
     """
 
     name: str

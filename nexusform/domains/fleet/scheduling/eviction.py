@@ -1,6 +1,5 @@
 """Evictions: deletion of one binding, if the placement's disruption budget allows it. Source: KubeFleet
-pkg/controllers/clusterresourceplacementeviction. The scheduler runs afterwards and may pick the same cluster
-again.
+pkg/controllers/clusterresourceplacementeviction. The scheduler runs afterwards and may pick the same cluster again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Policy snapshots: detection of policy changes. The hash covers the policy's JSON without the number of
-clusters, like KubeFleet's: any other edit, an added toleration or another order, creates a new snapshot; only
-the latest is compared.
+"""Policy snapshots: detection of policy changes. The hash covers the policy's JSON without the number of clusters, like
+KubeFleet's: any other edit, an added toleration or another order, creates a new snapshot; only the latest is compared.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Rolling update: the waves of binding, updating and deleting. Source: KubeFleet pkg/controllers/rollout.
-Each wave is one pass of the controller; its resources are ready before the next wave, unless declared as
-never ready.
+"""Rolling update: the waves of binding, updating and deleting. Source: KubeFleet pkg/controllers/rollout. Each wave is
+one pass of the controller; its resources are ready before the next wave, unless declared as never ready.
 """
 
 from __future__ import annotations

@@ -161,10 +161,9 @@ def _apply_filters(
 
 
 class CycleResult(Struct, frozen=True):
-    """Result of one cycle or a chain of cycles. `bindings` in name order. `status` None: none was written
-    (another cycle follows, the cycle stopped, or a PickFixed has no names). `abort` is the error; bindings on
-    departed clusters are marked anyway. `requeue`: another cycle follows immediately. `cycles` is their
-    number.
+    """Result of one cycle or a chain of cycles. `bindings` in name order. `status` None: none was written (another
+    cycle follows, the cycle stopped, or a PickFixed has no names). `abort` is the error; bindings on departed clusters
+    are marked anyway. `requeue`: another cycle follows immediately. `cycles` is their number.
     """
 
     bindings: tuple[Binding, ...]

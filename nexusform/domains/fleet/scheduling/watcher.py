@@ -50,9 +50,8 @@ class Trigger(StrEnum):
 
 
 class SchedulingTriggers(Struct, frozen=True):
-    """Edits of one plan that start a placement's chain of cycles. `member_triggers` has the trigger of each
-    member that queued it. `evicted_clusters` lost their binding by an eviction; `departed_clusters` are
-    missing or leaving.
+    """Edits of one plan that start a placement's chain of cycles. `member_triggers` has the trigger of each member that
+    queued it. `evicted_clusters` lost their binding by an eviction; `departed_clusters` are missing or leaving.
     """
 
     is_new: bool = False
@@ -119,9 +118,8 @@ class QueuedPlacement(Struct, frozen=True):
 
 
 def find_queue_trigger(old_member: Member | None, new_member: Member | None) -> Trigger | None:
-    """Return the trigger of a member's change; None if it queues nothing. A new member queues placements once
-    eligible, a member in deletion only after its removal; added taints, heartbeats and a loss of eligibility
-    never do.
+    """Return the trigger of a member's change; None if it queues nothing. A new member queues placements once eligible,
+    a member in deletion only after its removal; added taints, heartbeats and a loss of eligibility never do.
     """
     if new_member is None:
         return Trigger.CLUSTER_LEFT if old_member is not None else None

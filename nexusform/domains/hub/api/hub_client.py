@@ -434,9 +434,7 @@ class HubConnection(Struct):
 
 
 def _is_retryable(method: str, api_error: ApiError) -> bool:
-    """Return True if a retry may succeed. A version conflict is temporary for requests that declare the
-    desired state.
-    """
+    """Return True if a retry may succeed. A version conflict is temporary for requests that declare the desired state."""
     if api_error.kind in (ApiErrorKind.TEMPORARY, ApiErrorKind.WEBHOOK_TIMEOUT):
         return True
     return api_error.kind is ApiErrorKind.CONFLICT and method == "PATCH"

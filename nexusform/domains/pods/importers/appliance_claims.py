@@ -1,8 +1,7 @@
-"""Claims of manifests on a site's storage appliance, by name with their size. A volume of the class
-nexus-volume, the default of the platform, is created on the appliance. One of nexus-shared is a part of
-existing storage of the cloud services network. A claim of any other class counts if the class has the
-provisioner of nexus-volume. Source: Azure Operator Nexus, concepts-storage-kubernetes and
-concepts-storage-multiple-appliances.
+"""Claims of manifests on a site's storage appliance, by name with their size. A volume of the class nexus-volume, the
+default of the platform, is created on the appliance. One of nexus-shared is a part of existing storage of the cloud
+services network. A claim of any other class counts if the class has the provisioner of nexus-volume. Source: Azure
+Operator Nexus, concepts-storage-kubernetes and concepts-storage-multiple-appliances.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Snapshot of a cluster from `kubectl get ns,nodes,pods,pvc,... -A -o json|yaml`: registered nodes, running
-pods, and objects that affect placement. Only data relevant for placement is kept: environments and arguments
-of pods are dropped.
+"""Snapshot of a cluster from `kubectl get ns,nodes,pods,pvc,... -A -o json|yaml`: registered nodes, running pods, and
+objects that affect placement. Only data relevant for placement is kept: environments and arguments of pods are dropped.
 """
 
 from __future__ import annotations
@@ -148,12 +147,11 @@ class ObservedPod(Struct, frozen=True):
 
 
 class KubectlSnapshot(Struct, frozen=True):
-    """Cluster as listed by kubectl, nodes and pods sorted by name. `nominated_pods` have no node yet and wait
-    for their victims; `waiting_pods` have no node either. `workloads` are the live controllers by key.
-    `has_pods`: the files list pods, finished ones included. `missing_kinds` are mandatory kinds without
-    objects in the files: claims and classes are unknown then. `version` is the one of Kubernetes, by the newest
-    kubelet, else as configured; () if unknown. `duplicate_nodes` are listed twice with different contents,
-    `unread_kinds` have no file.
+    """Cluster as listed by kubectl, nodes and pods sorted by name. `nominated_pods` have no node yet and wait for their
+    victims; `waiting_pods` have no node either. `workloads` are the live controllers by key. `has_pods`: the files list
+    pods, finished ones included. `missing_kinds` are mandatory kinds without objects in the files: claims and classes
+    are unknown then. `version` is the one of Kubernetes, by the newest kubelet, else as configured; () if unknown.
+    `duplicate_nodes` are listed twice with different contents, `unread_kinds` have no file.
     """
 
     nodes: tuple[ObservedNode, ...] = ()

@@ -1,8 +1,7 @@
-"""Validation by the API server of several workload fields together: a table of checks by type. Covers only
-fields that decide whether pods are created. Problems of a Service, a Role or a ConfigMap are reported on
-apply. A check reads an object of its type and yields (node, end of the path, clause). Values of the wrong
-type are reported elsewhere and read as absent here. Source: the validation of Kubernetes' API
-(pkg/apis/*/validation), 1.37.
+"""Validation by the API server of several workload fields together: a table of checks by type. Covers only fields that
+decide whether pods are created. Problems of a Service, a Role or a ConfigMap are reported on apply. A check reads an
+object of its type and yields (node, end of the path, clause). Values of the wrong type are reported elsewhere and read
+as absent here. Source: the validation of Kubernetes' API (pkg/apis/*/validation), 1.37.
 """
 
 from __future__ import annotations

@@ -280,9 +280,8 @@ def _is_sidecar(container: Fields) -> bool:
 
 
 def _compute_requests(spec: Fields, fallback: Mapping[str, int], *, has_pod_level: bool = True) -> Requests:
-    """Return max(sum of containers and sidecars, maximum of any init container) + overhead. `fallback`:
-    amounts for a container without requests (scores), none for fitting. `has_pod_level`: requests of the
-    whole pod replace the sum.
+    """Return max(sum of containers and sidecars, maximum of any init container) + overhead. `fallback`: amounts for a
+    container without requests (scores), none for fitting. `has_pod_level`: requests of the whole pod replace the sum.
     """
     is_reported = bool(fallback)  # the same manifest is read twice: report problems once
     total = _sum_container_requests(

@@ -301,9 +301,8 @@ def _filter_unique(parts: Iterable[_Part | None]) -> tuple[_Part, ...]:
 
 
 class ClusterStorage(Struct, frozen=True):
-    """Storage of a cluster for claims: volumes, and the claims bound without a pod. `invalid_claims`
-    (`namespace/name`) prevent their pods from getting a node, each with the reason. `attach_limits` are those of
-    CSI drivers.
+    """Storage of a cluster for claims: volumes, and the claims bound without a pod. `invalid_claims` (`namespace/name`)
+    prevent their pods from getting a node, each with the reason. `attach_limits` are those of CSI drivers.
     """
 
     volumes: tuple[Volume, ...] = ()

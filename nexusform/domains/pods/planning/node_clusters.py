@@ -32,12 +32,11 @@ _KINDS: Final = ("nks", "vnf")
 
 
 class NodeCluster(Struct, frozen=True):
-    """Cluster with known nodes. `skus` are those of its nodes in order, `total_size` the sum of their
-    registered sizes. `recreated_nodes` are re-created in this plan under their old names, `new_nodes` are
-    created and not observed: pods of state on either are lost. `pools` are the agent pools of its nodes in
-    order, () if not known; `empty_pools` has a possible node of each pool without nodes. `seed` is the tie-break
-    seed of its site. `platform_names` maps the platform's VM names to ours. `version` is the Kubernetes version,
-    major and minor, () if unknown.
+    """Cluster with known nodes. `skus` are those of its nodes in order, `total_size` the sum of their registered sizes.
+    `recreated_nodes` are re-created in this plan under their old names, `new_nodes` are created and not observed: pods
+    of state on either are lost. `pools` are the agent pools of its nodes in order, () if not known; `empty_pools` has a
+    possible node of each pool without nodes. `seed` is the tie-break seed of its site. `platform_names` maps the
+    platform's VM names to ours. `version` is the Kubernetes version, major and minor, () if unknown.
     """
 
     id: str

@@ -62,9 +62,8 @@ class PlannedPod(Struct, frozen=True):
 
 
 class PodPhase(PodsByCluster):
-    """Placement of the pods of one plan. Call `place_pods` for each object applied to a cluster, in order,
-    and `remove_pods` for objects no longer applied. A name is a cluster's id or, through `members`, a
-    member's name.
+    """Placement of the pods of one plan. Call `place_pods` for each object applied to a cluster, in order, and
+    `remove_pods` for objects no longer applied. A name is a cluster's id or, through `members`, a member's name.
     """
 
     def _import_observed_pods(self, object_pods: ObjectPods, cluster: NodeCluster) -> None:

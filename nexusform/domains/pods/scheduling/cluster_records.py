@@ -295,9 +295,8 @@ class HostPort(Struct, frozen=True):
 
 
 class PodQuotaFields(Struct, frozen=True):
-    """Pod figures read by quotas besides its requests: its limits, the names of requests.cpu,
-    requests.memory, limits.cpu and limits.memory unspecified in some container, whether it has a deadline,
-    and its PriorityClass.
+    """Pod figures read by quotas besides its requests: its limits, the names of requests.cpu, requests.memory,
+    limits.cpu and limits.memory unspecified in some container, whether it has a deadline, and its PriorityClass.
     """
 
     limits: tuple[tuple[str, int], ...] = ()
@@ -307,19 +306,18 @@ class PodQuotaFields(Struct, frozen=True):
 
 
 class PodSpec(Struct, frozen=True):
-    """Pod as read by the scheduler; equal for all pods of one workload's template. `scored_requests` have
-    100m and 200 MiB for containers without requests. `node_terms` None means no required node affinity.
-    `default_spread` selects the pods counted by the cluster's default spreading (None = none); it is used
-    only without `spread`. `template` is the hash of the pod template. `aligned_requests`: per container,
-    requests from the same NUMA cells. A pod that `is_terminating` keeps its resources and is not counted by
-    spread constraints. `gates` are scheduling gates. `exclusive_claims` can be used by one pod only
-    (`namespace/name`). `can_preempt`: its preemptionPolicy is not Never. `disks` are on one node once.
-    `volumes` are bound independently of claims; `claims` are bound in volume_binder.py. `bound_claims` have a
-    volume, each with its CSI driver. `claim_count` counts all its claims. `images` are those of its containers, one
-    each. `missing_objects` are reasons why no node is checked. `container_scored_requests` are the scored requests
-    of the containers alone, if the pod has requests of its own. `has_unknown_rules`: another scheduler, or
-    uncounted devices, also affect the decision. `compares_balance`: BalancedAllocation also scores a node before
-    the pod. `device_claims` are its ResourceClaims.
+    """Pod as read by the scheduler; equal for all pods of one workload's template. `scored_requests` have 100m and 200
+    MiB for containers without requests. `node_terms` None means no required node affinity. `default_spread` selects the
+    pods counted by the cluster's default spreading (None = none); it is used only without `spread`. `template` is the
+    hash of the pod template. `aligned_requests`: per container, requests from the same NUMA cells. A pod that
+    `is_terminating` keeps its resources and is not counted by spread constraints. `gates` are scheduling gates.
+    `exclusive_claims` can be used by one pod only (`namespace/name`). `can_preempt`: its preemptionPolicy is not Never.
+    `disks` are on one node once. `volumes` are bound independently of claims; `claims` are bound in volume_binder.py.
+    `bound_claims` have a volume, each with its CSI driver. `claim_count` counts all its claims. `images` are those of
+    its containers, one each. `missing_objects` are reasons why no node is checked. `container_scored_requests` are the
+    scored requests of the containers alone, if the pod has requests of its own. `has_unknown_rules`: another scheduler,
+    or uncounted devices, also affect the decision. `compares_balance`: BalancedAllocation also scores a node before the
+    pod. `device_claims` are its ResourceClaims.
     """
 
     namespace: str = "default"
@@ -370,17 +368,16 @@ class Strategy(StrEnum):
 class Workload(Struct, frozen=True):
     """Controller and its pods. A DaemonSet's replicas are its nodes; a bare Pod has one. `max_surge` and
     `max_unavailable` are pods (percentages resolved as Kubernetes rounds them); `max_unavailable_text` is the
-    configured text ("25%"). `first_ordinal` is a StatefulSet's first ordinal, `partition` the lowest ordinal
-    of a rolling update, `is_ordered` whether it waits for each pod. `max_surge_text` is a DaemonSet's
-    configured maxSurge. A Deployment that `is_paused` creates and replaces nothing, but is scaled.
-    `previous_max_pods`: maximum pods of a scaled Deployment before, surge included (0: it is not scaled).
-    `admission_error`: why the API server creates no pod of it, "" if it does. `current_revisions`: the revision
-    labels of its pods with the current template, None if unknown. `keeps_replicas`: its manifest sets no
-    replicas, so those of the cluster are kept. `is_rewritten`: its pods differ from the manifest as if changed on
-    admission. `is_admission_known`: existing pods show the additions of admission. `configured_replicas`: those
-    before an autoscaler, None without one. `replaced_revision`: the live revision of a set with another template, so
-    an earlier one may be the current one again. `is_stuck`: no observed pod of its template can start.
-    `has_orphans`: pods adopted from no controller exceed its replicas.
+    configured text ("25%"). `first_ordinal` is a StatefulSet's first ordinal, `partition` the lowest ordinal of a
+    rolling update, `is_ordered` whether it waits for each pod. `max_surge_text` is a DaemonSet's configured maxSurge. A
+    Deployment that `is_paused` creates and replaces nothing, but is scaled. `previous_max_pods`: maximum pods of a
+    scaled Deployment before, surge included (0: it is not scaled). `admission_error`: why the API server creates no pod
+    of it, "" if it does. `current_revisions`: the revision labels of its pods with the current template, None if
+    unknown. `keeps_replicas`: its manifest sets no replicas, so those of the cluster are kept. `is_rewritten`: its pods
+    differ from the manifest as if changed on admission. `is_admission_known`: existing pods show the additions of
+    admission. `configured_replicas`: those before an autoscaler, None without one. `replaced_revision`: the live
+    revision of a set with another template, so an earlier one may be the current one again. `is_stuck`: no observed pod
+    of its template can start. `has_orphans`: pods adopted from no controller exceed its replicas.
     """
 
     kind: str
@@ -432,13 +429,12 @@ def is_recreated(workload: str) -> bool:
 
 
 class ExistingPod(Struct, frozen=True):
-    """Existing pod: its workload (key), number and node ("" = none). `spec` is that of its template; `age`
-    orders pods by their start (larger is newer; 0 if unknown), equal ages by number. `rejection`: why kubelet
-    rejects it permanently, "" if it runs or waits. `volumes`: its recorded claims with the names of their
-    volumes. A pod that `is_protected` is never evicted. `observed_template`: its template as listed by
-    kubectl. `charged_budgets`: the budgets (of its namespace, by name) already charged for its eviction,
-    though it still exists. `condition` is the observed one, None for a pod predicted to run. `devices`: its
-    ResourceClaims with their devices.
+    """Existing pod: its workload (key), number and node ("" = none). `spec` is that of its template; `age` orders pods
+    by their start (larger is newer; 0 if unknown), equal ages by number. `rejection`: why kubelet rejects it
+    permanently, "" if it runs or waits. `volumes`: its recorded claims with the names of their volumes. A pod that
+    `is_protected` is never evicted. `observed_template`: its template as listed by kubectl. `charged_budgets`: the
+    budgets (of its namespace, by name) already charged for its eviction, though it still exists. `condition` is the
+    observed one, None for a pod predicted to run. `devices`: its ResourceClaims with their devices.
     """
 
     workload: str
@@ -488,10 +484,9 @@ class ResourceQuota(Struct, frozen=True):
 
 
 class PodDisruptionBudget(Struct, frozen=True):
-    """PodDisruptionBudget with one of the two amounts as configured ("1", "50%"). `withheld_disruptions`: by
-    how many fewer disruptions its controller reported than follow from the amounts (negative: by how many
-    more). `is_met`: enough pods are ready by its controller, None if not reported. `evicts_unready`: unready
-    pods may always be evicted.
+    """PodDisruptionBudget with one of the two amounts as configured ("1", "50%"). `withheld_disruptions`: by how many
+    fewer disruptions its controller reported than follow from the amounts (negative: by how many more). `is_met`:
+    enough pods are ready by its controller, None if not reported. `evicts_unready`: unready pods may always be evicted.
     """
 
     namespace: str

@@ -42,9 +42,8 @@ def explain(
     seed: int = DEFAULT_SEED,
     lost_pods: Collection[tuple[str, int]] = (),
 ) -> tuple[NodeVerdict, ...]:
-    """Return every node as evaluated when `pod` (workload key, number) was last decided, highest total first.
-    The prediction is replayed. Empty if the prediction decides nothing about the pod (it is kept, or
-    unknown).
+    """Return every node as evaluated when `pod` (workload key, number) was last decided, highest total first. The
+    prediction is replayed. Empty if the prediction decides nothing about the pod (it is kept, or unknown).
     """
     evaluations: list[tuple[NodeVerdict, ...]] = []
 

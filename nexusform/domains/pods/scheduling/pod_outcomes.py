@@ -1,8 +1,7 @@
-"""Results of a prediction: one outcome per pod, and per workload the number of placeable pods. The minimum
-and maximum number of further pods of a spec depend on hard rules only, not on samples. They are exact
-while the rules between pods of the spec use one topology key (keys with one node per domain do not count):
-then every order of placement ends with the same number per domain. With several keys, or several affinity
-terms, they are bounds.
+"""Results of a prediction: one outcome per pod, and per workload the number of placeable pods. The minimum and maximum
+number of further pods of a spec depend on hard rules only, not on samples. They are exact while the rules between pods
+of the spec use one topology key (keys with one node per domain do not count): then every order of placement ends with
+the same number per domain. With several keys, or several affinity terms, they are bounds.
 """
 
 from __future__ import annotations

@@ -45,9 +45,8 @@ class PreemptionVictim(Struct, frozen=True):
 
 
 class PreemptionResult(Struct, frozen=True):
-    """Node assigned to a pod after the eviction of its victims, the most important first. `is_certain`:
-    decided without a tie-break and without an unknown start time. `considered_nodes` are all nodes with
-    victims.
+    """Node assigned to a pod after the eviction of its victims, the most important first. `is_certain`: decided without
+    a tie-break and without an unknown start time. `considered_nodes` are all nodes with victims.
     """
 
     node: int

@@ -1,6 +1,5 @@
-"""Deviations of kube-scheduler from its documentation, by version: a table. A version is predicted as it
-behaves. If the version is unknown and matters to a pod, the documented rule is used, and the result is not
-certain.
+"""Deviations of kube-scheduler from its documentation, by version: a table. A version is predicted as it behaves. If
+the version is unknown and matters to a pod, the documented rule is used, and the result is not certain.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Placement of pods one by one on a cluster, with the certainty of each decision. kube-scheduler chooses
-randomly among equals, so a choice is certain only without such a choice, and if no earlier random choice
-could have affected it.
+"""Placement of pods one by one on a cluster, with the certainty of each decision. kube-scheduler chooses randomly among
+equals, so a choice is certain only without such a choice, and if no earlier random choice could have affected it.
 """
 
 from __future__ import annotations

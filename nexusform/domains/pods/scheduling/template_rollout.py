@@ -1,9 +1,8 @@
 """Rollouts of Deployments, DaemonSets and ordered StatefulSets: order of scaling and replacement, and the pods waiting
 meanwhile. A Deployment has one set of pods per template. Its controller first scales each set by its share. Then it
-creates pods of the current template within max surge, and deletes pods of former templates that do not run,
-oldest set first, within max unavailable: not all of them if the current pods do not run either. The remaining
-ones wait with their template. Source: kubernetes pkg/controller/deployment/rolling.go, reconcileNewReplicaSet
-and cleanupUnhealthyReplicas.
+creates pods of the current template within max surge, and deletes pods of former templates that do not run, oldest set
+first, within max unavailable: not all of them if the current pods do not run either. The remaining ones wait with their
+template. Source: kubernetes pkg/controller/deployment/rolling.go, reconcileNewReplicaSet and cleanupUnhealthyReplicas.
 """
 
 from __future__ import annotations

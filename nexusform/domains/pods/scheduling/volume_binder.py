@@ -1,8 +1,7 @@
-"""Binding of PersistentVolumeClaims to volumes during a prediction. A claim with WaitForFirstConsumer is
-bound with its pod's node: the smallest fitting volume reachable from the node, else a provisioned one. Any
-other claim is bound as soon as it exists. Source: kubernetes pkg/scheduler/framework/plugins/volumebinding,
-FindMatchingVolume of component-helpers/storage/volume, and (by access modes, immediate binding)
-pkg/controller/volume/persistentvolume.
+"""Binding of PersistentVolumeClaims to volumes during a prediction. A claim with WaitForFirstConsumer is bound with its
+pod's node: the smallest fitting volume reachable from the node, else a provisioned one. Any other claim is bound as
+soon as it exists. Source: kubernetes pkg/scheduler/framework/plugins/volumebinding, FindMatchingVolume of
+component-helpers/storage/volume, and (by access modes, immediate binding) pkg/controller/volume/persistentvolume.
 """
 
 from __future__ import annotations

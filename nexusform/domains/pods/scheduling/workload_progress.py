@@ -15,9 +15,8 @@ from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 
 
 class PodToPlace(Struct, frozen=True, order=True):
-    """Pod to place: its number, its only possible node (DaemonSets), its previous node, the trigger; whether
-    it was Pending and since when, and its preemptor. `former_spec`: the spec of a waiting pod that keeps a
-    former template.
+    """Pod to place: its number, its only possible node (DaemonSets), its previous node, the trigger; whether it was
+    Pending and since when, and its preemptor. `former_spec`: the spec of a waiting pod that keeps a former template.
     """
 
     number: int
@@ -266,8 +265,7 @@ def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> 
     is_scaled = previous_maximum and workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING
     if not is_scaled or len(sets) < 2 or not to_add:
         return []
-    # The largest set is first and gets the rounding remainder; of equal sets the newer grows, the older
-    # shrinks.
+    # The largest set is first and gets the rounding remainder; of equal sets the newer grows, the older shrinks.
     newest = 1 if to_add > 0 else -1
     sorted_sets = sorted(
         sets, key=lambda pod_set: (-pod_set.count, -newest * pod_set.is_current, -newest * pod_set.age)

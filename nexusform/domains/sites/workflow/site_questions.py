@@ -1,6 +1,4 @@
-"""Questions about one site: certainty of its plan, failures of its racks, replay. Nothing is locked or
-written.
-"""
+"""Questions about one site: certainty of its plan, failures of its racks, replay. Nothing is locked or written."""
 
 from __future__ import annotations
 

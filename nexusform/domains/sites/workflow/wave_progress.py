@@ -1,6 +1,5 @@
-"""Progress of applying a plan of sites: a file of lines next to it, each written durably before the next
-action. States are authoritative for sites; this file records what they do not: ends, approvals and stops of
-waves.
+"""Progress of applying a plan of sites: a file of lines next to it, each written durably before the next action. States
+are authoritative for sites; this file records what they do not: ends, approvals and stops of waves.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Grant requests for the VNFs of a plan (ETSI GS NFV-SOL 003): added and removed resources, and placement
-constraints.
-"""
+"""Grant requests for the VNFs of a plan (ETSI GS NFV-SOL 003): added and removed resources, and placement constraints."""
 
 from __future__ import annotations
 

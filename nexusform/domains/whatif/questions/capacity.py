@@ -1,6 +1,4 @@
-"""Spare capacity of a site: by SKU and zone, with planned racks, with one rack down, and for a mix of
-SKUs.
-"""
+"""Spare capacity of a site: by SKU and zone, with planned racks, with one rack down, and for a mix of SKUs."""
 
 from __future__ import annotations
 
@@ -92,9 +90,8 @@ class Totals(Struct, frozen=True):
 
 class CapacityAnswer(Struct, frozen=True):
     """Capacity of one site. `zones` None means all. `closed`: number of machines closed to new VMs by reason.
-    `machines_with_unknown_cells`: counts hold for every legal split of their VMs over NUMA cells; `overfull`
-    machines have no legal split. `unplaced`: VMs without a known machine. `other_capacities`: capacity
-    besides machines.
+    `machines_with_unknown_cells`: counts hold for every legal split of their VMs over NUMA cells; `overfull` machines
+    have no legal split. `unplaced`: VMs without a known machine. `other_capacities`: capacity besides machines.
     """
 
     site_id: str

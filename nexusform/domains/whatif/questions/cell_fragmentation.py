@@ -22,12 +22,11 @@ class FragmentingPool(Struct, frozen=True):
 
 
 class FragmentationCounts(Struct, frozen=True):
-    """NUMA cells classified by the `yardstick` SKU. Every cell counts once. `open`: fits its share now.
-    `taken`: holds a VM of at least that share. `broken`: holds only smaller VMs and cannot fit it. `spoiled`:
-    has capacity but the machine lacks disk. `small`: cannot hold it when empty, or its hardware is not
-    supported. `closed`: on a machine closed to new VMs. `unknown`: on a machine with VMs in unknown cells.
-    `broken_*` is free in fragmented cells, `stranded_*` is free in cells of open machines without a fitting
-    SKU, `free_*` is free on all open machines.
+    """NUMA cells classified by the `yardstick` SKU. Every cell counts once. `open`: fits its share now. `taken`: holds
+    a VM of at least that share. `broken`: holds only smaller VMs and cannot fit it. `spoiled`: has capacity but the
+    machine lacks disk. `small`: cannot hold it when empty, or its hardware is not supported. `closed`: on a machine
+    closed to new VMs. `unknown`: on a machine with VMs in unknown cells. `broken_*` is free in fragmented cells,
+    `stranded_*` is free in cells of open machines without a fitting SKU, `free_*` is free on all open machines.
     """
 
     yardstick: VmSku | None

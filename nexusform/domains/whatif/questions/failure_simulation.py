@@ -1,6 +1,5 @@
-"""Failure of a machine, rack, cluster or site: VMs down, remaining VMs, and re-created VMs. The platform
-itself moves no VM. If the node of an NKS cluster is deleted, its VM is re-created by the placement rule, as
-simulated here.
+"""Failure of a machine, rack, cluster or site: VMs down, remaining VMs, and re-created VMs. The platform itself moves
+no VM. If the node of an NKS cluster is deleted, its VM is re-created by the placement rule, as simulated here.
 """
 
 from __future__ import annotations
@@ -84,10 +83,9 @@ class NodeDeletionCommand(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """Effects of a failure. `stay_down`: plain VMs and VNFs, down until their machine is back (with the
-    address to re-create one), and unmanaged VMs. `workloads`: workloads with lost pods, if pods are known.
-    `recreations`: those of one sample if NUMA cells are unknown; `samples` summarizes the others in the same
-    order.
+    """Effects of a failure. `stay_down`: plain VMs and VNFs, down until their machine is back (with the address to
+    re-create one), and unmanaged VMs. `workloads`: workloads with lost pods, if pods are known. `recreations`: those of
+    one sample if NUMA cells are unknown; `samples` summarizes the others in the same order.
     """
 
     site_id: str

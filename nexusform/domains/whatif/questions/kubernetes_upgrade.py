@@ -36,10 +36,9 @@ class NodeUpgradeBatch(Struct, frozen=True):
 
 
 class PoolUpgrade(Struct, frozen=True):
-    """Upgrade of one pool. `surge` and `unavailable` are numbers of VMs; a pool surges if `surge` is
-    positive. It stops at its first batch without capacity: `reason` explains it, `fitting_surge` is the
-    largest smaller max_surge for the whole pool (0: none), `fits_in_place`: max_surge 0 with max_unavailable
-    1 fits.
+    """Upgrade of one pool. `surge` and `unavailable` are numbers of VMs; a pool surges if `surge` is positive. It stops
+    at its first batch without capacity: `reason` explains it, `fitting_surge` is the largest smaller max_surge for the
+    whole pool (0: none), `fits_in_place`: max_surge 0 with max_unavailable 1 fits.
     """
 
     pool: str

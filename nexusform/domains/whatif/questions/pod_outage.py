@@ -1,7 +1,6 @@
-"""Pods while nodes are down: lost pods, replacements on other nodes, and pending pods. Deployments,
-StatefulSets, ReplicaSets and Jobs get replacements on the remaining nodes; a bare Pod waits for its node; a
-DaemonSet's pod follows its node. Replacements may evict pods of lower priority. Pods are not moved back
-afterwards.
+"""Pods while nodes are down: lost pods, replacements on other nodes, and pending pods. Deployments, StatefulSets,
+ReplicaSets and Jobs get replacements on the remaining nodes; a bare Pod waits for its node; a DaemonSet's pod follows
+its node. Replacements may evict pods of lower priority. Pods are not moved back afterwards.
 """
 
 from __future__ import annotations
@@ -62,10 +61,9 @@ _RANK = list(WorkloadOutcome)
 
 
 class WorkloadImpact(Struct, frozen=True):
-    """Impact of nodes down on one workload. `before`: pods running before; `at_once`: still running
-    immediately; `running`: after replacement. `pending` counts all pods without a node, including earlier
-    ones but not a DaemonSet's. `blocking_budgets`: budgets violated by a drain, `blocking_reasons` a sentence
-    for each.
+    """Impact of nodes down on one workload. `before`: pods running before; `at_once`: still running immediately;
+    `running`: after replacement. `pending` counts all pods without a node, including earlier ones but not a
+    DaemonSet's. `blocking_budgets`: budgets violated by a drain, `blocking_reasons` a sentence for each.
     """
 
     cluster_id: str

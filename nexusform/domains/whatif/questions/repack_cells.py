@@ -31,9 +31,8 @@ MAX_LEAVINGS: Final = 4_000
 
 
 class CellChange(Struct, frozen=True):
-    """Possible change of a cell: leaving VMs, VMs of the demand, resulting sink. `arrival`: class of a
-    multi-cell VM with a share here, -1 for the demand, None for none. `spanning`: indexes of leaving
-    multi-cell VMs of the machine.
+    """Possible change of a cell: leaving VMs, VMs of the demand, resulting sink. `arrival`: class of a multi-cell VM
+    with a share here, -1 for the demand, None for none. `spanning`: indexes of leaving multi-cell VMs of the machine.
     """
 
     leaving: Leaving

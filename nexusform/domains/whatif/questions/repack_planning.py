@@ -166,9 +166,8 @@ _LOOSENINGS: Final[Mapping[Constraint, str]] = {
 
 
 class BlockingConstraint(Struct, frozen=True):
-    """A constraint that was lifted alone, and how many re-creations would do then; None: it does not go
-    with that alone either, or (`undecided`) time was over first. `loosened_by` says in words how it is
-    lifted.
+    """A constraint that was lifted alone, and how many re-creations would do then; None: it does not go with that alone
+    either, or (`undecided`) time was over first. `loosened_by` says in words how it is lifted.
     """
 
     constraint: Constraint

@@ -1,6 +1,5 @@
-"""Pods of re-created nodes: their nodes meanwhile, and violated constraints. A node is drained before its VM
-is re-created. Pods with hugepages or devices need another node, and separation rules over workloads must
-hold.
+"""Pods of re-created nodes: their nodes meanwhile, and violated constraints. A node is drained before its VM is
+re-created. Pods with hugepages or devices need another node, and separation rules over workloads must hold.
 """
 
 from __future__ import annotations

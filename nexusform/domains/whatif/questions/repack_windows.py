@@ -127,10 +127,9 @@ def _list_window_strategies(context: RepackContext, choice: RepackChoice) -> lis
 
 
 class _WindowStrategy(Enum):
-    """Strategy of an order search: free placement, or steering to target machines. The others are for
-    machines emptied because of unknown cells: `BY_TURNS` moves other VMs first, then returning VMs at once,
-    then the rest; `AT_ONCE` moves all VMs allowed to be down together; `LARGEST` moves large VMs first to
-    avoid fragmented cells.
+    """Strategy of an order search: free placement, or steering to target machines. The others are for machines emptied
+    because of unknown cells: `BY_TURNS` moves other VMs first, then returning VMs at once, then the rest; `AT_ONCE`
+    moves all VMs allowed to be down together; `LARGEST` moves large VMs first to avoid fragmented cells.
     """
 
     FREE = "free"

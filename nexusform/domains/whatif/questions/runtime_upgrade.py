@@ -42,10 +42,9 @@ class UpgradeStrategy(StrEnum):
 
 
 class UpgradeOptions(Struct, frozen=True):
-    """Options of the upgrade. `max_unavailable` None means all machines of a rack at once. `drain`: nodes are
-    drained before their machine is shut down. The upgrade continues once `threshold` of a rack's machines are
-    back (per cent with `is_percentage`; None: unknown), after `wait_minutes`. `is_from_site`: values not
-    requested are from the site.
+    """Options of the upgrade. `max_unavailable` None means all machines of a rack at once. `drain`: nodes are drained
+    before their machine is shut down. The upgrade continues once `threshold` of a rack's machines are back (per cent
+    with `is_percentage`; None: unknown), after `wait_minutes`. `is_from_site`: values not requested are from the site.
     """
 
     strategy: UpgradeStrategy = UpgradeStrategy.RACK
