@@ -25,7 +25,7 @@ class ValidateArguments(Struct, frozen=True, kw_only=True):
     as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
     no_tests: bool = declare_switch_flag("Skip the test files")
     portable: bool = declare_switch_flag("Warn about syntax that the Python package hcl2 rejects")
-    test_directory: str = declare_text_flag("Find test files in DIR too", metavar="DIR", default=TEST_DIRECTORY)
+    test_directory: str = declare_text_flag("Find test files in DIR, not tests", metavar="DIR", default=TEST_DIRECTORY)
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 

@@ -197,6 +197,7 @@ def locate_line_in_text(diagnostic: Diagnostic, files: Mapping[str, SourceFile])
 
 def _find_source_line(source_lines: Sequence[str], line: LiteralTextLine) -> int | None:
     """Find the source line of a heredoc for a line of its text; None if uncertain."""
+    # The first source line opens the heredoc; lines of its text are numbered from 1.
     expected = line.text.strip()
     if line.number < len(source_lines):
         source = source_lines[line.number].strip()

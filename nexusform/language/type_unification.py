@@ -135,8 +135,8 @@ def _is_certainly_different(left: Value, right: Value) -> bool:
         return left_refinement.not_null or right_refinement.not_null
     if not (left_refinement.not_null and right_refinement.not_null):
         return False
-    # True if the known prefixes of two texts exclude equality.
-    left_prefix, right_prefix = get_refinement(left).prefix, get_refinement(right).prefix
+    # Of two known prefixes only the common length can be compared.
+    left_prefix, right_prefix = left_refinement.prefix, right_refinement.prefix
     if right.raw is UNKNOWN and len(right_prefix) < len(left_prefix):
         left_prefix = left_prefix[: len(right_prefix)]
     if left.raw is UNKNOWN and len(left_prefix) < len(right_prefix):

@@ -126,7 +126,7 @@ class KubernetesAccount(Struct, frozen=True):
 
 
 class KubeconfigTrust(Struct, frozen=True):
-    """Trust in the kubeconfigs of a run. In a confined run a kubeconfig of the work tree is untrusted.
+    """Trust in the kubeconfigs of a run. In a sandboxed run a kubeconfig of the work tree is untrusted.
 
     `is_url_allowed` returns whether the operator allowed a server (-allow-remote).
     """

@@ -117,7 +117,7 @@ def test_operator_can_lift_confinement_of_a_plan(tree: Path, run_command: Callab
     code, said = run_command("apply", "-input=false", "p")
     assert code == 1
     assert "-confine=false" in said
-    assert "A confined run cannot read" in " ".join(said.replace("│", "").split())
+    assert "A sandboxed run cannot read" in " ".join(said.replace("│", "").split())
     assert not (tree / "state").exists()
     code, said = run_command("apply", "-input=false", "-confine=false", "p")
     assert code == 0

@@ -1,6 +1,6 @@
 """Limits on the size of a plan and of its input, so that an error or untrusted text ends in a diagnostic.
 
-The `limits` block of a configuration sets them, in a confined run only lower; `-limit=NAME=N` and
+The `limits` block of a configuration sets them, in a sandboxed run only lower; `-limit=NAME=N` and
 NF_LIMIT_NAME override it and may raise them.
 """
 
@@ -27,7 +27,7 @@ class PlanSizeLimits(Struct, frozen=True):
     memory_gib_per_cell: int = 65_536
     file_mib: int = 1_024  # of a state, a journal, a plan file
     read_mib: int = 2_048  # of all files that functions and data sources read
-    seconds: int = 600  # maximum planning time in a confined run
+    seconds: int = 600  # maximum planning time in a sandboxed run
 
     @property
     def file_bytes(self) -> int:

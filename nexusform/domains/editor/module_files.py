@@ -76,7 +76,9 @@ class ModuleText(Struct, frozen=True):
                 for traversal in _list_traversals(block):
                     occurrence = _resolve_traversal_to_symbol(path, text, traversal)
                     # `from` of a moved block names a former address.
-                    if occurrence is not None and not (block.type == "moved" and _is_module_source(block, traversal)):
+                    if occurrence is not None and not (
+                        block.type == "moved" and _is_in_from_argument(block, traversal)
+                    ):
                         yield occurrence
 
     def list_symbols(self) -> dict[Symbol, FileRange]:
@@ -192,7 +194,7 @@ def _list_traversals(block: Block) -> Iterator[Traversal]:
         yield from _list_traversals(inner)
 
 
-def _is_module_source(block: Block, traversal: Traversal) -> bool:
+def _is_in_from_argument(block: Block, traversal: Traversal) -> bool:
     assert isinstance(block.body, Body), "native files only"
     source = next((attribute for attribute in block.body.attributes if attribute.name == "from"), None)
     return source is not None and source.span.start <= traversal.span.start < source.span.end

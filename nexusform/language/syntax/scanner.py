@@ -51,6 +51,7 @@ def _is_pictographic(char: str) -> bool:
 
 def _is_single_hangul_syllable(before: str, after: str) -> bool:
     """Check whether two neighbouring Hangul characters form one syllable."""
+    # UAX #29, rules GB6 to GB8. A syllable with a multiple of 28 has no trailing consonant.
     left, right = ord(before), ord(after)
     if left in _HANGUL_LEAD:
         return right in _HANGUL_LEAD or right in _HANGUL_VOWEL or right in _HANGUL_SYLLABLE

@@ -37,8 +37,8 @@ REASONS: Mapping[str, str] = {
     "pool_removed": "its pool was removed",
     "cluster_replaced": "its cluster is replaced",
     "cluster_removed": "its cluster was removed",
-    "requested": "its replacement was requested",
-    "heal": "its re-placement was requested",
+    "requested": "-replace names its resource",
+    "heal": "-replace names this VM",
     OBSERVED_ELSEWHERE: "it runs elsewhere than recorded in state",
 }
 

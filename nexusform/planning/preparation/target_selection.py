@@ -249,7 +249,7 @@ def check_unmatched_options(
 def _check_pattern_matches(
     option: str, patterns: Iterable[AddressPattern], order: PlanningOrder, addresses: Collection[Address]
 ) -> list[Diagnostic]:
-    """Return errors for patterns that match nothing. A block may have no instances; an excluded instance must exist."""
+    """Return errors for patterns that match nothing. A targeted instance must exist, or an excluded block."""
     problems = []
     for pattern in patterns:
         is_single = option == "-target" and _has_instance_keys(pattern)

@@ -143,7 +143,7 @@ def _check_default_backend(
     try:
         document = default_backend.read()
     except BackendProblem:
-        return None  # for example a confined run with an untrusted state file
+        return None  # for example a sandboxed run with an untrusted state file
     if not _has_objects(document):
         return None
     block = settings.backend if settings else None
@@ -232,7 +232,7 @@ def read_configured_choice(
 def explain_rejected_settings(
     kind: str, values: Mapping[str, Any], context: CommandContext, from_flags: Mapping[str, str] = NO_FLAGS
 ) -> str:
-    """Explain why configured settings of a backend are ignored in a confined run; "" if they apply."""
+    """Explain why configured settings of a backend are ignored in a sandboxed run; "" if they apply."""
     backend = BACKENDS[kind]
     settings = {name: value for name, value in values.items() if value is not None}
     configured_names = [name for name in settings if name not in from_flags]
@@ -269,7 +269,7 @@ def _build_missing_settings_error(
     detail = f'The backend "{kind}" needs {name_list}: set it in the block or with -backend-config=NAME=VALUE.'
     if not context.is_data_directory_trusted:
         detail += (
-            " A confined run ignores the files of `init` in the work tree. Set NF_DATA_DIR to a directory "
+            " A sandboxed run ignores the files of `init` in the work tree. Set NF_DATA_DIR to a directory "
             f"outside of it.{context.confinement_note}"
         )
     return build_error("missing-backend-setting", detail, span)
@@ -302,7 +302,7 @@ def open_chosen_backend(
 def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, str], list[Diagnostic]]:
     """Parse -backend-config for a kind of backend: settings `K=V` and files. Later ones win.
 
-    A value with `=` is a setting, even if a file has that name. In a confined run a file of the work tree may
+    A value with `=` is a setting, even if a file has that name. In a sandboxed run a file of the work tree may
     name where the state is in a backend, but neither the backend nor credentials.
     """
     values: dict[str, str] = {}

@@ -48,7 +48,7 @@ _CONFINEMENT_NOTES: Final[Mapping[ConfinementSource, str]] = {
         "NF_IN_AUTOMATION confines a run; to disable this, use -confine=false or NF_CONFINE=false"
     ),
     ConfinementSource.PLAN: (
-        "a plan file is evaluated confined unless `apply -verify=key:FILE` verifies its signature; to "
+        "a plan file is evaluated in a sandbox unless `apply -verify=key:FILE` verifies its signature; to "
         "disable this, use -confine=false or NF_CONFINE=false"
     ),
 }

@@ -44,7 +44,7 @@ def merge_encryption(settings: Settings | None, context: CommandContext) -> tupl
 
 
 def _check_key_vaults(encryption: Encryption, context: CommandContext) -> list[Diagnostic]:
-    """Return errors for key vaults not allowed in a confined run."""
+    """Return errors for key vaults not allowed in a sandboxed run."""
     vaults = [(block, block.settings.get("vault_uri", "")) for block in encryption.key_providers.values()]
     return [
         build_error("remote-address-not-allowed", context.explain_rejection(f'The key vault "{address}"'), block.span)

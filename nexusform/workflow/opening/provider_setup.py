@@ -86,7 +86,7 @@ def _get_hidden_message() -> str:
 def check_provider_addresses(
     block: ProviderBlock, settings: Mapping[str, Any], context: CommandContext, *, is_sensitive: bool = False
 ) -> list[Diagnostic]:
-    """Return errors for addresses that a confined run must not use. Raises ProviderProblem."""
+    """Return errors for addresses that a sandboxed run must not use. Raises ProviderProblem."""
     kind = PROVIDERS[block.name]
     rejected_addresses = [address for address in kind.list_server_urls(settings) if not context.is_allowed(address)]
     names = ["An address" if is_sensitive else f'The address "{address}"' for address in rejected_addresses]

@@ -27,7 +27,7 @@ def limit_time(seconds: int) -> Iterator[None]:
     failure = DiagnosticsError(
         build_error(
             "time-budget",
-            f"Planning exceeded the limit of a confined run: {format_count(seconds, 'second')}. To allow "
+            f"Planning exceeded the limit of a sandboxed run: {format_count(seconds, 'second')}. To allow "
             f"more, raise the limit: -limit=seconds=N or {VARIABLE_PREFIX}SECONDS=N.",
         )
     )

@@ -212,7 +212,7 @@ def _describe_differences(plan: Plan, new_plan: Plan) -> str:
 
 
 def _check_confinement(run: Run, plan: Plan) -> Diagnostic | None:
-    """Return an error if a confined run cannot check the inputs of the plan for changes."""
+    """Return an error if a sandboxed run cannot check the inputs of the plan for changes."""
     context = run.project.context
     if not context.confinement.root:
         return None
@@ -225,7 +225,7 @@ def _check_confinement(run: Run, plan: Plan) -> Diagnostic | None:
         return None
     return build_error(
         "saved-plan-outside-confinement",
-        f"A confined run cannot read {format_first_items(names, _MAX_NAMES)}, an input of the plan, to check it "
+        f"A sandboxed run cannot read {format_first_items(names, _MAX_NAMES)}, an input of the plan, to check it "
         f"for changes. No changes were made.{context.confinement_note}",
     )
 

@@ -51,7 +51,9 @@ class PredictArguments(Struct, frozen=True, kw_only=True):
     as_json: bool = declare_switch_flag("Print a stream of JSON events", flag="json")
     fail_on: str = declare_text_flag("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")
     seed: int | None = declare_number("Set the seed of the tie-break", default=None)
-    rack_spread: str = declare_choice("Set the first key of the rack ranking", ("", "pool", "cluster"))
+    rack_spread: str = declare_choice(
+        "Set the first key of the rack ranking", ("", "pool", "cluster"), metavar="pool|cluster"
+    )
     samples: int | None = declare_number("Set the number of tie-break samples; 0 disables them", default=None)
     placement_flags: PlanDisplayFlags = declare_flag_group(PlanDisplayFlags)
     view: ViewFlags = declare_flag_group(ViewFlags)

@@ -31,7 +31,7 @@ SETTINGS: Final = BlockSchema(
     {
         "subscription_id": AttributeSchema(
             STRING,
-            "Subscription GUID. Default: AZURE_SUBSCRIPTION_ID. A confined run accepts no other without -allow-remote.",
+            "Subscription GUID. Default: AZURE_SUBSCRIPTION_ID. In a sandboxed run others need -allow-remote.",
             optional=True,
             pattern=GUID_PATTERN,
             pattern_hint="a GUID (see `az account show --query id`)",
@@ -51,7 +51,7 @@ SETTINGS: Final = BlockSchema(
         ),
         "act_on_machines": AttributeSchema(
             BOOL,
-            "Cordon and uncordon machines (evacuate, cordoned). Needs permissions for these actions. "
+            "Cordon and uncordon machines, and run nexus_bare_metal_machine_action. Needs permissions. "
             "Default: manual cordoning.",
             optional=True,
             default=False,

@@ -202,6 +202,7 @@ def _read_strategy(attributes: Values, arguments: Values) -> FleetUpdateStrategy
 def _read_stage_tasks(blocks: Iterable[Values] | None) -> tuple[UpdateStageTask, ...]:
     tasks = []
     for block in blocks or ():
+        # An invalid duration gives a message instead of a number; the check of the strategy reports it.
         seconds = parse_duration(block["wait_time"]) if block.get("wait_time") is not None else None
         tasks.append(UpdateStageTask(str(block.get("type") or ""), seconds if isinstance(seconds, float) else None))
     return tuple(tasks)

@@ -95,7 +95,7 @@ class ClientClock(Struct, frozen=True):
 
 
 def resolve_hub_location(settings: Mapping[str, Any], trust: KubeconfigTrust) -> HubLocation:
-    """Return the location from the environment, else the settings; a confined run uses the environment only.
+    """Return the location from the environment, else the settings; a sandboxed run uses the environment only.
     Raises HubProblem.
     """
     configured = {name: str(settings.get(name) or "") for name in ("kubeconfig", "context")}
@@ -104,7 +104,7 @@ def resolve_hub_location(settings: Mapping[str, Any], trust: KubeconfigTrust) ->
     if rejected and trust.confinement.root:
         raise HubProblem(
             f"{' and '.join(rejected)} of the configuration {'is' if len(rejected) == 1 else 'are'} not read "
-            f"in a confined run: a kubeconfig may run programs. Leave it out, and set {KUBECONFIG} and "
+            f"in a sandboxed run: a kubeconfig may run programs. Leave it out, and set {KUBECONFIG} and "
             f"{CONTEXT} where nexusform runs."
         )
     return HubLocation(**{name: environment[name] or configured[name] for name in configured}, trust=trust)
@@ -434,7 +434,7 @@ class HubConnection(Struct):
 
 
 def _is_retryable(method: str, api_error: ApiError) -> bool:
-    """Return True if a retry may succeed. A version conflict is temporary for requests that declare the desired state."""
+    """Return True if a retry may succeed. Version conflicts are temporary for requests that declare desired state."""
     if api_error.kind in (ApiErrorKind.TEMPORARY, ApiErrorKind.WEBHOOK_TIMEOUT):
         return True
     return api_error.kind is ApiErrorKind.CONFLICT and method == "PATCH"

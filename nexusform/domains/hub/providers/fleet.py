@@ -36,7 +36,7 @@ SETTINGS: Final = BlockSchema(
         "dry_run": AttributeSchema(
             STRING,
             "Validate plans by server-side dry run: auto (if possible), require, off. Needs write "
-            "permissions. Off in a confined run, unless -allow-remote names the hub.",
+            "permissions. Off in a sandboxed run, unless -allow-remote names the hub.",
             optional=True,
             default=AUTOMATIC,
             choices=DRY_RUN_MODES,

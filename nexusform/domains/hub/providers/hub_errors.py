@@ -17,7 +17,7 @@ from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProbl
 
 class HubOptions(Struct, frozen=True):
     """Options of the provider block and the operator. `allows_dry_run` returns for the hub's URL whether a
-    confined run may do more than read. `keeps_missing`: missing objects count as unchanged.
+    sandboxed run may do more than read. `keeps_missing`: missing objects count as unchanged.
     """
 
     manager: str

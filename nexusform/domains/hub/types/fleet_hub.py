@@ -38,13 +38,13 @@ _FILE_ARGUMENTS: Final = frozenset({"id", "directory", "files", "lenient", "obse
 
 KUBECONFIG: Final = AttributeSchema(
     STRING,
-    "kubeconfig of the hub. NF_FLEET_KUBECONFIG overrides it. Default: as kubectl. Ignored in a confined run.",
+    "kubeconfig of the hub. NF_FLEET_KUBECONFIG overrides it. Default: as kubectl. Rejected in a sandboxed run.",
     optional=True,
 )
 CONTEXT: Final = AttributeSchema(
     STRING,
-    "Context in the kubeconfig. NF_FLEET_CONTEXT overrides it. Default: the current context. Ignored in a "
-    "confined run.",
+    "Context in the kubeconfig. NF_FLEET_CONTEXT overrides it. Default: the current context. Rejected in a "
+    "sandboxed run.",
     optional=True,
 )
 _SCHEMA: Final = BlockSchema(

@@ -81,7 +81,7 @@ ImportedObjects = dict[Address, tuple[str, Mapping[str, Any]]]
 def import_hub(
     location: CommandContext, _named: str, path: str, locking: LockOptions, notices: RunCallbacks
 ) -> ImportResult:
-    """Import the objects of a hub missing in state; `path` is the new configuration file. Nothing is written on errors."""
+    """Import the objects of a hub missing in state; `path`: the new configuration. On errors nothing is written."""
     rejection = check_generated_path(path)
     if rejection is not None:
         return ImportResult(diagnostics=(rejection,))

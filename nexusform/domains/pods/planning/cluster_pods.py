@@ -217,6 +217,7 @@ class PodsByCluster:
         return {cluster_id: self._compute_cluster_storage_demand(cluster_id) for cluster_id in sorted(known_ids)}
 
     def _compute_cluster_storage_demand(self, cluster_id: str) -> tuple[ClaimDemand, ClaimDemand]:
+        """Return the storage demand of a cluster before and after this plan."""
         observed_cluster = self._observed_clusters.get(cluster_id)
         prior_objects = self._prior_pods_by_cluster.get(cluster_id, [])
         object_pods = self._object_pods_by_cluster.get(cluster_id, {})
@@ -249,6 +250,7 @@ class PodsByCluster:
     def _collect_claims(
         self, manifests: Sequence[Manifest], pods: Mapping[str, int], observed_cluster: ObservedCluster | None
     ) -> Claims:
+        """Return the claims of these pods on storage appliances; observed claims have their volume already."""
         objects = observed_cluster.objects if observed_cluster is not None else ()
         observed_names = {
             (manifest.namespace, manifest.name) for manifest in objects if manifest.kind == "PersistentVolumeClaim"

@@ -40,7 +40,9 @@ class TestArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `test`."""
 
     filter: tuple[str, ...] = declare_repeatable_text("Run only this test file", metavar="FILE")
-    test_directory: str = declare_text_flag("Find test files in DIR too", metavar="DIR", default=DEFAULT_DIRECTORY)
+    test_directory: str = declare_text_flag(
+        "Find test files in DIR, not tests", metavar="DIR", default=DEFAULT_DIRECTORY
+    )
     verbose: bool = declare_switch_flag("Show the plan or the state of every run")
     as_json: bool = declare_switch_flag("Print a stream of JSON events", flag="json")
     junit_xml: str = declare_output_path_flag("Write the results as JUnit XML")

@@ -1,4 +1,4 @@
-"""Grant requests for the VNFs of a plan (ETSI GS NFV-SOL 003): added and removed resources, and placement constraints."""
+"""Grant requests for the VNFs of a plan (ETSI GS NFV-SOL 003): resources to add and remove, and constraints."""
 
 from __future__ import annotations
 
