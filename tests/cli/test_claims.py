@@ -115,7 +115,7 @@ def test_shares_are_lowered_to_measured_accuracy(operator: Operator) -> None:
     assert operator("show", "-json", "next.nfplan") == 0
     plan = json.loads(operator.printed)
     assert {row["certainty"]["rack_count"] for row in plan["placement_changes"] if "np" in row["object"]} == {0.0}
-    scores = plan["prediction_scores"][0]["claims"]
+    scores = plan["prediction_scores"][0]["predictions"]
     assert scores["verified"] == 6 * 15
     assert scores["certain_correct"] < scores["certain"] / 2
     assert scores["brier_score"] < scores["brier_score_by_chance"]

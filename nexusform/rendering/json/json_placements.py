@@ -208,9 +208,9 @@ _PREDICTIONS_FORM: Final = RecordForm(
 )
 _ACCURACY_FORM: Final = RecordForm(
     SitePredictionAccuracy,
-    "site hits sure_hits=certain_hits judged=verified_count not_judged=unverified_count "
-    "hits_by_chance=random_hits claims=predictions [not_verified]",
-    claims=_PREDICTIONS_FORM,
+    "site hits certain_hits verified=verified_count unverified=unverified_count hits_by_chance=random_hits "
+    "predictions [not_verified]",
+    predictions=_PREDICTIONS_FORM,
 )
 
 # Top-level members of a plan document about its placements and sites.

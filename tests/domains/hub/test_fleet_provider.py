@@ -280,7 +280,7 @@ def test_correct_predictions_count_in_score(hub: Front, run_command: CommandRunn
     (score,) = document["prediction_scores"]
     assert score["site"] == "web"
     assert hub.get("ClusterResourcePlacement", "web") is not None
-    assert (score["claims"]["verified"], score["claims"]["correct"]) == (4, 4)
+    assert (score["predictions"]["verified"], score["predictions"]["correct"]) == (4, 4)
     write_configuration(number=3)
     assert run_command("plan", "-report=markdown:plan.md", "-report=html:plan.html")[0] == 0
     assert "4 of 4 verified predictions correct" in " ".join(Path("plan.md").read_text().split())

@@ -153,6 +153,6 @@ def test_replay_equals_reconcile_and_writes_nothing(
     capsys.readouterr()
     run_command_line(["reconcile", "-from=../exports/par1", "-replay", "-format=json", "-state=s.nfstate"])
     known = json.loads(capsys.readouterr().out)["replays"]
-    assert [[each["hits"], each["judged"], each["sure"]] for each in document["sites"][0]["findings"]] == [
-        [each["hits"], each["judged"], each["sure_hits"]] for each in known
+    assert [[each["hits"], each["verified"], each["certain_hits"]] for each in document["sites"][0]["findings"]] == [
+        [each["hits"], each["verified"], each["certain_hits"]] for each in known
     ]

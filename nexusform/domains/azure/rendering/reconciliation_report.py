@@ -180,26 +180,26 @@ _SUBJECTS: Final[Mapping[str, str]] = {
 _CERTAIN: Final = 100  # per cent
 
 
-_WRONG_VM: Final = RecordForm(
+_WRONG_VM_FORM: Final = RecordForm(
     VmCheck, "vm=name recorded observed cause?", recorded=build_location_document, observed=build_location_document
 )
-_CLUSTER: Final = RecordForm(
+_CLUSTER_FORM: Final = RecordForm(
     ClusterLocationCheck,
     "address id=name vms=. rack_hits machine_hits=. misses",
     vms=lambda check: len(check.vms),
     machine_hits=lambda check: len(check.vms) - len(check.misses),
-    misses=_WRONG_VM,
+    misses=_WRONG_VM_FORM,
 )
-_RULE: Final = RecordForm(SeparationVerdict, "address enforcement holds=satisfied")
-_REPLAY: Final = RecordForm(
+_RULE_FORM: Final = RecordForm(SeparationVerdict, "address enforcement holds=satisfied")
+_REPLAY_FORM: Final = RecordForm(
     SiteReplay,
-    "site rack_spread=spread hits sure_hits=sure hits_by_chance=chance judged not_judged=. misses",
+    "site rack_spread=spread hits certain_hits=sure hits_by_chance=chance verified=judged unverified=. misses",
     hits_by_chance=lambda chance: round(chance, 3),
-    not_judged=lambda replay: dict(sorted(replay.unjudged.items())),
+    unverified=lambda replay: dict(sorted(replay.unjudged.items())),
     misses="vm=vm.name machine=vm.placement.machine best",
 )
-_PREDICTION: Final = RecordForm(
-    Struct, "held=correct broken=incorrect sum_of_squares=squares sum_of_squares_by_chance=chance_squares"
+_PREDICTION_FORM: Final = RecordForm(
+    Struct, "correct incorrect sum_of_squares=squares sum_of_squares_by_chance=chance_squares"
 )
 
 
@@ -207,21 +207,21 @@ def build_reconciliation_document(result: ReconcileResult) -> dict[str, Any]:
     """Build the comparison with state as JSON data."""
     predictions = result.predictions
     return {
-        "clusters": [_CLUSTER(check) for check in result.checks],
+        "clusters": [_CLUSTER_FORM(check) for check in result.checks],
         "absent": list(result.absent),
         "not_captured": list(result.uncaptured),
-        "not_done": list(result.unfinished),
-        "remarks": list(result.warnings),
-        "separation_rules": [_RULE(rule) for rule in result.rules],
-        "replays": [_REPLAY(replay) for replay in result.replays],
+        "unfinished": list(result.unfinished),
+        "warnings": list(result.warnings),
+        "separation_rules": [_RULE_FORM(rule) for rule in result.rules],
+        "replays": [_REPLAY_FORM(replay) for replay in result.replays],
         # One row per certainty class (100: certain).
-        "claims": [
-            {"site": site, "claim": subject, "share_class": number, **_PREDICTION(score)}
+        "predictions": [
+            {"site": site, "prediction": subject, "share_class": number, **_PREDICTION_FORM(score)}
             for site, record in predictions.records.items()
             for (subject, number), score in sorted(record.items())
         ],
-        "claims_settled_now": predictions.new_count,
-        "sure_claims_broken": list(predictions.wrong_certain),
+        "verified_now": predictions.new_count,
+        "wrong_certain_predictions": list(predictions.wrong_certain),
     }
 
 

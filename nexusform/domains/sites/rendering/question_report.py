@@ -71,7 +71,7 @@ _RESULT: Final = RecordForm(
     "name=site status reason findings",
     status=lambda status: "refused" if status in _FAILED_STATUSES else "answered",
     findings=RecordForm(
-        SiteQuestionFinding, "name *figures=. words=texts bad=is_problem", figures=lambda finding: finding.figures
+        SiteQuestionFinding, "name *figures=. texts is_problem", figures=lambda finding: finding.figures
     ),
 )
 
@@ -155,7 +155,7 @@ def _summarize_replay(results: Sequence[SiteResult]) -> str:
     best_findings = [
         max(result.findings, key=lambda finding: finding.figures["hits"]) for result in results if result.findings
     ]
-    checked = round(sum(finding.figures["judged"] for finding in best_findings))
+    checked = round(sum(finding.figures["verified"] for finding in best_findings))
     hits = round(sum(finding.figures["hits"] for finding in best_findings))
     if not checked:
         return "Nothing could be checked."
@@ -170,8 +170,8 @@ def _summarize_replay(results: Sequence[SiteResult]) -> str:
 def _build_replay_rows(result: SiteResult) -> Iterable[TableLine]:
     for finding in result.findings:
         figures = finding.figures
-        hits_text = f"{round(figures['hits']):,} of {round(figures['judged']):,}"
-        certain_text, unchecked_text = f"{round(figures['sure']):,}", f"{round(figures['not_judged']):,}"
+        hits_text = f"{round(figures['hits']):,} of {round(figures['verified']):,}"
+        certain_text, unchecked_text = f"{round(figures['certain_hits']):,}", f"{round(figures['unverified']):,}"
         yield (
             (finding.name.rpartition(" ")[2], hits_text, certain_text, f"{figures['by_chance']:.1f}", unchecked_text),
             False,

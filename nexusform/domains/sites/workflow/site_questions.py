@@ -114,9 +114,9 @@ def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult
             f"{replay_result.site}, rack_spread {replay_result.spread.value}",
             {
                 "hits": replay_result.hits,
-                "sure": replay_result.sure,
-                "judged": replay_result.judged,
-                "not_judged": sum(replay_result.unjudged.values()),
+                "certain_hits": replay_result.sure,
+                "verified": replay_result.judged,
+                "unverified": sum(replay_result.unjudged.values()),
                 "by_chance": round(replay_result.chance, 3),
             },
         )

@@ -36,24 +36,24 @@ def test_document_site_is_explained_and_moved_nodes_are_reported(capsys: pytest.
     assert code == 0
     by_spread = {one["rack_spread"]: one for one in json.loads(out)["replays"]}
     score = by_spread["pool"]
-    assert score["not_judged"] == {}
-    assert score["hits"] == score["judged"] > 100
-    assert 0 < score["sure_hits"] <= score["hits"]
+    assert score["unverified"] == {}
+    assert score["hits"] == score["verified"] > 100
+    assert 0 < score["certain_hits"] <= score["hits"]
     assert 0 < score["hits_by_chance"] < score["hits"] * 0.7
-    assert by_spread["cluster"]["hits"] < by_spread["cluster"]["judged"]
+    assert by_spread["cluster"]["hits"] < by_spread["cluster"]["verified"]
     text = Path("site.nf.hcl").read_text()
     fewer = re.sub(r"(count += )(\d\d)", lambda count: f"{count[1]}{int(count[2]) - 1}", text, count=1)
     Path("site.nf.hcl").write_text(fewer)
     code, out = run_command(capsys, "plan", "-samples=0")
     assert code == 0
-    accuracy = f"{score['hits']:,} of {score['judged']:,} verified VMs (100.0 %) run where predicted"
+    accuracy = f"{score['hits']:,} of {score['verified']:,} verified VMs (100.0 %) run where predicted"
     assert accuracy in " ".join(out.split())
     Path("site.nf.hcl").write_text(text)
     vms = Path("export/virtual_machines.json")
     vms.unlink()
     score = json.loads(run_command(capsys, "reconcile", "-from=export", "-replay", "-format=json")[1])["replays"][0]
-    assert score["judged"] == 0
-    assert "the site was captured incompletely" in next(iter(score["not_judged"]))
+    assert score["verified"] == 0
+    assert "the site was captured incompletely" in next(iter(score["unverified"]))
     vms.write_text("[]")
     moved = move_share_of_nodes(share=0.05)
     code, out = run_command(capsys, "reconcile", "-from=export", "-format=json")
