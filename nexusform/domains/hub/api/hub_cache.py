@@ -47,7 +47,7 @@ class CollectionCache:
         return self._change_counts.get(name, 0)
 
     def list_placement_objects(self, placement: ObjectName, since: str) -> list[dict[str, Any]] | None:
-        """Return the objects that the hub created for a placement; None until the cache has reached version `since`."""
+        """Return the hub's own objects for a placement; None until the cache has reached the version `since`."""
         with self._lock:
             if not since.isdecimal() or self._version < int(since):
                 return None

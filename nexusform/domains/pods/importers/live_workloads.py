@@ -135,7 +135,7 @@ def group_replica_sets(workloads: Iterable[LiveWorkload]) -> dict[str, list[Live
 def find_current_revisions(
     template: Mapping[str, Any], live: LiveWorkload | None, replica_sets: Iterable[LiveWorkload]
 ) -> tuple[str, ...] | None:
-    """Return the revision labels of a workload's pods that have this pod spec: () if no pod has it, None if unknown."""
+    """Return the revision labels of a workload's pods with this pod spec: () if no pod has it, None if unknown."""
     expected = _select_placement_fields(template)
     sets = tuple(replica_sets)
     if sets:
