@@ -41,9 +41,9 @@ class FieldKind(Enum):
 
 
 _CLASSES: Final[Mapping[FieldKind, tuple[type, ...]]] = {
-    FieldKind.OBJECT: (Mapping,),
+    FieldKind.OBJECT: (dict, Mapping),
     FieldKind.LIST: (list,),
-    FieldKind.TEXTS: (Mapping,),
+    FieldKind.TEXTS: (dict, Mapping),
     FieldKind.TEXT: (str,),
     FieldKind.WHOLE: (int,),
     FieldKind.NUMBER: (int, float),
@@ -141,8 +141,10 @@ def _parse_unquoted_scalar(text: str) -> bool | int | None:
 def validate_value_size(data: Any, shape: FieldShape) -> str:
     """Return why the size of a value is out of bounds, or "": of a number its value, else its length."""
     low, high = shape.minimum, shape.maximum
+    if low is None and high is None:
+        return ""
     is_number = FieldKind.NUMBER.is_valid(data)
-    if (low is None and high is None) or (shape.kind is FieldKind.AMOUNT and not is_number):
+    if shape.kind is FieldKind.AMOUNT and not is_number:
         return ""
     size = data if is_number else len(data)
     if (low is None or size >= low) and (high is None or size <= high):

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from nexusform.diagnostics.diagnostic import Problem, Severity
 
 MAX_DEPTH: Final = 512
+_TOO_DEEP: Final = f"the document is nested more than {MAX_DEPTH} levels deep."
 
 
 class TextPosition(Struct, frozen=True):
@@ -136,7 +137,10 @@ def _parse_document_stream(file: str, text: str) -> YamlStream:
         mark = getattr(problem, "problem_mark", None)
         message = getattr(problem, "problem", None) or str(problem)
         error_position = None if mark is None else TextPosition(mark.line + 1, mark.column + 1)
-        findings.append(build_problem(file, error_position, INVALID, f"{message}. Nothing after this line was read."))
+        detail = f"{message}. Nothing after this line was read."
+        if message == "exceeded maximum nesting depth":  # PyYAML 6.0.4, of many brackets on one line
+            detail = _TOO_DEEP
+        findings.append(build_problem(file, error_position, INVALID, detail))
     except RecursionError:
         findings.append(build_problem(file, None, INVALID, "the document is nested too deeply to be read here."))
     return YamlStream(tuple(documents), tuple(findings))
@@ -167,7 +171,7 @@ class _DocumentReader:
         mark = event.start_mark
         position = TextPosition(mark.line + 1, mark.column + 1)
         if depth > MAX_DEPTH:
-            raise _InvalidDocument(position, f"the document is nested more than {MAX_DEPTH} levels deep.")
+            raise _InvalidDocument(position, _TOO_DEEP)
         alias, scalar, sequence = self.kinds
         if isinstance(event, alias):
             return self._resolve_alias(event.anchor or "", position)

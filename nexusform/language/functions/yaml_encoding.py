@@ -40,6 +40,7 @@ _NOT_IN_BLOCK: Final = "[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]"
 _BREAK: Final = re.compile("[\n\r\x85\u2028\u2029]")
 # In bytes; a longer key, or one of several lines, follows a question mark.
 _MAX_SIMPLE_KEY_BYTES: Final = 128
+_TOO_DEEP: Final = f"the document is nested more than {MAX_DEPTH} levels deep"
 
 # --- writing -----------------------------------------------------------------------------------
 
@@ -186,11 +187,13 @@ def parse_yaml(text: str) -> Value:
             result.append(event)
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_DEPTH:
-                raise FunctionProblem(f"the document is nested more than {MAX_DEPTH} levels deep", 0)
+                raise FunctionProblem(_TOO_DEEP, 0)
         reader = _YamlReader(result)
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
         message = getattr(problem, "problem", None) or str(problem)
+        if message == "exceeded maximum nesting depth":  # PyYAML 6.0.4, of many brackets on one line
+            raise FunctionProblem(_TOO_DEEP, 0) from None
         if mark is None:
             raise FunctionProblem(message, 0) from None
         line, column = mark.line + 1, mark.column + 1
@@ -232,7 +235,7 @@ class _YamlReader:
         import yaml
 
         if depth > MAX_DEPTH:
-            raise FunctionProblem(f"the document is nested more than {MAX_DEPTH} levels deep", 0)
+            raise FunctionProblem(_TOO_DEEP, 0)
         event = self.events[self.index]
         self.index += 1
         if isinstance(event, yaml.AliasEvent):
