@@ -14,7 +14,7 @@ from nexusform.rendering.json.json_placements import select_placement_rows
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.scheduling.placement_decision import ObjectLocation
 
-# ObjectLocation columns of VMs, bindings and pods; other kinds may add more.
+# Location columns of VMs, bindings and pods; other kinds may add more.
 _LOCATION_COLUMNS: Final = ("cluster", "state", "node", "rack", "machine", "availability_zone", "numa_cells")
 _OBJECT_COLUMNS: Final = ("kind", "address", "cluster", "pool", "vm_sku_name", "object", "action", "trigger")
 _REASON_COLUMNS: Final = ("certainty_rack", "certainty_machine", "certainty_rack_count", "provenance", "reason")

@@ -34,7 +34,7 @@ class RequestRateLimit(Struct, frozen=True):
 
     def wait_for_slot(self, subscription_id: str) -> None:
         """Wait until the next request may be sent. Raises OSError."""
-        # Reserve the next free time slot and return its time.
+        # Reserve the next free time slot.
         path = Path(self.directory, f"{re.sub(r'[^A-Za-z0-9-]', '_', subscription_id.lower())}.next")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE)

@@ -138,7 +138,7 @@ class AzureSiteProvider(ObservedSites):
         if request.key.type in _MANAGED_TYPES:
             return self._apply_change_request(request)
         if request.key.type == MACHINE_ACTION_TYPE and self._runs_actions:
-            # Run a machine action. The state of its machine is read again afterwards.
+            # The state of the machine of an action is read again afterwards.
             planned = request.planned or {}
             change = build_action_change(planned, self._find_machine_id(str(planned["machine_id"])))
             try:

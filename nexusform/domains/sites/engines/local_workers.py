@@ -68,7 +68,7 @@ class LocalTaskEngine:
         max_running: Callable[[], int],
         is_stopping: Callable[[], bool],
     ) -> list[Task]:
-        """Run tasks as described by Engine."""
+        """Run tasks as described by TaskEngine."""
         batch = _Batch(on_result, deque())
         for task in tasks:
             home = self._homes.get(task.site) if task.kind in (SiteTaskKind.APPLY, SiteTaskKind.RELEASE) else None

@@ -147,6 +147,19 @@ def test_budget_blocks_an_eviction() -> None:
     assert attributes(build_state_after(result, state), P)["evictions"][0]["executed"] is False
 
 
+def test_cluster_with_failed_resources_is_not_available_to_a_budget() -> None:
+    failing = FLEET.replace('"c3" {', '"c3" {\n  apply_fails = true', 1)
+    text = failing + build_placement(build_pick_n(3)) + build_budget("min_available = 2")
+    state = build_state(text)
+    result = require_success(plan(text + build_eviction("c4"), state))
+    assert attributes(build_state_after(result, state), P)["evictions"][0]["executed"] is False
+    # Without the failure three clusters are available, so one may leave.
+    healthy = text.replace("\n  apply_fails = true", "")
+    state = build_state(healthy)
+    result = require_success(plan(healthy + build_eviction("c4"), state))
+    assert attributes(build_state_after(result, state), P)["evictions"][0]["executed"] is True
+
+
 def test_budget_of_pick_all_must_be_a_whole_number() -> None:
     found = list_errors(plan(FLEET + build_placement() + build_budget('min_available = "50%"')))
     assert [e.summary for e in found] == ["Invalid disruption budget"]
