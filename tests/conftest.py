@@ -6,6 +6,7 @@ Runs in search of errors (many cases, a seed) are free to find new ones.
 
 from __future__ import annotations
 
+import compileall
 import gc
 import os
 import re
@@ -49,6 +50,13 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) * 2 if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Compile the product once, before all workers import it."""
+    if not sys.dont_write_bytecode:
+        compileall.compile_dir(ROOT / "nexusform", quiet=2, workers=0)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None]:
     """Disable garbage collection: modules and tests live until the end, so it takes time and finds nothing. They are
@@ -60,11 +68,16 @@ def pytest_collection() -> Generator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Start each worker with its share of the slow tests, so that none of them is left for the end."""
+    """Start each worker with its share of the slow tests, so that none of them is left for the end. Tests with the same
+    server start in one worker, so that only this one starts the server."""
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
-    slow = [item for item in items if item.get_closest_marker("slow") is not None]
-    quick = [item for item in items if item.get_closest_marker("slow") is None]
+    with_server = [item for item in items if item.get_closest_marker("one_worker") is not None]
+    first = {*with_server}
+    slow = [item for item in items if item.get_closest_marker("slow") is not None and item not in first]
+    first.update(slow)
+    quick = [item for item in items if item not in first]
     shares: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    shares[0] += with_server
     for _, tests in groupby(slow, key=lambda item: item.path):  # the setup of a file is shared by all its tests
         min(shares, key=len).extend(tests)
     ordered: list[pytest.Item] = []

@@ -24,9 +24,10 @@ def controller() -> Controller:
 
 OURS, REAL = "ours", "api-server"
 _NEEDED = ("etcd", "kube-apiserver")
+_OBSTACLE = find_obstacle(*_NEEDED)
 _BEDS = (
     OURS,
-    pytest.param(REAL, marks=pytest.mark.skipif(bool(find_obstacle(*_NEEDED)), reason=find_obstacle(*_NEEDED) or "-")),
+    pytest.param(REAL, marks=[pytest.mark.skipif(bool(_OBSTACLE), reason=_OBSTACLE or "-"), pytest.mark.one_worker]),
 )
 
 

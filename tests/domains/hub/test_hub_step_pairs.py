@@ -14,6 +14,7 @@ from tests.domains.hub.hub_front import Front
 from tests.domains.hub.slow_writes import SlowWrite
 from tests.domains.hub.test_hub_order import BUDGET, NAMESPACED_OVERRIDE, OVERRIDE, SECOND
 from tests.domains.hub.test_hub_runs import EVICTION, FIRST, STRATEGY
+from tests.kill_points import select_cases
 
 _CONFIG = """
 provider "fleet" {{}}
@@ -149,7 +150,7 @@ def check_pairs(hub: Front, run_command: CommandRunner, path: str, seconds: floa
 
 
 @pytest.mark.our_hub_alone
-@pytest.mark.parametrize("path", FOLLOWERS)
+@pytest.mark.parametrize("path", select_cases(list(FOLLOWERS)))
 def test_readers_follow_a_slow_write(hub: Front, controller: Controller, run_command: CommandRunner, path: str) -> None:
     controller.evicts = True
     check_pairs(hub, run_command, path, float(os.environ.get("NEXUSFORM_HUB_DELAY") or 0.5))

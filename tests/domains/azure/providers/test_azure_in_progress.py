@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,11 @@ pytest.importorskip("azure.mgmt.networkcloud")
 from tests.contracts.crash_runner import CommandRunner
 from tests.domains.azure.providers.arm_server import ArmServer, ClientKilled, Faults
 from tests.domains.azure.providers.azure_sites import CLUSTER, NEW, SCALED, build_existing_site, write_project
+from tests.kill_points import select_cases
 
 UPGRADED = 'resource "nexus_kubernetes_cluster" "c" {\n  kubernetes_version = "v1.30"\n}\n'
 FOREVER = 10_000  # polls until the end of an operation
+DESTROY = ("destroy", "-auto-approve", "-parallelism=1")
 GOES_ON = "continues an earlier apply"
 VM = NEW[NEW.index('resource "nexus_virtual_machine"') :]
 
@@ -90,14 +93,15 @@ def scenario(server: ArmServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.mark.parametrize(
     ("configuration", "words", "shown"),
-    [
-        (UPGRADED, (), "nexus_kubernetes_cluster.c: c is Updating"),
-        (SCALED, (), "nexus_kubernetes_cluster.c: c/np1 is Updating"),
-        (NEW, (), "nexus_kubernetes_cluster.d: d is Accepted"),
-        (VM, (), "nexus_virtual_machine.v: v is Accepted"),
-        ("", ("destroy", "-auto-approve", "-parallelism=1"), "nexus_kubernetes_cluster.c: c is Deleting"),
-    ],
-    ids=["upgrade", "scale-out", "creation", "vm", "deletion"],
+    select_cases(
+        [
+            pytest.param(UPGRADED, (), "nexus_kubernetes_cluster.c: c is Updating", id="upgrade"),
+            pytest.param(SCALED, (), "nexus_kubernetes_cluster.c: c/np1 is Updating", id="scale-out"),
+            pytest.param(NEW, (), "nexus_kubernetes_cluster.d: d is Accepted", id="creation"),
+            pytest.param(VM, (), "nexus_virtual_machine.v: v is Accepted", id="vm"),
+            pytest.param("", DESTROY, "nexus_kubernetes_cluster.c: c is Deleting", id="deletion"),
+        ]
+    ),
 )
 def test_change_in_progress_is_shown_by_every_command(
     configuration: str, words: tuple[str, ...], shown: str, scenario: KilledApplyScenario, tmp_path: Path
@@ -117,8 +121,9 @@ def test_change_in_progress_is_shown_by_every_command(
     assert scenario.server.site.taken == before
 
 
-@pytest.mark.parametrize("rollback", [False, True])
-@pytest.mark.parametrize("outcome", ["Succeeded", "Failed", "Canceled"])
+@pytest.mark.parametrize(
+    ("outcome", "rollback"), select_cases(list(product(["Succeeded", "Failed", "Canceled"], [False, True])))
+)
 def test_discarded_change_is_sent_again_only_if_it_failed(
     outcome: str, rollback: bool, scenario: KilledApplyScenario, tmp_path: Path
 ) -> None:
@@ -208,7 +213,7 @@ def test_missing_nodes_of_discarded_change_are_pending(scenario: KilledApplyScen
 
 
 def test_failed_deletion_causes_no_further_change(scenario: KilledApplyScenario, tmp_path: Path) -> None:
-    scenario.kill(tmp_path, "", "destroy", "-auto-approve", "-parallelism=1")
+    scenario.kill(tmp_path, "", *DESTROY)
     scenario.good("apply", "-discard")
     assert "c is Deleting" in scenario.due()
     scenario.end("Failed")
