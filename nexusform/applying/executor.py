@@ -42,6 +42,7 @@ from nexusform.interfaces.plugins import (
     StepProgress,
 )
 from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.prediction_scores import VerifiedPrediction
 from nexusform.plans.plan import Plan, Step, StepKind
 from nexusform.scheduling.machine_actions import ACTION_KINDS, MACHINE_ACTION_TYPE, compute_facts_after
@@ -486,8 +487,8 @@ def build_machine_outcome(call: ProviderCall, answer: ChangeResult | None, state
             current = instance.current
             if current is None or address.type != kind or current.attributes.get("id") != owner_id:
                 continue
-            note: Mapping[str, Any] = (current.private or {}).get(OBSERVED_KEY) or {}
-            before = note if kind == _MACHINE else note.get(name) or {}
+            note: Mapping[str, Any] = get_mapping(current.private, OBSERVED_KEY)
+            before = note if kind == _MACHINE else get_mapping(note, name)
             arguments = current.attributes if kind == _MACHINE else {}
             facts = compute_facts_after(str(values.get("action")), {**arguments, **before}, str(values.get("finished")))
             updated = merge_note(current, {OBSERVED_KEY: facts if kind == _MACHINE else {**note, name: facts}})

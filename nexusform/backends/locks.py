@@ -11,10 +11,11 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo
+from nexusform.json_data.plain_data import get_mapping
 
 _MAXIMUM_ID_LENGTH: Final = 128
 # Member in JSON -> field. The first seven are also written by Terraform.
@@ -63,12 +64,12 @@ def read_lock_member(data: bytes, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _parse_lock_document(data: bytes) -> dict[str, Any]:
+def _parse_lock_document(data: bytes) -> Mapping[str, Any]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
         return {}
-    return document if isinstance(document, dict) else {}
+    return get_mapping(document)
 
 
 def describe_lock_holder(info: LockInfo) -> str:

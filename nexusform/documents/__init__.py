@@ -2,10 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "field_validation": (
-        "validate_value FieldKind get_list get_mapping list_mappings RuleViolation "
-        "list_objects Rule FieldShape validate_value_size get_text list_texts get_value_at_path"
-    ),
+    "field_validation": "validate_value FieldKind RuleViolation Rule FieldShape validate_value_size",
     "scalars": "list_scalars OMITTED replace_scalars",
     "times": "parse_duration parse_time format_time",
     "yaml_documents": (

@@ -15,7 +15,6 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import suggest_name
-from nexusform.json_data.plain_data import PathStep, get_part
 
 _NATURAL: Final = (2**31 - 1, 2**63 - 1)  # the largest int32 and int64
 
@@ -174,44 +173,3 @@ def _describe_invalid_text(data: Any, shape: FieldShape) -> str:
         return f'is "{data}"; it must match {shape.pattern}{number_hint}.'
     reason = shape.check_form(data) if shape.check_form is not None else ""
     return f'is "{data}": {reason}.' if reason else ""
-
-
-# --- lenient access: values of another kind count as absent --------------------------------------
-
-
-def get_value_at_path(data: Any, *path: PathStep) -> Any:
-    """Return the value at a path, or None."""
-    return get_part(data, path)
-
-
-def get_mapping(data: Any, *path: PathStep) -> Mapping[str, Any]:
-    """Return the mapping at a path."""
-    value = get_value_at_path(data, *path)
-    return value if isinstance(value, Mapping) else {}
-
-
-def get_list(data: Any, *path: PathStep) -> list[Any]:
-    """Return the items of the list at a path."""
-    value = get_value_at_path(data, *path)
-    return value if isinstance(value, list) else []
-
-
-def list_mappings(data: Any, *path: PathStep) -> list[Mapping[str, Any]]:
-    """Return the items of the list at a path that are mappings."""
-    return [item for item in get_list(data, *path) if isinstance(item, Mapping)]
-
-
-def list_objects(data: Any, *path: PathStep) -> list[dict[str, Any]]:
-    """Return the items of the list at a path that are dictionaries, to be changed in place."""
-    return [item for item in get_list(data, *path) if isinstance(item, dict)]
-
-
-def get_text(data: Any, *path: PathStep) -> str:
-    """Return the text at a path."""
-    value = get_value_at_path(data, *path)
-    return value if isinstance(value, str) else ""
-
-
-def list_texts(data: Any, *path: PathStep) -> list[str]:
-    """Return the items of the list at a path that are texts."""
-    return [item for item in get_list(data, *path) if isinstance(item, str)]

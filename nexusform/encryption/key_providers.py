@@ -19,6 +19,7 @@ from nexusform.configuration.declarations.configuration import KeyProviderBlock
 from nexusform.diagnostics.phrases import format_installation
 from nexusform.files.access_record import read_variable
 from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.network.deadlines import DeadlineRunner
 
 KEY_BYTES: Final = 32
@@ -179,7 +180,7 @@ def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> En
             raise EncryptionProblem(f"{command[0]} did not print the line of {_MAGIC}.")
         response = json.loads(answer)
         key_name = "encryption_key" if meta is None else "decryption_key"
-        return EncryptionKey(_decode_base64(str(response["keys"][key_name])), response.get("meta") or {})
+        return EncryptionKey(_decode_base64(str(response["keys"][key_name])), get_mapping(response, "meta"))
     except (OSError, subprocess.SubprocessError) as problem:
         raise EncryptionProblem(f"{command[0]} failed: {problem}") from None
     except (ValueError, KeyError, TypeError, AttributeError):

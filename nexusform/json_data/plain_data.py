@@ -337,3 +337,46 @@ def unify_json_error(error: JSONDecodeError) -> JSONDecodeError:
     if container is None or not before.endswith(","):
         return error
     return type(error)(f"Illegal trailing comma before end of {container}", text, len(before) - 1)
+
+
+# --- lenient access: a value of another kind counts as absent ------------------------------------
+
+_MAPPINGS: Final[Any] = (Mapping, Unknown)
+
+
+def get_value_at_path(data: Any, *path: PathStep) -> Any:
+    """Return the value at a path, or None."""
+    return get_part(data, path)
+
+
+def get_mapping(data: Any, *path: PathStep) -> Mapping[str, Any]:
+    """Return the mapping at a path; an unknown one stays `UNKNOWN`."""
+    value = get_part(data, path)
+    return value if isinstance(value, _MAPPINGS) else {}
+
+
+def get_list(data: Any, *path: PathStep) -> list[Any]:
+    """Return the items of the list at a path."""
+    value = get_part(data, path)
+    return value if isinstance(value, list) else []
+
+
+def list_mappings(data: Any, *path: PathStep) -> list[Mapping[str, Any]]:
+    """Return the mappings in the list at a path."""
+    return [item for item in get_list(data, *path) if isinstance(item, Mapping)]
+
+
+def list_objects(data: Any, *path: PathStep) -> list[dict[str, Any]]:
+    """Return the dictionaries in the list at a path, to be changed in place."""
+    return [item for item in get_list(data, *path) if isinstance(item, dict)]
+
+
+def get_text(data: Any, *path: PathStep) -> str:
+    """Return the text at a path."""
+    value = get_part(data, path)
+    return value if isinstance(value, str) else ""
+
+
+def list_texts(data: Any, *path: PathStep) -> list[str]:
+    """Return the texts in the list at a path."""
+    return [item for item in get_list(data, *path) if isinstance(item, str)]

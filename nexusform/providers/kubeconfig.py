@@ -19,6 +19,7 @@ from nexusform.diagnostics.phrases import format_installation, format_list, sele
 from nexusform.files.access_record import read_variable
 from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path, list_command_files
 from nexusform.files.regular_files import UNCONFINED, Confinement
+from nexusform.json_data.plain_data import get_mapping, get_text
 
 if TYPE_CHECKING:
     from nexusform.network.api_client import ApiClient
@@ -146,14 +147,14 @@ def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrus
     current = context
     for path in paths:
         document = _read_kubeconfig_file(path, trust)
-        current = current or str(document.get("current-context") or "")
+        current = current or get_text(document, "current-context")
         for section in _SECTIONS:
             for name, entry in _iterate_entries(path, document, section):
                 entries[section].setdefault(name, entry)
     if not current:
         raise KubeconfigProblem(f"{source} has no current context. Set one: {_format_names(entries['contexts'])}.")
     context_entry = _get_named_entry(source, entries["contexts"], current, "context", "")
-    cluster_name, user_name = str(context_entry.get("cluster") or ""), str(context_entry.get("user") or "")
+    cluster_name, user_name = get_text(context_entry, "cluster"), get_text(context_entry, "user")
     origin = f" of the context {current}"
     cluster = _get_named_entry(source, entries["clusters"], cluster_name, "cluster", origin)
     user = _get_named_entry(source, entries["users"], user_name, "user", origin) if user_name else {}
@@ -235,7 +236,7 @@ def _iterate_entries(path: Path, document: Mapping[str, Any], section: str) -> I
     kind = section.removesuffix("s")
     for number, item in enumerate(items if isinstance(items, list) else (None,)):
         name = item.get("name") if isinstance(item, dict) else None
-        entry = (item.get(kind) or {}) if isinstance(item, dict) else None
+        entry = get_mapping(item, kind) if isinstance(item, dict) else None
         if not name or not isinstance(entry, dict):
             raise KubeconfigProblem(f"{path} cannot be used: {section}[{number}] must have a name and a {kind}.")
         directory = path.absolute().parent
@@ -300,7 +301,7 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
         cluster, user = convert(account.cluster, Cluster), convert(user_entry, User)
         return ApiClient(
             account.server,
-            str(account.cluster.get("tls-server-name") or ""),
+            get_text(account.cluster, "tls-server-name"),
             # The certificates of the system take 20 ms to load.
             verify=needs_tls and verify_cluster(cluster, user, lambda path: path),
             auth=build_token_auth(_build_plugin(account).fetch_token) if account.user.get("exec") else user_auth(user),
@@ -323,7 +324,7 @@ def _build_impersonation_headers(user: Mapping[str, Any]) -> list[tuple[str, str
     headers = [("Impersonate-User", str(user["as"]))] if user.get("as") else []
     headers += [("Impersonate-Uid", str(user["as-uid"]))] if user.get("as-uid") else []
     headers += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
-    for key, values in (user.get("as-user-extra") or {}).items():
+    for key, values in get_mapping(user, "as-user-extra").items():
         headers += [(f"Impersonate-Extra-{key}", str(value)) for value in values]
     return headers
 

@@ -25,7 +25,7 @@ from nexusform.interfaces.plugins import (
     ReadRequest,
     ReadResult,
 )
-from nexusform.json_data.plain_data import Path, replace_unknown
+from nexusform.json_data.plain_data import Path, get_mapping, replace_unknown
 from nexusform.providers.registry import ProviderDefinition
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE, SUCCEEDED, record_result
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
@@ -142,7 +142,7 @@ def _replace_value_at_path(value: Any, path: Path, new: Any) -> Any:
         items += [None] * (step + 1 - len(items))
         items[step] = _replace_value_at_path(items[step], remaining_path, new)
         return items
-    inner = value if isinstance(value, Mapping) else {}
+    inner = get_mapping(value)
     return {**inner, step: _replace_value_at_path(inner.get(step), remaining_path, new)}
 
 

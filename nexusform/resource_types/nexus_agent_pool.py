@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.vm_demands import PlacedVm, VmDemand
 from nexusform.resource_types.kubelet_block import check_kubelet
 from nexusform.resource_types.nexus_kubernetes_cluster import build_vm_owner
@@ -82,7 +83,7 @@ def compute_demand(
             "nexus_kubernetes_cluster.NAME.id, or use the id of a declared one: <site>/<cluster>."
         )
         return None, [Problem(("kubernetes_cluster_id",), "unknown-cluster", detail)]
-    if name in (cluster.get("agent_pool") or {}):
+    if name in get_mapping(cluster, "agent_pool"):
         detail = f'The cluster "{cluster_id}" has an agent_pool block "{name}" already. Rename or remove one of them.'
         return None, [Problem(("name",), "duplicate-agent-pool", detail)]
     pool, problems = build_pool_demand(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import PlanningKind, ResourceContext, ResourceType, UnplacedVms, VmHandlers
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, check_kubelet
 from nexusform.resource_types.nks_pools import (
@@ -160,7 +160,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 def list_pools(attributes: Mapping[str, Any]) -> list[str]:
     """Return the agent pools in source order."""
-    pools = attributes.get("agent_pool") or {}
+    pools = get_mapping(attributes, "agent_pool")
     order = attributes.get(get_order_attribute("agent_pool")) or sorted(pools)
     return [name for name in order if name in pools]
 
@@ -172,7 +172,7 @@ def compute_demand(
     cluster = str(attributes["name"])
     problems: list[Problem] = []
     demands: list[PoolDemand] = []
-    pools = attributes.get("agent_pool") or {}
+    pools = get_mapping(attributes, "agent_pool")
     pool_blocks: list[tuple[str, Any, Path]] = [(CONTROL_PLANE, attributes["control_plane"], ("control_plane",))]
     pool_blocks += [(name, pools[name], ("agent_pool", name)) for name in list_pools(attributes)]
     for name, values, path in pool_blocks:
@@ -206,7 +206,7 @@ def build_computed_attributes(
 
 
 def _get_pools(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-    return attributes.get("agent_pool") or {}
+    return get_mapping(attributes, "agent_pool")
 
 
 def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]) -> list[Problem]:

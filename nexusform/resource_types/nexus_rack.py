@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, suggest_name
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.resource_types.machine_facts import (
     MACHINE_BLOCK,
     MACHINE_SKU,
@@ -157,8 +158,8 @@ def build_machines(attributes: Mapping[str, Any]) -> tuple[Machine, ...]:
     hardware = read_hardware(attributes)
     if hardware is None:
         return ()
-    overrides = attributes.get("machine_override") or {}
-    observed = attributes.get(OBSERVED_KEY) or {}
+    overrides = get_mapping(attributes, "machine_override")
+    observed = get_mapping(attributes, OBSERVED_KEY)
     rack = str(attributes["name"])
     zone = attributes.get("availability_zone")
     machines = []
@@ -167,7 +168,7 @@ def build_machines(attributes: Mapping[str, Any]) -> tuple[Machine, ...]:
         machines.append(
             build_machine(
                 hardware,
-                merge_observed_facts(overrides.get(name) or {}, observed.get(name)),
+                merge_observed_facts(get_mapping(overrides, name), observed.get(name)),
                 name=name,
                 rack=rack,
                 availability_zone=zone if isinstance(zone, str) else build_default_zone(rack),
@@ -192,7 +193,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     if other_address != address:
         return [build_duplicate_object_problem("duplicate-rack", "name", "rack", rack_id, other_address)]
     complete_attributes = {**attributes, **derive(attributes)}
-    overrides = attributes.get("machine_override") or {}
+    overrides = get_mapping(attributes, "machine_override")
     machines = build_machines(complete_attributes)
     inventory.racks[address] = InventoryRack(
         id=rack_id,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import ResourceContext, UnplacedVms
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_mapping, get_text
 from nexusform.kubernetes.matching import Taint, validate_dns_subdomain
 from nexusform.kubernetes.quantity import QuantityFormat, build_cpu_quantity, build_quantity
 from nexusform.placements.node_properties import CONTROL_PLANE_TAINT, NodeProperties
@@ -178,7 +178,7 @@ def build_pool_demand(
         detail = f"{name} spans {sku.numa_cells} NUMA cells; such SKUs are for agent pools only. Take a G or P SKU."
         return None, [Problem((*path, "vm_sku_name"), "unsupported-control-plane-sku", detail)]
     sku = add_vfs_to_sku(sku, values)
-    settings = values.get("upgrade_settings") or {}
+    settings = get_mapping(values, "upgrade_settings")
     numbers = tuple(range(count))
     seconds = settings.get("drain_timeout")
     return (
@@ -206,7 +206,7 @@ def _build_recreation_triggers(values: Mapping[str, Any]) -> tuple[tuple[str, An
     return (
         ("sku_changed", values.get("vm_sku_name")),
         ("zones_changed", get_zones(values)),
-        ("labels_changed", values.get("labels") or {}),
+        ("labels_changed", get_mapping(values, "labels")),
         ("taints_changed", values.get("taint") or []),
         ("mode_changed", values.get("mode")),
     )
@@ -300,7 +300,7 @@ def build_node_properties(
     those of their cluster, `edition` that of the node rules (None = the first).
     """
     pool, is_control_plane = pools.get(vm.pool, {}), vm.pool == CONTROL_PLANE
-    labels = {} if is_control_plane else dict(pool.get("labels") or {})
+    labels = {} if is_control_plane else dict(get_mapping(pool, "labels"))
     labels |= list_registered_labels(vm.name, control_plane=is_control_plane)
     labels[INSTANCE_TYPE_LABEL] = vm.sku_name
     labels[ZONE_LABEL] = vm.placement.availability_zone
@@ -311,8 +311,7 @@ def build_node_properties(
         return NodeProperties(labels, (CONTROL_PLANE_TAINT,), kubelet)
     labels |= dict.fromkeys(cluster.get("hardware_label_keys") or (), vm.placement.machine)
     taints = tuple(
-        Taint(str(taint["key"]), str(taint.get("value") or ""), str(taint["effect"]))
-        for taint in pool.get("taint") or ()
+        Taint(str(taint["key"]), get_text(taint, "value"), str(taint["effect"])) for taint in pool.get("taint") or ()
     )
     return NodeProperties(labels, taints, kubelet)
 

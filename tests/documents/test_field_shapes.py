@@ -2,18 +2,8 @@
 
 import pytest
 
-from nexusform.documents.field_validation import (
-    FieldKind,
-    FieldShape,
-    SchemaViolation,
-    get_list,
-    get_mapping,
-    get_text,
-    get_value_at_path,
-    list_mappings,
-    list_texts,
-    validate_value,
-)
+from nexusform.documents.field_validation import FieldKind, FieldShape, SchemaViolation, validate_value
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings, list_texts
 
 DATA = {"spec": {"name": "web", "ports": [{"port": 80}, "x", 3, {"port": 443}], "count": 2}, "items": "none"}
 

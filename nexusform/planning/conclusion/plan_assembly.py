@@ -14,6 +14,7 @@ from nexusform import __version__
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors, locate_line_in_text
 from nexusform.domain_table import collect_diagnostic_traits
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, PredictionRecord, compute_score, parse_record
 from nexusform.planning.conclusion.changes import build_changes, collect_drifted_objects, find_lost_forgotten_vms
 from nexusform.planning.conclusion.placement_accounting import build_imbalance_error, compute_totals, mark_waiting_pods
@@ -374,11 +375,11 @@ def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccu
     for address in sorted(prior.instances, key=compute_address_order):
         current = prior.get_object(address)
         note = (current.private or {}) if current is not None else {}
-        predictions, not_verified = compute_score(parse_record(note)), str(note.get(NOT_VERIFIED_KEY) or "")
+        predictions, not_verified = compute_score(parse_record(note)), get_text(note, NOT_VERIFIED_KEY)
         if current is None or not (note.get(PREDICTION_KEY) or predictions or not_verified):
             continue
-        scheduler = current.attributes.get("scheduler") or {}
-        recorded = (note.get(PREDICTION_KEY) or {}).get(scheduler.get("rack_spread") or RackSpread.POOL.value) or {}
+        scheduler = get_mapping(current.attributes, "scheduler")
+        recorded = get_mapping(note, PREDICTION_KEY, scheduler.get("rack_spread") or RackSpread.POOL.value)
         hits, verified, unverified = (recorded.get(name, 0) for name in ("hits", "judged", "not_judged"))
         if recorded or predictions or not_verified:
             name_parts = [current.attributes.get(attribute) for attribute in ("namespace", "name")]

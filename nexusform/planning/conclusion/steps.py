@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, Final
 
 from nexusform.interfaces.plugins import PlanningKind, ResourceContext, ResourceType
-from nexusform.json_data.plain_data import has_unknown_part
+from nexusform.json_data.plain_data import get_mapping, has_unknown_part
 from nexusform.planning.conclusion.step_graph import (
     StepGraph,
     UsedMachines,
@@ -296,8 +296,8 @@ def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
     """Return whether the step of an object creates machines, changes their hardware or ends a cordon. No VM waits
     for other changes, such as a new cordon of another machine.
     """
-    machines = after.get("machines") or {}
-    if before is None or has_unknown_part(machines) or not (before.get("machines") or {}).keys() >= machines.keys():
+    machines = get_mapping(after, "machines")
+    if before is None or has_unknown_part(machines) or not get_mapping(before, "machines").keys() >= machines.keys():
         return True
     if any(before.get(name) != after.get(name) for name in _OFFERED):
         return True

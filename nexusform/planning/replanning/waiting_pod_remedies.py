@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.phases import ProposedFix
 from nexusform.planning.plan_request import PlanRequest, build_trial_request
@@ -98,7 +99,7 @@ def verify_suggested_selection(
     for _ in range(_MAXIMUM_STEPS):
         targets, excludes = list(trial_request.targets), list(trial_request.excludes)
         for problem in last_result.plan.diagnostics:
-            suggestion = problem.extra.get(SELECTION_KEY) or {}
+            suggestion = get_mapping(problem.extra, SELECTION_KEY)
             targets += suggestion.get("targets", ())
             excludes = [pattern for pattern in excludes if pattern not in suggestion.get("excludes", ())]
         trial_request = replace(trial_request, targets=tuple(dict.fromkeys(targets)), excludes=tuple(excludes))

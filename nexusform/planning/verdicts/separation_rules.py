@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors, suggest_name
 from nexusform.diagnostics.phrases import compute_natural_sort_key, format_first_items, select_word_form
 from nexusform.interfaces.plugins import PlanningKind
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.placements.vm_demands import PoolDemand, VmDemand
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.phases import ScheduledPod
@@ -163,7 +163,7 @@ class _MemberIndex:
 
     def select_pods(self, selector: Mapping[str, Any]) -> Iterator[GroupMember]:
         """Yield the pods matched by a workload_selector, each located on its node."""
-        labels = (selector.get("match_labels") or {}).items()
+        labels = get_mapping(selector, "match_labels").items()
         namespaces = set(selector.get("namespaces") or ())
         nodes: dict[str, dict[str, GroupMember]] = {}
         for pod in self.pods:

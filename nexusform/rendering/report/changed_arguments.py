@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from nexusform.interfaces.plugins import UNFINISHED_KEY
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import MAPS
 from nexusform.plans.plan import Change, Drift
 from nexusform.rendering.notation.hcl_text import SENSITIVE, PathMarks, build_path_trie, format_scalar
@@ -39,7 +40,7 @@ def describe_changes(change: Change, schema: BlockSchema | None, placement_claus
     clauses = tuple(_build_clauses(tree, schema, texts, machines)) or placement_clauses
     if clauses:
         return clauses
-    progress = (change.private or {}).get(UNFINISHED_KEY) or {}
+    progress = get_mapping(change.private, UNFINISHED_KEY)
     if progress.get("in_progress"):
         return ("continues an earlier apply",)
     # `-details` lists changed computed values.

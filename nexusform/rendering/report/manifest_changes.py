@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.rendering.notation.hcl_text import SENSITIVE, format_scalar
 
 _MAX_TEXT_LENGTH: Final = 100_000  # characters; longer texts are not parsed
@@ -75,7 +76,7 @@ def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]] | None:
             return None
         body = document.data
         metadata = body.get("metadata")
-        metadata_map = metadata if isinstance(metadata, dict) else {}
+        metadata_map = get_mapping(metadata)
         parts = (body.get("apiVersion"), metadata_map.get("namespace"), body.get("kind"), metadata_map.get("name"))
         objects.setdefault(tuple(part if isinstance(part, str) else "" for part in parts), document.data)
     is_complete = not stream.findings and len(objects) == len(stream.documents)

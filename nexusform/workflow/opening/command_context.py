@@ -20,6 +20,7 @@ from nexusform.configuration.variable_values import VariableValueSource
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
 from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
 from nexusform.files.run_log import log_duration
+from nexusform.json_data.plain_data import get_text
 from nexusform.resource_types.registry import build_registries
 from nexusform.values.typed_value import Value
 
@@ -260,7 +261,7 @@ def find_cache_directory(environment: Mapping[str, str]) -> str | None:
         return environment["NF_CACHE_DIR"]
     homes = (("XDG_CACHE_HOME", ""), ("HOME", ".cache"))
     for variable, subdirectory in homes:
-        home = Path(environment.get(variable) or "")
+        home = Path(get_text(environment, variable))
         if home.is_absolute():
             return str(home / subdirectory / "nexusform")
     return None

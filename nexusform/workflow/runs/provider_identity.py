@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.interfaces.plugins import Provider, ProviderProblem
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.providers.identified_provider import IdentifiedProvider
 from nexusform.state.objects import State
 from nexusform.workflow.opening.provider_setup import list_objects
@@ -39,7 +40,7 @@ def check_identities(
     for name, provider in sorted(providers.items()):
         if not isinstance(provider, IdentifiedProvider):
             continue
-        identity = recorded.get(name, {}).get("identity") or {}
+        identity = get_mapping(recorded.get(name, {}), "identity")
         if connects or provider.has_fixed_identity:
             _check_and_record_provider_identity(check, name, provider, state, identity, accepted)
         elif list_objects(state, name):

@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.documents.field_validation import FieldKind, get_text, get_value_at_path
+from nexusform.documents.field_validation import FieldKind
 from nexusform.documents.times import parse_time
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_text, get_value_at_path
 
 SHAPE: Final = "unexpected-shape"
 MAX_NUMBER: Final = 10**9

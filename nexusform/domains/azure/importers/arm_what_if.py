@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.documents.field_validation import get_value_at_path
 from nexusform.documents.scalars import OMITTED, list_scalars, replace_scalars
 from nexusform.domains.azure.importers.arm_resources import SHAPE, describe_type, normalize_id
 from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, AzAction, ToolChange
 from nexusform.domains.azure.importers.az_documents import parse_json
+from nexusform.json_data.plain_data import get_text, get_value_at_path
 from nexusform.plans.impact.guard_rails import NOT_PREDICTED
 
 _NOT_A_WHAT_IF: Final = "not-a-what-if"
@@ -128,12 +128,12 @@ class _WhatIfChangeReader:
             if not isinstance(value, Mapping):
                 self._report(path, SHAPE, f"an object is needed here, not {describe_type(value)}.")
                 continue
-            arm_id = str(value.get("id" if self._is_stack else "resourceId") or "")
+            arm_id = get_text(value, "id" if self._is_stack else "resourceId")
             kind, names = _parse_nexus_resource_id(arm_id)
             if not kind:
                 continue
-            change_type = str(value.get("changeType") or "").lower()
-            certainty = str(value.get("changeCertainty") or "").lower() if self._is_stack else ""
+            change_type = get_text(value, "changeType").lower()
+            certainty = get_text(value, "changeCertainty").lower() if self._is_stack else ""
             is_uncertain = is_potential or certainty == "potential"
             if is_uncertain and _ACTIONS.get(change_type) is not AzAction.KEEP:
                 potential_names.append("/".join(names))
@@ -210,7 +210,7 @@ class _WhatIfChangeReader:
         for diagnostic in diagnostics if isinstance(diagnostics, list) else ():
             if isinstance(diagnostic, Mapping) and diagnostic.get("message"):
                 detail = f"Azure says: {diagnostic.get('code')}: {diagnostic['message']}"
-                self._report(str(diagnostic.get("target") or ""), "unknown-in-plan", detail, is_warning=True)
+                self._report(get_text(diagnostic, "target"), "unknown-in-plan", detail, is_warning=True)
 
     def _report(self, path: str, kind: str, detail: str, *, is_warning: bool = False) -> None:
         severity = Severity.WARNING if is_warning else Severity.ERROR

@@ -14,13 +14,12 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
 from nexusform.diagnostics.phrases import format_list
-from nexusform.documents.field_validation import get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.domains.azure.importers.arm_resources import SHAPE, ArmItem, describe_type, extract_name, normalize_id
 from nexusform.domains.azure.importers.az_documents import AzResources
 from nexusform.domains.azure.importers.az_records import AzPool
 from nexusform.domains.azure.importers.az_workloads import read_agent_pools_by_cluster
 from nexusform.domains.azure.importers.site_separation import read_extended_location
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
 CLUSTERS: Final = "kubernetes_clusters"

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
-from nexusform.documents.field_validation import get_mapping, get_text
 from nexusform.documents.scalars import replace_scalars
 from nexusform.domains.azure.importers.arm_resources import (
     INCOMPLETE,
@@ -23,7 +22,7 @@ from nexusform.domains.azure.importers.arm_resources import (
     read_arm_resources,
 )
 from nexusform.domains.azure.importers.az_records import EXPORTED_AT, STANDARD_FILES
-from nexusform.json_data.plain_data import Path, unify_json_error
+from nexusform.json_data.plain_data import Path, get_mapping, get_text, unify_json_error
 
 # Files as (name for messages, content) by kind (StandardFile.kind or ANY).
 Documents: TypeAlias = Mapping[str, Sequence[tuple[str, bytes]]]

@@ -38,7 +38,7 @@ from nexusform.domains.azure.importers.az_records import (
     AzVmLocation,
     AzVmSize,
 )
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.site_capacity.site_resource_capacity import build_site_resources_note
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, CordonOwner, find_observed_reasons
@@ -534,20 +534,20 @@ def build_observed_facts_note(
     attributes: Values, machines: Mapping[str, AzMachine], recorded_note: Values, time: str | None
 ) -> Values:
     """Build the note of a rack or machine from the machines of its site by name; {} if none is listed."""
-    before = recorded_note.get(OBSERVED_KEY) or {}
+    before = get_mapping(recorded_note, OBSERVED_KEY)
     if "rack_id" in attributes:
         machine = machines.get(str(attributes["name"]))
         if machine is None:
             return {}
         is_requested = attributes.get("cordoned") is True or attributes.get("evacuate") is True
         return {OBSERVED_KEY: build_machine_observation(machine, before, time, is_requested=is_requested)}
-    overrides = attributes.get("machine_override") or {}
+    overrides = get_mapping(attributes, "machine_override")
     records = {}
     for name in attributes.get("machines") or ():
         if name in machines:
-            override = overrides.get(name) or {}
+            override = get_mapping(overrides, name)
             is_requested = override.get("cordoned") is True or override.get("evacuate") is True
             records[name] = build_machine_observation(
-                machines[name], before.get(name) or {}, time, is_requested=is_requested
+                machines[name], get_mapping(before, name), time, is_requested=is_requested
             )
     return {OBSERVED_KEY: records or None}

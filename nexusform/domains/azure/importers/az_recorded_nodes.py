@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.documents.field_validation import get_mapping
 from nexusform.domains.azure.importers.az_records import AzNode, AzVmLocation
+from nexusform.json_data.plain_data import get_mapping
 
 # Arguments of an agent pool in Azure besides name and count.
 POOL_ARGUMENTS: Final = ("vm_sku_name", "availability_zones", "mode", "labels", "taint", "upgrade_settings")

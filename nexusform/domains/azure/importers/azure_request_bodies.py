@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
 # Page size in bytes and in Azure notation, largest first.
@@ -29,7 +30,7 @@ def build_cluster_properties(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def list_pools(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """List the pools of a cluster in the order of their blocks."""
-    pools = values.get("agent_pool") or {}
+    pools = get_mapping(values, "agent_pool")
     for name in values.get("agent_pool_order") or sorted(pools):
         if name in pools:
             yield name, pools[name]
@@ -37,8 +38,8 @@ def list_pools(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
 
 def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     """Build the `properties` of an agent pool, given as a block (`count`) or a resource (`node_count`)."""
-    labels, taints = values.get("labels") or {}, values.get("taint") or []
-    settings = values.get("upgrade_settings") or {}
+    labels, taints = get_mapping(values, "labels"), values.get("taint") or []
+    settings = get_mapping(values, "upgrade_settings")
     upgrade = {
         "maxSurge": settings.get("max_surge"),
         "maxUnavailable": settings.get("max_unavailable"),
@@ -54,7 +55,7 @@ def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
         body["labels"] = [{"key": key, "value": labels[key]} for key in sorted(labels)]
     if taints:
         body["taints"] = [
-            {"key": taint["key"], "value": f"{taint.get('value') or ''}:{taint['effect']}"} for taint in taints
+            {"key": taint["key"], "value": f"{get_text(taint, 'value')}:{taint['effect']}"} for taint in taints
         ]
     if settings:
         body["upgradeSettings"] = {name: value for name, value in upgrade.items() if value is not None}
@@ -63,7 +64,7 @@ def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def build_new_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     """Build the `properties` of a new pool, with the hugepages of its nodes: one size, accepted on creation only."""
-    declared = (values.get("kubelet") or {}).get("extended_resources") or {}
+    declared = get_mapping(values, "kubelet", "extended_resources")
     body = build_pool_properties(values)
     for name, (size, azure_size) in _PAGE_SIZES.items():
         amounts = declared.get(name)
@@ -104,7 +105,7 @@ def _build_zones(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_opaque_body(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the opaque body of an azure block, {} if absent or unknown."""
-    body = (values.get("azure") or {}).get("body")
+    body = get_mapping(values, "azure").get("body")
     return dict(body) if isinstance(body, Mapping) else {}
 
 

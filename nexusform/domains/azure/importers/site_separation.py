@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.documents.field_validation import get_text
 from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, normalize_id
 from nexusform.domains.azure.importers.az_documents import NODES, AzResources
 from nexusform.domains.azure.importers.az_records import AzSite
+from nexusform.json_data.plain_data import get_text
 
 DEFAULT_NAME: Final = "site"
 _SHARED_KINDS: Final = (NODES, "rack_skus")  # read with every site

@@ -16,12 +16,11 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
-from nexusform.documents.field_validation import get_mapping, get_text, get_value_at_path, list_mappings, list_texts
 from nexusform.documents.scalars import list_scalars
 from nexusform.domains.azure.importers.arm_resources import SHAPE, describe_type, normalize_id
 from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, TYPE_OF_KIND, AzAction, ToolChange
 from nexusform.domains.azure.importers.az_documents import parse_json
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_mapping, get_text, get_value_at_path, list_mappings, list_texts
 from nexusform.resources.graph import find_cycles, find_reachable, sort_topologically
 
 _UPDATE_TYPE: Final = "azapi_update_resource"  # its creations and deletions update an existing resource
@@ -339,7 +338,7 @@ def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
     action = _parse_change_action(change["actions"])
     if kind is None or action is None:
         return None
-    modules = tuple(_MODULE_STEP.findall(value.get("module_address") or ""))
+    modules = tuple(_MODULE_STEP.findall(get_text(value, "module_address")))
     names = tuple(_INDEX.sub("", step).removeprefix("module.") for step in modules)
     block = (names, f"{value['type']}.{value.get('name')}")
     deposed = value.get("deposed")  # left by an earlier create-before-destroy, next to the current one

@@ -33,6 +33,7 @@ from nexusform.domains.azure.providers.machine_cordons import (
     find_machine_record,
 )
 from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ProviderProblem, StepPending, StepProgress
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.providers.clock import read_clock
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, UNCORDONED, CordonOwner
 from nexusform.scheduling.machine_actions import ACTION_KINDS, FAILED, SUCCEEDED, record_result
@@ -53,7 +54,7 @@ def build_action_change(planned: Mapping[str, Any], arm_id: str) -> ArmChange:
     """Build the request of an action. Azure's safeguards apply; Replace has the body of the azure block."""
     action = str(planned["action"])
     verb, body, expected = _REQUESTS[action]
-    further = (planned.get("azure") or {}).get("body") or {}
+    further = get_mapping(planned, "azure", "body")
     return ArmChange(
         verb,
         ArmTarget(MACHINES, extract_resource_group(arm_id), (arm_id.rpartition("/")[2],)),
@@ -83,7 +84,7 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
 
 def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: str) -> Mapping[str, Any] | None:
     """Find the newest run of an action in a body, if it started after the run of the marker."""
-    runs = ((body or {}).get("properties") or {}).get("actionStates") or ()
+    runs = get_mapping(body, "properties").get("actionStates") or ()
     matching = [run for run in runs if _is_run_of_action(run, verb)]
     newest = max(matching, key=_parse_action_start_time, default=None)
     if newest is None or str(newest.get("startTime")) == marker:
@@ -96,12 +97,12 @@ def _is_run_of_action(run: Any, verb: ArmOperation) -> bool:
     """Return True if a run is of an action: `Microsoft.NetworkCloud/bareMetalMachines/powerOff/action`."""
     if not isinstance(run, Mapping):
         return False
-    parts = str(run.get("actionType") or "").lower().removesuffix("/action").rpartition("/")
+    parts = get_text(run, "actionType").lower().removesuffix("/action").rpartition("/")
     return parts[2] == verb.value.replace("_", "")
 
 
 def _parse_action_start_time(run: Mapping[str, Any]) -> datetime:
-    return parse_time(str(run.get("startTime") or "")) or datetime.min.replace(tzinfo=UTC)
+    return parse_time(get_text(run, "startTime")) or datetime.min.replace(tzinfo=UTC)
 
 
 class MachineActionClient(ArmClient):
@@ -149,14 +150,14 @@ class MachineActionClient(ArmClient):
         while True:
             body = self.get_body(change.target)
             run = find_action_run(body, change.verb, change.marker)
-            status = str((run or {}).get("status") or "")
+            status = get_text(run, "status")
             if status == "Completed":
                 return True
             if status == "Failed":
                 raise AzureChangeFailed(change, status, {"message": (run or {}).get("message")})
             name = f"The {change.verb.value.replace('_', '')} of {change.target.title}"
             if run is None and is_missing_too_long():
-                if isinstance(((body or {}).get("properties") or {}).get("actionStates"), list):
+                if isinstance(get_mapping(body, "properties").get("actionStates"), list):
                     return False
                 raise ProviderProblem(
                     f"{name} was possibly sent, and Azure does not show its runs. Check the machine. If it "
@@ -182,7 +183,7 @@ def build_cordon_change(request: CordonRequest, arm_id: str) -> ArmChange:
 def build_cordon_result(request: ChangeRequest) -> ChangeResult:
     """Build the result of a cordon-only step: the planned object, with the new status."""
     planned = dict(request.planned or {})
-    records = dict(request.private_note.get(OBSERVED_KEY) or {})
+    records = dict(get_mapping(request.private_note, OBSERVED_KEY))
     for cordon_request in find_cordon_requests(request):
         before = find_machine_record(request, cordon_request.id)
         change = _predict_machine_facts_after_action(cordon_request.action, before)

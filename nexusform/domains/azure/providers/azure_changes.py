@@ -22,6 +22,7 @@ from nexusform.domains.azure.importers.azure_request_bodies import (
 )
 from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmOperation, ArmTarget
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.kubernetes.quantity import compute_amount_of_total
 from nexusform.values.typed_value import UNKNOWN
 
@@ -110,7 +111,7 @@ def _add_previously_failed_change(
 def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]:
     """Select the members of a body allowed in a PATCH."""
     properties = {
-        name: part for name, part in (body.get("properties") or {}).items() if name in PATCH_PROPERTIES[target.kind]
+        name: part for name, part in get_mapping(body, "properties").items() if name in PATCH_PROPERTIES[target.kind]
     }
     tags = {"tags": body["tags"]} if "tags" in body else {}
     return {**tags, **({"properties": properties} if properties else {})}
@@ -144,7 +145,7 @@ def _build_object_creation(kind: str, target: ArmTarget, values: Values, context
         _require_azure_block(target, values)
     if kind == CLUSTER:
         properties = build_cluster_properties(values)
-        extra = {name: read_opaque_body(pool).get("properties") or {} for name, pool in list_pools(values)}
+        extra = {name: get_mapping(read_opaque_body(pool), "properties") for name, pool in list_pools(values)}
         properties["initialAgentPoolConfigurations"] = [
             merge_bodies(extra[pool["name"]], pool) for pool in properties["initialAgentPoolConfigurations"]
         ]
@@ -163,7 +164,7 @@ def _build_create_change(target: ArmTarget, properties: Values, values: Values, 
 
 def _require_azure_block(target: ArmTarget, values: Values) -> None:
     """Raise ProviderProblem if the required azure block is missing."""
-    body = (values.get("azure") or {}).get("body")
+    body = get_mapping(values, "azure").get("body")
     if body is UNKNOWN or body:
         return
     required_fields = {
@@ -191,7 +192,7 @@ def _build_cluster_changes(
     plane = "controlPlaneNodeConfiguration"
     reduction = {plane: expected[plane]} if after[plane]["count"] < before[plane]["count"] else None
     yield from _build_update(target, expected, prior, planned, reduction)
-    pools = prior.get("agent_pool") or {}
+    pools = get_mapping(prior, "agent_pool")
     configured = dict(list_pools(prior))
     existing_pools = {**configured, **{name: pools[name] for name in sorted(pools) if name not in configured}}
     old_pools, new_pools = existing_pools, dict(list_pools(planned))
@@ -240,7 +241,7 @@ def _build_pool_changes(
 
 def compute_max_unavailable(values: Values, count: int) -> int:
     """Compute the maximum number of unavailable nodes in a pool of `count` nodes from its upgrade_settings."""
-    text = str((values.get("upgrade_settings") or {}).get("max_unavailable") or "0")
+    text = str(get_mapping(values, "upgrade_settings").get("max_unavailable") or "0")
     # Rounded like the plan's batches, so that apply matches the plan.
     return compute_amount_of_total(text, count)
 
@@ -262,7 +263,7 @@ def _build_update(
 def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> None:
     """Raise ProviderProblem for changed members of an azure block outside of a PATCH."""
     fixed_members = {name: part for name, part in body.items() if name not in {"properties", "tags"}}
-    properties = body.get("properties") or {}
+    properties = get_mapping(body, "properties")
     allowed = PATCH_PROPERTIES[target.kind]
     fixed_members["properties"] = {name: part for name, part in properties.items() if name not in allowed}
     if not fixed_members["properties"]:

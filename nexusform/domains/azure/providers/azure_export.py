@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.azure.providers.observed_site import ObservedSites
 from nexusform.files.regular_files import UNCONFINED, Confinement, FileTooLarge, NotRegularFile, read_regular
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.language.evaluation_run import FileProblem
 from nexusform.providers.registry import ProviderDefinition
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
@@ -44,7 +45,7 @@ def make_provider(
     """Create the provider for evaluated settings; the directory is read on first use, if `confinement` allows it."""
     path = os.path.normpath(Path(directory) / str(settings["directory"]))
     # Create the sites of an exported directory.
-    machine_sku_by_id = settings.get("machine_sku_by_id") or {}
+    machine_sku_by_id = get_mapping(settings, "machine_sku_by_id")
     return ObservedSites(
         NAME,
         f"the export in {path}",

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.azure.importers.azure_request_bodies import has_requested_values
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
+from nexusform.json_data.plain_data import get_mapping, get_text
 
 _TYPES: Final = {
     "kubernetes_clusters": ("kubernetesClusters",),
@@ -139,8 +140,8 @@ class AzureChangeFailed(ProviderProblem):
     """Failed or canceled change after Azure accepted it, with its `status` and Azure's message."""
 
     def __init__(self, change: ArmChange, status: str, reason: Any) -> None:
-        error_fields = reason if isinstance(reason, Mapping) else {}
-        self.code = str(error_fields.get("code") or "")
+        error_fields = get_mapping(reason)
+        self.code = get_text(error_fields, "code")
         self.status = status
         self.change = change
         message = ": ".join(str(error_fields[key]) for key in ("code", "message") if error_fields.get(key))
@@ -280,7 +281,7 @@ class ArmClient:
                 continue
             succeeded = bool(url) and self.wait_for_operation(url, change, step)
             # An action does not necessarily change the version of its resource.
-            etag = "" if change.verb in _ACTION_VERBS else str((observed or {}).get("etag") or "")
+            etag = "" if change.verb in _ACTION_VERBS else get_text(observed, "etag")
             self._wait_until_visible(change, step, etag, succeeded=succeeded)
             return
 
@@ -437,7 +438,7 @@ class ArmClient:
 def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *, was_sent: bool) -> _ChangeStatus:
     """Determine the progress of a change. Raises ProviderProblem if it is impossible."""
     state = read_provisioning_state(observed)
-    properties = (observed or {}).get("properties") or {}
+    properties = get_mapping(observed, "properties")
     if change.verb is ArmOperation.DELETE:
         if observed is None or (change.skip_if is not None and has_requested_values(properties, change.skip_if)):
             return _ChangeStatus.DONE
@@ -476,7 +477,7 @@ def _determine_absent_progress(change: ArmChange, *, was_sent: bool) -> _ChangeS
 
 def read_provisioning_state(body: Mapping[str, Any] | None) -> str:
     """Return the provisioningState of a body, "" if absent."""
-    return str(((body or {}).get("properties") or {}).get("provisioningState") or "")
+    return get_text(body, "properties", "provisioningState")
 
 
 def _describe_deleted_resource(change: ArmChange) -> str:
@@ -510,7 +511,7 @@ def build_failure_record(
 
 def read_status_message(body: Mapping[str, Any] | None) -> str:
     """Return the detailed status of a resource, "" if absent."""
-    properties = (body or {}).get("properties") or {}
+    properties = get_mapping(body, "properties")
     return str(properties.get("detailedStatusMessage") or properties.get("detailedStatus") or "").rstrip(".")
 
 

@@ -76,6 +76,7 @@ from nexusform.interfaces.plugins import (
     StepPending,
     StepProgress,
 )
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.providers.kubeconfig import TRUSTED, KubeconfigTrust
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
@@ -334,7 +335,7 @@ class AzureSiteProvider(ObservedSites):
         kind = VM if request.key.type == VM else CLUSTER
         observed_group = extract_resource_group(self._load_index().managed.get((kind, owner), ""))
         current_group = observed_group or self._created_groups.get(owner, "")
-        requested_group = str((values.get("azure") or {}).get("resource_group") or "")
+        requested_group = str(get_mapping(values, "azure").get("resource_group") or "")
         if current_group and requested_group and current_group.lower() != requested_group.lower():
             raise ProviderProblem(
                 f"{owner} is in resource group {current_group}, but its azure block sets "
@@ -457,7 +458,7 @@ class AzureSiteProvider(ObservedSites):
         body = arm.get_body(target)
         if body is None:
             return None
-        properties = body.get("properties") or {}
+        properties = get_mapping(body, "properties")
         nodes: Iterable[Body] = properties.get("nodes") or ()
         machine_ids = (vm.get("bareMetalMachineId") for vm in (properties, *nodes))
         ids = {normalize_id(machine_id) for machine_id in machine_ids if machine_id}
@@ -508,12 +509,12 @@ def _extract_site_name(request: ChangeRequest) -> str:
 
 def _find_missing_nodes(observed: Values, planned: Values | None = None) -> list[str]:
     """Find the nodes without a platform name, limited to those planned on a machine if `planned` is given."""
-    planned_nodes = (planned.get("nodes") or {}) if planned is not None else None
+    planned_nodes = get_mapping(planned, "nodes") if planned is not None else None
     return [
         name
-        for name, node in (observed.get("nodes") or {}).items()
+        for name, node in get_mapping(observed, "nodes").items()
         if not node.get("platform_name")
-        if planned_nodes is None or (planned_nodes.get(name) or {}).get("machine")
+        if planned_nodes is None or get_mapping(planned_nodes, name).get("machine")
     ]
 
 
@@ -524,6 +525,6 @@ def _has_machines(observation: ObservedObjectComparison, request: ChangeRequest)
         return bool(observed.get("machine")) or not planned.get("machine")
     if request.unfinished_change is not None and _find_missing_nodes(observed):
         return False
-    nodes = observed.get("nodes") or {}
-    planned_names = [name for name, node in (planned.get("nodes") or {}).items() if node.get("machine")]
-    return all((nodes.get(name) or {}).get("machine") for name in planned_names)
+    nodes = get_mapping(observed, "nodes")
+    planned_names = [name for name, node in get_mapping(planned, "nodes").items() if node.get("machine")]
+    return all(get_mapping(nodes, name).get("machine") for name in planned_names)

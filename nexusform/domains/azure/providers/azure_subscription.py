@@ -23,6 +23,7 @@ from nexusform.domains.azure.providers.azure_requests import ArmClient, PollTimi
 from nexusform.files.access_record import read_variable
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.network.deadlines import (
     DeadlineRunner,
     OperationAbandoned,
@@ -77,7 +78,7 @@ class AzureSubscription:
         self.id = str(settings["subscription_id"])
         self.default_group = str(settings.get("resource_group") or "")
         self._location = str(settings.get("extended_location") or "")
-        self._machine_sku_by_id = settings.get("machine_sku_by_id") or {}
+        self._machine_sku_by_id = get_mapping(settings, "machine_sku_by_id")
         self._exit_stack = exit_stack
         self._client_lock = Lock()
         self._connected_client: Any = None
@@ -157,10 +158,10 @@ class AzureSubscription:
             return bodies
         selected, requested = [], normalize_id(self._location)
         for body in bodies:
-            properties = body.get("properties") or {}
+            properties = get_mapping(body, "properties")
             # A Nexus cluster's own location is its manager's; that of its tenants is the other one.
             extended_location = properties.get("clusterExtendedLocation") or body.get("extendedLocation") or {}
-            name = normalize_id(extended_location.get("name") or "")
+            name = normalize_id(get_text(extended_location, "name"))
             if not name or name == requested or name.endswith(f"/{requested}"):
                 selected.append(body)
         return selected

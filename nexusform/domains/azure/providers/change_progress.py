@@ -24,6 +24,7 @@ from nexusform.domains.azure.providers.azure_requests import (
 )
 from nexusform.domains.azure.providers.azure_subscription import Body, extract_resource_group
 from nexusform.interfaces.plugins import UNFINISHED_KEY, ChangeRequest, ProviderProblem, ReadRequest
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
 
 
@@ -98,15 +99,15 @@ def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str
 
 def _describe_incomplete_pools(kind: str, observed: Mapping[str, Any]) -> dict[str, str]:
     """Describe by pool the present nodes if some are missing: "2 of 4 nodes"."""
-    nodes = observed.get("nodes") or {}
+    nodes = get_mapping(observed, "nodes")
     present = Counter(str(node["pool"]) for node in nodes.values() if node.get("platform_name"))
     if not present:  # nodes not captured, or none exist yet
         return {}
     if kind == POOL:
         requested = {str(observed["name"]): observed["node_count"]}
     else:
-        requested = {CONTROL_PLANE: (observed.get("control_plane") or {}).get("count")}
-        requested |= {name: pool["count"] for name, pool in (observed.get("agent_pool") or {}).items()}
+        requested = {CONTROL_PLANE: get_mapping(observed, "control_plane").get("count")}
+        requested |= {name: pool["count"] for name, pool in get_mapping(observed, "agent_pool").items()}
     return {
         name: f"{present[name]} of {format_count(count, 'node')}"
         for name, count in requested.items()

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.interfaces.plugins import ChangeRequest
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, UNCORDONED, CordonOwner
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
 
@@ -55,8 +56,8 @@ def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
 
 def find_machine_record(request: ChangeRequest, machine_id: str) -> Values:
     """Find the recorded observation of a machine of a step; {} if there is none."""
-    records = request.private_note.get(OBSERVED_KEY) or {}
-    record: Values = records if request.key.type == MACHINE else records.get(machine_id.rpartition("/")[2]) or {}
+    records = get_mapping(request.private_note, OBSERVED_KEY)
+    record: Values = records if request.key.type == MACHINE else get_mapping(records, machine_id.rpartition("/")[2])
     return record
 
 

@@ -22,6 +22,7 @@ from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmClien
 from nexusform.files.access_record import read_variable
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.network.api_client import ApiRequest, ApiResponse
 from nexusform.network.read_limits import parse_json
 from nexusform.network.web_errors import WebError
@@ -57,14 +58,14 @@ def plan_node_recreations(request: ChangeRequest, changes: Sequence[ArmChange]) 
     deleted_pools = {change.target.names[-1] for change in changes if change.verb is ArmOperation.DELETE}
     if prior.get("kubernetes_version") != aim.get("kubernetes_version"):
         return []  # the platform re-creates every node, in its own batches
-    prior_nodes, planned_nodes = prior.get("nodes") or {}, (request.planned or {}).get("nodes") or {}
-    final_nodes = aim.get("nodes") or {}
+    prior_nodes, planned_nodes = get_mapping(prior, "nodes"), get_mapping(request.planned, "nodes")
+    final_nodes = get_mapping(aim, "nodes")
     by_pool: dict[str, list[str]] = {}
     for name, node in prior_nodes.items():
         if node["pool"] in deleted_pools or not node.get("platform_name") or name not in final_nodes:
             continue
         # A node without a machine that is planned on one is created again.
-        is_recreated = not node.get("machine") and (planned_nodes.get(name) or {}).get("machine")
+        is_recreated = not node.get("machine") and get_mapping(planned_nodes, name).get("machine")
         if request.is_release:
             is_recreated = name not in planned_nodes
         if is_recreated:
@@ -78,10 +79,10 @@ def find_recreated_nodes(request: ChangeRequest, changes: Sequence[ArmChange]) -
     deleted_pools = {change.target.names[-1] for change in changes if change.verb is ArmOperation.DELETE}
     if prior.get("kubernetes_version") != planned.get("kubernetes_version"):
         return []
-    planned_nodes = planned.get("nodes") or {}
+    planned_nodes = get_mapping(planned, "nodes")
     return [
         str(node["platform_name"])
-        for name, node in (prior.get("nodes") or {}).items()
+        for name, node in get_mapping(prior, "nodes").items()
         if node.get("platform_name") and name in planned_nodes and node["pool"] not in deleted_pools
         if planned_nodes[name].get("platform_name") != node["platform_name"]
     ]
@@ -95,8 +96,8 @@ def describe_node_deletion() -> str:
 
 
 def _build_node_recreation(pool: str, names: Sequence[str], aim: Mapping[str, Any]) -> NodeRecreation:
-    nodes = [node for node in (aim.get("nodes") or {}).values() if node["pool"] == pool]
-    values = aim if "kubernetes_cluster_id" in aim else (aim.get("agent_pool") or {}).get(pool, {})
+    nodes = [node for node in get_mapping(aim, "nodes").values() if node["pool"] == pool]
+    values = aim if "kubernetes_cluster_id" in aim else get_mapping(aim, "agent_pool").get(pool, {})
     return NodeRecreation(pool, tuple(names), max(compute_max_unavailable(values, len(nodes)), 1), len(nodes))
 
 
@@ -132,7 +133,7 @@ def _read_pool_nodes(arm: ArmClient, cluster: ArmTarget, pool: str) -> list[Mapp
     body = arm.get_body(cluster)
     if body is None:
         raise ProviderProblem(f"{cluster.title} was deleted: Azure does not show it.")
-    nodes = (body.get("properties") or {}).get("nodes") or ()
+    nodes = get_mapping(body, "properties").get("nodes") or ()
     return [node for node in nodes if _extract_pool_name_of_node(node) == pool]
 
 

@@ -26,7 +26,7 @@ from nexusform.interfaces.plugins import (
     ReadRequest,
     ReadResult,
 )
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.plans.site_capacity.site_resource_capacity import build_site_resources_note
 from nexusform.providers.clock import read_clock
 from nexusform.providers.identified_provider import FixedIdentity
@@ -317,7 +317,7 @@ class ObservedSites(FixedIdentity):
             kept = {k: node for k, node in observed["nodes"].items() if node["platform_name"] or k in planned_nodes}
             observed = _replace_nodes(observed, kept)
         nodes_on_machines = {k for k, node in (planned_nodes or {}).items() if node.get("machine")}
-        nodes = observed.get("nodes") or {}
+        nodes = get_mapping(observed, "nodes")
         missing_nodes = [k for k, node in nodes.items() if not node["platform_name"] and k in nodes_on_machines]
         if missing_nodes:
             names = f"{select_word_form(len(missing_nodes), 'node')} {format_first_items(missing_nodes, _MAX_NAMES)}"
@@ -386,7 +386,7 @@ def build_observed_object(
         prior = request.prior or {}
         from nexusform.domains.azure.importers.az_import import remove_pools
 
-        own_pools = {*(planned.get("agent_pool") or {}), *(prior.get("agent_pool") or {})}
+        own_pools = {*get_mapping(planned, "agent_pool"), *get_mapping(prior, "agent_pool")}
         item = remove_pools(item, [name for name in item.attributes["agent_pool"] if name not in own_pools])
     machine_names = _collect_machines_by_rack(objects.values())
     attributes = _remove_generated_machines(_merge_observed(planned, item), item, machine_names)
@@ -506,7 +506,7 @@ def _remove_hugepages_of_azure_block(recorded: Mapping[str, Any], observed: Mapp
     """Return pools without hugepages requested by their azure block; they are not arguments."""
     pools = dict(observed)
     for label, pool in recorded.items():
-        body = (pool.get("azure") or {}).get("body") or {}
+        body = get_mapping(pool, "azure", "body")
         properties = body.get("properties") if isinstance(body, Mapping) else None
         options = properties.get("agentOptions") if isinstance(properties, Mapping) else None
         if options and not pool.get("kubelet"):

@@ -25,7 +25,7 @@ from nexusform.domains.azure.importers.azure_request_bodies import (
     merge_bodies,
     read_opaque_body,
 )
-from nexusform.json_data.plain_data import get_part, replace_part_at_path
+from nexusform.json_data.plain_data import get_mapping, get_part, replace_part_at_path
 from nexusform.plans.plan import Action, Change, Plan
 
 API_VERSION: Final = "2026-07-01"
@@ -170,7 +170,7 @@ def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
             owner = clusters.get(str(values.get("kubernetes_cluster_id")))
             if owner is not None:
                 values = owner.after or owner.before or {}
-            group = str((values.get("azure") or {}).get("resource_group") or "")
+            group = str(get_mapping(values, "azure").get("resource_group") or "")
             objects += (replace(resource_object, group=group) for resource_object in _build_resources(change, clusters))
     position = {str(change.address): number for number, change in enumerate(plan.changes)}
     placed = [resource for resource in objects if resource.action is not ResourceAction.DELETE]
@@ -197,7 +197,7 @@ def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
 def _read_cordon_actions(kind: str, attributes: Mapping[str, Any]) -> dict[str, str]:
     """Read the action that makes machines unschedulable, by machine name."""
     if kind == "nexus_rack":
-        blocks = dict(attributes.get("machine_override") or {})
+        blocks = dict(get_mapping(attributes, "machine_override"))
         cordoned = {name for name, block in blocks.items() if block.get("cordoned") is True}
     elif kind == "nexus_bare_metal_machine":
         blocks = {str(attributes.get("name")): attributes}
@@ -333,7 +333,7 @@ def _build_pool_change(
 def _build_block_update(resource: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any]) -> AzureResource:
     """Return an update with the changed part of the azure block."""
     extra = diff_request_bodies(read_opaque_body(before), read_opaque_body(after))
-    changed = {**(extra.get("properties") or {}), **resource.update_properties}
+    changed = {**get_mapping(extra, "properties"), **resource.update_properties}
     # Tags are one value: tags not sent are removed.
     return replace(resource, update_properties=changed, update_tags=_read_tags(after) if "tags" in extra else {})
 

@@ -42,6 +42,7 @@ from nexusform.domains.azure.workflow.site_import import (
 )
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.language.evaluation_run import FileProblem
 from nexusform.planning.preparation.prior_state import normalize_imported_attributes
 from nexusform.plans.plan import Plan
@@ -138,7 +139,7 @@ def _read_inventory(location: CommandContext, inventory: str) -> tuple[_SiteInve
         documents = azure.read_documents(settings)
     except ProviderProblem as problem:
         return None, [build_error("refresh-failed", str(problem))]
-    return _SiteInventory(inventory, documents, settings.get("machine_sku_by_id") or {}), []
+    return _SiteInventory(inventory, documents, get_mapping(settings, "machine_sku_by_id")), []
 
 
 def _read_stdin() -> bytes:

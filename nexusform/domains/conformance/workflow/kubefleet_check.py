@@ -22,6 +22,7 @@ from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.rendering.manifest_export import render_fleet_manifests
 from nexusform.domains.fleet.scheduling.bindings import BindingState, Health, Member
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.network.web_errors import find_free_port
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
@@ -259,5 +260,5 @@ def find_scheduled_status(placement: Body) -> str:
 
 def read_binding_scores(spec: Body) -> dict[str, int | None]:
     """Return the scores of a binding."""
-    scores = (spec.get("clusterDecision") or {}).get("clusterScore") or {}
+    scores = get_mapping(spec, "clusterDecision", "clusterScore")
     return {"affinity": scores.get("affinityScore"), "topologySpread": scores.get("priorityScore")}

@@ -7,6 +7,7 @@ hosts, the VM is added to the predicted one before the next decision.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,7 @@ from nexusform.domains.openstack.scheduling.host_usage import SERVER_RECORD
 from nexusform.domains.openstack.scheduling.nova_host_records import build_sku_name
 from nexusform.domains.openstack.scheduling.nova_profile import DEFAULT_FILTERS, build_nova_settings
 from nexusform.domains.openstack.scheduling.recorded_case_prediction import build_hosts_without_servers
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.vm_planning.site_plans import SitePlan
@@ -155,15 +157,15 @@ class _NovaSiteReplay:
             server["properties"], server["image"] = self._build_flavor_and_image_properties(sku.record)
         return server
 
-    def _build_flavor_and_image_properties(self, sku_name: str) -> tuple[Body, Body]:
+    def _build_flavor_and_image_properties(self, sku_name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Return the properties of the flavor and of the image of a SKU."""
         inventory: Body = self._attributes["inventory"]
-        flavors, images = inventory.get("flavors") or {}, inventory.get("images") or {}
+        flavors, images = get_mapping(inventory, "flavors"), get_mapping(inventory, "images")
         if sku_name in flavors:
-            return flavors[sku_name].get("properties") or {}, {}
+            return get_mapping(flavors[sku_name], "properties"), {}
         names = ((flavor, image) for flavor in flavors for image in images)
         flavor, image = next((pair for pair in names if build_sku_name(*pair) == sku_name), ("", ""))
-        return flavors.get(flavor, {}).get("properties") or {}, images.get(image) or {}
+        return get_mapping(flavors.get(flavor, {}), "properties"), get_mapping(images, image)
 
     def _build_site(self) -> Body:
         attributes = self._attributes
@@ -196,7 +198,7 @@ class _NovaSiteReplay:
         size = {name: value for name, value in self._build_server(sku, host).items() if name != "host"}
         properties, sku_image = self._build_flavor_and_image_properties(sku.name)
         flavor = {**size, "properties": properties}
-        image = (inventory.get("images") or {}).get(image_name)
+        image = get_mapping(inventory, "images").get(image_name)
         body = {
             "flavor": flavor,
             "image": image or sku_image,

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from nexusform.documents.field_validation import get_mapping, list_objects
+from nexusform.json_data.plain_data import get_mapping, get_text, list_objects
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
 Object = dict[str, Any]
@@ -197,7 +197,7 @@ def _fill_pod_template(spec: Object) -> None:
 
 
 def _fill_container(container: Object) -> None:
-    image = str(container.get("image") or "")
+    image = get_text(container, "image")
     tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2]
     is_latest = "@" not in image and tag in ("", "latest")
     defaults = {

@@ -32,7 +32,7 @@ from nexusform.documents.yaml_documents import (
 )
 from nexusform.domains.fleet.importers.fleet_shapes import METADATA, ApiKind, get_block_name
 from nexusform.domains.pods.importers.kubernetes_cross_field_checks import list_metadata_problems
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_text
 from nexusform.schemas.block_schema import BlockSchema, Nesting
 
 CORRECTED: Final = "corrected-manifest"
@@ -176,8 +176,8 @@ def read_fleet_object(
         notes.add_error(root, INVALID, "spec is missing.")
         reader.reported_paths.add(())
     return FleetDocument(
-        name=metadata.get("name") or "",
-        namespace=metadata.get("namespace") or "",
+        name=get_text(metadata, "name"),
+        namespace=get_text(metadata, "namespace"),
         values=values,
         locations=reader.locations,
         reported_paths=frozenset(reader.reported_paths),

@@ -14,9 +14,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
-from nexusform.documents.field_validation import get_list, get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.pods.importers.manifest_parser import INVALID, Manifest, build_manifest, is_fleet_group
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
 
 _PREFIX: Final = "kubernetes-fleet.io/"
 _LATEST: Final = f"{_PREFIX}is-latest-snapshot"
@@ -144,7 +144,7 @@ def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -
         policy=_get_mapping(policy.body, "spec", "policy"),
         number_of_clusters=parse_integer(_read_annotations(policy).get(_NUMBER)),
         rejections={
-            str(decision.get("clusterName") or ""): str(decision.get("reason") or "")
+            get_text(decision, "clusterName"): get_text(decision, "reason")
             for decision in list_mappings(policy.body, "status", "targetClusters")
             if decision.get("selected") is False
         },
@@ -217,7 +217,7 @@ def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
         condition = conditions.get(step, {})
         if condition.get("status") != "False" or condition.get("reason") in _PENDING_REASONS:
             continue
-        message = str(condition.get("message") or "")
+        message = get_text(condition, "message")
         if step == _CONDITION_STEPS[0]:
             return OVERRIDE_FAILED, message
         return WAITING if _IN_PROGRESS in message else FAILED, message

@@ -11,7 +11,8 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.documents.field_validation import FieldKind, FieldShape, Rule, RuleViolation, get_text, list_mappings
+from nexusform.documents.field_validation import FieldKind, FieldShape, Rule, RuleViolation
+from nexusform.json_data.plain_data import get_text, list_mappings
 from nexusform.kubernetes.quantity import MAX_INT32, MAX_INT64
 
 V1, BETA, ALPHA = "v1", "v1beta1", "v1alpha1"

@@ -9,7 +9,6 @@ import copy
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from nexusform.documents.field_validation import get_value_at_path, list_objects
 from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_conditions
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.pods.importers.manifest_parser import (
@@ -18,6 +17,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     is_envelope,
     is_fleet_group,
 )
+from nexusform.json_data.plain_data import get_value_at_path, list_objects
 
 # Metadata fields written by servers only.
 _SERVER_FIELDS: Final = (

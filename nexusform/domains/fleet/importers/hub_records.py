@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.documents.field_validation import get_mapping, get_value_at_path, list_mappings
 from nexusform.domains.fleet.importers.fleet_export import list_conditions, list_override_names
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
+from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
 
 EVICTION_KIND: Final = "ClusterResourcePlacementEviction"
 RUN_KINDS: Final = ("ClusterStagedUpdateRun", "StagedUpdateRun")
@@ -73,11 +73,11 @@ def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ObservedEviction]:
         spec = get_mapping(manifest.body, "spec")
         yield ObservedEviction(
             manifest.name,
-            str(spec.get("placementName") or ""),
-            str(spec.get("clusterName") or ""),
+            get_text(spec, "placementName"),
+            get_text(spec, "clusterName"),
             valid=not is_invalid,
             executed=executed_condition.get("status") == "True",
-            reason=str((valid_condition if is_invalid else executed_condition).get("message") or ""),
+            reason=get_text(valid_condition if is_invalid else executed_condition, "message"),
         )
 
 
@@ -103,20 +103,20 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
     is_init_failed = initialized.get("status") == "False"
     final_condition = initialized if is_init_failed else succeeded
     stages = [*list_mappings(status, "stagesStatus"), get_mapping(status, "deletionStageStatus")]
-    clusters = {str(stage.get("stageName") or ""): list_mappings(stage, "clusters") for stage in stages[:-1]}
+    clusters = {get_text(stage, "stageName"): list_mappings(stage, "clusters") for stage in stages[:-1]}
     all_clusters = [item for stage in stages for item in list_mappings(stage, "clusters")]
     # The approval requests granted in stage status.
     parts = product(stages, _TASK_STATUSES)
     tasks = chain.from_iterable(list_mappings(stage, key) for stage, key in parts)
     granted_tasks = [task for task in tasks if _has_true_condition(task, "ApprovalRequestApproved")]
-    granted = [str(task.get("approvalRequestName") or "") for task in granted_tasks]
+    granted = [get_text(task, "approvalRequestName") for task in granted_tasks]
     return ObservedRun(
         name=manifest.name,
         namespace=manifest.namespace,
         placement=str(get_value_at_path(manifest.body, "spec", "placementName") or ""),
         ended=is_init_failed or succeeded.get("status") in ("True", "False"),
         succeeded=succeeded.get("status") == "True",
-        reason=str(final_condition.get("message") or ""),
+        reason=get_text(final_condition, "message"),
         policy_snapshot=_parse_integer(status.get("policySnapshotIndexUsed")),
         cluster_count=_parse_integer(status.get("policyObservedClusterCount")),
         resource_snapshot=_parse_integer(status.get("resourceSnapshotIndexUsed")),
@@ -130,7 +130,7 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
 
 
 def _get_cluster_name(cluster: Mapping[str, Any]) -> str:
-    return str(cluster.get("clusterName") or "")
+    return get_text(cluster, "clusterName")
 
 
 def _has_true_condition(part: Mapping[str, Any], condition: str) -> bool:

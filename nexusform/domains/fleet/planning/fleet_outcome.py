@@ -35,6 +35,7 @@ from nexusform.domains.fleet.scheduling.placement_status import CLUSTER_SCOPED, 
 from nexusform.domains.pods.importers.manifest_parser import Manifest, format_canonical_json, is_reserved_namespace
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import PlacementChange, RejectedCluster, Rollout
 from nexusform.resources.address import Address
@@ -113,7 +114,7 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
             by_cluster[cluster] = {workload: dict(pods) for workload, pods in workloads.items()}
     # Unchanged bindings keep their provenance: observed ones stay observed.
     prior_bindings = {binding.cluster: binding for binding in placement.spec.prior_bindings}
-    recorded_bindings = prior.get("bindings") or {}
+    recorded_bindings = get_mapping(prior, "bindings")
     provenance = {
         binding.cluster: recorded_bindings[binding.cluster].get("provenance", "predicted")
         for binding in placement.bindings
@@ -303,7 +304,7 @@ def _add_observed_namespaces(namespaces: dict[str, set[str]], observed: Observed
         names = {key.rpartition("/")[0]} | {
             str(body["metadata"]["name"]) for body in bodies if body["kind"] == "Namespace"
         }
-        for cluster, binding in (attributes.get("bindings") or {}).items():
+        for cluster, binding in get_mapping(attributes, "bindings").items():
             if binding.get("readiness") == READY:
                 namespaces.setdefault(cluster, set()).update(names)
 

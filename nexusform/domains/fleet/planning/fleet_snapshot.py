@@ -22,6 +22,7 @@ from nexusform.domains.pods.importers.manifest_parser import Manifest, build_man
 from nexusform.domains.pods.planning.external_clusters import list_data_blocks, list_read_blocks
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.kubernetes.matching import Taint
 from nexusform.kubernetes.quantity import (
     InvalidQuantity,
@@ -131,13 +132,13 @@ def _format_quantities(amounts: Mapping[str, Quantity]) -> dict[str, str]:
 
 def parse_member_record(name: str, record: Mapping[str, Any]) -> Member:
     """Return the member of a record in state."""
-    resources = record.get("resources") or {}
+    resources = get_mapping(record, "resources")
     namespaces = record.get("namespaces")
     return Member(
         name=name,
-        labels=dict(record.get("labels") or {}),
+        labels=dict(get_mapping(record, "labels")),
         taints=tuple(Taint(*taint) for taint in record.get("taints") or ()),
-        properties=dict(record.get("properties") or {}),
+        properties=dict(get_mapping(record, "properties")),
         resources=ResourceUsage(*(_parse_quantities(resources.get(kind)) for kind in _USAGE_KINDS)),
         health=Health(record.get("health") or Health.HEALTHY),
         namespaces=None if namespaces is None else frozenset(namespaces),
@@ -236,12 +237,12 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
         overrides |= _index_overrides_by_snapshot_name(attributes, types)
         hub_budgets = _read_objects(attributes, types, _BUDGET_MAPS)
         budgets |= {item.placement: item.budget for item in hub_budgets if isinstance(item, FleetDisruptionBudget)}
-        for key, placement_attributes in (attributes.get("placements") or {}).items():
+        for key, placement_attributes in get_mapping(attributes, "placements").items():
             namespace, _, name = key.rpartition("/")
             placement = {"name": name, "namespace": namespace or None, **placement_attributes}
             placement["override_snapshots"] = _index_overrides_by_snapshot_name(placement_attributes, types)
             placements[placement.pop("type"), key] = placement
-        for name, member_attributes in (attributes.get("member_clusters") or {}).items():
+        for name, member_attributes in get_mapping(attributes, "member_clusters").items():
             values = {"name": name, **member_attributes, "taint": member_attributes.get("taints")}
             member = _build_object(types, "fleet_member_cluster", values)
             if isinstance(member, FleetMember):
@@ -253,10 +254,10 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
             current_overrides += (item for item in overrides_now if isinstance(item, FleetOverride))
         evictions.update(attributes.get("evictions") or ())
         pending_requests.update(*(attributes.get(name) or () for name in _REQUEST_ATTRIBUTES))
-        for key, run in (attributes.get("runs") or {}).items():
+        for key, run in get_mapping(attributes, "runs").items():
             runs[key] = convert(json.decode(run["start_record"]), RunRecord)
             approvals[key] = frozenset(run["approvals"])
-            run_overrides[key] = run.get("overrides") or {}
+            run_overrides[key] = get_mapping(run, "overrides")
             if run["ended"] and not run["succeeded"]:
                 failed_runs[key] = run["reason"]
     return ObservedHub(
@@ -302,7 +303,7 @@ def _index_overrides_by_snapshot_name(
 ) -> dict[str, FleetOverride]:
     """Return current and former overrides of a hub by the name of their snapshot."""
     overrides = {}
-    for name, manifest in (observed.get("override_snapshots") or {}).items():
+    for name, manifest in get_mapping(observed, "override_snapshots").items():
         namespace, number = name.rpartition("/")[0], name.rpartition("-")[2]
         resource_type = "fleet_resource_override" if namespace else "fleet_cluster_resource_override"
         metadata = json.decode(manifest)["metadata"]
@@ -317,7 +318,7 @@ def _read_objects(
 ) -> Iterator[FleetObject | None]:
     """Yield the objects in maps of a hub (with their resource types), parsed like the blocks of these types."""
     for name, resource_type in maps.items():
-        for manifest in (observed.get(name) or {}).values():
+        for manifest in get_mapping(observed, name).values():
             metadata = json.decode(manifest)["metadata"]
             yield _build_object(types, resource_type, {**metadata, "manifest": manifest})
 

@@ -24,6 +24,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     is_envelope,
     unwrap_envelopes,
 )
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.kubernetes.matching import is_selected
 
 MAX_OVERRIDES: Final = 100
@@ -252,7 +253,7 @@ class ClusterRenderer:
 def _explain_invalid_envelope_content(manifests: Iterable[Manifest]) -> str:
     """Return the message, seen on a hub, for an envelope with an object of another namespace or scope; else ""."""
     for envelope in filter(is_envelope, manifests):
-        for key, body in sorted((envelope.body.get("data") or {}).items()):
+        for key, body in sorted(get_mapping(envelope.body, "data").items()):
             metadata = body.get("metadata") if isinstance(body, Mapping) else None
             namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else None
             if metadata and str(namespace or "") != envelope.namespace:

@@ -25,6 +25,7 @@ from nexusform.domains.pods.planning.pod_feasibility import (
     find_object_feasibility,
 )
 from nexusform.domains.pods.planning.pod_phase import PodPhase
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.vm_demands import PoolDemand
 from nexusform.planning.phases import ProposedFix
 from nexusform.planning.plan_request import ArgumentAdjustment
@@ -320,13 +321,13 @@ def _get_editable_policy(placement: PlacementPlan) -> Mapping[str, Any] | None:
 def _exclude_clusters(affinity: Mapping[str, Any] | None, clusters: Sequence[str]) -> Mapping[str, Any]:
     """Return an affinity with one more condition in each required term: the terms are alternatives."""
     expression = {"key": MEMBER_LABEL, "operator": "NotIn", "values": list(clusters)}
-    cluster_affinity = (affinity or {}).get("cluster_affinity") or {}
-    terms: Sequence[Mapping[str, Any]] = (cluster_affinity.get(_REQUIRED_AFFINITY) or {}).get(
+    cluster_affinity = get_mapping(affinity, "cluster_affinity")
+    terms: Sequence[Mapping[str, Any]] = get_mapping(cluster_affinity, _REQUIRED_AFFINITY).get(
         "cluster_selector_term"
     ) or ({},)
     extended = []
     for term in terms:
-        selector = term.get("label_selector") or {}
+        selector = get_mapping(term, "label_selector")
         expressions = [*(selector.get("match_expression") or ()), expression]
         extended.append({**term, "label_selector": {**selector, "match_expression": expressions}})
     return {"cluster_affinity": {**cluster_affinity, _REQUIRED_AFFINITY: {"cluster_selector_term": extended}}}

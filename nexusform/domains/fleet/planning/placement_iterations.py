@@ -36,6 +36,7 @@ from nexusform.domains.fleet.scheduling.rules import (
     taint_toleration,
 )
 from nexusform.domains.fleet.scheduling.watcher import MemberChange, SchedulingTriggers, Trigger, enqueue_placements
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.plan_request import PlanningStage, Progress
 from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import Rejection
@@ -259,7 +260,7 @@ def _find_clusters_losing_pods(
     placement: PlacementPlan, with_objects: AbstractSet[str], iterations: PlacementIterations
 ) -> Iterator[str]:
     """Yield the clusters where this plan removes or re-creates pods in state, even of a re-created placement."""
-    for cluster in (placement.spec.instance.before or {}).get("workloads") or {}:
+    for cluster in get_mapping(placement.spec.instance.before, "workloads"):
         is_recreated = placement.spec.is_new or cluster in placement.released_clusters
         if cluster not in with_objects or (is_recreated and (placement.address, cluster) not in iterations.placed):
             yield cluster
@@ -287,7 +288,7 @@ def _predict_binding_pods(
         return
     placed.add((placement.address, cluster))
     previous = placement.current.applied.on_cluster.get(cluster)
-    prior_workloads = placement.spec.prior_attributes.get("workloads") or {}
+    prior_workloads = get_mapping(placement.spec.prior_attributes, "workloads")
     prior_bindings = placement.spec.prior_bindings
     prior_snapshot = next((b.resource_snapshot for b in prior_bindings if b.cluster == cluster), None)
     same_snapshot = prior_snapshot == binding.resource_snapshot
@@ -296,7 +297,7 @@ def _predict_binding_pods(
         placement.address,
         cluster_id,
         resources.manifests,
-        prior_workloads.get(cluster) or {},
+        get_mapping(prior_workloads, cluster),
         previous=previous.manifests if previous is not None else (),
         overrides_changed=digest_changed and same_snapshot,
     )
@@ -345,7 +346,7 @@ def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tup
     picks_all = kind is PlacementType.PICK_ALL
     if not placement.spec.observed_attributes or (placement.scheduling.is_fulfilled and not picks_all):
         return ()
-    rejections = placement.spec.observed_attributes.get("rejections") or {}
+    rejections = get_mapping(placement.spec.observed_attributes, "rejections")
     bound_clusters = {binding.cluster for binding in placement.bindings}
     candidates = set(member_list.positions) if picks_all else set(rejections)
     stale_names = sorted(candidates.intersection(member_list.positions) - bound_clusters)

@@ -47,6 +47,7 @@ from nexusform.domains.fleet.scheduling.watcher import (
     find_change_trigger,
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.plans.plan import Rollout, RolloutStep
 
 
@@ -215,7 +216,7 @@ class PlacementPlan(Struct):
             return ()
         bound = {binding.cluster for binding in self.spec.prior_bindings}
         reported = (
-            str(status.get("cluster_name") or "")
+            get_text(status, "cluster_name")
             for status in self.spec.observed_attributes.get("placement_statuses") or ()
             if _has_condition(status, "Scheduled", "True")
         )
@@ -335,7 +336,7 @@ class PlacementPlan(Struct):
         failure_states = {FAILED, OVERRIDE_FAILED}
         if effective.is_report_only and spec.apply_strategy_changed:
             failure_states.remove(FAILED)
-        observed_bindings = spec.observed_attributes.get("bindings") or {}
+        observed_bindings = get_mapping(spec.observed_attributes, "bindings")
         failed_on_hub = {
             cluster for cluster, binding in observed_bindings.items() if binding.get("readiness") in failure_states
         }
@@ -349,7 +350,7 @@ class PlacementPlan(Struct):
         prior = {binding.cluster: binding for binding in self.spec.prior_bindings if binding.has_resources}
         statuses = self.spec.prior_attributes.get("placement_statuses") or ()
         unknown_statuses = [status for status in statuses if _has_condition(status, "RolloutStarted", "Unknown")]
-        reported = {str(status.get("cluster_name") or "") for status in unknown_statuses}
+        reported = {get_text(status, "cluster_name") for status in unknown_statuses}
         return frozenset(
             binding.cluster
             for binding in self.bindings
@@ -365,7 +366,7 @@ class PlacementPlan(Struct):
     @property
     def unready_clusters(self) -> frozenset[str]:
         """Clusters with unavailable resources, temporarily or permanently."""
-        observed_bindings = self.spec.observed_attributes.get("bindings") or {}
+        observed_bindings = get_mapping(self.spec.observed_attributes, "bindings")
         waiting = {cluster for cluster, binding in observed_bindings.items() if binding.get("readiness") == WAITING}
         return self.departed_clusters | waiting
 

@@ -35,7 +35,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     compute_fingerprint,
     format_canonical_json,
 )
-from nexusform.json_data.plain_data import has_unknown_part
+from nexusform.json_data.plain_data import get_mapping, get_text, has_unknown_part
 
 SNAPSHOTS: Final = "snapshots"
 _CONTENT, _BODIES = "content", "bodies"
@@ -149,7 +149,7 @@ def read_applied_resources(
 ) -> AppliedResources:
     """Read the applied resources of a note. Objects in `known_objects` (by hash) keep their source lines."""
     objects: dict[str, Manifest] = {}
-    for digest, body in (note.get(_BODIES) or {}).items():
+    for digest, body in get_mapping(note, _BODIES).items():
         manifest = (known_objects or {}).get(digest) or build_manifest(body)
         if manifest is not None:
             objects[digest] = manifest
@@ -158,7 +158,7 @@ def read_applied_resources(
         for record in note.get(SNAPSHOTS) or ()
     )
     by_index = {snapshot.index: snapshot for snapshot in snapshots}
-    by_cluster = note.get(_CONTENT) or {}
+    by_cluster = get_mapping(note, _CONTENT)
     on_cluster: dict[str, RenderedResources] = {}
     for binding in bindings:
         if not binding.has_resources:
@@ -365,7 +365,7 @@ def read_placement(attributes: Mapping[str, Any], configuration: FleetPlacement)
     """Return a placement from state. `configuration` is read from the same attributes by its resource type."""
     selected_objects = []
     for selected in attributes.get("selected_resources") or ():
-        names = {name: selected.get(name) or "" for name in SelectedObject.__struct_fields__}
+        names = {name: get_text(selected, name) for name in SelectedObject.__struct_fields__}
         selected_objects.append(SelectedObject(**names))
     manifest = attributes.get("manifest")
     documents = parse_yaml("manifest", manifest).documents if isinstance(manifest, str) else ()
@@ -384,7 +384,7 @@ def read_scheduling(attributes: Mapping[str, Any], bindings: Iterable[Binding]) 
         return None
     statuses = attributes.get("placement_statuses") or ()
     by_cluster = {binding.cluster: binding for binding in bindings}
-    cluster_names = [str(status.get("cluster_name") or "") for status in statuses]
+    cluster_names = [get_text(status, "cluster_name") for status in statuses]
     unselected = [
         Decision("", False, str(status["conditions"][0]["message"]))
         for status in statuses

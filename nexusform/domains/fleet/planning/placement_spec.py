@@ -15,6 +15,7 @@ from nexusform.domains.fleet.planning.shared_ownership import build_merged_place
 from nexusform.domains.fleet.scheduling.bindings import Binding, ClusterSelectorTerm, Policy, PolicySnapshot
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances.instance import Instance
 
 _NEWEST: Final = 1 << 62
@@ -108,7 +109,7 @@ class PlacementSpec(Struct, frozen=True):
         """Return the apply strategy on a cluster before the plan; None if unknown."""
         if not self.observed_attributes:
             return None if self.previous_configuration is None else self.previous_configuration.apply
-        binding = (self.observed_attributes.get("bindings") or {}).get(cluster) or {}
+        binding = get_mapping(self.observed_attributes, "bindings", cluster)
         if binding.get("deleting") or not binding.get("apply"):
             return None
         return json.decode(binding["apply"], type=ApplyStrategy)

@@ -30,6 +30,7 @@ from nexusform.domains.fleet.scheduling.placement_status import (
     compute_rollout_progress,
     parse_run_status_text,
 )
+from nexusform.json_data.plain_data import get_text
 
 
 def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
@@ -93,7 +94,7 @@ def _list_prior_conditions(placement: PlacementPlan, kind: str) -> Iterator[tupl
     for status in placement.spec.prior_attributes.get("placement_statuses") or ():
         for condition in status.get("conditions") or ():
             if condition["type"] == kind:
-                yield str(status.get("cluster_name") or ""), condition
+                yield get_text(status, "cluster_name"), condition
 
 
 def _has_new_apply_failure(placement: PlacementPlan) -> bool:

@@ -36,6 +36,7 @@ from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
 from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType
 from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest, compute_fingerprint
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.vm_planning.vm_object import PLACED_KEY, record_vm_placements
 
 OPEN_CLUSTERS = "open_clusters"  # key of a placement's note
@@ -142,10 +143,10 @@ def _has_own_override_changes(preparation: _ResourceComparisonInput, hub: Planne
         prior_overrides = hub.prior_override_index.list_overrides(key)
         return own_overrides != [override for override in prior_overrides if override.placement == key]
     observed = preparation.spec.observed_attributes
-    override_snapshots: Mapping[str, FleetOverride] = observed.get("override_snapshots") or {}
+    override_snapshots: Mapping[str, FleetOverride] = get_mapping(observed, "override_snapshots")
     # An override on any cluster is part of a rollout already; other clusters match it because of label changes.
     captured_overrides = [override for override in override_snapshots.values() if override.placement == key]
-    for cluster, binding in (observed.get("bindings") or {}).items():
+    for cluster, binding in get_mapping(observed, "bindings").items():
         snapshot = preparation.snapshot_store.find_snapshot(binding.get("resource_snapshot"))
         if snapshot is None or cluster not in preparation.selection.clusters.labels:
             continue
@@ -246,8 +247,8 @@ def _render_observed_clusters(
 ) -> Iterator[tuple[str, RenderedResources]]:
     """Yield the resources on each cluster: the objects of its snapshot under the overrides of its binding."""
     by_index = {snapshot.index: snapshot for snapshot in snapshots}
-    override_snapshots: Mapping[str, FleetOverride] = spec.observed_attributes.get("override_snapshots") or {}
-    observed_bindings = spec.observed_attributes.get("bindings") or {}
+    override_snapshots: Mapping[str, FleetOverride] = get_mapping(spec.observed_attributes, "override_snapshots")
+    observed_bindings = get_mapping(spec.observed_attributes, "bindings")
     renderers: dict[tuple[int, tuple[str, ...]], ClusterRenderer] = {}
     for binding in spec.prior_bindings:
         snapshot = by_index.get(-1 if binding.resource_snapshot is None else binding.resource_snapshot)

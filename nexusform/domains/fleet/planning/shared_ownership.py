@@ -15,6 +15,7 @@ from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.planning.override_rendering import get_object_identity
 from nexusform.domains.fleet.planning.placement_records import compute_comparable_hash
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_changed_manifest
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances.instance import Instance
 from nexusform.schemas.block_schema import BlockSchema, Nesting
 
@@ -46,7 +47,7 @@ def build_merged_placement(instance: Instance, attributes: Values) -> FleetPlace
 
 def find_field_owner(instance: Instance, path: str) -> str:
     """Return the other manager of a placement's field, given its API path; "" if there is none."""
-    return str((_get_recorded_hub_data(instance).get(OWNERS) or {}).get(path, ""))
+    return str(get_mapping(_get_recorded_hub_data(instance), OWNERS).get(path, ""))
 
 
 def find_deleting_objects(instance: Instance) -> frozenset[str]:
@@ -58,7 +59,7 @@ def _get_recorded_hub_data(instance: Instance) -> Values:
     """Return the recorded hub data of an existing object that is kept."""
     if instance.prior is None or instance.is_replaced:
         return {}
-    return (instance.prior.private or {}).get(ON_HUB) or {}
+    return get_mapping(instance.prior.private, ON_HUB)
 
 
 def _read_arguments(instance: Instance, attributes: Values) -> Values:
@@ -117,7 +118,7 @@ def _merge_field(observed: Any, previous: Any, configured: Any) -> Any:
     Kubernetes; other lists are replaced.
     """
     if isinstance(observed, Mapping) and isinstance(configured, Mapping):
-        return _merge_mapping(observed, previous if isinstance(previous, Mapping) else {}, configured)
+        return _merge_mapping(observed, get_mapping(previous), configured)
     if _is_list_of_named_elements(observed) and _is_list_of_named_elements(configured):
         by_name = [{part[_ELEMENT_NAME]: part for part in parts} for parts in (observed, configured)]
         previous_by_name = (

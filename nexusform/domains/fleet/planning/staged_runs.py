@@ -33,6 +33,7 @@ from nexusform.domains.fleet.scheduling.staged_update import (
     list_run_steps,
     simulate_staged_run,
 )
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances.instance import Instance
 
 
@@ -165,7 +166,7 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
     recorded = convert(prior_note or {}, RunRecord)
     if observed is None:
         return recorded
-    by_cluster = hub.observed.run_overrides.get(run.build_key(run.name)) or {}
+    by_cluster = get_mapping(hub.observed.run_overrides, run.build_key(run.name))
     names = sorted({*chain.from_iterable(by_cluster.values())})
     if any(name not in hub.observed.overrides for name in names):
         # Some snapshots were not captured; use those recorded in state.
@@ -259,12 +260,12 @@ def _find_clusters_with_apply_failures(placement: PlacementPlan, context: _Stage
     if placement.spec.configuration.is_report_only:
         return frozenset()
     in_run = frozenset(chain.from_iterable(stage.clusters for stage in context.plan.stages))
-    observed_bindings = placement.spec.observed_attributes.get("bindings") or {}
+    observed_bindings = get_mapping(placement.spec.observed_attributes, "bindings")
     failed = {
         binding.cluster
         for binding in placement.spec.prior_bindings
         if binding.resource_snapshot == context.resource_snapshot
-        and (observed_bindings.get(binding.cluster) or {}).get("readiness") == FAILED
+        and get_mapping(observed_bindings, binding.cluster).get("readiness") == FAILED
     }
     return in_run & (failed | placement.selection.clusters.failing) - {*context.record.done}
 

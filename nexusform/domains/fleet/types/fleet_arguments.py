@@ -33,7 +33,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
 )
 from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, format_sentence
 from nexusform.domains.fleet.scheduling.rolling_update import DEFAULT_PERIOD, QUARTER, RollingUpdate
-from nexusform.json_data.plain_data import Path, list_unknown_paths
+from nexusform.json_data.plain_data import Path, get_mapping, list_unknown_paths
 from nexusform.kubernetes.matching import LabelSelector, Requirement, Taint, Toleration, build_label_selector
 from nexusform.kubernetes.quantity import IntegerOrPercent, parse_int_or_percent
 from nexusform.schemas.block_schema import BlockSchema
@@ -107,7 +107,7 @@ def read_label_selector(values: Values | None) -> LabelSelector | None:
         Requirement(_read_text(e, "key"), _read_text(e, "operator"), _read_texts(e, "values"))
         for e in values.get("match_expression") or ()
     ]
-    pairs = {str(k): "" if v is None else str(v) for k, v in (values.get("match_labels") or {}).items()}
+    pairs = {str(k): "" if v is None else str(v) for k, v in get_mapping(values, "match_labels").items()}
     return build_label_selector(pairs, expressions)
 
 
@@ -156,7 +156,7 @@ def read_policy(values: Values | None) -> Policy | None:
     """Return a policy block; None if it is absent."""
     if values is None:
         return None
-    affinity = ((values.get("affinity") or {}).get("cluster_affinity")) or {}
+    affinity = get_mapping(values, "affinity", "cluster_affinity")
     required_block = affinity.get("required_during_scheduling_ignored_during_execution")
     preferred_blocks = affinity.get("preferred_during_scheduling_ignored_during_execution") or ()
     number = values.get("number_of_clusters")
@@ -168,7 +168,7 @@ def read_policy(values: Values | None) -> Policy | None:
         if required_block is None
         else tuple(read_selector_term(term) for term in required_block.get("cluster_selector_term") or ()),
         preferred_terms=tuple(
-            PreferredTerm(int(term.get("weight") or 0), read_selector_term(term.get("preference") or {}))
+            PreferredTerm(int(term.get("weight") or 0), read_selector_term(get_mapping(term, "preference")))
             for term in preferred_blocks
         ),
         spread_constraints=tuple(
@@ -190,10 +190,10 @@ def read_policy(values: Values | None) -> Policy | None:
 
 def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
     """Return a placement. `arguments` are its blocks, from the configuration or its manifest."""
-    strategy = arguments.get("strategy") or {}
-    report_back = strategy.get("report_back_strategy") or {}
+    strategy = get_mapping(arguments, "strategy")
+    report_back = get_mapping(strategy, "report_back_strategy")
     # An apply_strategy block; absent arguments get their default.
-    values = strategy.get("apply_strategy") or {}
+    values = get_mapping(strategy, "apply_strategy")
     texts = {
         name: str(values[name])
         for name in ("type", "comparison_option", "when_to_apply", "when_to_take_over")
@@ -202,7 +202,7 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
     apply = ApplyStrategy(
         **texts,
         allow_co_ownership=bool(values.get("allow_co_ownership")),
-        force=bool((values.get("server_side_apply_config") or {}).get("force")),
+        force=bool(get_mapping(values, "server_side_apply_config").get("force")),
     )
     return FleetPlacement(
         name=_read_text(attributes, "name"),
@@ -214,7 +214,7 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
         apply=apply,
         revision_history_limit=int(arguments.get("revision_history_limit") or 10),
         status_reporting_scope=arguments.get("status_reporting_scope") or CLUSTER_SCOPE_ONLY,
-        propagation_policy=(strategy.get("delete_strategy") or {}).get("propagation_policy") or DELETE,
+        propagation_policy=get_mapping(strategy, "delete_strategy").get("propagation_policy") or DELETE,
         report_back_to=_read_text(report_back, "destination") if report_back.get("type") == MIRROR else "",
         accepts_old_names=not isinstance(attributes.get("manifest"), str) or attributes.get("lenient") is True,
     )

@@ -54,7 +54,7 @@ from nexusform.domains.fleet.types.kubernetes_manifests import (
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
 from nexusform.interfaces.plugins import DataResult, PlanningKind, ReadContext, ResourceType
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_mapping, get_text
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.kubernetes.dump_script import FLEET_KINDS
 from nexusform.schemas.block_schema import BlockSchema
@@ -239,11 +239,11 @@ def build_placement_attributes(manifests: list[Manifest], key: str) -> dict[str,
     if placement is None:
         return {}
     attributes = _build_placement(placement, read_evictions(manifests), {})
-    selected_objects = (placement.manifest.body.get("status") or {}).get("selectedResources") or ()
+    selected_objects = get_mapping(placement.manifest.body, "status").get("selectedResources") or ()
     names = ("group", "version", "kind", "namespace", "name")
     return {
         "policy_snapshot": attributes["policy_snapshot"],
-        "selected_resources": [{name: str(item.get(name) or "") for name in names} for item in selected_objects],
+        "selected_resources": [{name: get_text(item, name) for name in names} for item in selected_objects],
         "evictions": attributes["evictions"],
         "workloads": {},
         **build_status_attributes(placement.manifest),
@@ -252,7 +252,7 @@ def build_placement_attributes(manifests: list[Manifest], key: str) -> dict[str,
 
 def build_status_attributes(placement: Manifest) -> dict[str, Any]:
     """Return the status of a placement as attributes."""
-    conditions = _read_conditions((placement.body.get("status") or {}).get("conditions"))
+    conditions = _read_conditions(get_mapping(placement.body, "status").get("conditions"))
     sorted_conditions = sorted(conditions, key=lambda condition: not condition["type"].endswith("Scheduled"))
     return {"conditions": sorted_conditions, "placement_statuses": _read_statuses(placement)}
 
@@ -334,7 +334,7 @@ def _read_run_stages(run: ObservedRun) -> tuple[Stage, ...] | None:
 def _read_apply_strategy(spec: Mapping[str, Any] | None) -> ApplyStrategy | None:
     if spec is None:
         return None
-    force = (spec.get("serverSideApplyConfig") or {}).get("force")
+    force = get_mapping(spec, "serverSideApplyConfig").get("force")
     default = ApplyStrategy()
     return ApplyStrategy(
         type=str(spec.get("type") or default.type),
@@ -379,7 +379,7 @@ _PARENT_LABEL: Final = "kubernetes-fleet.io/parent-resource-override"
 
 def _is_scheduling_pending(placement: ObservedPlacement) -> bool:
     """Return True if the scheduler has not processed the current generation of the placement."""
-    metadata = placement.manifest.body.get("metadata") or {}
+    metadata = get_mapping(placement.manifest.body, "metadata")
     generation = metadata.get("generation")
     for condition in list_conditions(placement.manifest.body):
         if str(condition.get("type")).endswith("Scheduled"):
@@ -390,11 +390,11 @@ def _is_scheduling_pending(placement: ObservedPlacement) -> bool:
 
 def _read_statuses(manifest: Manifest) -> list[dict[str, Any]]:
     """Return the status of each cluster of a placement."""
-    status = manifest.body.get("status") or {}
+    status = get_mapping(manifest.body, "status")
     statuses = status.get("perClusterPlacementStatuses") or status.get("placementStatuses") or ()
     return [
         {
-            "cluster_name": str(item.get("clusterName") or ""),
+            "cluster_name": get_text(item, "clusterName"),
             "observed_resource_index": parse_integer(item.get("observedResourceIndex")),
             "conditions": _read_conditions(item.get("conditions")),
         }
@@ -407,9 +407,7 @@ def _read_conditions(values: Any) -> list[dict[str, Any]]:
     names = ("type", "status", "reason", "message")
     items = values if isinstance(values, list) else ()
     return [
-        {name: str(condition.get(name) or "") for name in names}
-        for condition in items
-        if isinstance(condition, Mapping)
+        {name: get_text(condition, name) for name in names} for condition in items if isinstance(condition, Mapping)
     ]
 
 

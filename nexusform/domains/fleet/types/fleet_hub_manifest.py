@@ -236,7 +236,7 @@ def build_hub_objects(attributes: Mapping[str, Any]) -> HubObjects:
     version = attributes.get(_VERSION)
     if version is not None:
         manifests = tuple(replace(item, body={**item.body, _VERSION: version}) for item in manifests)
-    return HubObjects(manifests, attributes.get("cluster_id") or "")
+    return HubObjects(manifests, str(attributes.get("cluster_id") or ""))
 
 
 FLEET_HUB_MANIFEST: Final = ResourceType(

@@ -20,6 +20,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_text,
 )
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.resource_types.shared_arguments import build_id_attribute, build_name_attribute, join_id_parts
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING, MapType, SetType
@@ -104,7 +105,7 @@ def build_member(attributes: Mapping[str, Any]) -> FleetMember:
     name = str(attributes.get("name") or "")
     azure = {label: attributes.get(argument) for argument, label in _AZURE.items()}
     labels = _convert_text_map(attributes.get("labels")) | _remove_nulls(azure) | {MEMBER_LABEL: name}
-    cost = attributes.get("cost") or {}
+    cost = get_mapping(attributes, "cost")
     costs = {CPU_COST: cost.get("per_cpu_core"), MEMORY_COST: cost.get("per_gb_memory")}
     properties = _convert_text_map(attributes.get("properties")) | _remove_nulls(costs)
     namespaces = attributes.get("namespaces")
@@ -132,10 +133,10 @@ def _remove_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_usage_texts(attributes: Values) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    usage = attributes.get("resources") or {}
+    usage = get_mapping(attributes, "resources")
 
     def read_texts(name: str) -> dict[str, str]:
-        return {k: str(v) for k, v in (usage.get(name) or {}).items() if v is not None}
+        return {k: str(v) for k, v in get_mapping(usage, name).items() if v is not None}
 
     return read_texts("total"), read_texts("allocatable"), read_texts("available")
 

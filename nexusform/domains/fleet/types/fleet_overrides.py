@@ -18,7 +18,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_text,
 )
 from nexusform.interfaces.plugins import ResourceType
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_mapping, get_text
 from nexusform.schemas.block_schema import BlockSchema, OnChange
 
 MAX_RULES: Final = 20
@@ -86,9 +86,9 @@ def build_override_type(name: str, kind: str, description: str, *, selector: str
         return FleetOverride(
             name=str(attributes.get("name") or ""),
             namespace=str(attributes.get("namespace") or "") if is_namespaced else "",
-            placement=_build_placement_key(attributes, arguments.get("placement") or {}),
+            placement=_build_placement_key(attributes, get_mapping(arguments, "placement")),
             selectors=read_resource_selectors(arguments.get(selector)),
-            rules=tuple(_read_override_rules((arguments.get("policy") or {}).get("override_rule"))),
+            rules=tuple(_read_override_rules(get_mapping(arguments, "policy").get("override_rule"))),
         )
 
     def find_problems(_override: FleetObject, arguments: Values) -> Iterator[Problem]:
@@ -100,9 +100,9 @@ def build_override_type(name: str, kind: str, description: str, *, selector: str
 
 def _build_placement_key(attributes: Values, placement: Values) -> str:
     """Return the key of an override's placement, "" if it applies to all."""
-    name = str(placement.get("name") or "")
+    name = get_text(placement, "name")
     if name and placement.get("scope") == "Namespaced":
-        return f"{attributes.get('namespace') or ''}/{name}"
+        return f"{get_text(attributes, 'namespace')}/{name}"
     return name
 
 
@@ -133,7 +133,7 @@ def _check_override(arguments: Values, selector: str) -> Iterator[Problem]:
             yield build_error((selector, i), f"resource name is required for resource selection {item.title}")
         elif item in selectors[:i]:
             yield build_error((selector, i), f"resource selector {item.title} already exists, and must be unique")
-    rules = (arguments.get("policy") or {}).get("override_rule") or ()
+    rules = get_mapping(arguments, "policy").get("override_rule") or ()
     if not rules:
         yield build_error(("policy",), "an override needs a policy with at least one override_rule")
     if len(rules) > MAX_RULES:
@@ -156,7 +156,7 @@ def _check_override_rule(block: Values, path: Path) -> Iterator[Problem]:
         yield build_error(limit_path, f"at most {MAX_RULES} changes in a rule, got {len(patches)}")
     for k, patch in enumerate(patches):
         yield from _check_patch(patch, (*path, "json_patch_override", k))
-    cluster_selector = block.get("cluster_selector") or {}
+    cluster_selector = get_mapping(block, "cluster_selector")
     for k, term in enumerate(cluster_selector.get("cluster_selector_term") or ()):
         yield from _check_cluster_term(term, (*path, "cluster_selector", "cluster_selector_term", k))
 

@@ -31,7 +31,7 @@ from nexusform.domains.fleet.types.fleet_schemas import PLACEMENT_ARGUMENTS, PLA
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.schemas.block_schema import BlockSchema
 
 _PREFERRED: Final = "preferred_during_scheduling_ignored_during_execution"
@@ -89,7 +89,7 @@ def _check_placement(placement: FleetObject, arguments: Values, *, is_namespaced
         yield from _check_integer_fields(arguments)
         # An error for an empty affinity block, which the scheduler ignores and the API rejects.
         is_empty = placement.policy.required_terms is None and not placement.policy.preferred_terms
-        is_configured = (arguments.get("policy") or {}).get("affinity") is not None
+        is_configured = get_mapping(arguments, "policy").get("affinity") is not None
         if placement.policy.placement_type is PlacementType.PICK_FIXED and is_empty and is_configured:
             text = "affinity must be nil for policy type PickFixed, only valid for PickAll and PickN"
             yield build_error(("policy", "affinity"), text)
@@ -103,11 +103,11 @@ def _check_placement(placement: FleetObject, arguments: Values, *, is_namespaced
         if not selector.kind or not selector.version:
             yield build_error(path, "a resource selector needs version and kind")
     yield from _check_selector_scopes(placement, is_namespaced=is_namespaced)
-    yield from _check_strategy(placement, arguments.get("strategy") or {})
+    yield from _check_strategy(placement, get_mapping(arguments, "strategy"))
 
 
 def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Problem]:
-    apply = strategy.get("apply_strategy") or {}
+    apply = get_mapping(strategy, "apply_strategy")
     if apply.get("server_side_apply_config") is not None and placement.apply.type != SERVER_SIDE_APPLY:
         text = "serverSideApplyConfig is only valid for ServerSideApply strategy type"
         yield build_error(("strategy", "apply_strategy", "server_side_apply_config"), text)
@@ -146,9 +146,9 @@ def _check_selector_scopes(placement: FleetPlacement, *, is_namespaced: bool) ->
 
 def _check_integer_fields(arguments: Values) -> Iterator[Problem]:
     """Yield errors for fractions in integer fields."""
-    policy = arguments.get("policy") or {}
+    policy = get_mapping(arguments, "policy")
     fields: list[tuple[Path, Any]] = [(("policy", "number_of_clusters"), policy.get("number_of_clusters"))]
-    affinity = (policy.get("affinity") or {}).get("cluster_affinity") or {}
+    affinity = get_mapping(policy, "affinity", "cluster_affinity")
     terms_path: Path = ("policy", "affinity", "cluster_affinity", _PREFERRED)
     for i, term in enumerate(affinity.get(_PREFERRED) or ()):
         fields.append(((*terms_path, i, "weight"), term.get("weight")))

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.documents.field_validation import list_mappings
+from nexusform.json_data.plain_data import list_mappings
 
 _WEBHOOK_DENIAL: Final = re.compile(r'admission webhook "([^"]*)" denied the request: ?(.*)', re.DOTALL)
 _WEBHOOK_TIMEOUT: Final = re.compile(

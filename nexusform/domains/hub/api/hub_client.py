@@ -19,13 +19,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.documents.field_validation import list_mappings
 from nexusform.domains.fleet.importers.fleet_members import find_newest_heartbeat
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_kinds import KINDS_BY_PLURAL, MEMBER
 from nexusform.files.access_record import read_variable
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.json_data.plain_data import list_mappings
 from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse, StreamRejected
 from nexusform.network.read_limits import PageLimits, parse_json
 from nexusform.network.web_errors import WebError

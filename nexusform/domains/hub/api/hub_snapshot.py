@@ -13,12 +13,12 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.documents.field_validation import list_mappings
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_client import HubClient, HubProblem, resolve_hub_location
 from nexusform.domains.hub.api.hub_kinds import READ_KINDS, HubKind
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import ExternalQueryProblem
+from nexusform.json_data.plain_data import list_mappings
 from nexusform.providers.kubeconfig import KubeconfigTrust
 
 CANNOT_READ = "unreadable-hub"

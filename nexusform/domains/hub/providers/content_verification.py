@@ -14,7 +14,6 @@ from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.documents.field_validation import get_mapping, list_mappings
 from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_conditions, read_snapshot_objects
 from nexusform.domains.fleet.importers.fleet_records import RunRecord
 from nexusform.domains.fleet.importers.hub_records import read_runs
@@ -41,7 +40,7 @@ from nexusform.domains.hub.providers.prediction_verification import Verification
 from nexusform.domains.hub.providers.rollout_progress import PlacementProgress, build_manifests, get_name
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
 from nexusform.interfaces.plugins import ChangeRequest, StepProgress
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_mapping, get_text, list_mappings
 from nexusform.placements.prediction_scores import VerifiedPrediction
 
 NO_SNAPSHOTS: Final = "the hub does not let resource snapshots be listed, so their objects are unknown"
@@ -105,7 +104,7 @@ class ContentVerifier:
             return ()
         message = f"the hub has taken {added_count + 1} resource snapshots of the changes; the last one is {index}"
         self._step.report_progress(StepProgress(message=message))
-        predicted = self._planned.get("bindings") or {}
+        predicted = get_mapping(self._planned, "bindings")
         names = (name for name in _list_clusters_at(final, index) if name in predicted)
         names = (name for name in names if predicted[name].get("resource_snapshot") == predicted_index)
         return tuple(("bindings", name, "resource_snapshot") for name in names)
@@ -246,7 +245,7 @@ def _read_objects(works: Bodies) -> dict[str, dict[str, Manifest]]:
     for work in works:
         if is_deleting(work):
             continue
-        cluster = str((work.get("metadata") or {}).get("namespace")).removeprefix(_MEMBER_NAMESPACE)
+        cluster = str(get_mapping(work, "metadata").get("namespace")).removeprefix(_MEMBER_NAMESPACE)
         manifests = build_manifests(list_mappings(work, "spec", "workload", "manifests"))
         objects_by_cluster.setdefault(cluster, {}).update({manifest.title: manifest for manifest in manifests})
     return objects_by_cluster
@@ -273,7 +272,7 @@ def find_wrong_run_resources(run: Body, note: Body, snapshots: Bodies, applied: 
     the planned private note of the run, `snapshots` are the resource snapshots of its placement.
     """
     planned_index = note.get("resource_snapshot")
-    used_text = str((run.get("status") or {}).get("resourceSnapshotIndexUsed") or "")
+    used_text = get_text(run, "status", "resourceSnapshotIndexUsed")
     if planned_index is None or not used_text.isdecimal():
         return ""
     if int(used_text) != planned_index:
@@ -340,7 +339,7 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
 def _read_update_start(cluster: Body) -> str:
     """Return the start of a cluster's update; "" before it."""
     conditions = list_conditions({"status": cluster})
-    return next((str(item.get("lastTransitionTime") or "") for item in conditions if item.get("type") == "Started"), "")
+    return next((get_text(item, "lastTransitionTime") for item in conditions if item.get("type") == "Started"), "")
 
 
 def _index_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[str, _StagePosition]:

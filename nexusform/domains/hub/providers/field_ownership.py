@@ -27,7 +27,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
 )
 from nexusform.domains.hub.providers.object_access import get_uid
 from nexusform.interfaces.plugins import ReadRequest
-from nexusform.json_data.plain_data import Path, get_part
+from nexusform.json_data.plain_data import Path, get_mapping, get_part, get_text
 from nexusform.resource_types.registry import RESOURCE_TYPES
 
 OBJECT_RECREATED: Final = "object-recreated-by-others"
@@ -90,19 +90,19 @@ def is_identity_only(hub_objects: Body) -> bool:
 
 def find_own_fields(existing: Body, manager: str) -> set[Path]:
     """Return the paths applied by a manager; a list with owned elements counts as a whole."""
-    entries = (existing.get("metadata") or {}).get("managedFields") or ()
+    entries = get_mapping(existing, "metadata").get("managedFields") or ()
     own_entries = (entry for entry in entries if entry.get("manager") == manager and entry.get("operation") == "Apply")
-    return {path for entry in own_entries for path in _list_owned_paths(entry.get("fieldsV1") or {})}
+    return {path for entry in own_entries for path in _list_owned_paths(get_mapping(entry, "fieldsV1"))}
 
 
 def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
     """Return the paths owned by other managers, except labels, annotations and status, with the managers."""
     owners: dict[Path, list[str]] = {}
-    for entry in (existing.get("metadata") or {}).get("managedFields") or ():
+    for entry in get_mapping(existing, "metadata").get("managedFields") or ():
         owner = str(entry.get("manager") or "unknown")
         if owner == manager or entry.get("subresource"):
             continue
-        for path in _list_owned_paths(entry.get("fieldsV1") or {}):
+        for path in _list_owned_paths(get_mapping(entry, "fieldsV1")):
             if path[0] not in _UNTRACKED_FIELDS and get_part(existing, path) is not None:
                 owners.setdefault(path, []).append(owner)
     return {path: " and ".join(dict.fromkeys(owner)) for path, owner in sorted(owners.items())}
@@ -123,9 +123,9 @@ def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Pa
 def _collect_applied_paths(existing: Body, manager: str) -> set[Path] | None:
     """Return the paths applied by a manager; None if list elements have owners."""
     applied_paths: set[Path] = set()
-    for entry in (existing.get("metadata") or {}).get("managedFields") or ():
+    for entry in get_mapping(existing, "metadata").get("managedFields") or ():
         if entry.get("manager") == manager and entry.get("operation") == "Apply":
-            paths = list(_list_managed_field_paths(entry.get("fieldsV1") or {}))
+            paths = list(_list_managed_field_paths(get_mapping(entry, "fieldsV1")))
             if None in paths:
                 return None
             applied_paths.update(path for path in paths if path is not None)
@@ -167,7 +167,7 @@ def _find_other_owners(existing: Body, path: Path, manager: str) -> tuple[str, .
     """Return the other owners of a field."""
     owners = [
         str(entry.get("manager") or "unknown")
-        for entry in (existing.get("metadata") or {}).get("managedFields") or ()
+        for entry in get_mapping(existing, "metadata").get("managedFields") or ()
         if (entry.get("manager"), entry.get("operation")) != (manager, "Apply")
         and _contains_field_path(entry.get("fieldsV1"), path)
     ]
@@ -212,7 +212,7 @@ def build_hub_record(
     if not identified:
         return {}
     body = identified[0][1]
-    prior_record = dict((prior_note or {}).get(ON_HUB) or {})
+    prior_record = dict(get_mapping(prior_note, ON_HUB))
     foreign_paths = find_foreign_fields(body, manager) if type_name in PLACEMENT_TYPES else {}
     foreign_record: dict[str, Any] = {}
     if foreign_paths:
@@ -294,10 +294,10 @@ def _format_path(path: Path) -> str:
 
 def get_recorded_uid(type_name: str, hub_object: HubObject, note: Mapping[str, Any]) -> str:
     """Return the uid of an object in state, "" without one."""
-    hub_record = note.get(ON_HUB) or {}
+    hub_record = get_mapping(note, ON_HUB)
     if type_name == MANIFEST_TYPE:
-        return str((hub_record.get(UIDS) or {}).get(_format_identity(hub_object)) or "")
-    return str(hub_record.get(UID) or "")
+        return get_text(hub_record, UIDS, _format_identity(hub_object))
+    return get_text(hub_record, UID)
 
 
 def is_recreated(type_name: str, hub_object: HubObject, body: Body, note: Mapping[str, Any]) -> bool:
@@ -317,7 +317,7 @@ def build_recreation_warning(
     request: ReadRequest, hub_object: HubObject, body: Body, *, is_taken_over: bool
 ) -> Problem:
     """Build the warning about an object re-created by others; `is_taken_over`: the operator takes it over."""
-    metadata = body.get("metadata") or {}
+    metadata = get_mapping(body, "metadata")
     entries = [entry for entry in metadata.get("managedFields") or () if not entry.get("subresource")]
     managers = list(dict.fromkeys(str(entry.get("manager")) for entry in entries if entry.get("manager")))
     by_managers = f" by {format_first_items(managers, _MAX_NAMES)}" if managers else ""

@@ -13,14 +13,13 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.documents.field_validation import list_objects
 from nexusform.domains.fleet.importers.fleet_documents import read_fleet_document
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
 from nexusform.domains.fleet.rendering.manifest_export import build_hub_bodies
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.interfaces.plugins import ChangeRequest
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_mapping, get_text, list_objects
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting
 
@@ -45,16 +44,16 @@ class HubObject(Struct, frozen=True):
     @property
     def title(self) -> str:
         """Display name: `ConfigMap shop/settings`."""
-        metadata = self.body.get("metadata") or {}
+        metadata = get_mapping(self.body, "metadata")
         namespace = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
         return f"{self.body.get('kind')} {namespace}{metadata.get('name')}"
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
         """Identity of the object; the version does not count."""
-        metadata = self.body.get("metadata") or {}
-        group = str(self.body.get("apiVersion") or "").rpartition("/")[0]
-        return (group, str(self.body.get("kind")), str(metadata.get("namespace") or ""), str(metadata.get("name")))
+        metadata = get_mapping(self.body, "metadata")
+        group = get_text(self.body, "apiVersion").rpartition("/")[0]
+        return (group, str(self.body.get("kind")), get_text(metadata, "namespace"), str(metadata.get("name")))
 
 
 def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[HubObject]:
@@ -103,11 +102,11 @@ def get_approval_run(type_name: str, attributes: Mapping[str, Any]) -> str:
 
 def build_fleet_object_path(body: Mapping[str, Any]) -> str:
     """Return the path of a fleet object; "" for other kinds."""
-    group, _, version = str(body.get("apiVersion") or "").partition("/")
+    group, _, version = get_text(body, "apiVersion").partition("/")
     kind = KINDS.get(str(body.get("kind")))
     if kind is None or kind.group != group:
         return ""
-    metadata = body.get("metadata") or {}
+    metadata = get_mapping(body, "metadata")
     return kind.build_path(str(metadata.get("name")), str(metadata.get("namespace") or "default"), version)
 
 
@@ -220,7 +219,7 @@ def build_observed_attributes(
     if type_name == MEMBER_TYPE:
         changes: dict[str, Any] = {}
         if attributes.get("labels") is not None:
-            changes["labels"] = dict((body.get("metadata") or {}).get("labels") or {})
+            changes["labels"] = dict(get_mapping(body, "metadata", "labels"))
         if attributes.get("taint"):
             changes["taint"] = read_member_taints(body)
         return {**attributes, **changes}
@@ -246,8 +245,8 @@ def convert_to_camel_case(name: str) -> str:
 def read_member_taints(body: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the taints of a member as blocks."""
     return [
-        {"key": taint.get("key"), "value": taint.get("value") or "", "effect": taint.get("effect")}
-        for taint in (body.get("spec") or {}).get("taints") or ()
+        {"key": taint.get("key"), "value": get_text(taint, "value"), "effect": taint.get("effect")}
+        for taint in get_mapping(body, "spec").get("taints") or ()
     ]
 
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.documents.field_validation import list_mappings
 from nexusform.documents.scalars import list_scalars
 from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
@@ -50,7 +49,7 @@ from nexusform.domains.hub.providers.object_access import (
 from nexusform.domains.hub.providers.step_writer import EXTERNAL_PATCH, is_switching_to_external
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import ChangeRequest
-from nexusform.json_data.plain_data import get_part
+from nexusform.json_data.plain_data import get_mapping, get_part, get_text, list_mappings
 from nexusform.values.typed_value import UNKNOWN
 
 HUB_REJECTION: Final = "hub-rejection"
@@ -221,11 +220,11 @@ class HubDryRun:
         ]
 
     def _record_new_kinds(self, hub_object: HubObject) -> None:
-        metadata = hub_object.body.get("metadata") or {}
+        metadata = get_mapping(hub_object.body, "metadata")
         if hub_object.body.get("kind") == "Namespace":
             self._new_namespaces.add(str(metadata.get("name")))
         elif hub_object.body.get("kind") == "CustomResourceDefinition":
-            self._new_groups.add(str((hub_object.body.get("spec") or {}).get("group")))
+            self._new_groups.add(str(get_mapping(hub_object.body, "spec").get("group")))
 
     @property
     def _skip_severity(self) -> Severity:
@@ -356,7 +355,7 @@ class HubDryRun:
         self, hub: HubClient, api_error: ApiError, hub_object: HubObject, request: ChangeRequest
     ) -> Problem:
         api_error = hide_sensitive_values(api_error, hub_object, request)
-        namespace = str((hub_object.body.get("metadata") or {}).get("namespace") or "")
+        namespace = get_text(hub_object.body, "metadata", "namespace")
         if api_error.status == 404 and namespace in self._new_namespaces:
             return Problem((), _DEFERRED, f"{hub_object.title} (its namespace comes with this plan)")
         if api_error.kind is ApiErrorKind.OTHER_MANAGER:

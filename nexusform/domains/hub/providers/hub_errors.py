@@ -13,6 +13,7 @@ from nexusform.domains.hub.api.hub_client import HubProblem
 from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE, HubObject
 from nexusform.domains.hub.providers.object_access import find_tool_manager
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem, StepPending
+from nexusform.json_data.plain_data import get_mapping
 
 
 class HubOptions(Struct, frozen=True):
@@ -43,7 +44,7 @@ def reject_tool_managed_object(options: HubOptions, body: Mapping[str, Any], com
     """
     manager = find_tool_manager(body)
     if manager and not options.takes_ownership:
-        name = (body.get("metadata") or {}).get("name")
+        name = get_mapping(body, "metadata").get("name")
         takeover_command = f"nexusform {'apply -resume' if command == 'apply' else command} -take-ownership"
         if command == "import":
             takeover_command += ", or an import block, planned and applied with -take-ownership"
@@ -79,8 +80,8 @@ def describe_missing_member(hub_object: HubObject) -> str:
 
 def suggest_azure_command(hub_object: HubObject) -> str:
     """Return the Azure command to change a member's labels after a denial by an Azure hub; "" for other objects."""
-    metadata = hub_object.body.get("metadata") or {}
-    labels = metadata.get("labels") or {}
+    metadata = get_mapping(hub_object.body, "metadata")
+    labels = get_mapping(metadata, "labels")
     if hub_object.body.get("kind") != "MemberCluster" or not labels:
         return ""
     group = labels.get("fleet.azure.com/resource-group", "RG")

@@ -25,6 +25,7 @@ from nexusform.domains.hub.providers.object_access import get_uid
 from nexusform.domains.hub.providers.prediction_verification import Figures, read_plan_figures
 from nexusform.domains.hub.providers.step_writer import HubStepWriter
 from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey, ReadRequest, ReadResult, StepProgress
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.providers.identified_provider import IdentityComparison
 
 _SYSTEM_NAMESPACE: Final = "kube-system"
@@ -89,14 +90,14 @@ class FleetHubProvider:
         with convert_hub_errors(requires_hub=self._options.validate_changes == "require"):
             hub = self._connection.connect()
             names_in_objects = (name for attributes in objects for name in _list_namespaces(attributes))
-            namespaces = [_SYSTEM_NAMESPACE, *(recorded.get("uids") or {}), *islice(names_in_objects, 1)]
+            namespaces = [_SYSTEM_NAMESPACE, *get_mapping(recorded, "uids"), *islice(names_in_objects, 1)]
             uids = {name: uid for name in dict.fromkeys(namespaces) if (uid := _read_namespace_uid(hub, name))}
             tag = _TAG.search(read_hub_version(hub))
             return {"uids": uids, "url": hub.server, "version": tag[1] if tag is not None else ""}
 
     def compare_identity(self, recorded: Values, observed: Values) -> IdentityComparison:
         """Compare a recorded identity with the observed one by kube-system, otherwise by another namespace."""
-        recorded_uids, observed_uids = recorded.get("uids") or {}, observed["uids"]
+        recorded_uids, observed_uids = get_mapping(recorded, "uids"), observed["uids"]
         common = recorded_uids.keys() & observed_uids.keys()
         name = next((name for name in (_SYSTEM_NAMESPACE, *recorded_uids) if name in common), None)
         if name is None:
@@ -117,7 +118,7 @@ class FleetHubProvider:
     def describe_identity(self, identity: Values) -> str:
         """Describe the hub for the head of a plan: `hub prod-eu (uid 3f2c, read 15:02:11, KubeFleet 0.3.1)`."""
         hub = self._connection.connect()
-        uid = next(iter((identity.get("uids") or {}).values()), "")
+        uid = next(iter(get_mapping(identity, "uids").values()), "")
         parts = [f"uid {uid[:_UID_DIGITS]}" if uid else "uid unknown", f"read {datetime.now(UTC):%H:%M:%S}"]
         parts += [f"KubeFleet {identity['version']}"] if identity.get("version") else []
         return f"hub {hub.context or hub.server} ({', '.join(parts)})"

@@ -72,6 +72,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
 )
 from nexusform.domains.pods.importers.manifest_parser import format_canonical_json
 from nexusform.interfaces.plugins import UNFINISHED_KEY, ObjectKey, ProviderProblem, ReadRequest, ReadResult
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.resource_types.registry import RESOURCE_TYPES
 
 Values = Mapping[str, Any]
@@ -394,10 +395,10 @@ def _build_observed_placement(
     if statuses == recorded_statuses and _STATUSES in attributes:
         observed[_STATUSES] = attributes[_STATUSES]  # another order is no change
     # Return the observed bindings, each as recorded if unchanged.
-    recorded = attributes.get("bindings") or {}
+    recorded = get_mapping(attributes, "bindings")
     merged: dict[str, Any] = {}
     for cluster, binding in build_observed_bindings(placement_objects).items():
-        recorded_binding = recorded.get(cluster) or {}
+        recorded_binding = get_mapping(recorded, cluster)
         is_unchanged = all(
             recorded_binding.get(name) == value for name, value in binding.items() if name != "provenance"
         )

@@ -13,7 +13,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.documents.field_validation import list_mappings
 from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_cache import PARENT_LABEL, HubCache, get_namespaced_name, get_parent_placement
@@ -43,6 +42,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
     list_predicted_failures,
 )
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
+from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 
 _FIRST_INTERVAL: Final = 0.3  # seconds
 _MAX_INTERVAL: Final = 5.0
@@ -115,7 +115,7 @@ class HubWaiter(Struct, frozen=True):
         decision and at the end. `predicted` are its planned attributes, `sent` the object as sent.
         `describe_outdated` returns a message about a resource snapshot of older objects.
         """
-        planned, failing = predicted.get("bindings") or {}, list_predicted_failures(predicted)
+        planned, failing = get_mapping(predicted, "bindings"), list_predicted_failures(predicted)
         path = KINDS[kind].build_path(name, namespace)
         decision = final = PlacementProgress(is_done=False)
         lag_start: float | None = None  # start of the cache lag of the bindings
@@ -162,7 +162,7 @@ class HubWaiter(Struct, frozen=True):
             return None, False
         kind, name = list_created_kinds(str(placement.get("kind")))[0], get_namespaced_name(placement)
         cache = self.cache.find_collection_cache(KINDS[kind].collection, name)
-        version = str((placement.get("metadata") or {}).get("resourceVersion") or "")
+        version = get_text(placement, "metadata", "resourceVersion")
         bindings = cache.list_placement_objects(name, version) if cache is not None else None
         if bindings is None:
             return None, cache is not None
@@ -303,7 +303,7 @@ def _reject_object_in_deletion(kind: str, body: Values) -> None:
 
 def read_eviction_result(body: Mapping[str, Any]) -> tuple[bool, str]:
     """Return whether an eviction is completed, and why it was not executed."""
-    for condition in (body.get("status") or {}).get("conditions") or ():
+    for condition in get_mapping(body, "status").get("conditions") or ():
         kind, status = condition.get("type"), condition.get("status")
         if (kind, status) == ("Valid", "False") or (kind, status) == ("Executed", "False"):
             return True, str(condition.get("message") or condition.get("reason"))
@@ -320,7 +320,7 @@ def _describe_unobserved_change(
     describe_outdated: Callable[[PlacementProgress], str],
 ) -> str:
     """Return the change possibly not observed yet by a seemingly finished hub; "" for none, or after the time limit."""
-    planned = predicted.get("bindings") or {}
+    planned = get_mapping(predicted, "bindings")
     if elapsed < _SNAPSHOT_TIMEOUT and not has_external_rollout(placement):
         if is_latest_snapshot_outdated(planned, progress.latest_snapshot):
             return "the hub has not taken a snapshot of the new content yet"
@@ -385,7 +385,7 @@ def has_been_scheduled(placement: Mapping[str, Any]) -> bool:
     condition_type = f"{placement.get('kind')}Scheduled"
     generations = [
         int(condition.get("observedGeneration") or 0)
-        for condition in (placement.get("status") or {}).get("conditions") or ()
+        for condition in get_mapping(placement, "status").get("conditions") or ()
         if condition.get("type") == condition_type
     ]
     return bool(generations) and max(generations) >= get_generation(placement)
@@ -414,7 +414,7 @@ def list_created_objects(hub: HubClient, kind: str, namespace: str, name: str) -
 
 def has_external_rollout(placement: Mapping[str, Any]) -> bool:
     """Return True if staged runs roll out a placement."""
-    return ((placement.get("spec") or {}).get("strategy") or {}).get("type") == "External"
+    return get_mapping(placement, "spec", "strategy").get("type") == "External"
 
 
 def list_remaining_objects(hub: HubClient, kind: str, namespace: str, name: str) -> list[str]:
@@ -424,7 +424,7 @@ def list_remaining_objects(hub: HubClient, kind: str, namespace: str, name: str)
     bindings = list_created_objects(hub, list_created_kinds(kind)[0], namespace, name)
     works = list_works(hub, namespace, name)
     return _describe_bindings(bindings) + [
-        f"{str((work.get('metadata') or {}).get('namespace')).removeprefix('fleet-member-')}: Work "
+        f"{str(get_mapping(work, 'metadata').get('namespace')).removeprefix('fleet-member-')}: Work "
         f"{get_name(work)}{_describe_finalizers(work)}"
         for work in works or ()
     ]
@@ -440,14 +440,14 @@ def list_works(hub: HubClient, namespace: str, name: str) -> list[dict[str, Any]
 
 def _describe_bindings(bindings: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
-        f"{(binding.get('spec') or {}).get('targetCluster')}: binding "
+        f"{get_mapping(binding, 'spec').get('targetCluster')}: binding "
         f"{get_name(binding)}{_describe_finalizers(binding)}"
         for binding in bindings
     ]
 
 
 def _describe_finalizers(body: Mapping[str, Any]) -> str:
-    names = (body.get("metadata") or {}).get("finalizers") or ()
+    names = get_mapping(body, "metadata").get("finalizers") or ()
     return f" (held by {format_count(len(names), 'finalizer')}: {', '.join(names)})" if names else ""
 
 
@@ -460,8 +460,8 @@ def read_hub_version(hub: HubClient) -> str:
         agent = hub.get(_AGENT_PATH)
     except ApiError:
         return ""
-    template = (((agent or {}).get("spec") or {}).get("template") or {}).get("spec") or {}
-    images = [str(container.get("image") or "") for container in template.get("containers") or ()]
+    template = get_mapping(agent, "spec", "template", "spec")
+    images = [get_text(container, "image") for container in template.get("containers") or ()]
     return images[0] if images else ""
 
 
@@ -512,7 +512,9 @@ def approve_request(hub: HubClient, path: str, step: ChangeRequest) -> bool:
 
 def _build_conditions(request: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the conditions of a request with the approval."""
-    other_conditions = [c for c in (request.get("status") or {}).get("conditions") or () if c.get("type") != "Approved"]
+    other_conditions = [
+        c for c in get_mapping(request, "status").get("conditions") or () if c.get("type") != "Approved"
+    ]
     approval = {
         "type": "Approved",
         "status": "True",

@@ -13,6 +13,7 @@ from nexusform.domains.hub.api.hub_kinds import HubKind
 from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, HubObject
 from nexusform.domains.pods.importers.manifest_parser import build_manifest
 from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.json_data.plain_data import get_mapping, get_text
 
 Body = Mapping[str, Any]
 # Conditions of a namespace that explain its pending deletion.
@@ -34,7 +35,7 @@ def find_object_path(hub: HubClient, hub_object: HubObject) -> str:
     plural, is_namespaced = hub.get_api_kinds(version).get(str(hub_object.body.get("kind")), ("", False))
     if not plural:
         return ""
-    metadata = hub_object.body.get("metadata") or {}
+    metadata = get_mapping(hub_object.body, "metadata")
     head = f"/apis/{version}" if "/" in version else f"/api/{version}"
     namespace_part = f"/namespaces/{metadata.get('namespace') or 'default'}" if is_namespaced else ""
     return f"{head}{namespace_part}/{plural}/{metadata.get('name')}"
@@ -70,7 +71,7 @@ def list_existing_object_bodies(hub: HubClient, hub_objects: Iterable[HubObject]
         except ApiError:
             continue
         existing |= dict.fromkeys(paths)
-        existing |= {f"{collection}/{(body.get('metadata') or {}).get('name')}": body for body in bodies}
+        existing |= {f"{collection}/{get_mapping(body, 'metadata').get('name')}": body for body in bodies}
     return existing
 
 
@@ -104,12 +105,12 @@ def list_objects_if_permitted(read: Callable[[], list[dict[str, Any]]]) -> list[
 
 def get_uid(body: Body) -> str:
     """Return the uid of an object."""
-    return str((body.get("metadata") or {}).get("uid") or "")
+    return get_text(body, "metadata", "uid")
 
 
 def describe_deletion_blockers(body: Body) -> str:
     """Return the blockers of a deletion: finalizers, or the content of a namespace."""
-    finalizers = (body.get("metadata") or {}).get("finalizers") or ()
+    finalizers = get_mapping(body, "metadata").get("finalizers") or ()
     finalizer_text = f", held by {', '.join(finalizers)}" if finalizers else ""
     messages = [
         str(condition.get("message"))
@@ -123,7 +124,7 @@ def is_applied_by(body: Body, manager: str) -> bool:
     """Return True if a manager applied fields of an object."""
     return any(
         entry.get("manager") == manager and entry.get("operation") == "Apply"
-        for entry in (body.get("metadata") or {}).get("managedFields") or ()
+        for entry in get_mapping(body, "metadata").get("managedFields") or ()
     )
 
 

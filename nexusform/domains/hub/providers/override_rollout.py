@@ -28,6 +28,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
     get_name,
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.resource_types.registry import RESOURCE_TYPES
 
 OVERRIDE_TYPES: Final = frozenset({"fleet_cluster_resource_override", "fleet_resource_override"})
@@ -87,7 +88,7 @@ class OverrideRollout:
         snapshots = self._hub.list_objects(collection, labelSelector=f"{_PARENT_LABEL}={name}")
         for snapshot in snapshots if body is not None else ():
             is_latest = get_labels(snapshot).get(LATEST_LABEL) == "true"
-            if is_latest and (snapshot.get("spec") or {}).get("overrideSpec") == (body or {}).get("spec"):
+            if is_latest and get_mapping(snapshot, "spec").get("overrideSpec") == (body or {}).get("spec"):
                 return f"{namespace}/{get_name(snapshot)}" if namespace else get_name(snapshot)
         return ""
 
@@ -99,11 +100,11 @@ class OverrideRollout:
         objects: ObjectsByIndex = {item.index: item.objects for item in placement.snapshots}
         own_pattern = re.compile(rf"{re.escape(self._override.key)}-\d+")
         for body in filter(_is_bound, placement_objects.bindings):
-            cluster = str((body.get("spec") or {}).get("targetCluster"))
+            cluster = str(get_mapping(body, "spec").get("targetCluster"))
             index = placement.bindings[cluster].resource_snapshot if cluster in placement.bindings else None
             if index is None or index not in objects:
                 continue
-            bound_snapshots = set(filter(own_pattern.fullmatch, list_override_names(body.get("spec") or {})))
+            bound_snapshots = set(filter(own_pattern.fullmatch, list_override_names(get_mapping(body, "spec"))))
             expected = {self._snapshot} if self._is_override_for_cluster(cluster, objects[index]) else set()
             if bound_snapshots != expected:
                 yield cluster, f" {'does not have it yet' if expected else 'still has it'}"
@@ -120,4 +121,4 @@ class OverrideRollout:
 
 
 def _is_bound(binding: Body) -> bool:
-    return (binding.get("spec") or {}).get("state") == "Bound" and not is_deleting(binding)
+    return get_mapping(binding, "spec").get("state") == "Bound" and not is_deleting(binding)

@@ -14,11 +14,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.documents.field_validation import get_mapping
 from nexusform.documents.times import parse_time
 from nexusform.domains.fleet.importers.fleet_members import read_member_health
 from nexusform.domains.hub.providers.rollout_progress import find_condition, get_labels, get_name, list_picked_clusters
 from nexusform.domains.hub.types.fleet_hub import is_heartbeat_age_unknown
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.placements.prediction_scores import VerifiedPrediction
 
 KUBEFLEET: Final = "KubeFleet e160c1cd"  # version of the implemented rules
@@ -118,13 +118,13 @@ def read_figures(members: Iterable[Mapping[str, Any]], observed_at: datetime | N
     """Return the figures of members that affect placement. `at` is the time of observation."""
     figures_by_member: dict[str, dict[str, Any]] = {}
     for member in members:
-        status = member.get("status") or {}
+        status = get_mapping(member, "status")
         figures: dict[str, Any] = {f"label {name}": value for name, value in get_labels(member).items()}
-        for taint in (member.get("spec") or {}).get("taints") or ():
-            figures[f"taint {taint.get('key')}"] = f"{taint.get('value') or ''}:{taint.get('effect')}"
-        for name, entry in (status.get("properties") or {}).items():
+        for taint in get_mapping(member, "spec").get("taints") or ():
+            figures[f"taint {taint.get('key')}"] = f"{get_text(taint, 'value')}:{taint.get('effect')}"
+        for name, entry in get_mapping(status, "properties").items():
             figures[f"property {name}"] = (entry or {}).get("value")
-        for kind, amounts in (status.get("resourceUsage") or {}).items():
+        for kind, amounts in get_mapping(status, "resourceUsage").items():
             for name, amount in get_mapping(amounts).items():
                 figures[f"{kind} {name}"] = amount
         figures["joined"] = (find_condition(member, "Joined") or {}).get("status", "Unknown")

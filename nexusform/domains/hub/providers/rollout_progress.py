@@ -23,6 +23,7 @@ from nexusform.domains.fleet.scheduling.rolling_update import (
 )
 from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, read_imported_arguments
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.resource_types.registry import RESOURCE_TYPES
 
 LATEST_LABEL: Final = "kubernetes-fleet.io/is-latest-snapshot"
@@ -66,17 +67,17 @@ class ObservedPlacementObjects(Struct, frozen=True):
 
 def get_generation(body: Body) -> int:
     """Return the generation of an object."""
-    return int((body.get("metadata") or {}).get("generation") or 0)
+    return int(get_mapping(body, "metadata").get("generation") or 0)
 
 
 def get_name(body: Body) -> str:
     """Return the name of an object."""
-    return str((body.get("metadata") or {}).get("name"))
+    return str(get_mapping(body, "metadata").get("name"))
 
 
 def get_labels(body: Body) -> Mapping[str, Any]:
     """Return the labels of an object."""
-    return (body.get("metadata") or {}).get("labels") or {}
+    return get_mapping(body, "metadata", "labels")
 
 
 def find_condition(body: Body, kind: str) -> Mapping[str, Any] | None:
@@ -179,7 +180,7 @@ def find_blocked_rollout(
 
 def _is_binding_in_progress(placement: Body, binding: Body) -> bool:
     """Return True if a binding changes automatically, or the rollout resumes after a repair."""
-    spec = binding.get("spec") or {}
+    spec = get_mapping(binding, "spec")
     if is_deleting(binding):
         return True
     is_bound = spec.get("state") == "Bound"
@@ -188,13 +189,13 @@ def _is_binding_in_progress(placement: Body, binding: Body) -> bool:
 
 def _is_policy_observed(placement_objects: ObservedPlacementObjects) -> bool:
     policy = _find_latest(placement_objects.policies)
-    observed = int(((policy or {}).get("status") or {}).get("observedCRPGeneration") or 0)
+    observed = int(get_mapping(policy, "status").get("observedCRPGeneration") or 0)
     return policy is not None and observed >= get_generation(placement_objects.placement)
 
 
 def get_observed_index(placement: Body) -> int | None:
     """Return the resource snapshot index in a placement's status."""
-    index_text = str((placement.get("status") or {}).get("observedResourceIndex") or "")
+    index_text = get_text(placement, "status", "observedResourceIndex")
     return int(index_text) if index_text.isdecimal() else None
 
 
@@ -208,8 +209,8 @@ def _find_pending_clusters(
     pending: list[str] = []
     expected_failures: list[str] = []
     for binding in placement_objects.bindings:
-        spec, cluster = binding.get("spec") or {}, _get_cluster(binding)
-        predicted, name = planned.get(cluster) or {}, spec.get("resourceSnapshotName")
+        spec, cluster = get_mapping(binding, "spec"), _get_cluster(binding)
+        predicted, name = get_mapping(planned, cluster), spec.get("resourceSnapshotName")
         parts = str(name or "").rsplit("-", 2)
         index = int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else None
         is_bound = spec.get("state") == "Bound" and not is_deleting(binding)
@@ -225,16 +226,16 @@ def _find_pending_clusters(
 
 
 def _get_cluster(binding: Body) -> str:
-    return str((binding.get("spec") or {}).get("targetCluster"))
+    return str(get_mapping(binding, "spec").get("targetCluster"))
 
 
 def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -> tuple[str, str]:
     """Return the failure ("" for none) and the pending work ("" for none) of a cluster with the latest
     snapshot, or without any.
     """
-    spec, cluster = binding.get("spec") or {}, _get_cluster(binding)
+    spec, cluster = get_mapping(binding, "spec"), _get_cluster(binding)
     if is_deleting(binding):
-        names = ", ".join((binding.get("metadata") or {}).get("finalizers") or ())
+        names = ", ".join(get_mapping(binding, "metadata").get("finalizers") or ())
         return "", f"{cluster} still goes{f' (held by {names})' if names else ''}"
     state = str(spec.get("state"))
     if state != "Bound":
@@ -251,7 +252,7 @@ def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> 
     """Return True if a binding still has an older apply strategy. The hub distributes it after observing the
     placement, without other changes of the binding.
     """
-    configured = ((placement.get("spec") or {}).get("strategy") or {}).get("applyStrategy")
+    configured = get_mapping(placement, "spec", "strategy").get("applyStrategy")
     bound = binding_spec.get("applyStrategy")
     if not isinstance(configured, Mapping) or not isinstance(bound, Mapping):
         return False
@@ -329,7 +330,7 @@ def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress
         return StagedRunProgress(has_ended=True)
     if succeeded is not None and succeeded.get("status") == "False":
         return StagedRunProgress(has_ended=True, failure=str(succeeded.get("message") or succeeded.get("reason")))
-    state = str((run.get("spec") or {}).get("state") or "Initialize")
+    state = str(get_mapping(run, "spec").get("state") or "Initialize")
     if state != "Run":
         state_condition = {"Initialize": initialized, "Stop": find_condition(run, "Progressing")}.get(state)
         is_stopped = state_condition is not None and (state == "Initialize" or state_condition.get("status") == "False")
@@ -350,8 +351,8 @@ def is_approved(request: Body) -> bool:
 
 def _describe_current_stage(run: Body) -> str:
     """Return the current stage: `stage canary: 1 of 2 clusters (ams1 Started)`."""
-    status = run.get("status") or {}
-    for stage in (*(status.get("stagesStatus") or ()), status.get("deletionStageStatus") or {}):
+    status = get_mapping(run, "status")
+    for stage in (*(status.get("stagesStatus") or ()), get_mapping(status, "deletionStageStatus")):
         if not isinstance(stage, Mapping) or not stage.get("stageName") or _has_condition(stage, "Succeeded"):
             continue
         clusters = [cluster for cluster in stage.get("clusters") or () if isinstance(cluster, Mapping)]

@@ -91,6 +91,7 @@ from nexusform.interfaces.plugins import (
     StepPending,
     StepProgress,
 )
+from nexusform.json_data.plain_data import get_mapping
 
 Values = Mapping[str, Any]
 EXTERNAL_PATCH: Final[Mapping[str, Any]] = {"spec": {"strategy": {"type": "External", "rollingUpdate": None}}}
@@ -239,7 +240,7 @@ class HubStepWriter(Struct, frozen=True):
         prior_identities = {hub_object.identity for hub_object in prior_objects}
         new_namespaces: set[str] = set()  # new namespaces, without objects yet
         for hub_object in hub_objects:
-            metadata = hub_object.body.get("metadata") or {}
+            metadata = get_mapping(hub_object.body, "metadata")
             try:
                 body = None if metadata.get("namespace") in new_namespaces else self._read_existing(hub_object)
                 self._ensure_object_is_writable(hub_object, body, is_managed=hub_object.identity in prior_identities)
@@ -348,8 +349,8 @@ class HubStepWriter(Struct, frozen=True):
         """Verify the predictions at the hub's first decision, or at the end if that fits better, for example
         with an eviction in the same apply.
         """
-        planned = self._planned.get("bindings") or {}
-        prior = (self.request.prior or {}).get("bindings") or {}
+        planned = get_mapping(self._planned, "bindings")
+        prior = get_mapping(self.request.prior, "bindings")
         if self.request.prior is not None and not has_scheduling_decision(prior, planned):
             return VerificationResult()
         name = "/".join(filter(None, get_identity(self._type_name, self._planned)[1:]))
@@ -357,7 +358,7 @@ class HubStepWriter(Struct, frozen=True):
             self.plan_figures,
             self.plan_figures or {},
             compares_spread=not prior,
-            open_clusters=self.request.planned_note.get(OPEN_CLUSTERS) or {},
+            open_clusters=get_mapping(self.request.planned_note, OPEN_CLUSTERS),
         )
         results = [verifier.verify_bindings(name, planned, item.bindings) for item in (decision, final)]
         best = min(results, key=lambda item: len(item.wrong_predictions))
@@ -403,7 +404,7 @@ class HubStepWriter(Struct, frozen=True):
         kind, namespace, name = get_identity(self._type_name, self._planned)
         run = self.hub.get(KINDS[kind].build_path(name, namespace)) or {}
         snapshot_kind = "ResourceSnapshot" if namespace else "ClusterResourceSnapshot"
-        placement = str((run.get("spec") or {}).get("placementName"))
+        placement = str(get_mapping(run, "spec").get("placementName"))
         content = ContentVerifier(self.hub, self.request, self.coordination)
         snapshots = content.list_snapshots(snapshot_kind, namespace, placement)
         difference = find_wrong_run_resources(
@@ -458,7 +459,7 @@ def _format_operation(hub_object: HubObject) -> str:
 
 def _get_placement(hub_object: HubObject) -> str:
     """Return the placement of a run or an eviction."""
-    return str((hub_object.body.get("spec") or {}).get("placementName"))
+    return str(get_mapping(hub_object.body, "spec").get("placementName"))
 
 
 def is_switching_to_external(hub_objects: Values, existing: Values) -> bool:
@@ -469,7 +470,7 @@ def is_switching_to_external(hub_objects: Values, existing: Values) -> bool:
 
 def _add_bindings(planned: Values, progress: PlacementProgress, note: Values, *, is_run_managed: bool) -> ChangeResult:
     """Return the planned attributes with the bindings decided by the hub."""
-    predicted = planned.get("bindings") or {}
+    predicted = get_mapping(planned, "bindings")
     bindings: dict[str, Any] = {}
     for cluster, observed in progress.bindings.items():
         bindings[cluster] = dict(observed)

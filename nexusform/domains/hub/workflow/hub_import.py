@@ -26,6 +26,7 @@ from nexusform.domains.hub.providers.hub_provider import FleetHubProvider
 from nexusform.domains.hub.providers.hub_reader import PREDICTED_ATTRIBUTES
 from nexusform.domains.hub.providers.object_access import find_tool_manager
 from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.plan_request import ImportedObject
 from nexusform.planning.preparation.prior_state import ImportTarget, normalize_imported_attributes
 from nexusform.plans.plan import Action, Plan
@@ -188,7 +189,7 @@ def _list_user_objects(
     further_types = {name: kind for name, kind in _BLOCK_TYPES.items() if name in configured_types}
     for type_name, kind in {**_IMPORTED_TYPES, **further_types}.items():
         for body in hub.list_objects(KINDS[kind].collection):
-            metadata = body.get("metadata") or {}
+            metadata = get_mapping(body, "metadata")
             if metadata.get("deletionTimestamp"):
                 continue
             namespace = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
@@ -292,7 +293,7 @@ def _add_predicted_attributes(imported: ImportedObject, planned: Mapping[str, An
     """Return an object with its predicted attributes, the approvals of its block, and only the labels of its block."""
     current = imported.object
     values = {name: planned[name] for name in (*PREDICTED_ATTRIBUTES, "approvals") if name in planned}
-    labels, planned_labels = current.attributes.get(_LABELS) or {}, planned.get(_LABELS) or {}
+    labels, planned_labels = get_mapping(current.attributes, _LABELS), get_mapping(planned, _LABELS)
     if labels:
         values[_LABELS] = {name: value for name, value in labels.items() if name in planned_labels}
     return replace(imported, object=replace(current, attributes={**current.attributes, **values}))

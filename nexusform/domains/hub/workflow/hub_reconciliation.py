@@ -13,6 +13,7 @@ from nexusform.domains.hub.providers.hub_bodies import PLACEMENT_TYPES
 from nexusform.domains.hub.providers.hub_provider import FleetHubProvider
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest
 from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, PredictionRecord, parse_record
 from nexusform.planning.planner import make_plan
 from nexusform.plans.plan import SeparationVerdict
@@ -93,11 +94,11 @@ def _reconcile_hub_placements(run: Run) -> HubReconciliation:
     try:
         for key, provider in hubs.items():
             for address, current, observed in _read_placements(run, key, provider):
-                recorded = current.attributes.get("bindings") or {}
+                recorded = get_mapping(current.attributes, "bindings")
                 observed_bindings = observed.get("bindings") if observed is not None else None
                 name = str(current.attributes.get("id"))
                 bindings = observed_bindings if isinstance(observed_bindings, Mapping) else None
-                unread = str((current.private or {}).get(NOT_VERIFIED_KEY) or "")
+                unread = get_text(current.private, NOT_VERIFIED_KEY)
                 checks.append(
                     PlacementComparison(str(address), name, recorded, bindings, parse_record(current.private), unread)
                 )

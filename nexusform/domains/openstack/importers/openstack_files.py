@@ -23,6 +23,7 @@ from nexusform.domains.openstack.importers.capture_script import (
 )
 from nexusform.domains.openstack.scheduling.flavor_requests import FlavorRequest, parse_flavor, select_image_requests
 from nexusform.domains.openstack.scheduling.nova_host_records import DISK, MEMORY, PCPU, VCPU, Flavor
+from nexusform.json_data.plain_data import get_mapping
 
 INVALID: Final = "invalid-openstack-file"
 INCOMPLETE: Final = "incomplete-openstack-inventory"
@@ -306,7 +307,7 @@ def parse_server_topology(row: Mapping[str, Any]) -> list[dict[str, Any]]:
             "vcpus": len(node["vcpu_set"]),
             "memory_mib": int(node["memory_mb"]),
             "page_size": None if page_size is None else int(page_size),
-            "pins": format_cpus(int(cpu) for cpu in (node.get("cpu_pinning") or {}).values()),
+            "pins": format_cpus(int(cpu) for cpu in get_mapping(node, "cpu_pinning").values()),
         }
         for node in topology.get("nodes") or ()
         if node.get("host_node") is not None

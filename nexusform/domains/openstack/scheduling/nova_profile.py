@@ -33,6 +33,7 @@ from nexusform.domains.openstack.scheduling.nova_host_records import (
     build_sku_name,
 )
 from nexusform.domains.openstack.scheduling.pci_devices import PciDeviceAlias, build_pci_device_alias
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.scheduling.racks.layout import FreeCapacity, NumberedSite
 from nexusform.scheduling.racks.profile import MACHINE_KEYS, RACK_KEYS, SchedulerProfile
 from nexusform.scheduling.racks.rule import (
@@ -415,9 +416,9 @@ def build_nova_settings(values: Mapping[str, Any]) -> NovaSettings:
     """Build the settings from plain data, for example the arguments of an openstack_site."""
     return NovaSettings(
         values.get("enabled_filters") or DEFAULT_FILTERS,
-        {name: float(value) for name, value in (values.get("weight_multipliers") or {}).items()},
+        {name: float(value) for name, value in get_mapping(values, "weight_multipliers").items()},
         int(values.get("host_subset_size") or 1),
-        {name: build_pci_device_alias(fields) for name, fields in (values.get("pci_aliases") or {}).items()},
+        {name: build_pci_device_alias(fields) for name, fields in get_mapping(values, "pci_aliases").items()},
     )
 
 
@@ -457,10 +458,10 @@ def build_nova_site(source: Mapping[str, Any]) -> NovaSite:
         [build_host(name, values) for name, values in sorted(source["hosts"].items())],
         [
             msgspec.convert({**values, "name": name}, Flavor, strict=False)
-            for name, values in sorted((source.get("flavors") or {}).items())
+            for name, values in sorted(get_mapping(source, "flavors").items())
         ],
-        {name: build_server(values) for name, values in (source.get("servers") or {}).items()},
-        source.get("images") or {},
+        {name: build_server(values) for name, values in get_mapping(source, "servers").items()},
+        get_mapping(source, "images"),
     )
 
 

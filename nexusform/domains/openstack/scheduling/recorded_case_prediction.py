@@ -19,6 +19,7 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
     build_server_sku,
 )
 from nexusform.domains.openstack.scheduling.numa_fit import HostCell
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement, PlacementConstraints, VmName, VmSku
 
@@ -36,12 +37,12 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
     hosts = [build_host(name, values) for name, values in snapshot["hosts"].items()]
     servers = {}
     flavors = {_FLAVOR: msgspec.convert({**request["flavor"], "name": _FLAVOR}, Flavor)}
-    images = {_FLAVOR: request.get("image") or {}}
+    images = {_FLAVOR: get_mapping(request, "image")}
     for name, server in snapshot["servers"].items():
         servers[name] = build_server({**server, "name": name, "image": ""})
         if server.get("properties") or server.get("image"):
             flavors[f"flavor of {name}"] = msgspec.convert({**server, "name": f"flavor of {name}"}, Flavor)
-            images[f"flavor of {name}"] = server.get("image") or {}
+            images[f"flavor of {name}"] = get_mapping(server, "image")
     site = NovaSite(hosts, list(flavors.values()), servers, images)
     skus = site.build_skus()
     settings = build_nova_settings(snapshot["settings"])

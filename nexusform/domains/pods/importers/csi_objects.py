@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.documents.field_validation import get_mapping, get_value_at_path, list_mappings
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.cluster_records import AttachLimits
+from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.kubernetes.matching import IN, NodeSelectorTerm, Requirement
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
@@ -111,7 +111,7 @@ def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:
 
 def find_csi_provisioner(storage_class: Manifest | None) -> str:
     """Return the CSI driver of a class, "" without a class."""
-    name = str(storage_class.body.get("provisioner") or "") if storage_class is not None else ""
+    name = get_text(storage_class.body, "provisioner") if storage_class is not None else ""
     return _MIGRATED_DRIVERS.get(name, name)
 
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.documents.field_validation import get_list, get_mapping, get_value_at_path, list_mappings
 from nexusform.domains.pods.importers.kubernetes_pod_spec import DEVICE_CLAIMS, parse_node_term
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.cel_device_selectors import find_selector_problem, parse_device_quantity
@@ -28,6 +27,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     DeviceSubRequest,
     ResourceSlice,
 )
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.kubernetes.matching import EQUAL, IN, NodeSelectorTerm, Requirement, Taint, Toleration
 
 _GROUP: Final = "resource.k8s.io"
@@ -128,8 +128,8 @@ def _parse_slice(manifest: Manifest) -> ResourceSlice:
     pool = get_mapping(spec, "pool")
     return ResourceSlice(
         name=manifest.name,
-        driver=str(spec.get("driver") or ""),
-        pool=str(pool.get("name") or ""),
+        driver=get_text(spec, "driver"),
+        pool=get_text(pool, "name"),
         generation=_get_integer(pool, "generation", 0),
         slice_count=_get_integer(pool, "resourceSliceCount", 1),
         devices=tuple(_parse_device(manifest, device) for device in list_mappings(spec, "devices")),
@@ -150,11 +150,11 @@ def _parse_device(manifest: Manifest, device: Mapping[str, Any]) -> Device:
         if (attribute := _parse_attribute(value)) is not None
     }
     return Device(
-        name=str(device.get("name") or ""),
+        name=get_text(device, "name"),
         attributes=attributes,
         capacity={name: _parse_amount(amount) for name, amount in get_mapping(device, "capacity").items()},
         taints=tuple(
-            Taint(str(taint.get("key")), str(taint.get("value") or ""), str(taint.get("effect")))
+            Taint(str(taint.get("key")), get_text(taint, "value"), str(taint.get("effect")))
             for taint in list_mappings(device, "taints")
             if taint.get("effect") != "None"
         ),
@@ -260,7 +260,7 @@ class _DeviceClaimReader:
         return DeviceClaim(name, is_own, tuple(requests), tuple(constraints), next(iter(errors), ""))
 
     def _parse_request(self, title: str, request: Mapping[str, Any], errors: list[str]) -> DeviceRequest:
-        name = str(request.get("name") or "")
+        name = get_text(request, "name")
         first_available = list_mappings(request, "firstAvailable")
         alternatives: list[DeviceSubRequest] = []
         for fields in first_available or [get_mapping(request, "exactly")]:
@@ -273,7 +273,7 @@ class _DeviceClaimReader:
     def _parse_alternative(
         self, title: str, full_name: str, fields: Mapping[str, Any], errors: list[str]
     ) -> DeviceSubRequest:
-        class_name = str(fields.get("deviceClassName") or "")
+        class_name = get_text(fields, "deviceClassName")
         device_class = self._objects.classes.get(class_name)
         if device_class is None:
             error = f"request {full_name}: device class {class_name} does not exist"
@@ -292,10 +292,10 @@ class _DeviceClaimReader:
             has_admin_access=fields.get("adminAccess") is True,
             tolerations=tuple(
                 Toleration(
-                    str(item.get("key") or ""),
+                    get_text(item, "key"),
                     str(item.get("operator") or EQUAL),
-                    str(item.get("value") or ""),
-                    str(item.get("effect") or ""),
+                    get_text(item, "value"),
+                    get_text(item, "effect"),
                 )
                 for item in list_mappings(fields, "tolerations")
             ),

@@ -12,7 +12,6 @@ import msgspec
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.documents.field_validation import get_mapping, get_value_at_path, list_mappings
 from nexusform.documents.yaml_documents import INVALID, build_problem, parse_yaml
 from nexusform.domains.pods.importers.device_objects import (
     DeviceObjects,
@@ -38,6 +37,7 @@ from nexusform.domains.pods.importers.pod_conditions import (
 )
 from nexusform.domains.pods.scheduling.cluster_records import ClaimedUses, ObservedPodTemplate, PodCondition, PodSpec
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
+from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.kubernetes.matching import LabelSelector, Taint
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 from nexusform.scheduling.kubelet import NodeSize
@@ -356,7 +356,7 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
         unread_kinds=tuple(data.get("unread") or ()),
         objects=objects,
         missing_kinds=missing_kinds,
-        version=max((node.version for node in nodes), default=()) or parse_version(str(data.get("version") or "")),
+        version=max((node.version for node in nodes), default=()) or parse_version(get_text(data, "version")),
     )
 
 
@@ -367,7 +367,7 @@ def _build_observed_manifest(body: _Object) -> Manifest:
         group=group,
         version=version,
         kind=body["kind"],
-        namespace=str(metadata.get("namespace") or ""),
+        namespace=get_text(metadata, "namespace"),
         name=str(metadata["name"]),
         labels={key: str(value) for key, value in get_mapping(metadata, "labels").items()},
         body=body,
@@ -378,20 +378,20 @@ def _build_observed_manifest(body: _Object) -> Manifest:
 def _build_node(name: str, body: _Object) -> ObservedNode:
     capacity, allocatable = get_mapping(body, "capacity"), get_mapping(body, "allocatable")
     taints = tuple(
-        Taint(str(taint.get("key")), str(taint.get("value") or ""), str(taint.get("effect")))
+        Taint(str(taint.get("key")), get_text(taint, "value"), str(taint.get("effect")))
         for taint in list_mappings(body, "taints")
     )
     return ObservedNode(
         name=name,
-        provider_id=str(body.get("providerID") or ""),
+        provider_id=get_text(body, "providerID"),
         labels={key: str(value) for key, value in body["labels"].items()},
         taints=taints,
         unschedulable=body.get("unschedulable") is True,
         capacity=_parse_node_size(capacity),
         allocatable=_parse_node_size(allocatable),
         pods=parse_amount(allocatable.get("pods")),
-        images=body.get("images") or {},
-        version=parse_version(str(body.get("version") or "")),
+        images=get_mapping(body, "images"),
+        version=parse_version(get_text(body, "version")),
         ready=str(body.get("ready") or ""),
         heartbeat=int(body.get("heartbeat") or 0),
     )

@@ -11,7 +11,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.documents.field_validation import get_mapping, get_value_at_path
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.pods.importers.device_objects import DeviceObjects, collect_device_objects, parse_device_claims
 from nexusform.domains.pods.importers.kubernetes_pod_spec import (
@@ -42,6 +41,7 @@ from nexusform.domains.pods.importers.pod_admission import (
 )
 from nexusform.domains.pods.importers.unpredicted_kinds import list_unpredicted_problems
 from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION, PodSpec, Strategy, Workload
+from nexusform.json_data.plain_data import get_mapping, get_value_at_path
 from nexusform.kubernetes.matching import LabelSelector, is_selected
 
 # Maximum of pods in one cluster by the Kubernetes documentation.

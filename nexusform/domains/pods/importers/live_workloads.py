@@ -12,10 +12,10 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.documents.field_validation import get_mapping, get_value_at_path, list_mappings
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_containers
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION
+from nexusform.json_data.plain_data import get_mapping, get_value_at_path, list_mappings
 
 LIVE_KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController")
 # Steps of a path are keys of mappings, or the identifying fields of a list's item.
@@ -242,7 +242,7 @@ def _set_value_at_path(value: Any, path: FieldPath, new_value: Any) -> Any:
         return new_value
     step, *rest = path
     if isinstance(step, str):
-        mapping = value if isinstance(value, dict) else {}
+        mapping = get_mapping(value)
         return {**mapping, step: _set_value_at_path(mapping.get(step), tuple(rest), new_value)}
     items = list(value) if isinstance(value, list) else []
     item = _find_list_item(items, step)

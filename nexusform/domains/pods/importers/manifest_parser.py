@@ -14,8 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.documents.field_validation import FieldKind, FieldShape, get_mapping, validate_value
+from nexusform.documents.field_validation import FieldKind, FieldShape, validate_value
 from nexusform.documents.yaml_documents import TextPosition, YamlDocument, build_problem, parse_yaml
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.kubernetes.quantity import MAX_INT32
 
 INVALID: Final = "invalid-kubernetes-manifest"

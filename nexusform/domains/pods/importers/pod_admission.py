@@ -14,10 +14,10 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.documents.field_validation import get_mapping, list_mappings
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.cluster_records import PodDisruptionBudget, ResourceQuota, ResourceQuotaScope
+from nexusform.json_data.plain_data import get_mapping, list_mappings
 from nexusform.kubernetes.matching import EXISTS
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
@@ -257,7 +257,7 @@ def _apply_container_defaults(container: Any, defaults: LimitRangeDefaults) -> A
     resources = container.get("resources", {}) if isinstance(container, dict) else None
     if not isinstance(resources, dict):
         return container
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    limits, requests = get_mapping(resources, "limits"), get_mapping(resources, "requests")
     if not isinstance(limits, dict) or not isinstance(requests, dict):
         return container
     # An explicit limit becomes the request before LimitRanges apply.
@@ -323,13 +323,13 @@ def _add_missing_requests(containers: list[Any], missing_amounts: Mapping[str, i
     first_container = containers[0] if containers else None
     if not isinstance(first_container, dict) or not isinstance(first_container.get("resources", {}), dict):
         return containers
-    resources = first_container.get("resources") or {}
+    resources = get_mapping(first_container, "resources")
     changed_resources = dict(resources)
     added_amounts = {
         name: _sum_requested([first_container], name) + count for name, count in missing_amounts.items() if count > 0
     }
     for section in ("requests", "limits"):
-        existing_amounts = resources.get(section) or {}
+        existing_amounts = get_mapping(resources, section)
         if isinstance(existing_amounts, dict):
             existing_amounts = {**existing_amounts, **added_amounts}
         changed_resources[section] = existing_amounts

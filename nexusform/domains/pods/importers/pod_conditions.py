@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from nexusform.documents.field_validation import get_mapping, get_value_at_path, list_mappings
+from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
 _STARTING: Final = ("ContainerCreating", "PodInitializing", "")
@@ -35,7 +35,7 @@ def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
         "deletion_cost": _parse_deletion_cost(get_mapping(metadata, "annotations").get(_DELETION_COST)),
     }
     if not is_ready:
-        reasons = [str(get_mapping(item, "state", "waiting").get("reason") or "") for item in statuses]
+        reasons = [get_text(item, "state", "waiting", "reason") for item in statuses]
         stuck_reasons = [reason for reason in reasons if reason not in _STARTING]
         is_running = status.get("phase") == "Running"
         condition |= {
@@ -69,7 +69,7 @@ def parse_time(text: Any) -> int:
 def reduce_node_condition(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return whether a node is ready ("" if unknown), and its newest heartbeat in seconds since 1970."""
     status = get_mapping(body, "status")
-    ready = str(_find_condition(status, "Ready").get("status") or "")
+    ready = get_text(_find_condition(status, "Ready"), "status")
     newest = max((parse_time(item.get("lastHeartbeatTime")) for item in list_mappings(status, "conditions")), default=0)
     return {"ready": ready, "heartbeat": newest}
 

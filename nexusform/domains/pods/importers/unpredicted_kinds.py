@@ -10,9 +10,9 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import select_word_form
-from nexusform.documents.field_validation import get_list, list_mappings
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
+from nexusform.json_data.plain_data import get_list, list_mappings
 
 NOT_PREDICTED: Final = "pods-not-predicted"
 _ANY: Final = "*"

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
 from nexusform.diagnostics.phrases import select_word_form
-from nexusform.documents.field_validation import get_mapping
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, ObservedNode, ObservedPod
 from nexusform.domains.pods.importers.live_workloads import LiveWorkload
 from nexusform.domains.pods.importers.manifest_parser import Manifest
@@ -25,6 +24,7 @@ from nexusform.domains.pods.scheduling.cluster_records import ZONE, ExistingPod,
 from nexusform.domains.pods.scheduling.preemption import compute_allowed_disruptions, is_pod_covered
 from nexusform.domains.pods.scheduling.rules import image_locality, taints
 from nexusform.interfaces.plugins import PlanningKind
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.scheduling.kubelet import STORAGE, compute_capacity

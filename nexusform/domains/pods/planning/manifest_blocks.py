@@ -28,6 +28,7 @@ from nexusform.domains.pods.planning.pod_rows import parse_pod_record
 from nexusform.domains.pods.planning.snapshot_doubts import warn_snapshot_doubts
 from nexusform.domains.pods.scheduling.workload_warnings import WorkloadWarning
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.vm_demands import ClaimDemand
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
@@ -78,7 +79,7 @@ def list_prior_pods(
                 manifests = hub_objects or ()
                 if recorded_manifests is not None:
                     manifests = unwrap_envelopes(recorded_manifests.get(member, ())).manifests
-                member_workloads = workloads.get(member) or {}
+                member_workloads = get_mapping(workloads, member)
                 if not member_workloads and not manifests:
                     continue  # it adds nothing there
                 cluster_id = members.get(member, member)
@@ -139,7 +140,7 @@ def create_pod_phase(blocks: BlockPlanner, objects: Iterable[VmObject], external
                 str(address), _get_cluster_id(instance.before), "workload_removed", keeps_running=keeps_running
             )
         elif instance.is_removed and instance.type.kind is PlanningKind.PLACEMENT:
-            for member in (instance.before or {}).get("workloads") or {}:
+            for member in get_mapping(instance.before, "workloads"):
                 pods.remove_pods(str(address), member, keeps_running=keeps_running)
     return pods
 

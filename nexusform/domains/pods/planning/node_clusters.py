@@ -11,6 +11,7 @@ from nexusform.domains.pods.scheduling.cluster_records import Node
 from nexusform.domains.pods.scheduling.kubelet_admission import compute_cells
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
+from nexusform.json_data.plain_data import get_text
 from nexusform.placements.node_properties import CONTROL_PLANE_TAINT, NodeProperties
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.vm_planning.site_plans import SiteObject, build_site_layout
@@ -159,7 +160,7 @@ def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
         seed=first_part.seed,
         node_by_name={node.name: node for node in nodes},
         platform_names=platform_names,
-        version=parse_version(str((attributes or {}).get("kubernetes_version") or "")),
+        version=parse_version(get_text(attributes, "kubernetes_version")),
         pools=tuple(pool_names),
         empty_pools=dict(sorted(empty_pools.items())),
     )

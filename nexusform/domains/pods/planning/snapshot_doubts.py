@@ -13,7 +13,6 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
-from nexusform.documents.field_validation import get_list, get_mapping, list_mappings
 from nexusform.domains.pods.importers.csi_objects import has_unknown_storage
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
@@ -22,6 +21,7 @@ from nexusform.domains.pods.planning.cluster_observation import ExternalClusters
 from nexusform.domains.pods.scheduling.assumptions import PodDoubt, PodKey
 from nexusform.domains.pods.scheduling.cluster_records import PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
+from nexusform.json_data.plain_data import get_list, get_mapping, list_mappings
 from nexusform.kubernetes.matching import is_selected
 
 _HOUR: Final = 3600

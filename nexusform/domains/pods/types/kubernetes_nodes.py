@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.interfaces.plugins import DataResult, FileProblem, PlanningKind, ReadContext, ResourceType
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, ObjectType
 
@@ -100,7 +101,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     node_values = {
         name: {
             "labels": dict(body["labels"]),
-            "allocatable": {key: str(value) for key, value in (body.get("allocatable") or {}).items()},
+            "allocatable": {key: str(value) for key, value in get_mapping(body, "allocatable").items()},
             "provider_id": body.get("providerID"),
         }
         for name, body in sorted(reading.nodes.items())

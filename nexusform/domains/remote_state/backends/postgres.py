@@ -21,6 +21,7 @@ from nexusform.backends.registry import DEFAULT_WORKSPACE, check_deletable, chec
 from nexusform.files.access_record import read_variable, record_server_access
 from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredStateVersion
+from nexusform.json_data.plain_data import get_text
 from nexusform.network.deadlines import compute_silence_limit, read_deadline
 from nexusform.network.read_limits import ReadByteLimit
 from nexusform.network.web_errors import is_loopback
@@ -345,7 +346,7 @@ class _Database:
         self._create = create
         self.max_bytes = max_bytes  # bytes of a document or a journal that is read
         parts = conninfo_to_dict(connection_string)
-        host, name = parts.get("host") or "localhost", parts.get("dbname") or ""
+        host, name = parts.get("host") or "localhost", get_text(parts, "dbname")
         self.location = f"postgres://{host}/{name}, schema {schema}"
         self._host = host
         self._encryption = _choose_tls_settings(parts)

@@ -12,7 +12,6 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import suggest_name
-from nexusform.documents.field_validation import list_mappings
 from nexusform.documents.yaml_documents import DocumentFindings, Node
 from nexusform.domains.vnf.importers.tosca_topology import parse_instance_count
 from nexusform.domains.vnf.importers.vnf_records import (
@@ -30,6 +29,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
     VduSize,
     Vnf,
 )
+from nexusform.json_data.plain_data import list_mappings
 from nexusform.scheduling.racks.vms import convert_to_gib
 
 _DESCRIPTOR: Final = "vnfd"

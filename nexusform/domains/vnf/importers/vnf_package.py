@@ -16,9 +16,9 @@ import yaml
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error, suggest_name
-from nexusform.documents.field_validation import get_list, get_mapping, get_text, get_value_at_path
 from nexusform.domains.vnf.importers.sol006 import list_flavours
 from nexusform.domains.vnf.importers.vnf_text import describe_foreign_kind
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
 from nexusform.language.evaluation_run import FileProblem, Files
 
 META: Final = "TOSCA-Metadata/TOSCA.meta"

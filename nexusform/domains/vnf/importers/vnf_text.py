@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.documents.field_validation import get_mapping
 from nexusform.documents.yaml_documents import DocumentFindings, Node, TextPosition, YamlStream, parse_yaml
 from nexusform.domains.vnf.importers.vnf_records import CORRECTED
+from nexusform.json_data.plain_data import get_mapping
 
 _ELIDED: Final = re.compile(r"[ \t]*\.\.\.[ \t]*\r?\Z")
 

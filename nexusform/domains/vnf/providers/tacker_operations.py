@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.documents.field_validation import get_mapping, list_mappings
 from nexusform.domains.vnf.providers.tacker_client import TackerClient, TackerProblem
 from nexusform.domains.vnf.types.vnf_documents import RETRY_KEY, has_standard_user_data
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
+from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 
 RETRY: Final = "retry"
 ROLLBACK: Final = "rollback"
@@ -53,7 +53,7 @@ class OperationRunner(Struct, frozen=True):
         """Return the latest operation of an instance, None if there is none."""
         query = {"filter": f"(eq,vnfInstanceId,{instance_id})"}
         operations = self.client.read_list("/vnf_lcm_op_occs", query)
-        return max(operations, key=lambda row: str(row.get("startTime") or ""), default=None)
+        return max(operations, key=lambda row: get_text(row, "startTime"), default=None)
 
     def run(self, instance_id: str, action: str, body: Mapping[str, Any]) -> None:
         """Start an operation and follow it. Raises OperationFailed, TackerProblem, StepPending."""
@@ -62,13 +62,13 @@ class OperationRunner(Struct, frozen=True):
         latest = self.find_latest_operation(instance_id)
         if latest is None:
             rows = self.client.read_list("/vnf_lcm_op_occs", {"filter": f"(eq,operationState,{_ROLLED_BACK})"})
-            rows = sorted(rows, key=lambda row: str(row.get("startTime") or ""))[-_MAX_EARLIER:]
+            rows = sorted(rows, key=lambda row: get_text(row, "startTime"))[-_MAX_EARLIER:]
             failed = ",".join(str(row.get("id")) for row in rows if row.get("operation") == action.upper())
         else:
             is_failed = latest.get("operationState") in (_ROLLED_BACK, _FAILED)
             failed = str(latest.get("id")) if is_failed and latest.get("operation") == action.upper() else ""
         if failed and action != "terminate":
-            body = {**body, "additionalParams": {**(body.get("additionalParams") or {}), RETRY_KEY: failed}}
+            body = {**body, "additionalParams": {**get_mapping(body, "additionalParams"), RETRY_KEY: failed}}
         try:
             answer = self.client.write("POST", f"/vnf_instances/{instance_id}/{action}", body)
         except TackerProblem as problem:
@@ -151,7 +151,7 @@ def _can_roll_back(operation: Mapping[str, Any]) -> bool:
 
 def _describe_operation_error(operation: Mapping[str, Any]) -> str:
     error = operation.get("error")
-    error = error if isinstance(error, Mapping) else {}
+    error = get_mapping(error)
     reasons = [str(error[name]).strip() for name in ("title", "detail") if error.get(name)]
     text = " ".join(reason if reason.endswith(".") else f"{reason}." for reason in reasons)
     return f"{operation.get('operation')} failed in Tacker: {text or 'no reason given.'}"
@@ -191,10 +191,10 @@ def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
     info = get_mapping(document, "instantiatedVnfInfo")
     is_instantiated = document.get("instantiationState") == INSTANTIATED
     return VnfInstance(
-        id=str(document.get("id") or ""),
-        name=str(document.get("vnfInstanceName") or ""),
-        descriptor_id=str(document.get("vnfdId") or ""),
-        owner=str(get_mapping(document, "metadata").get(OWNER_KEY) or ""),
+        id=get_text(document, "id"),
+        name=get_text(document, "vnfInstanceName"),
+        descriptor_id=get_text(document, "vnfdId"),
+        owner=get_text(document, "metadata", OWNER_KEY),
         is_instantiated=is_instantiated,
         scale_levels={
             str(row.get("aspectId")): int(row.get("scaleLevel") or 0) for row in list_mappings(info, "scaleStatus")
@@ -210,9 +210,9 @@ def _list_vnfcs(info: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
         index = metadata.get("vdu_idx")
         yield ObservedVnfc(
             id=ids.get(row.get("id"), str(row.get("id"))),
-            vdu=str(row.get("vduId") or ""),
+            vdu=get_text(row, "vduId"),
             zone=str(row.get("zoneId") or metadata.get("zone") or ""),
-            order=(index if isinstance(index, int) else 0, str(metadata.get("creation_time") or "")),
+            order=(index if isinstance(index, int) else 0, get_text(metadata, "creation_time")),
         )
 
 
@@ -222,8 +222,8 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
     VNFCs with a recorded id keep their names. Others take the free names of their VDU: first those on the
     same host, then in order of creation, then new names. Names without a VNFC are removed.
     """
-    recorded: Mapping[str, Mapping[str, Any]] = attributes.get("vnfcs") or {}
-    recorded_ids: Mapping[str, str] = attributes.get("vnfc_ids") or {}
+    recorded: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")
+    recorded_ids: Mapping[str, str] = get_mapping(attributes, "vnfc_ids")
     names_by_id = {identifier: name for name, identifier in recorded_ids.items() if name in recorded}
     matches = {names_by_id[vnfc.id]: vnfc for vnfc in observed if vnfc.id in names_by_id}
     remaining = sorted((vnfc for vnfc in observed if vnfc.id not in names_by_id), key=lambda vnfc: vnfc.order)

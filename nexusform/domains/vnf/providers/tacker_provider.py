@@ -37,7 +37,7 @@ from nexusform.interfaces.plugins import (
     ReadResult,
     StepProgress,
 )
-from nexusform.json_data.plain_data import replace_unknown
+from nexusform.json_data.plain_data import get_mapping, get_text, replace_unknown
 from nexusform.providers.identified_provider import FixedIdentity
 
 _VNF: Final = "tacker_vnf"
@@ -173,7 +173,7 @@ class TackerProvider(FixedIdentity):
     def delete(self, request: ChangeRequest) -> None:
         """Delete a VNF: terminate it, and delete its instance. Raises ProviderProblem."""
         runner = self._build_runner(request)
-        instance_id = str((request.prior or {}).get("vnf_instance_id") or "")
+        instance_id = get_text(request.prior, "vnf_instance_id")
         instance = runner.read_instance(instance_id) if instance_id else None
         if instance is None:
             return
@@ -257,10 +257,10 @@ class TackerProvider(FixedIdentity):
     def _recreate_vnfcs(self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any]) -> None:
         """Run the healing of VNFCs, unless an interrupted run did."""
         existing = {vnfc.id for vnfc in instance.vnfcs}
-        recorded: Mapping[str, str] = runner.request.private_note.get(_IDS_KEY) or {}
+        recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)
         # Names of VNFCs to re-create: healed ones without an id in the plan.
-        ids = planned.get("vnfc_ids") or {}
-        vnfcs: Mapping[str, Mapping[str, Any]] = planned.get("vnfcs") or {}
+        ids = get_mapping(planned, "vnfc_ids")
+        vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(planned, "vnfcs")
         names = [name for name, vnfc in vnfcs.items() if vnfc.get("came") == HEALED and name not in ids]
         healed_ids = [recorded[name] for name in names if recorded.get(name) in existing]
         latest = runner.find_latest_operation(instance.id)
@@ -312,7 +312,7 @@ def _add_observed_vnfcs(
         if instance.scale_levels.get(aspect, level) != level
     }
     if different:
-        observed["scale_levels"] = {**(attributes.get("scale_levels") or {}), **different}
+        observed["scale_levels"] = {**get_mapping(attributes, "scale_levels"), **different}
     return observed
 
 
@@ -357,7 +357,7 @@ def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:
 
 def _build_user_data(planned: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters with the user data class, for every operation."""
-    parameters = planned.get("parameters") or {}
+    parameters = get_mapping(planned, "parameters")
     names = {name: value for name, value in parameters.items() if name.startswith(_USER_DATA)}
     return {"additionalParams": names} if names else {}
 

@@ -14,6 +14,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.vnf.importers.vnf_records import MACHINE, RACK, SITE, Vnf
 from nexusform.domains.vnf.types.vnf_documents import has_known_documents, read_documents
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.plans.plan import Change, PlacementAction, Plan
 from nexusform.resources.address import Address
@@ -56,7 +57,7 @@ def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> di
     """Return the grant request of one VNF."""
     planned_values, prior_values = change.after or {}, change.before or {}
     attributes = planned_values or prior_values
-    vnfcs = {**(prior_values.get("vnfcs") or {}), **(planned_values.get("vnfcs") or {})}
+    vnfcs = {**get_mapping(prior_values, "vnfcs"), **get_mapping(planned_values, "vnfcs")}
     added_names = [name for name in vnfcs if actions.get(name) in _ADDING_ACTIONS]
     removed_names = [name for name in vnfcs if actions.get(name) in _REMOVING_ACTIONS]
     operation = _get_operation(change, actions)
@@ -110,7 +111,7 @@ def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> I
     VIM. As in Tacker, a rule without an added VNFC ends the rules of its kind.
     """
     ended_kinds: set[bool] = set()
-    vnfcs: Mapping[str, Mapping[str, Any]] = attributes.get("vnfcs") or {}
+    vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")
     for rule in _get_vnf_or_empty(attributes).rules:
         members = [name for name, vnfc in vnfcs.items() if vnfc["vdu"] in rule.vdus]
         members.sort(key=lambda name: name not in added_names)  # new ones first, as Tacker lists them

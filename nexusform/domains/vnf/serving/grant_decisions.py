@@ -20,6 +20,7 @@ from nexusform.domains.vnf.types.vnf_documents import (
     has_standard_user_data,
     read_documents,
 )
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.plans.plan import Change, Plan
 
 _TERMINATE: Final = "TERMINATE"
@@ -182,7 +183,7 @@ def _is_repeated_operation(request: Mapping[str, Any], earlier: GrantRecord) -> 
     if request["operation"] == _TERMINATE:
         return bool(request["vnfInstanceId"] == earlier.instance_id)
     parameters = request.get("additionalParams")
-    failed = str(parameters.get(RETRY_KEY) or "") if isinstance(parameters, Mapping) else ""
+    failed = get_text(parameters, RETRY_KEY) if isinstance(parameters, Mapping) else ""
     return earlier.occurrence_id in failed.split(",")
 
 
@@ -216,7 +217,7 @@ def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, A
         "removeResources": removed,
         # Tacker keeps the zone of a healed VNFC, unless the grant sets its parameter in the HOT file.
         "additionalParams": {"nfv": {"VDU": parameters}} if parameters else {},
-        "_links": {"self": {"href": f"/grant/v1/grants/{grant_id}"}, **(links if isinstance(links, Mapping) else {})},
+        "_links": {"self": {"href": f"/grant/v1/grants/{grant_id}"}, **get_mapping(links)},
     }
     return {name: value for name, value in answer.items() if value}
 
@@ -277,7 +278,7 @@ def build_zone_ids(change: Change, names: list[str]) -> dict[str, str]:
     VNFC for its whole VDU: then only a zone shared by all of them is granted, and Nova selects the host.
     """
     attributes = change.after or {}
-    vnfcs: Mapping[str, Mapping[str, Any]] = attributes.get("vnfcs") or {}
+    vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")
     if has_standard_user_data(attributes):
         return {name: f"{vnfcs[name]['availability_zone']}:{vnfcs[name]['machine']}" for name in names}
     zones: dict[str, set[str]] = {}
@@ -292,7 +293,7 @@ def build_healed_zones(change: Change, operation: PlannedOperation) -> dict[str,
     if operation.operation != _HEAL or not has_standard_user_data(attributes):
         return {}
     names = [name for vdu_names in operation.added.values() for name in vdu_names]
-    vnfcs, zones = attributes.get("vnfcs") or {}, build_zone_ids(change, names)
+    vnfcs, zones = get_mapping(attributes, "vnfcs"), build_zone_ids(change, names)
     return {f"{vnfcs[name]['vdu']}-{vnfcs[name]['number']}": zones[name] for name in names}
 
 

@@ -10,6 +10,7 @@ from nexusform.domains.vnf.importers.vnf_records import compute_vdu_counts
 from nexusform.domains.vnf.rendering.sol003 import build_grant_requests
 from nexusform.domains.vnf.serving.grant_decisions import list_planned_grants
 from nexusform.domains.vnf.types.vnf_documents import read_documents
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan
 from nexusform.resources.address import parse_address
@@ -29,8 +30,8 @@ def decide_operation(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
     before = None if operation == "INSTANTIATE" else _build_attributes(snapshot, levels)
     after = None if operation == "TERMINATE" else _build_attributes(snapshot, _compute_levels(levels or {}, request))
     address = parse_address("tacker_vnf.v")
-    healed = {f"{vdu}-{number}" for vdu, count in (request.get("vnfcs") or {}).items() for number in range(count)}
-    prior, planned = ((side or {}).get("vnfcs") or {} for side in (before, after))
+    healed = {f"{vdu}-{number}" for vdu, count in get_mapping(request, "vnfcs").items() for number in range(count)}
+    prior, planned = (get_mapping(side, "vnfcs") for side in (before, after))
     actions = {name: PlacementAction.MOVE if name in healed else PlacementAction.KEEP for name in prior}
     actions |= dict.fromkeys(prior.keys() - planned.keys(), PlacementAction.REMOVE)
     actions |= dict.fromkeys(planned.keys() - prior.keys(), PlacementAction.PLACE)

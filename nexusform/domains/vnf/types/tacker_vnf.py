@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import select_word_form
-from nexusform.documents.field_validation import list_mappings
 from nexusform.domains.vnf.importers.vnf_records import (
     PlacementRule,
     UnmetRule,
@@ -37,6 +36,7 @@ from nexusform.domains.vnf.types.vnf_documents import (
     resolve_vdu_sku,
 )
 from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
+from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 from nexusform.kubernetes.matching import Taint
 from nexusform.placements.node_properties import CONTROL_PLANE_TAINT, NodeProperties
 from nexusform.placements.vm_demands import PlacedVm, PlacementGroupRule, PoolDemand, VmDemand
@@ -272,14 +272,14 @@ def compute_demand(
     if not has_known_documents(attributes):
         return None, []
     vnf = read_documents(attributes).vnf
-    name, blocks = str(attributes["name"]), attributes.get("vdu") or {}
-    scale_levels = {name: int(level) for name, level in (attributes.get("scale_levels") or {}).items() if level}
+    name, blocks = str(attributes["name"]), get_mapping(attributes, "vdu")
+    scale_levels = {name: int(level) for name, level in get_mapping(attributes, "scale_levels").items() if level}
     numbers = compute_vdu_counts(vnf, attributes.get("instantiation_level") or "", scale_levels).numbers
     problems = list(_list_unmet_problems(vnf, numbers, attributes, context))
     problems += build_dropped_rule_warnings(vnf, numbers)
     pools = []
     for vdu in vnf.vdus:
-        block = blocks.get(vdu.name) or {}
+        block = get_mapping(blocks, vdu.name)
         sku = resolve_vdu_sku(vdu, block, context)
         if isinstance(sku, Problem):
             problems.append(sku)
@@ -344,8 +344,8 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     vnfcs = attributes.get("vnfcs")
     if not isinstance(vnfcs, Mapping) or not has_known_documents(attributes):
         return ()
-    blocks = attributes.get("vdu") or {}
-    skus = {vdu.name: format_sku(vdu, blocks.get(vdu.name) or {}) for vdu in read_documents(attributes).vnf.vdus}
+    blocks = get_mapping(attributes, "vdu")
+    skus = {vdu.name: format_sku(vdu, get_mapping(blocks, vdu.name)) for vdu in read_documents(attributes).vnf.vdus}
     return tuple(
         PlacedVm(
             pool=vnfc["vdu"],
@@ -356,7 +356,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
                 vnfc["machine"], vnfc["rack"], vnfc["availability_zone"], tuple(vnfc.get("numa_cells") or ())
             ),
             provenance=vnfc.get("provenance") or DECIDED,
-            trigger=vnfc.get("came") or "",
+            trigger=get_text(vnfc, "came"),
         )
         for name, vnfc in vnfcs.items()
         if vnfc.get("machine")
@@ -412,7 +412,7 @@ def _compute_node_labels(
     attributes: Mapping[str, Any], vdu_name: str, operation: str, machine: str, zone: str
 ) -> dict[str, str]:
     """Return the labels of a worker's node: the user's, its machine and zone."""
-    configured_labels = attributes.get("labels") or {}
+    configured_labels = get_mapping(attributes, "labels")
     if attributes.get("label_source") != MGMT_DRIVER:
         return {**configured_labels, CIS_NODE_LABEL: machine, MACHINE_LABEL: machine, ZONE_LABEL: zone}
     vdu = read_documents(attributes).vnf.find_vdu(vdu_name)
@@ -440,7 +440,7 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
 
 def build_node_properties(attributes: Mapping[str, Any], vm: PlacedVm, _cluster: Mapping[str, Any]) -> NodeProperties:
     """Return a VNFC as a node of the VNF's cluster: pods run on workers."""
-    block = (attributes.get("vdu") or {}).get(vm.pool) or {}
+    block = get_mapping(attributes, "vdu", vm.pool)
     blocks = attributes.get("kubelet"), block.get("kubelet")
     kubelet = build_kubelet(Platform.KUBEADM, *blocks)
     if _get_vdu_role(attributes, vm.pool) != WORKER:
@@ -449,7 +449,7 @@ def build_node_properties(attributes: Mapping[str, Any], vm: PlacedVm, _cluster:
     labels = _compute_node_labels(attributes, vm.pool, _get_vnfc_operation(vm), *placement)
     # Invalid taints are reported by the checks.
     taints = [
-        Taint(str(taint["key"]), str(taint.get("value") or ""), str(taint["effect"]))
+        Taint(str(taint["key"]), get_text(taint, "value"), str(taint["effect"]))
         for taint in list_mappings(attributes, "taints")
         if taint.keys() >= {"key", "effect"}
     ]
@@ -457,7 +457,7 @@ def build_node_properties(attributes: Mapping[str, Any], vm: PlacedVm, _cluster:
 
 
 def _get_vdu_role(attributes: Mapping[str, Any], vdu: str) -> str:
-    return get_vm_role(vdu, (attributes.get("vdu") or {}).get(vdu) or {})
+    return get_vm_role(vdu, get_mapping(attributes, "vdu", vdu))
 
 
 def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]) -> list[Problem]:

@@ -14,7 +14,7 @@ from nexusform.diagnostics.summaries import get_summary
 from nexusform.domains.openstack.scheduling.nova_host_records import build_sku_name
 from nexusform.domains.vnf.importers.vnf_records import Vdu, Vnf, VnfSourceDocuments
 from nexusform.interfaces.plugins import FileProblem, Files, ResourceContext
-from nexusform.json_data.plain_data import Path, has_unknown_part, unify_json_error
+from nexusform.json_data.plain_data import Path, get_mapping, has_unknown_part, unify_json_error
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, check_kubelet
 from nexusform.resource_types.machine_facts import VFS
 from nexusform.resource_types.shared_arguments import (
@@ -140,7 +140,7 @@ def has_known_documents(attributes: Mapping[str, Any]) -> bool:
 
 def read_documents(attributes: Mapping[str, Any]) -> ParsedVnf:
     """Return the VNF of the arguments, which must be known."""
-    nested = attributes.get("nested") or {}
+    nested = get_mapping(attributes, "nested")
     parameters = attributes.get("parameters")
     return _read_cached(
         attributes.get("vnfd"),
@@ -344,7 +344,7 @@ def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
             detail = f'The documents have no VDU "{name}".{suggest_name(name, names)} Known VDUs: {", ".join(names)}.'
             yield Problem(("vdu", name), "unknown-vdu", detail)
     for vdu in vnf.vdus:
-        block = blocks.get(vdu.name) or {}
+        block = get_mapping(blocks, vdu.name)
         sizes = [block.get(key) for key in ("vm_sku_name", "vcpus", "memory_gib")]
         if any(value is not None and not is_set_and_known(value) for value in sizes) or sizes[0] is not None:
             continue
@@ -368,6 +368,6 @@ def compute_first_levels(vnf: Vnf, attributes: Mapping[str, Any]) -> dict[str, i
 
 def compute_target_levels(attributes: Mapping[str, Any]) -> dict[str, int]:
     """Return the scale level of each aspect for the arguments of a VNF."""
-    configured = attributes.get("scale_levels") or {}
+    configured = get_mapping(attributes, "scale_levels")
     levels = compute_first_levels(read_documents(attributes).vnf, attributes)
     return {**levels, **{name: int(level) for name, level in configured.items()}}

@@ -31,6 +31,7 @@ from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, Node,
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.interfaces.plugins import PluginRegistries
+from nexusform.json_data.plain_data import get_text
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.plans.plan import PlacementAction, Plan
@@ -250,7 +251,7 @@ def _add_observed_pods(
 def _build_planned_pods(workload: Workload, pods: Mapping[str, Any] | None, nodes: set[str]) -> Iterable[ExistingPod]:
     """Build the planned pods of a workload; without a node if that no longer exists."""
     for name, location in (pods or {}).items():
-        node = str(location.get("node") or "") if isinstance(location, Mapping) else ""
+        node = get_text(location, "node") if isinstance(location, Mapping) else ""
         digits = name.rpartition("-")[2]
         number = int(digits) if digits.isdecimal() and workload.kind != "Pod" else 0
         yield ExistingPod(

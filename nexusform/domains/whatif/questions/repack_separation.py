@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from nexusform.domains.pods.scheduling.cluster_records import PodSpec
 from nexusform.domains.whatif.questions.pod_outage import NO_PODS, ClusterPods
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.scheduling.racks.vms import Placement, ScheduledVm
 from nexusform.snapshots.snapshot import SiteSnapshot
@@ -148,5 +149,5 @@ def _parse_selector(values: Any) -> PodSelector | None:
         values = values[0] if values else None
     if not isinstance(values, Mapping):
         return None
-    labels = frozenset((str(key), str(value)) for key, value in (values.get("match_labels") or {}).items())
+    labels = frozenset((str(key), str(value)) for key, value in get_mapping(values, "match_labels").items())
     return PodSelector(labels, frozenset(map(str, values.get("namespaces") or ())))

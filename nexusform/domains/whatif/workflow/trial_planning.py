@@ -41,6 +41,7 @@ from nexusform.domains.whatif.questions.trial_configuration import (
     render_taints,
 )
 from nexusform.interfaces.plugins import FileProblem
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.language.formatter import format_text
 from nexusform.plans.plan import Plan
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
@@ -165,7 +166,7 @@ def _list_candidate_bindings(run: Run) -> Iterator[EvictionCandidate]:
         if address.type != _PLACEMENT_TYPE or instance.current is None:
             continue
         attributes = instance.current.attributes
-        policy = PlacementPolicy((attributes.get("policy") or {}).get("placement_type") or PlacementPolicy.PICK_ALL)
+        policy = PlacementPolicy(get_mapping(attributes, "policy").get("placement_type") or PlacementPolicy.PICK_ALL)
         block = next((item for item in blocks.values() if item.address == address.config_address), None)
         provider = block.provider if block is not None else instance.current.provider
         provider = "" if provider == DEFAULT_PROVIDER else provider
