@@ -322,6 +322,18 @@ def test_hugepages_of_agent_options_are_node_resources(capsys: pytest.CaptureFix
     assert '"1GB" is not a page size: use "2M" or "1G".' in " ".join((out + err).replace("│", " ").split())
 
 
+def test_node_larger_than_its_sku_occupies_the_rest_on_its_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    copy_export("clusters-070")
+    path = Path("export/kubernetes_clusters.json")
+    document = json.loads(path.read_text().replace("NC_M8_v1", "NC_P4_28_v1"))
+    nodes = [node for node in document["value"][0]["properties"]["nodes"] if node["vmSkuName"] == "NC_P4_28_v1"]
+    nodes[0]["bareMetalMachineId"] = None
+    path.write_text(json.dumps(document))
+    assert "1 without a machine" in " ".join(import_site(capsys).split())
+    occupied = re.findall(r'occupied \{\n +name += "(.*)"\n +cpu_cores += 4\n', Path("site.nf.hcl").read_text())
+    assert sorted(occupied) == sorted(f"{node['name']} beyond NC_P4_28_v1" for node in nodes[1:])
+
+
 def test_node_deleted_on_site_is_recreated(capsys: pytest.CaptureFixture[str]) -> None:
     copy_export("clusters-070")
     import_site(capsys)
