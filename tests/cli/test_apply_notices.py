@@ -329,3 +329,10 @@ def test_json_stream_counts_forgotten_objects(
     assert run_command_line(["apply", "-auto-approve", "-json"]) == 0
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [e["changes"]["forget"] for e in events if e["type"] == "change_summary"] == [1, 1]
+
+
+def test_vm_elsewhere_than_on_the_only_eligible_machine_is_a_wrong_certain_prediction(project: Project) -> None:
+    cordoned = '  machine_count = 2\n  machine_override "r0-bm01" {\n    cordoned = true\n  }\n'
+    code, printed = project.apply(_VM.replace("  machine_count = 2\n", cordoned))
+    assert code == 2
+    assert "v was predicted with certainty on r0-bm02, but runs on r0-bm01" in printed

@@ -189,6 +189,7 @@ def test_invalid_json_is_rejected(data: Any) -> None:
 def test_invalid_utf8_byte_is_reported_with_its_location() -> None:
     (problem,) = decode_invalid(b'{\n  "format": "\xc3\xa4\xff"}')
     assert (problem.subject.start.line, problem.subject.start.column) == (2, 15)
+    assert (problem.subject.end.line, problem.subject.end.column) == (2, 16)
     assert "not UTF-8" in problem.detail
 
 
