@@ -73,7 +73,7 @@ class DomainDeclaration(Struct, frozen=True, kw_only=True):
     checkers: Mapping[str, str] = field(default_factory=dict)
     diagnostic_traits: Mapping[str, DiagnosticTraits] = field(default_factory=dict)
 
-    def build_target(self, name: str) -> str:
+    def build_object_reference(self, name: str) -> str:
         """Build the absolute target of a field: `nexusform.domains.azure.providers.azure:PROVIDER`."""
         return f"{PACKAGE}.{self.name}.{name}"
 
@@ -232,7 +232,7 @@ _ALL: Final = (
         data_sources={"fleet_hub": "fleet_hub"},
         providers={"fleet": "providers.fleet:PROVIDER"},
         imports={"hub": "workflow.hub_import:import_hub"},
-        reconcilers={"hub": "cli.hub_comparison:compare_with_hub"},
+        reconcilers={"hub": "cli.hub_comparison:reconcile_with_hub"},
         diagnostic_traits={"fields-owned-by-others": _NOTE},
     ),
     DomainDeclaration(
@@ -288,16 +288,16 @@ def find_domains() -> Mapping[str, DomainDeclaration]:
 def collect_type_modules(field_name: str) -> dict[str, str]:
     """Collect the targets of all `resource_types` or `data_sources`."""
     return {
-        name: domain.build_target(f"types.{module}:{name.upper()}")
+        name: domain.build_object_reference(f"types.{module}:{name.upper()}")
         for domain in find_domains().values()
         for name, module in getattr(domain, field_name).items()
     }
 
 
-def collect_domain_targets(field_name: str) -> dict[str, str]:
+def collect_object_references(field_name: str) -> dict[str, str]:
     """Collect the targets of all `providers`, `backends`, `exports` or `placement_kinds`."""
     return {
-        name: domain.build_target(target)
+        name: domain.build_object_reference(target)
         for domain in find_domains().values()
         for name, target in getattr(domain, field_name).items()
     }
@@ -310,7 +310,9 @@ def collect_placement_maps() -> dict[str, str]:
 
 def collect_validate_checks() -> dict[str, str]:
     """Collect the targets of `checks`, by domain."""
-    return {domain.name: domain.build_target(domain.checks) for domain in find_domains().values() if domain.checks}
+    return {
+        domain.name: domain.build_object_reference(domain.checks) for domain in find_domains().values() if domain.checks
+    }
 
 
 def collect_diagnostic_traits() -> dict[str, DiagnosticTraits]:
@@ -331,7 +333,7 @@ def is_available(target: str) -> bool:
 def collect_explainers_by_resource_type() -> dict[str, str]:
     """Collect the targets of `explainer`, by resource type."""
     return {
-        name: domain.build_target(domain.explainer)
+        name: domain.build_object_reference(domain.explainer)
         for domain in find_domains().values()
         for name in domain.resource_types
         if domain.explainer

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from nexusform.backends.guarded_backend import guard_backend
 from nexusform.diagnostics.phrases import format_installation
-from nexusform.domain_table import LazyTable, collect_domain_targets
+from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.files.regular_files import UNCONFINED, Confinement, FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
@@ -129,6 +129,6 @@ BACKENDS: Final[Mapping[str, BackendDefinition]] = LazyTable(
     {
         "local": "nexusform.backends.local_file:LOCAL",
         "memory": "nexusform.backends.memory:MEMORY",
-        **collect_domain_targets("backends"),
+        **collect_object_references("backends"),
     }
 )

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from nexusform.cli.report_output import Answer
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
-from nexusform.domain_table import LazyTable, collect_domain_targets
+from nexusform.domain_table import LazyTable, collect_object_references
 
 
 class StateComparison(Struct, frozen=True):
@@ -23,4 +23,4 @@ class StateComparison(Struct, frozen=True):
 
 # (context, lock options, notices) -> result
 Comparer: TypeAlias = Callable[[Any, Any, Any], StateComparison]
-COMPARISON_SOURCES: Final[Mapping[str, Comparer]] = LazyTable(collect_domain_targets("reconcilers"))
+COMPARISON_SOURCES: Final[Mapping[str, Comparer]] = LazyTable(collect_object_references("reconcilers"))

@@ -31,14 +31,14 @@ from nexusform.cli.report_flag import (
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.domain_table import LazyTable, collect_domain_targets
+from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.plans.plan import Plan
 from nexusform.resource_types.registry import build_registries
 from nexusform.workflow.plan_files.show_target import ShownContent, find_show_target
 
 # Writers of objects by type: (instances, -status-version, columns, whether secrets are shown).
 Writer: TypeAlias = Callable[..., str]
-OBJECT_WRITERS: Final[Mapping[str, Writer]] = LazyTable(collect_domain_targets("show_renderers"))
+OBJECT_WRITERS: Final[Mapping[str, Writer]] = LazyTable(collect_object_references("show_renderers"))
 
 
 class ShowArguments(Struct, frozen=True, kw_only=True):

@@ -207,7 +207,7 @@ class _ReferenceChecker:
             yield build_error("reference-to-undeclared-module", detail, traversal.span)
             return
         label = f"module.{name}"
-        key = _get_repetition_argument(call.count, call.for_each)
+        key = _get_repetition_argument_name(call.count, call.for_each)
         steps = traversal.steps[1:]
         yield from _check_instance_key(label, key, steps, traversal, "module")
         output = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
@@ -294,7 +294,7 @@ class _ReferenceChecker:
             yield build_error("self-referential-block", detail, traversal.span)
             return
         label = f"data.{kind}.{name}" if mode == "data" else f"{kind}.{name}"
-        key = _get_repetition_argument(block.count, block.for_each)
+        key = _get_repetition_argument_name(block.count, block.for_each)
         if scope.only_whole_objects:
             inner = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
             if inner:
@@ -413,7 +413,7 @@ def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
     )
 
 
-def _get_repetition_argument(count: object, for_each: object) -> str:
+def _get_repetition_argument_name(count: object, for_each: object) -> str:
     return "count" if count is not None else "for_each" if for_each is not None else ""
 
 

@@ -237,7 +237,9 @@ def _add_module_edges(
             dependencies[caller] = call.header_span
     for reference in references[module.path]:
         dependencies = edges.setdefault(reference.node, {})
-        for target in _list_targets(module, reference.traversal, everything=reference.scope.only_whole_objects):
+        for target in _list_referenced_declarations(
+            module, reference.traversal, everything=reference.scope.only_whole_objects
+        ):
             if target != reference.node:
                 dependencies.setdefault(target, reference.traversal.span)
     for block in module.resources.values():
@@ -257,7 +259,7 @@ def _find_provider_of_resource(block: ResourceBlock, module: Module, root: Modul
     return None
 
 
-def _list_targets(module: Module, traversal: Traversal, *, everything: bool) -> Iterable[Declaration]:
+def _list_referenced_declarations(module: Module, traversal: Traversal, *, everything: bool) -> Iterable[Declaration]:
     """List the nodes of a reference."""
     root, steps, path = traversal.root.name, traversal.steps, module.path
     name = _get_attribute_name_at_step(steps, 0)
@@ -267,7 +269,7 @@ def _list_targets(module: Module, traversal: Traversal, *, everything: bool) -> 
         return (Declaration(path, "local", name),) if name in module.locals else ()
     if root == "module":
         call = module.calls.get(name)
-        return () if call is None else _list_referenced_outputs(call, path, steps[1:], everything=everything)
+        return () if call is None else _list_module_call_declarations(call, path, steps[1:], everything=everything)
     if root == "data":
         resource_name = _get_attribute_name_at_step(steps, 1)
         is_declared = ("data", name, resource_name) in module.resources
@@ -276,7 +278,7 @@ def _list_targets(module: Module, traversal: Traversal, *, everything: bool) -> 
     return (Declaration(path, "resource", f"{root}.{name}"),) if is_declared else ()
 
 
-def _list_referenced_outputs(
+def _list_module_call_declarations(
     call: ModuleCall, path: tuple[str, ...], steps: tuple[Step, ...], *, everything: bool
 ) -> Iterator[Declaration]:
     """List the nodes of a reference to a call: the call, and the named output, or all outputs."""

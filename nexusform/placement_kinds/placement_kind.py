@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.domain_table import LazyTable, collect_domain_targets, collect_placement_maps
+from nexusform.domain_table import LazyTable, collect_object_references, collect_placement_maps
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.scheduling.placement_decision import ObjectLocation
 
@@ -69,7 +69,7 @@ class PlacementKind(Struct, frozen=True, kw_only=True):
 
 
 KINDS: Final[Mapping[str, PlacementKind]] = LazyTable(
-    {VM: "nexusform.placement_kinds.vm_kind:KIND", **collect_domain_targets("placement_kinds")}
+    {VM: "nexusform.placement_kinds.vm_kind:KIND", **collect_object_references("placement_kinds")}
 )
 # Computed maps of placed objects in resources, with their kind.
 MAPS: Final[Mapping[str, str]] = {"nodes": VM, "vnfcs": VM, **collect_placement_maps()}

@@ -146,5 +146,5 @@ def _load_used_phases(types: set[str]) -> Iterator[DomainPhases]:
     """Yield the phases of the domains with any of these types."""
     for domain in find_domains().values():
         if domain.phases and not types.isdisjoint(domain.resource_types):
-            module, _, name = domain.build_target(domain.phases).partition(":")
+            module, _, name = domain.build_object_reference(domain.phases).partition(":")
             yield cast("DomainPhases", getattr(import_module(module), name))

@@ -6,7 +6,7 @@ PUBLIC = {
         "ExecPluginProblem TRUSTED KubernetesAccount KubeconfigTrust KubeconfigProblem read_pod_account "
         "build_api_client read_account"
     ),
-    "identified_provider": "FinderByArguments FixedIdentity IdentifiedProvider IdentityComparison",
+    "optional_provider_interfaces": "FinderByArguments FixedIdentity IdentifiedProvider IdentityComparison",
     "registry": "ProviderDefinition PROVIDERS",
     "simulated": "apply_answer",
     "clock": "read_clock",

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
-from nexusform.domain_table import LazyTable, collect_domain_targets
+from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.files.regular_files import Confinement
 from nexusform.interfaces.plugins import Provider
 from nexusform.schemas.block_schema import BlockSchema
@@ -34,5 +34,5 @@ class ProviderDefinition(Struct, frozen=True):
 
 
 PROVIDERS: Final[Mapping[str, ProviderDefinition]] = LazyTable(
-    {DEFAULT_PROVIDER: "nexusform.providers.simulated:PROVIDER", **collect_domain_targets("providers")}
+    {DEFAULT_PROVIDER: "nexusform.providers.simulated:PROVIDER", **collect_object_references("providers")}
 )

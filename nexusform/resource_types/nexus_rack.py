@@ -112,12 +112,12 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Check the rules for a rack beyond its schema."""
     problems = check_whole_numbers(attributes, ("machine_count",))
     problems += check_hardware(attributes, is_required=False)
-    problems += _check_zone(attributes)
+    problems += _check_default_zone(attributes)
     problems += _check_machine_overrides(attributes)
     return problems
 
 
-def _check_zone(attributes: Mapping[str, Any]) -> list[Problem]:
+def _check_default_zone(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of a zone derived from the name."""
     name, zone = attributes.get("name"), attributes.get("availability_zone")
     if not isinstance(name, str):

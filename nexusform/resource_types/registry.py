@@ -24,15 +24,17 @@ _TYPES: Final = (
 )
 
 
-def _build_targets(*names: str) -> dict[str, str]:
+def _build_object_references(*names: str) -> dict[str, str]:
     return {name: f"{_PACKAGE}.{name}:{name.upper()}" for name in names}
 
 
 RESOURCE_TYPES: Final[Mapping[str, ResourceType]] = LazyTable(
-    _build_targets(*_TYPES) | collect_type_modules("resource_types") | _build_targets("nexus_separation_rule")
+    _build_object_references(*_TYPES)
+    | collect_type_modules("resource_types")
+    | _build_object_references("nexus_separation_rule")
 )
 DATA_SOURCES: Final[Mapping[str, ResourceType]] = LazyTable(
-    _build_targets("nexusform_remote_state") | collect_type_modules("data_sources")
+    _build_object_references("nexusform_remote_state") | collect_type_modules("data_sources")
 )
 
 

@@ -8,7 +8,7 @@ PUBLIC = {
     ),
     "machine_alternatives": "list_alternative_machines MachineObstacle MachineAlternative",
     "snapshot": (
-        "ClusterSnapshot is_large_enough supports_machine_hardware VmOwnerKind PoolSnapshot SiteSnapshot "
+        "VmOwnerSnapshot is_large_enough supports_machine_hardware VmOwnerKind PoolSnapshot SiteSnapshot "
         "list_planned_objects list_state_objects build_snapshot Snapshot"
     ),
 }

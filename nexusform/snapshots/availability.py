@@ -17,7 +17,7 @@ from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import MAX_RUNS, MIN_RUNS
 from nexusform.scheduling.racks.uncertainty.splits import PACKED, SPREAD, format_split_choice
 from nexusform.scheduling.racks.vms import Interval, NoFitReason, Placement
-from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot, VmOwnerKind
+from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerKind, VmOwnerSnapshot
 
 
 class VmReplacement(Struct, frozen=True):
@@ -82,7 +82,7 @@ class PoolAvailability(Struct, frozen=True):
         return self.remaining_count < max(self.quorum, 1)
 
 
-def build_pool_availability(cluster: ClusterSnapshot, pool: PoolSnapshot, down: Iterable[PlacedVm]) -> PoolAvailability:
+def build_pool_availability(cluster: VmOwnerSnapshot, pool: PoolSnapshot, down: Iterable[PlacedVm]) -> PoolAvailability:
     """Build the availability of a pool with these VMs down."""
     total = len(pool.vms)
     return PoolAvailability(

@@ -88,7 +88,7 @@ class PoolSnapshot(Struct, frozen=True):
         return self.demand.drain_timeout
 
 
-class ClusterSnapshot(Struct, frozen=True):
+class VmOwnerSnapshot(Struct, frozen=True):
     """NKS cluster with its separate pools, a VNF, or a plain VM, in order of creation."""
 
     id: str
@@ -116,7 +116,7 @@ class SiteSnapshot(Struct, frozen=True, dict=True):
     name: str
     machines: Mapping[str, Machine]
     racks: tuple[InventoryRack, ...]
-    clusters: tuple[ClusterSnapshot, ...]
+    clusters: tuple[VmOwnerSnapshot, ...]
     unmanaged_vms: tuple[tuple[str, str], ...]
     scheduler: RackScheduler
     skus: Mapping[str, VmSku]
@@ -179,7 +179,7 @@ class Snapshot(Struct, frozen=True):
 
     sites: Mapping[str, SiteSnapshot] = field(default_factory=dict)
 
-    def list_clusters(self) -> tuple[ClusterSnapshot, ...]:
+    def list_clusters(self) -> tuple[VmOwnerSnapshot, ...]:
         """Return every cluster of every site."""
         return tuple(chain.from_iterable(site.clusters for site in self.sites.values()))
 
@@ -210,7 +210,7 @@ class _ClusterCollector(Struct):
     """Collector of clusters: VMs are placed on their machines and grouped by cluster."""
 
     layout: SiteLayout
-    by_site: dict[str, dict[str, ClusterSnapshot]] = field(default_factory=dict)
+    by_site: dict[str, dict[str, VmOwnerSnapshot]] = field(default_factory=dict)
 
     def add_object(self, kind: ResourceType, site_object: SiteObject) -> None:
         """Add one object: a cluster, or a pool of a known one."""
@@ -235,7 +235,7 @@ class _ClusterCollector(Struct):
             owner_kind = VmOwnerKind.NKS
         else:
             owner_kind = VmOwnerKind.VM if kind.name == _PLAIN_VM else VmOwnerKind.GROUP
-        clusters[cluster_id] = ClusterSnapshot(cluster_id, name, site.id, owner_kind, pools)
+        clusters[cluster_id] = VmOwnerSnapshot(cluster_id, name, site.id, owner_kind, pools)
 
 
 def _build_pool(

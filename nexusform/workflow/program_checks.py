@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.diagnostics.phrases import format_count, select_word_form
-from nexusform.domain_table import LazyTable, collect_domain_targets
+from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import Plan
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
@@ -37,7 +37,7 @@ class ProgramCheckOutcome(Struct, frozen=True):
 
 # (plan, location of the program, seconds) -> result. Raises ProgramCheckProblem.
 Checker: TypeAlias = Callable[[PlanResult, str, float], ProgramCheckOutcome]
-CHECKERS: Final[Mapping[str, Checker]] = LazyTable(collect_domain_targets("checkers"))
+CHECKERS: Final[Mapping[str, Checker]] = LazyTable(collect_object_references("checkers"))
 
 
 def add_program_checks(result: PlanResult, programs: Mapping[str, str], directory: str) -> Plan:
@@ -56,7 +56,7 @@ def add_program_checks(result: PlanResult, programs: Mapping[str, str], director
             continue
         checks.append(outcome.check)
         diagnostics += _warn_about_unchecked_objects(outcome)
-        diagnostics += _build_difference_errors(outcome, directory)
+        diagnostics += _write_cases_of_differences(outcome, directory)
     return replace(plan, checks_by=tuple(checks), diagnostics=(*plan.diagnostics, *diagnostics))
 
 
@@ -75,7 +75,7 @@ def _warn_about_unchecked_objects(outcome: ProgramCheckOutcome) -> list[Diagnost
     return [build_warning("incomplete-program-check", detail)]
 
 
-def _build_difference_errors(outcome: ProgramCheckOutcome, directory: str) -> list[Diagnostic]:
+def _write_cases_of_differences(outcome: ProgramCheckOutcome, directory: str) -> list[Diagnostic]:
     """Write the cases of the differences, and return an error for each."""
     check = outcome.check
     if not check.differences:

@@ -41,12 +41,12 @@ def build_rename_diagnostics(
             candidate for candidate in created_of_type if candidate.address.config_address not in existing_blocks
         ]
         for old, new in chain(
-            _compare_blocks(deleted_of_type, created_blocks), _find_changed_keys(deleted_of_type, created_of_type)
+            _pair_similar_blocks(deleted_of_type, created_blocks), _find_changed_keys(deleted_of_type, created_of_type)
         ):
             yield _build_advice(old, new, removed_vms)
 
 
-def _compare_blocks(deleted: list[Instance], created: list[Instance]) -> Iterator[tuple[_Group, _Group]]:
+def _pair_similar_blocks(deleted: list[Instance], created: list[Instance]) -> Iterator[tuple[_Group, _Group]]:
     """Compare blocks removed from the configuration with blocks without prior objects; yield similar pairs."""
     old = _group_by_block(instance for instance in deleted if instance.decision.reason in _WITHOUT_BLOCK)
     new_groups = _group_by_block(created)
@@ -116,7 +116,7 @@ def _is_compatible(before: Any, after: Any) -> bool:
 
 def _build_advice(before: _Group, after: _Group, removed_vms: Mapping[Address, int]) -> Diagnostic:
     instance = next(iter(after.values()))
-    old, new = _get_renamed_address(before), _get_renamed_address(after)
+    old, new = _get_group_address(before), _get_group_address(after)
     subject = old if len(before) == 1 else f"{old} ({format_count(len(before), 'instance')})"
     vms = sum(removed_vms.get(deleted.address, 0) for deleted in before.values())
     effect = f" {format_count(vms, 'VM')} would be destroyed." if vms else ""
@@ -129,7 +129,7 @@ def _build_advice(before: _Group, after: _Group, removed_vms: Mapping[Address, i
     return replace(instance.build_diagnostic(problem), extra={"moved": {"from": old, "to": new}})
 
 
-def _get_renamed_address(group: _Group) -> str:
+def _get_group_address(group: _Group) -> str:
     """Return the address of the group's block, or of its single instance with a removed or new key."""
     (key, instance), *_ = group.items()
     return str(instance.address if key == "" else instance.address.config_address)

@@ -23,7 +23,7 @@ from nexusform.planning.name_resolution.name_evaluation import (
     build_resource_key,
     build_unknown_repetition_error,
 )
-from nexusform.planning.name_resolution.repetition import InstanceView, Repetition, ResourceView
+from nexusform.planning.name_resolution.repetition import InstanceView, RepetitionData, ResourceView
 from nexusform.planning.plan_request import PlanningStage, PlanRequest
 from nexusform.planning.preparation.planning_order import PlanningOrder, find_create_before_destroy
 from nexusform.planning.preparation.prior_state import PriorState
@@ -107,7 +107,11 @@ class BlockPlanner:
         return BlockInstances(instances, diagnostics)
 
     def _build_instances(
-        self, block: ResourceBlock, module: ModuleInstance, repetitions: Iterable[Repetition], evaluation: Evaluation
+        self,
+        block: ResourceBlock,
+        module: ModuleInstance,
+        repetitions: Iterable[RepetitionData],
+        evaluation: Evaluation,
     ) -> Iterator[Instance]:
         """Yield the configured instances within the selection."""
         resource_type = self.request.registries.resource_types[block.type]

@@ -13,7 +13,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Span, build_di
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.planning.name_resolution.instance_scope import ModuleInstance
-from nexusform.planning.name_resolution.repetition import InstanceView, Repetition
+from nexusform.planning.name_resolution.repetition import InstanceView, RepetitionData
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
 from nexusform.state.objects import ObjectState
@@ -65,7 +65,7 @@ class Instance(Struct):
     prior: Final[ObjectState | None]
     block: Final[ResourceBlock | None] = None
     module: Final[ModuleInstance | None] = None
-    repetition: Final[Repetition | None] = None
+    repetition: Final[RepetitionData | None] = None
     prepared: Final[PreparedBody | None] = None
     dependencies: Final[tuple[str, ...]] = ()
     create_first: Final[bool] = False

@@ -26,7 +26,7 @@ from nexusform.planning.name_resolution.repetition import (
     SINGLE_INSTANCE,
     BlockExpansion,
     InstanceView,
-    Repetition,
+    RepetitionData,
     ResourceView,
 )
 from nexusform.plans.plan import PlanInputs
@@ -43,7 +43,7 @@ class ModuleInstance(Struct, frozen=True):
     module: Module
     call: ModuleCall | None = None
     parent: ModuleInstance | None = None
-    repetition: Repetition = SINGLE_INSTANCE
+    repetition: RepetitionData = SINGLE_INSTANCE
 
 
 class EvaluationReads(Struct):
@@ -128,7 +128,7 @@ class InstanceScope(Struct, frozen=True):
 
     names: NameResolver
     instance: ModuleInstance
-    repetition: Repetition
+    repetition: RepetitionData
     this: InstanceView | None
 
     @property

@@ -28,7 +28,7 @@ from nexusform.planning.name_resolution.repetition import (
     SINGLE_INSTANCE,
     BlockExpansion,
     InstanceView,
-    Repetition,
+    RepetitionData,
     ResourceView,
     expand_repetition,
 )
@@ -52,7 +52,7 @@ ResourceKey = tuple[ModulePath, str, str, str]
 MAXIMUM_DEPTH: Final = 25
 
 
-class _ModuleValue(NamedTuple):
+class _LocalOrOutput(NamedTuple):
     # A local or an output of a module instance (`kind`), with access to its expression.
     instance: ModuleInstance
     kind: str
@@ -67,7 +67,7 @@ class _ModuleValue(NamedTuple):
 class _MaximumDepthExceeded(Exception):
     """Nested calls too deep: this value must be evaluated first."""
 
-    def __init__(self, named: _ModuleValue) -> None:
+    def __init__(self, named: _LocalOrOutput) -> None:
         super().__init__(named.name)
         self.named = named
 
@@ -149,7 +149,7 @@ class Evaluation:
     # --- values ---
 
     def build_scope(
-        self, instance: ModuleInstance, repetition: Repetition = SINGLE_INSTANCE, this: InstanceView | None = None
+        self, instance: ModuleInstance, repetition: RepetitionData = SINGLE_INSTANCE, this: InstanceView | None = None
     ) -> InstanceScope:
         """Return the names visible in a block of a module instance."""
         return InstanceScope(self, instance, repetition, this)
@@ -243,7 +243,7 @@ class Evaluation:
         self, instance: ModuleInstance, kind: str, name: str, expression: Callable[[], Expression]
     ) -> Value:
         """Return the value of a local or an output, computed once."""
-        named_value = _ModuleValue(instance, kind, name, expression)
+        named_value = _LocalOrOutput(instance, kind, name, expression)
         if named_value.key in self._cache:
             return self._cache[named_value.key]
         if self._depth >= MAXIMUM_DEPTH:
@@ -268,7 +268,7 @@ class Evaluation:
                         pending.append(exceeded.named)
         return self._cache[named_value.key]
 
-    def _compute_and_cache(self, named_value: _ModuleValue) -> None:
+    def _compute_and_cache(self, named_value: _LocalOrOutput) -> None:
         """Evaluate a value; its diagnostics name its block."""
         # Self-references read this; the reference was reported.
         self._cache[named_value.key] = build_unknown(DYNAMIC)

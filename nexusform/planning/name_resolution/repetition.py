@@ -1,4 +1,4 @@
-"""Repetition by count and for_each: the instances of a block, and their views in expressions."""
+"""RepetitionData by count and for_each: the instances of a block, and their views in expressions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from nexusform.schemas.value_types import DYNAMIC, MapType, ObjectType, SetType,
 from nexusform.values.typed_value import NULL, Value, build_object, build_string, build_tuple, build_unknown
 
 
-class Repetition(Struct, frozen=True):
+class RepetitionData(Struct, frozen=True):
     """One instance of a repeated block: its key, and each.value (None under count)."""
 
     key: Key = None
     value: Value | None = None
 
 
-SINGLE_INSTANCE = Repetition()
+SINGLE_INSTANCE = RepetitionData()
 
 # Shape of a block as a value: one object, a tuple by index, an object by key.
 # A disabled block has no instance, and is null.
@@ -39,7 +39,7 @@ class BlockExpansion(Struct, frozen=True):
     """
 
     shape: str
-    repetitions: tuple[Repetition, ...]
+    repetitions: tuple[RepetitionData, ...]
     unknown: str = ""
 
 
@@ -119,7 +119,7 @@ def _expand_count(
         return reject(f"{prefix} must be greater than or equal to zero.")
     if number > maximum:
         return reject(f"{prefix} a block has at most {maximum} instances (-limit=instances=N).")
-    return BlockExpansion(LIST, tuple(Repetition(index) for index in range(int(number)))), []
+    return BlockExpansion(LIST, tuple(RepetitionData(index) for index in range(int(number)))), []
 
 
 def _convert_to_finite_number(plain: Any) -> int | float | Fraction | None:
@@ -153,14 +153,14 @@ def _expand_for_each(
         return reject('The given "for_each" argument value is null. A map, or set of strings is allowed.')
     if isinstance(kind, MapType | ObjectType):
         items = sorted(value.raw.items(), key=lambda item: item[0].encode())
-        return BlockExpansion(MAP, tuple(Repetition(key, element) for key, element in items)), []
+        return BlockExpansion(MAP, tuple(RepetitionData(key, element) for key, element in items)), []
     if isinstance(kind, SetType):
         if any(not element.is_known for element in value.raw):
             return BlockExpansion(MAP, (), "for_each"), []
         if any(element.is_null or not isinstance(element.raw, str) for element in value.raw):
             return reject('The given "for_each" argument value is unsuitable: a set must hold strings only.')
         keys = sorted((element.raw for element in value.raw), key=str.encode)
-        return BlockExpansion(MAP, tuple(Repetition(key, build_string(key)) for key in keys)), []
+        return BlockExpansion(MAP, tuple(RepetitionData(key, build_string(key)) for key in keys)), []
     return reject(
         f'The given "for_each" argument value is unsuitable: it must be a map, or set of strings, and you '
         f"have provided a value of type {describe_type(kind)}. Use toset() to turn a list of strings into "

@@ -13,7 +13,7 @@ from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.value_descriptions import format_traversal
 from nexusform.planning.name_resolution.instance_scope import ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
-from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE, Repetition
+from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE, RepetitionData
 from nexusform.resources.address import ConfigAddress, Mode
 from nexusform.schemas.block_schema import AttributeSchema
 from nexusform.values.typed_value import UNKNOWN, Value
@@ -28,7 +28,7 @@ class _Definition(Struct, frozen=True):
     name: str
     expression: syntax.Expression
     instance: ModuleInstance
-    repetition: Repetition = SINGLE_INSTANCE
+    repetition: RepetitionData = SINGLE_INSTANCE
 
 
 class ValueOriginTracer:

@@ -15,7 +15,7 @@ from nexusform.language.syntax.syntax_nodes import Expression, Index, RelativeTr
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.planning.name_resolution.instance_scope import InstanceScope
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
-from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE, Repetition, expand_repetition
+from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE, RepetitionData, expand_repetition
 from nexusform.planning.plan_request import ImportedObject, PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
 from nexusform.planning.preparation.target_selection import Selection
@@ -138,7 +138,7 @@ def _iterate_requested_imports(
 ) -> Iterator[tuple[Address, str]]:
     """Yield the addresses and ids requested by an import block, one per instance."""
     scope = evaluation.build_scope(evaluation.root)
-    repetitions: Iterable[Repetition] = (SINGLE_INSTANCE,)
+    repetitions: Iterable[RepetitionData] = (SINGLE_INSTANCE,)
     if block.for_each is not None:
         expansion, expansion_problems = expand_repetition(
             None, block.for_each, lambda expression: evaluation.evaluate_expression(expression, scope), "import"

@@ -123,7 +123,7 @@ def _build_module_call(call: ModuleCall, registries: PluginRegistries, providers
 
 def _build_output(output: Output) -> dict[str, Any]:
     expression = build_expression_document(output.expression)
-    return {"expression": expression, **_build_declaration(output), **_build_depends_on(output.depends_on)}
+    return {"expression": expression, **_build_common_declaration_keys(output), **_build_depends_on(output.depends_on)}
 
 
 def _build_variable(variable: Variable) -> dict[str, Any]:
@@ -131,10 +131,10 @@ def _build_variable(variable: Variable) -> dict[str, Any]:
     if variable.default is not None:
         plain = convert_to_plain(variable.default)[0]
         document["default"] = REDACTED if variable.sensitive and plain is not None else plain
-    return document | _build_declaration(variable)
+    return document | _build_common_declaration_keys(variable)
 
 
-def _build_declaration(declared: Output | Variable) -> dict[str, Any]:
+def _build_common_declaration_keys(declared: Output | Variable) -> dict[str, Any]:
     """Build the keys that outputs and variables have in common, if they are set."""
     keys = {"description": declared.description, "sensitive": declared.sensitive, "deprecated": declared.deprecated}
     return {name: value for name, value in keys.items() if value}

@@ -336,6 +336,6 @@ def load_domain_parts(plan: Plan) -> Sequence[DomainPageParts]:
     parts: list[DomainPageParts] = []
     for domain in find_domains().values():
         if domain.page_parts and not types.isdisjoint(domain.resource_types):
-            module, _, name = domain.build_target(domain.page_parts).partition(":")
+            module, _, name = domain.build_object_reference(domain.page_parts).partition(":")
             parts.append(cast("DomainPageParts", getattr(import_module(module), name)))
     return parts

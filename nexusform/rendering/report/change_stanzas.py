@@ -142,7 +142,12 @@ def _build_condensed_texts(
             texts[name] = f"({len(new):,} placed)"
         elif old and not after:
             texts[name] = f"({len(old):,} removed)"
-    return texts | _format_conditions(before, after) | _build_statuses(before, after) | _format_machines(before, after)
+    return (
+        texts
+        | _format_conditions(before, after)
+        | _format_status_count(before, after)
+        | _format_machines(before, after)
+    )
 
 
 def _format_conditions(before: _Side, after: _Side) -> dict[str, str]:
@@ -158,7 +163,7 @@ def _format_conditions(before: _Side, after: _Side) -> dict[str, str]:
     }
 
 
-def _build_statuses(before: _Side, after: _Side) -> dict[str, str]:
+def _format_status_count(before: _Side, after: _Side) -> dict[str, str]:
     statuses = (after or {}).get(_STATUSES)
     if not isinstance(statuses, list) or not statuses or statuses == (before or {}).get(_STATUSES):
         return {}

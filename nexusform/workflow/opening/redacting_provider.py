@@ -23,7 +23,7 @@ from nexusform.interfaces.plugins import (
     ReadResult,
     StepPending,
 )
-from nexusform.providers.identified_provider import IdentifiedProvider, IdentityComparison
+from nexusform.providers.optional_provider_interfaces import IdentifiedProvider, IdentityComparison
 
 HIDDEN_MESSAGE: Final = (
     "The message of the provider is hidden because a setting of it is sensitive. To see the message, use "

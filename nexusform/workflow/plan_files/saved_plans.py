@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import Configuration, Module
 from nexusform.configuration.loader import load_configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, has_errors
-from nexusform.domain_table import LazyTable, collect_domain_targets
+from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import StateBackend, is_encrypted
@@ -290,7 +290,7 @@ def read_ephemeral_variables(
 # omitted parts.
 Writer: TypeAlias = Callable[[Plan], tuple[str, list[Diagnostic]]]
 
-_WRITERS: Final[Mapping[str, Writer]] = LazyTable(collect_domain_targets("exports"))
+_WRITERS: Final[Mapping[str, Writer]] = LazyTable(collect_object_references("exports"))
 FORMATS: Final = tuple(_WRITERS)
 
 

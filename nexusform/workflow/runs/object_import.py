@@ -28,7 +28,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
-from nexusform.domain_table import LazyTable, collect_domain_targets
+from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.files.regular_files import create_file
 from nexusform.interfaces.plugins import ObjectKey, PluginRegistries, Provider, ProviderProblem, ResourceType
 from nexusform.interfaces.state_storage import BackendProblem
@@ -45,7 +45,7 @@ from nexusform.planning.preparation.prior_state import (
     normalize_imported_attributes,
 )
 from nexusform.planning.vm_planning.site_plans import SiteObject, build_site_layout
-from nexusform.providers.identified_provider import FinderByArguments
+from nexusform.providers.optional_provider_interfaces import FinderByArguments
 from nexusform.rendering.notation.hcl_text import quote_string
 from nexusform.resources.address import Address, AddressProblem, parse_address
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting, get_order_attribute
@@ -82,7 +82,7 @@ class ImportResult(Struct, frozen=True):
 
 # (context, value of -from, configuration file, lock options, notices) -> result
 SourceImporter: TypeAlias = Callable[[Any, str, str, Any, Any], ImportResult]
-SOURCE_IMPORTERS: Final[Mapping[str, SourceImporter]] = LazyTable(collect_domain_targets("imports"))
+SOURCE_IMPORTERS: Final[Mapping[str, SourceImporter]] = LazyTable(collect_object_references("imports"))
 DIRECTORY: Final = "DIR"  # key in SOURCE_IMPORTERS: any exported directory
 
 

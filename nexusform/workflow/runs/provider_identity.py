@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.interfaces.plugins import Provider, ProviderProblem
 from nexusform.json_data.plain_data import get_mapping
-from nexusform.providers.identified_provider import IdentifiedProvider
+from nexusform.providers.optional_provider_interfaces import IdentifiedProvider
 from nexusform.state.objects import State
 from nexusform.workflow.opening.provider_setup import list_objects
 

@@ -153,7 +153,7 @@ class Run(Struct):
         check = self.identities
         if check is None or not check.unconfirmed:
             return
-        from nexusform.providers.identified_provider import IdentifiedProvider
+        from nexusform.providers.optional_provider_interfaces import IdentifiedProvider
 
         for name in check.unconfirmed:
             provider = self.providers[name]

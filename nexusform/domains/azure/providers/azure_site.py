@@ -406,7 +406,9 @@ class AzureSiteProvider(ObservedSites):
                     observation = self._read_single_object(request, arm, group)
             except ProviderProblem as problem:  # the change is done even if this read fails
                 raise StepPending(f"{problem} `nexusform apply -resume` checks again.") from None
-            is_complete = observation is not None and not observation.differing and _has_machines(observation, request)
+            is_complete = (
+                observation is not None and not observation.differing and _has_machine_for_each_vm(observation, request)
+            )
             if observation is not None and (is_complete or (is_overdue() and not observation.differing)):
                 return self._record_missing_nodes(observation.answer, request, arm, group)
             if observation is not None and observation.differing:
@@ -518,7 +520,7 @@ def _find_missing_nodes(observed: Values, planned: Values | None = None) -> list
     ]
 
 
-def _has_machines(observation: ObservedObjectComparison, request: ChangeRequest) -> bool:
+def _has_machine_for_each_vm(observation: ObservedObjectComparison, request: ChangeRequest) -> bool:
     """Return True if all VMs planned on a machine are observed on one."""
     observed, planned = observation.answer.attributes, request.planned or {}
     if request.key.type == VM:

@@ -29,7 +29,7 @@ from nexusform.interfaces.plugins import (
 from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.plans.site_capacity.site_resource_capacity import build_site_resources_note
 from nexusform.providers.clock import read_clock
-from nexusform.providers.identified_provider import FixedIdentity
+from nexusform.providers.optional_provider_interfaces import FixedIdentity
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, EXPORTED_FACTS
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 

@@ -77,7 +77,7 @@ def reconcile_site(
         if not run.is_ready:
             answer = ReconcileResult(diagnostics=(*opened.diagnostics, *run.diagnostics))
         else:
-            answer = _Reconciler(run, *observed).build_result(with_replays=replays)
+            answer = _Reconciler(run, *observed).reconcile_state(with_replays=replays)
     run_diagnostics = () if answer.diagnostics == tuple(run.diagnostics) else tuple(run.diagnostics)
     return replace(answer, diagnostics=(*answer.diagnostics, *run_diagnostics), sources=opened.sources)
 
@@ -130,7 +130,7 @@ class _Reconciler:
         self.provider.set_state_objects(recorded, list_managed_objects(self.state))
         self.types = run.project.registries.resource_types
 
-    def build_result(self, *, with_replays: bool) -> ReconcileResult:
+    def reconcile_state(self, *, with_replays: bool) -> ReconcileResult:
         """Build the result; write the state if anything changed."""
         try:
             observed, absent, uncaptured = self._read_observed_vm_objects()

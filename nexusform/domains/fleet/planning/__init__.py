@@ -3,7 +3,7 @@
 # Public names of the package, by module.
 PUBLIC = {
     "placement_spec": "build_placement_spec",
-    "shared_ownership": "FOREIGN_FIELDS ON_HUB OWNERS UID DELETING",
+    "foreign_field_merge": "FOREIGN_FIELDS ON_HUB OWNERS UID DELETING",
     "selected_resources": "OPEN_CLUSTERS select_placement_resources",
     "placement_records": "list_cluster_objects read_bindings read_applied_resources AppliedResources compute_body_hash",
     "planned_hub": "build_planned_hub",

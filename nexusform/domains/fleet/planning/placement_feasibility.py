@@ -57,7 +57,7 @@ def list_binding_feasibility(
     """
     rows = list(_build_rows_without_capacity(outcome, pods))
     if includes_losses:
-        rows = [*_add_loss_effects(rows, outcome, pods), *_build_rejected_cluster_rows(outcome, pods)]
+        rows = [*_build_rows_with_loss_effects(rows, outcome, pods), *_build_rejected_cluster_rows(outcome, pods)]
         order = {address: number for number, address in enumerate(outcome.placements)}
         rows.sort(key=lambda row: order[row.placement])
     vms = tuple(vms) if any(row.missing_nodes for row in rows) else ()
@@ -102,7 +102,9 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
             yield _build_feasibility_row(address, binding.cluster, assessment)
 
 
-def _add_loss_effects(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
+def _build_rows_with_loss_effects(
+    rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase
+) -> Iterator[Feasibility]:
     """Yield the rows with the effect of one machine or rack down."""
     losses_by_cluster: dict[str, ClusterLossEffects] = {}
     for row in rows:

@@ -32,6 +32,7 @@ from nexusform.domains.fleet.planning.fleet_snapshot import (
     build_member_clusters,
     read_observed_hub,
 )
+from nexusform.domains.fleet.planning.foreign_field_merge import TOLERATIONS, build_merged_placement, find_field_owner
 from nexusform.domains.fleet.planning.placement_iterations import plan_after_staged_runs, run_iterations
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan, create_placement_plan
 from nexusform.domains.fleet.planning.placement_records import read_bindings
@@ -39,7 +40,6 @@ from nexusform.domains.fleet.planning.placement_spec import PlacementSpec, build
 from nexusform.domains.fleet.planning.planned_hub import PlannedHub, build_planned_hub
 from nexusform.domains.fleet.planning.planned_members import build_members, record_processed_members
 from nexusform.domains.fleet.planning.selected_resources import record_cluster_resources, select_placement_resources
-from nexusform.domains.fleet.planning.shared_ownership import TOLERATIONS, build_merged_placement, find_field_owner
 from nexusform.domains.fleet.planning.staged_runs import execute_runs
 from nexusform.domains.fleet.planning.step_order import check_step_order, compute_step_order
 from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_documents import NODE_COUNT, OLD_NODE_COUNT
 from nexusform.domains.fleet.importers.fleet_records import EXTERNAL, REPORT_DIFF, ApplyStrategy, FleetPlacement
+from nexusform.domains.fleet.planning.foreign_field_merge import build_merged_placement, find_deleting_objects
 from nexusform.domains.fleet.planning.placement_records import is_scheduled, read_bindings, read_policy_snapshot
-from nexusform.domains.fleet.planning.shared_ownership import build_merged_placement, find_deleting_objects
 from nexusform.domains.fleet.scheduling.bindings import Binding, ClusterSelectorTerm, Policy, PolicySnapshot
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot

@@ -23,6 +23,7 @@ from nexusform.domains.fleet.importers.fleet_records import (
     HubObjects,
 )
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, ObservedHub
+from nexusform.domains.fleet.planning.foreign_field_merge import find_deleting_objects, merge_applied_objects
 from nexusform.domains.fleet.planning.override_rendering import (
     ObjectIdentity,
     OverrideIndex,
@@ -32,7 +33,6 @@ from nexusform.domains.fleet.planning.override_rendering import (
 )
 from nexusform.domains.fleet.planning.placement_records import compute_body_hash
 from nexusform.domains.fleet.planning.resource_selection import HubIndex
-from nexusform.domains.fleet.planning.shared_ownership import find_deleting_objects, merge_applied_objects
 from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
 from nexusform.domains.fleet.scheduling.fleet_api_validation import format_sentence
 from nexusform.domains.fleet.scheduling.staged_update import check_run_state_transition

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_records import NAMESPACE_ACCESSIBLE, REPORT_DIFF
+from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
     is_availability_tracked,
@@ -15,7 +16,6 @@ from nexusform.domains.fleet.planning.placement_records import (
     write_conditions,
     write_statuses,
 )
-from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
 from nexusform.domains.fleet.scheduling.bindings import BindingState
 from nexusform.domains.fleet.scheduling.placement_status import (
     CLUSTER_SCOPED,

@@ -58,15 +58,17 @@ class HubIndex:
         kind = (selector.group, selector.kind)
         if selector.name:
             named = [self._by_key.get((*kind, namespace, selector.name), ()) for namespace in namespaces]
-            return self._get_objects(named)
-        of_kind = self._get_objects([self._by_kind.get((*kind, namespace), ()) for namespace in namespaces])
+            return self._get_objects_at_positions(named)
+        of_kind = self._get_objects_at_positions(
+            [self._by_kind.get((*kind, namespace), ()) for namespace in namespaces]
+        )
         return [manifest for manifest in of_kind if _has_selected_labels(selector, manifest)]
 
     def list_namespaced(self, namespaces: Collection[str]) -> list[Manifest]:
         """Return all objects in these namespaces, in the hub's order."""
-        return self._get_objects([self._by_namespace.get(namespace, ()) for namespace in namespaces])
+        return self._get_objects_at_positions([self._by_namespace.get(namespace, ()) for namespace in namespaces])
 
-    def _get_objects(self, lists: Sequence[Sequence[int]]) -> list[Manifest]:
+    def _get_objects_at_positions(self, lists: Sequence[Sequence[int]]) -> list[Manifest]:
         """Return the objects at some positions, each once."""
         numbers = lists[0] if len(lists) == 1 else sorted(set(chain.from_iterable(lists)))
         return [self._objects[number] for number in numbers]

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from nexusform.domains.fleet.importers.fleet_export import FAILED, OVERRIDE_FAILED, READY
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride
 from nexusform.domains.fleet.planning.fleet_snapshot import MemberClusters
+from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB
 from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, RenderedResources, select_overrides
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
@@ -32,7 +33,6 @@ from nexusform.domains.fleet.planning.resource_selection import (
     find_selector_problem,
     select_resources,
 )
-from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
 from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType
 from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest, compute_fingerprint

@@ -93,7 +93,7 @@ class _StepOrderContext(Struct, frozen=True):
         return self.changed.versions[-1]
 
 
-def _is_content(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
+def _is_content_of_placement(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     return not context.rollout.identities.isdisjoint(changed.identities)
 
 
@@ -103,27 +103,27 @@ def _is_removed_selected_object(changed: _ChangedInstance, context: _StepOrderCo
     return is_removed and not context.rollout.previous_identities.isdisjoint(changed.identities)
 
 
-def _is_override(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
+def _is_override_for_placement(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     overrides = (item for item in changed.versions if isinstance(item, FleetOverride))
     return any(item.placement in ("", context.rollout.placement) for item in overrides)
 
 
-def _is_placement(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
+def _is_placement_of_rollout(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     return any(isinstance(item, FleetPlacement) and item.key == context.rollout.placement for item in changed.versions)
 
 
-def _is_budget(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
+def _is_budget_of_placement(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     budgets = (item for item in changed.versions if isinstance(item, FleetDisruptionBudget))
     return any(item.placement == context.rollout.placement for item in budgets)
 
 
-def _is_strategy(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
+def _is_strategy_of_run(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     run = context.requested
     strategies = (item for item in changed.versions if isinstance(item, FleetUpdateStrategy))
     return isinstance(run, FleetUpdateRun) and any(item.key == run.build_key(run.strategy) for item in strategies)
 
 
-def _is_member(changed: _ChangedInstance, _context: _StepOrderContext) -> bool:
+def _is_remaining_member(changed: _ChangedInstance, _context: _StepOrderContext) -> bool:
     return changed.instance.type.kind is PlanningKind.MEMBER and not changed.instance.is_removed
 
 
@@ -142,7 +142,7 @@ def _has_new_labels(changed: _ChangedInstance) -> bool:
 
 
 def _is_placement_switched_to_staged_runs(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    return context.rollout.is_switched and _is_placement(changed, context)
+    return context.rollout.is_switched and _is_placement_of_rollout(changed, context)
 
 
 def _is_earlier_override(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
@@ -151,16 +151,16 @@ def _is_earlier_override(changed: _ChangedInstance, context: _StepOrderContext) 
 
 def _is_eviction_before_override(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     """Return True for an eviction awaited by an override; one without a placement name starts no rollout."""
-    return bool(getattr(context.requested, "placement", "")) and _is_eviction(changed, context)
+    return bool(getattr(context.requested, "placement", "")) and _is_eviction_of_placement(changed, context)
 
 
-def _is_eviction(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
+def _is_eviction_of_placement(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     evictions = (item for item in changed.versions if isinstance(item, FleetEviction))
     return any(item.placement == context.rollout.placement for item in evictions)
 
 
 def _is_earlier_eviction(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    return changed.position < context.changed.position and _is_eviction(changed, context)
+    return changed.position < context.changed.position and _is_eviction_of_placement(changed, context)
 
 
 def _is_ended_run(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
@@ -211,15 +211,35 @@ def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetObj
 
 # A hub evaluates an eviction against the existing bindings, so all rollouts of its placement follow it.
 _AWAITED: Final[Mapping[type, tuple[Callable[[_ChangedInstance, _StepOrderContext], bool], ...]]] = {
-    FleetUpdateRun: (_is_content, _is_override, _is_placement, _is_strategy, _is_member, _is_ended_run, _is_eviction),
-    FleetApprovalRequest: (_is_content, _is_override, _is_placement, _is_strategy, _is_member, _is_eviction),
-    FleetEviction: (_is_budget, _is_member, _is_earlier_eviction, _is_earlier_override),
-    FleetPlacement: (_is_eviction, _is_rollout_override, _is_removed_selected_object, _is_changed_member),
+    FleetUpdateRun: (
+        _is_content_of_placement,
+        _is_override_for_placement,
+        _is_placement_of_rollout,
+        _is_strategy_of_run,
+        _is_remaining_member,
+        _is_ended_run,
+        _is_eviction_of_placement,
+    ),
+    FleetApprovalRequest: (
+        _is_content_of_placement,
+        _is_override_for_placement,
+        _is_placement_of_rollout,
+        _is_strategy_of_run,
+        _is_remaining_member,
+        _is_eviction_of_placement,
+    ),
+    FleetEviction: (_is_budget_of_placement, _is_remaining_member, _is_earlier_eviction, _is_earlier_override),
+    FleetPlacement: (_is_eviction_of_placement, _is_rollout_override, _is_removed_selected_object, _is_changed_member),
     FleetOverride: (
         *(_is_eviction_before_override, _is_new_namespace_of_override, _is_override_before_named_override),
         *(_is_relabeled_member, _is_placement_switched_to_staged_runs),
     ),
-    HubObjects: (_is_eviction, _is_awaited_by_objects, _is_relabeled_member, _is_placement_switched_to_staged_runs),
+    HubObjects: (
+        _is_eviction_of_placement,
+        _is_awaited_by_objects,
+        _is_relabeled_member,
+        _is_placement_switched_to_staged_runs,
+    ),
 }
 
 
@@ -273,26 +293,34 @@ def _get_strategy_key(context: _StepOrderContext) -> str:
 _Check: TypeAlias = Callable[[_ChangedInstance, _StepOrderContext], bool]
 # Positions of the objects that may pass a check: few of the changed ones.
 _CANDIDATES: Final[Mapping[_Check, Callable[[_ChangedIndex, _StepOrderContext], Iterable[int]]]] = {
-    _is_content: lambda index, context: index.list_content(index.content & context.rollout.identities),
+    _is_content_of_placement: lambda index, context: index.list_content(index.content & context.rollout.identities),
     _is_removed_selected_object: lambda index, context: index.list_content(
         index.removed_content & context.rollout.previous_identities
     ),
     _is_new_namespace_of_override: lambda index, context: index.list_content(
         [ObjectIdentity("", "Namespace", "", getattr(context.requested, "namespace", ""))]
     ),
-    **dict.fromkeys((_is_member, _is_changed_member, _is_relabeled_member), lambda index, _context: index.members),
     **dict.fromkeys(
-        (_is_placement, _is_placement_switched_to_staged_runs),
+        (_is_remaining_member, _is_changed_member, _is_relabeled_member), lambda index, _context: index.members
+    ),
+    **dict.fromkeys(
+        (_is_placement_of_rollout, _is_placement_switched_to_staged_runs),
         lambda index, context: index.list_steps_of_placement(FleetPlacement, context.rollout.placement),
     ),
     **dict.fromkeys(
-        (_is_eviction, _is_earlier_eviction, _is_eviction_before_override),
+        (_is_eviction_of_placement, _is_earlier_eviction, _is_eviction_before_override),
         lambda index, context: index.list_steps_of_placement(FleetEviction, context.rollout.placement),
     ),
-    _is_budget: lambda index, context: index.list_steps_of_placement(FleetDisruptionBudget, context.rollout.placement),
-    _is_strategy: lambda index, context: index.list_steps_of_placement(FleetUpdateStrategy, _get_strategy_key(context)),
+    _is_budget_of_placement: lambda index, context: index.list_steps_of_placement(
+        FleetDisruptionBudget, context.rollout.placement
+    ),
+    _is_strategy_of_run: lambda index, context: index.list_steps_of_placement(
+        FleetUpdateStrategy, _get_strategy_key(context)
+    ),
     _is_ended_run: lambda index, context: index.list_steps_of_placement(FleetUpdateRun, context.rollout.placement),
-    _is_override: lambda index, context: index.list_steps_of_placement(FleetOverride, "", context.rollout.placement),
+    _is_override_for_placement: lambda index, context: index.list_steps_of_placement(
+        FleetOverride, "", context.rollout.placement
+    ),
     _is_earlier_override: lambda _index, context: context.rollout.earlier_overrides,
     **dict.fromkeys(
         (_is_rollout_override, _is_awaited_by_objects, _is_override_before_named_override),

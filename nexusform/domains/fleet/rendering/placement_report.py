@@ -39,7 +39,7 @@ def build_placement_report(reason: PlacementReason) -> Report:
     cluster, explanation = reason.cluster, reason.explanation
     clusters = _select_clusters_of_reason(reason)
     history = _describe_binding_history(clusters, reason)
-    current_facts = _describe_open_problems(reason)
+    current_facts = _describe_missing_and_unscheduled_clusters(reason)
     kind = str(explanation.policy.placement_type)
     if explanation.policy.placement_type is PlacementType.PICK_N:
         number = explanation.number
@@ -83,7 +83,7 @@ def _format_bound_clusters_or_error(explanation: PlacementExplanation) -> str:
     return f"bound to {format_list(bound_clusters)}" if bound_clusters else "bound to no cluster"
 
 
-def _describe_open_problems(reason: PlacementReason) -> Iterator[str]:
+def _describe_missing_and_unscheduled_clusters(reason: PlacementReason) -> Iterator[str]:
     """Yield sentences about missing clusters and unscheduled bindings."""
     if not reason.is_fulfilled and reason.explanation.abort is None:
         yield "Not fulfilled: too few clusters are eligible for the policy."

@@ -21,7 +21,7 @@ from nexusform.workflow.runs.run import RunCallbacks
 from nexusform.workflow.runs.state_locking import LockOptions
 
 
-def compare_with_hub(location: CommandContext, locking: LockOptions, notices: RunCallbacks) -> StateComparison:
+def reconcile_with_hub(location: CommandContext, locking: LockOptions, notices: RunCallbacks) -> StateComparison:
     """Compare the placements of state with the hub, and write the observed ones to state."""
     result = reconcile_hub(location, locking, notices)
     if has_errors(result.diagnostics):

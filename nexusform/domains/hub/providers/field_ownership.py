@@ -15,7 +15,7 @@ from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_documents import read_fleet_document
 from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
-from nexusform.domains.fleet.planning.shared_ownership import DELETING, FOREIGN_FIELDS, ON_HUB, OWNERS, UID
+from nexusform.domains.fleet.planning.foreign_field_merge import DELETING, FOREIGN_FIELDS, ON_HUB, OWNERS, UID
 from nexusform.domains.hub.providers.hub_bodies import (
     KINDS_BY_TYPE,
     MANIFEST_TYPE,

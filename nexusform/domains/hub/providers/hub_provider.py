@@ -26,7 +26,7 @@ from nexusform.domains.hub.providers.prediction_verification import Figures, rea
 from nexusform.domains.hub.providers.step_writer import HubStepWriter
 from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey, ReadRequest, ReadResult, StepProgress
 from nexusform.json_data.plain_data import get_mapping
-from nexusform.providers.identified_provider import IdentityComparison
+from nexusform.providers.optional_provider_interfaces import IdentityComparison
 
 _SYSTEM_NAMESPACE: Final = "kube-system"
 _TAG: Final = re.compile(r":v?(\d+\.\d+\.\d+[^:/@]*)(?:@.*)?$")

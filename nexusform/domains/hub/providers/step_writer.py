@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_export import is_deleting
+from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB
 from nexusform.domains.fleet.planning.selected_resources import OPEN_CLUSTERS
-from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_cache import HubCache
 from nexusform.domains.hub.api.hub_client import ClientClock, HubClient

@@ -183,14 +183,16 @@ def _find_moved_pods(by_workload: Mapping[str, Sequence[PodOutcome]], alternativ
     for key, outcomes in by_workload.items():
         others = alternatives.get(key, [])
         if "/StatefulSet/" in key:
-            differences |= _compare_by_number(outcomes, others)
+            differences |= _find_moved_numbered_pods(outcomes, others)
         else:
-            differences |= _compare_removed(outcomes, others)
-            differences |= _compare_by_node(outcomes, others)
+            differences |= _find_pods_removed_in_one_prediction(outcomes, others)
+            differences |= _find_surplus_pods_by_node(outcomes, others)
     return differences
 
 
-def _compare_by_number(outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]) -> Iterator[tuple[PodKey, str]]:
+def _find_moved_numbered_pods(
+    outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]
+) -> Iterator[tuple[PodKey, str]]:
     other_by_number = {other.number: other for other in others}
     for outcome in outcomes:
         other = other_by_number.get(outcome.number)
@@ -199,7 +201,9 @@ def _compare_by_number(outcomes: Sequence[PodOutcome], others: Sequence[PodOutco
             yield _get_key(outcome), other.node if other is not None else ""
 
 
-def _compare_removed(outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]) -> Iterator[tuple[PodKey, str]]:
+def _find_pods_removed_in_one_prediction(
+    outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]
+) -> Iterator[tuple[PodKey, str]]:
     """Yield the existing pods removed in one of two predictions only."""
     removed = {outcome.number for outcome in outcomes if outcome.action == pod_outcomes.REMOVE}
     other_removed = {other.number for other in others if other.action == pod_outcomes.REMOVE}
@@ -209,7 +213,9 @@ def _compare_removed(outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome
             yield _get_key(outcome), outcome.previous if outcome.number in removed else ""
 
 
-def _compare_by_node(outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]) -> Iterator[tuple[PodKey, str]]:
+def _find_surplus_pods_by_node(
+    outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]
+) -> Iterator[tuple[PodKey, str]]:
     """Yield the surplus of pods per node: the pods of one template are interchangeable."""
     others_by_node = Counter(map(_get_location, (other for other in others if other.action != pod_outcomes.REMOVE)))
     surplus: list[PodOutcome] = []

@@ -44,7 +44,7 @@ class NodeFilter(Struct, frozen=True):
     find_rejection: Callable[[PodSpec, Node], str | None]
 
 
-class NodeScore(Struct, frozen=True):
+class NodeScoreRule(Struct, frozen=True):
     """Score of the node alone: `score` figures, normalized to 0..100 over all feasible nodes. `is_applicable`
     selects the nodes with a score; a cluster without such a node skips the rule.
     """
@@ -57,7 +57,7 @@ class NodeScore(Struct, frozen=True):
     is_applicable: Callable[[Node], bool] = lambda _: True
 
 
-class TopologyDomainScore(Struct, frozen=True):
+class TopologyDomainScoreRule(Struct, frozen=True):
     """Score by the pods in the node's domains; skipped for pods without such rules. The third argument
     of `score` is the number of domains of the feasible nodes per soft spread constraint. None = not scored.
     """
@@ -133,10 +133,12 @@ USAGE_SCORES: Final[tuple[tuple[str, int, UsageScore], ...]] = (
     ("balanced_allocation", 1, node_usage.score_balance),
 )
 
-NODE_SCORES: Final[tuple[NodeScore, ...]] = (
-    NodeScore("taints", 3, lambda pod: pod.tolerations, taints.score, taints.normalize_scores),
-    NodeScore("node_affinity", 2, lambda pod: pod.preferred_nodes, node_affinity.score, node_affinity.normalize_scores),
-    NodeScore(
+NODE_SCORES: Final[tuple[NodeScoreRule, ...]] = (
+    NodeScoreRule("taints", 3, lambda pod: pod.tolerations, taints.score, taints.normalize_scores),
+    NodeScoreRule(
+        "node_affinity", 2, lambda pod: pod.preferred_nodes, node_affinity.score, node_affinity.normalize_scores
+    ),
+    NodeScoreRule(
         "image_locality",
         1,
         lambda pod: pod.images,
@@ -146,15 +148,15 @@ NODE_SCORES: Final[tuple[NodeScore, ...]] = (
     ),
 )
 
-DOMAIN_SCORES: Final[tuple[TopologyDomainScore, ...]] = (
-    TopologyDomainScore(
+DOMAIN_SCORES: Final[tuple[TopologyDomainScoreRule, ...]] = (
+    TopologyDomainScoreRule(
         "topology_spread",
         2,
         lambda counts: bool(counts.soft_spread),
         topology_spread.score,
         topology_spread.normalize_scores,
     ),
-    TopologyDomainScore(
+    TopologyDomainScoreRule(
         "inter_pod_affinity",
         2,
         lambda counts: bool(counts.preferred_affinity),

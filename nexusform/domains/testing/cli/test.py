@@ -65,7 +65,9 @@ def test(arguments: TestArguments) -> int:
     reporter.report_diagnostics(tests.diagnostics, tests.sources)
     if tests.configuration is None or has_errors(tests.diagnostics):
         return 1
-    reporter.report_start({file_report.name: [run.name for run in file_report.runs] for file_report in tests.files})
+    reporter.report_runs_to_execute(
+        {file_report.name: [run.name for run in file_report.runs] for file_report in tests.files}
+    )
     files: list[FileReport] = []
     for result in run_tests(location, tests, options, reporter):
         runs = []
@@ -135,7 +137,7 @@ class _TextReporter(ProgressListener):
         """Print the diagnostics in boxes."""
         self._screen.print_diagnostics(diagnostics, sources)
 
-    def report_start(self, runs: Mapping[str, Iterable[str]]) -> None:
+    def report_runs_to_execute(self, runs: Mapping[str, Iterable[str]]) -> None:
         """Print nothing before the first result."""
 
     def report_file(self, file: FileReport) -> None:
@@ -165,7 +167,7 @@ class _JsonReporter(ProgressListener):
         for diagnostic in diagnostics:
             self._write(create_diagnostic_event(diagnostic, sources, _format_now()))
 
-    def report_start(self, runs: Mapping[str, Iterable[str]]) -> None:
+    def report_runs_to_execute(self, runs: Mapping[str, Iterable[str]]) -> None:
         """Write the files and runs to execute."""
         self._write(test_results.build_abstract_event({f: list(names) for f, names in runs.items()}, _format_now()))
 

@@ -38,7 +38,7 @@ from nexusform.interfaces.plugins import (
     StepProgress,
 )
 from nexusform.json_data.plain_data import get_mapping, get_text, replace_unknown
-from nexusform.providers.identified_provider import FixedIdentity
+from nexusform.providers.optional_provider_interfaces import FixedIdentity
 
 _VNF: Final = "tacker_vnf"
 # Arguments of the package: Tacker changes them by another package only.

@@ -24,7 +24,7 @@ from nexusform.cli.report_output import Answer, PlanFileAnswerFlags, write_answe
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.domain_table import LazyTable, collect_domain_targets
+from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.domains.whatif.questions.failure_simulation import Failure
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.domains.whatif.workflow.simulation_input import (
@@ -33,7 +33,7 @@ from nexusform.domains.whatif.workflow.simulation_input import (
     open_observed_clusters,
     open_snapshot,
 )
-from nexusform.snapshots.snapshot import ClusterSnapshot, SiteSnapshot, Snapshot
+from nexusform.snapshots.snapshot import SiteSnapshot, Snapshot, VmOwnerSnapshot
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.system_io import get_plan_time
 
@@ -249,7 +249,7 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
     return run_question(arguments.question, build_answer)
 
 
-def _build_upgrade_answer(site: SiteSnapshot, cluster: ClusterSnapshot, inputs: SimulationInput) -> Answer:
+def _build_upgrade_answer(site: SiteSnapshot, cluster: VmOwnerSnapshot, inputs: SimulationInput) -> Answer:
     """Build the answer for one upgrade, independent of the version."""
     from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
     from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
@@ -270,7 +270,7 @@ def _build_upgrade_answer(site: SiteSnapshot, cluster: ClusterSnapshot, inputs: 
 
 
 def _build_upgrade_path_answer(
-    selected: Sequence[tuple[SiteSnapshot, ClusterSnapshot]], target_version: str, inputs: SimulationInput
+    selected: Sequence[tuple[SiteSnapshot, VmOwnerSnapshot]], target_version: str, inputs: SimulationInput
 ) -> Answer:
     """Build the answer for clusters of one site and a target version."""
     from nexusform.domains.whatif.questions.kubernetes_upgrade_path import find_upgrade_path
@@ -289,7 +289,7 @@ def _build_upgrade_path_answer(
 
 
 # By question; each takes the arguments of its command and returns the exit code.
-SITE_QUESTIONS: Final[Mapping[str, Callable[[Any], int]]] = LazyTable(collect_domain_targets("simulates"))
+SITE_QUESTIONS: Final[Mapping[str, Callable[[Any], int]]] = LazyTable(collect_object_references("simulates"))
 
 
 class FailureArguments(Struct, frozen=True, kw_only=True):

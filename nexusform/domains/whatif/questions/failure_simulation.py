@@ -32,7 +32,7 @@ from nexusform.snapshots.availability import (
     place_replacements,
     sample_capacity,
 )
-from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot, VmOwnerKind
+from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerKind, VmOwnerSnapshot
 
 # Label of NKS nodes with the machine's name, set by Operator Nexus.
 MACHINE_LABEL = "topology.kubernetes.io/baremetalmachine"
@@ -156,7 +156,7 @@ def list_machines_down(site: SiteSnapshot) -> list[str]:
 
 
 def simulate_cluster_loss(
-    site: SiteSnapshot, cluster: ClusterSnapshot, pods: Mapping[str, ClusterPods] = NO_PODS
+    site: SiteSnapshot, cluster: VmOwnerSnapshot, pods: Mapping[str, ClusterPods] = NO_PODS
 ) -> Failure:
     """Simulate the loss of a whole cluster; nothing is re-created."""
     pools = tuple(build_pool_availability(cluster, pool, pool.vms) for pool in cluster.pools if pool.vms)
@@ -200,7 +200,7 @@ def _recreate_pools(site: SiteSnapshot, scheduler: RackScheduler, lost: frozense
 
 def _find_lost_pools(
     site: SiteSnapshot, lost: frozenset[str]
-) -> Iterable[tuple[ClusterSnapshot, PoolSnapshot, Sequence[PlacedVm]]]:
+) -> Iterable[tuple[VmOwnerSnapshot, PoolSnapshot, Sequence[PlacedVm]]]:
     """Find the pools of NKS clusters with lost VMs, and these VMs."""
     for cluster in site.clusters:
         if cluster.kind is not VmOwnerKind.NKS:

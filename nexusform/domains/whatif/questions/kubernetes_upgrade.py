@@ -19,7 +19,7 @@ from nexusform.resources.address import Address
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import NoFitReason
 from nexusform.snapshots.availability import SampledShortage, VmReplacement, place_replacements, sample_capacity
-from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot
+from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerSnapshot
 
 
 class NodeUpgradeBatch(Struct, frozen=True):
@@ -123,7 +123,7 @@ class KubernetesUpgrade(Struct, frozen=True):
 
 
 def simulate_kubernetes_upgrade(
-    site: SiteSnapshot, cluster: ClusterSnapshot, pods: ClusterPods | None = None
+    site: SiteSnapshot, cluster: VmOwnerSnapshot, pods: ClusterPods | None = None
 ) -> KubernetesUpgrade:
     """Upgrade every pool in turn; a blocked pool keeps its old VMs and the next one continues."""
     scheduler = site.scheduler.copy()

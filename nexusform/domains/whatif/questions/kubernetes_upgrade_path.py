@@ -26,7 +26,7 @@ from nexusform.kubernetes.releases.kubernetes_versions import (
 from nexusform.plans.maintenance import Upgrade
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot
+from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerSnapshot
 
 _MAX_PASSES: Final = 120
 
@@ -105,7 +105,7 @@ class SiteUpgradePath(Struct, frozen=True):
 
 def find_upgrade_path(
     site: SiteSnapshot,
-    clusters: Sequence[ClusterSnapshot],
+    clusters: Sequence[VmOwnerSnapshot],
     target_text: str,
     pods: Mapping[str, ClusterPods],
     today: str = "",
@@ -142,7 +142,7 @@ def find_upgrade_path(
 
 
 def _find_version_hops(
-    cluster: ClusterSnapshot, target: str, site: SiteSnapshot, today: str
+    cluster: VmOwnerSnapshot, target: str, site: SiteSnapshot, today: str
 ) -> tuple[KubernetesVersion, ...] | Diagnostic:
     """Find the running version of a cluster and its hops, by the rules of plans."""
     version_text = next((pool.owner.version for pool in cluster.pools if pool.owner.version), "")
@@ -173,7 +173,7 @@ class _OrderSearch:
         self.tried_orders = 0
         self.passes = 0
 
-    def find_order(self, site: SiteSnapshot, remaining: Sequence[ClusterSnapshot]) -> tuple[ClusterHops, ...] | None:
+    def find_order(self, site: SiteSnapshot, remaining: Sequence[VmOwnerSnapshot]) -> tuple[ClusterHops, ...] | None:
         """Find an order of the remaining clusters; None if there is none, or the limit is reached."""
         if not remaining:
             self.tried_orders += 1
@@ -193,7 +193,7 @@ class _OrderSearch:
 
 
 def _upgrade_cluster(
-    site: SiteSnapshot, requested: ClusterSnapshot, way: Sequence[KubernetesVersion], pods: Mapping[str, ClusterPods]
+    site: SiteSnapshot, requested: VmOwnerSnapshot, way: Sequence[KubernetesVersion], pods: Mapping[str, ClusterPods]
 ) -> tuple[ClusterHops, SiteSnapshot]:
     """Upgrade one cluster through all versions of a way; return it and the resulting site."""
     hops: list[ClusterUpgradeHop] = []
@@ -208,7 +208,7 @@ def _upgrade_cluster(
     return ClusterHops(requested.id, requested.name, tuple(hops)), site
 
 
-def _apply_upgrade(site: SiteSnapshot, cluster: ClusterSnapshot, upgrade: KubernetesUpgrade) -> SiteSnapshot:
+def _apply_upgrade(site: SiteSnapshot, cluster: VmOwnerSnapshot, upgrade: KubernetesUpgrade) -> SiteSnapshot:
     """Return the site after the upgrade; a blocked pool keeps the VMs of its blocked batch."""
     locations: dict[tuple[str, str], Placement] = {}
     for pool in upgrade.pools:

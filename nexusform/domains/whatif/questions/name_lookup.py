@@ -11,7 +11,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_na
 from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.whatif.questions.capacity import SkuCount
 from nexusform.scheduling.racks.vms import VmSku
-from nexusform.snapshots.snapshot import ClusterSnapshot, SiteSnapshot, Snapshot, VmOwnerKind
+from nexusform.snapshots.snapshot import SiteSnapshot, Snapshot, VmOwnerKind, VmOwnerSnapshot
 
 Named = TypeVar("Named")
 
@@ -73,9 +73,9 @@ def find_machine(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, str] | Di
     return _find_by_id_or_name("machine", text, by_id, lambda site_and_machine: site_and_machine[1])
 
 
-def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, ClusterSnapshot] | Diagnostic:
+def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSnapshot] | Diagnostic:
     """Find a cluster, VNF or plain VM by id, address or unique name."""
-    by_id: dict[str, tuple[SiteSnapshot, ClusterSnapshot]] = {}
+    by_id: dict[str, tuple[SiteSnapshot, VmOwnerSnapshot]] = {}
     for site in snapshot.sites.values():
         for cluster in site.clusters:
             if any(str(pool.address) == text for pool in cluster.pools):
@@ -84,7 +84,7 @@ def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, ClusterSn
     return _find_by_id_or_name("cluster", text, by_id, lambda site_and_cluster: site_and_cluster[1].name)
 
 
-def find_kubernetes_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, ClusterSnapshot] | Diagnostic:
+def find_kubernetes_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSnapshot] | Diagnostic:
     """Find an NKS cluster as `find_cluster` does."""
     answer = find_cluster(snapshot, text)
     if isinstance(answer, Diagnostic):

@@ -186,7 +186,7 @@ def simulate_nodes_down(
         violations: Mapping[str, str] = {}
         pods_at_once = len(on_lost_nodes)
         if is_drained and workload.kind != _DAEMONS:
-            violations, pods_at_once = _find_budget_effect(pods.cluster.budgets, existing, on_lost_nodes, moves)
+            violations, pods_at_once = _compute_eviction_limits(pods.cluster.budgets, existing, on_lost_nodes, moves)
         before = running_before[workload.key]
         # A bare Pod is unchanged in the prediction, and nothing re-creates it.
         bare_count = len(on_lost_nodes) if workload.kind == _BARE else 0
@@ -234,7 +234,7 @@ def _build_move(pod: ExistingPod, outcome: PodOutcome | None, victim: PodOutcome
 # --- budgets -----------------------------------------------------------------------------------
 
 
-def _find_budget_effect(
+def _compute_eviction_limits(
     budgets: Sequence[PodDisruptionBudget],
     existing: Sequence[ExistingPod],
     lost_pods: Sequence[ExistingPod],

@@ -36,7 +36,7 @@ from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.scheduling.racks.vms import VmSku
-from nexusform.snapshots.snapshot import ClusterSnapshot, Snapshot, VmOwnerKind
+from nexusform.snapshots.snapshot import Snapshot, VmOwnerKind, VmOwnerSnapshot
 
 
 class ClusterObservations(Struct, frozen=True):
@@ -267,7 +267,7 @@ def _build_planned_pods(workload: Workload, pods: Mapping[str, Any] | None, node
 
 
 def _build_node_cluster(
-    cluster: ClusterSnapshot, attributes: Mapping[str, Mapping[str, Any]], registries: PluginRegistries
+    cluster: VmOwnerSnapshot, attributes: Mapping[str, Mapping[str, Any]], registries: PluginRegistries
 ) -> NodeCluster:
     """Build a cluster with its VMs as nodes."""
     kinds = registries.resource_types

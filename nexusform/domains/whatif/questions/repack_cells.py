@@ -73,7 +73,7 @@ class CellKey(Struct, frozen=True):
 
 class CellCatalogue:
     """Cached sinks and options. `is_capped`: some were dropped. Classes of equal size share a size: `sizes`
-    by number, `class_sizes` by class number.
+    by number, `size_numbers_by_class` by class number.
     """
 
     def __init__(self, kinds: Sequence[VmClass], sku: VmSku) -> None:
@@ -81,14 +81,14 @@ class CellCatalogue:
         self._sku = sku
         self._patterns: dict[tuple[CellSplits, frozenset[int], int | None], tuple[Pattern, ...]] = {}
         numbers: dict[Share, int] = {}
-        self.class_sizes = [numbers.setdefault(Share.compute(kind.sku), len(numbers)) for kind in kinds]
+        self.size_numbers_by_class = [numbers.setdefault(Share.compute(kind.sku), len(numbers)) for kind in kinds]
         self.sizes = tuple(numbers)
         self.is_capped = False
 
     def find_cell_capacity(self, splits: CellSplits, key: CellKey, disk: int | None = None) -> CellPatterns | None:
         """Find the sink of cells for every split, None without capacity."""
         narrow = [kind for kind in key.admitted if self._kinds[kind].sku.numa_cells == 1]
-        sizes = frozenset(self.class_sizes[kind] for kind in narrow)
+        sizes = frozenset(self.size_numbers_by_class[kind] for kind in narrow)
         cache_key = (splits, sizes, disk)
         patterns = self._patterns.get(cache_key)
         if patterns is None:

@@ -46,7 +46,7 @@ def choose_vms_to_recreate(
     """Choose the VMs for the counts of a solution; prefer cells with the fewest pods and already affected pools."""
     groups = assign_groups(context, tracked_pools)
     cells_by_sink = {sink: list(cells) for sink, cells in program.cells_by_sink.items()}
-    choice = _ChoiceBuilder(groups, cells_by_sink, program.class_sizes)
+    choice = _ChoiceBuilder(groups, cells_by_sink, program.size_numbers_by_class)
     for source in solution.spanning:
         choice.add_vm_to_recreate(source)
     cleared = {host.machine.name for clear in solution.cleared for host in clear.hosts[: clear.count]}
@@ -57,7 +57,7 @@ def choose_vms_to_recreate(
         choice.assign_options(cells, options, cleared)
     slots = choice.build_slots(solution.patterns)
     sources = tuple(sorted(choice.sources, key=lambda source: source.handle))
-    targets, crowded = assign_machines(context, sources, slots, program.class_sizes)
+    targets, crowded = assign_machines(context, sources, slots, program.size_numbers_by_class)
     return RepackChoice(sources, targets, frozenset(choice.reserved), crowded)
 
 

@@ -33,7 +33,7 @@ from nexusform.scheduling.racks.vms import (
     VmSku,
     build_standalone_demand,
 )
-from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot, VmOwnerKind
+from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerKind, VmOwnerSnapshot
 
 _DAEMONS: Final = "DaemonSet"
 _BARE: Final = "Pod"
@@ -152,7 +152,7 @@ class RepackContext(Struct, frozen=True, dict=True):
     site: SiteSnapshot
     scheduler: RackScheduler
     pools: tuple[PoolSnapshot, ...]
-    clusters: tuple[ClusterSnapshot, ...]
+    clusters: tuple[VmOwnerSnapshot, ...]
     pods: Mapping[str, ClusterPods]
     kinds: tuple[VmClass, ...]
     hosts: tuple[RepackMachine, ...]
@@ -268,7 +268,7 @@ def _compute_rack_limit(
 
 
 def _find_blocking_constraint(
-    cluster: ClusterSnapshot,
+    cluster: VmOwnerSnapshot,
     pool: PoolSnapshot,
     vm: PlacedVm,
     request: RepackRequest,

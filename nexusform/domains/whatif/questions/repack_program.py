@@ -110,7 +110,7 @@ class LinearProgram(Struct):
         self.columns.append(ProgramColumn(cost, upper, summed, subject))
 
 
-class _Unit(Struct, frozen=True):
+class _CellGroup(Struct, frozen=True):
     """Cells with equal contents. `machines`: machine type if cells of one machine are linked."""
 
     key: CellKey
@@ -159,9 +159,9 @@ class RepackProgram:
         return self._catalogue.is_capped
 
     @property
-    def class_sizes(self) -> Sequence[int]:
+    def size_numbers_by_class(self) -> Sequence[int]:
         """Size number of each VM class."""
-        return self._catalogue.class_sizes
+        return self._catalogue.size_numbers_by_class
 
     @property
     def size(self) -> tuple[int, int]:
@@ -237,14 +237,14 @@ class RepackProgram:
                     CellPosition(host, cell, host.movable_vms_by_cell[cell])
                 )
         for key, cells in units.items():
-            self._add_cell_unit(_Unit(key, tuple(cells)))
+            self._add_cell_unit(_CellGroup(key, tuple(cells)))
 
     def _add_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
         """Add equal machines; multi-cell VMs use all of their cells at once."""
         first = hosts[0]
         for cell in range(len(first.cells)):
             cells = tuple(CellPosition(host, cell, host.movable_vms_by_cell[cell]) for host in hosts)
-            self._add_cell_unit(_Unit(self._build_cell_key(first, cell), cells, number, cell))
+            self._add_cell_unit(_CellGroup(self._build_cell_key(first, cell), cells, number, cell))
         self._add_multi_cell_arrivals(number, first, len(hosts))
         for index, source in enumerate(self._list_multi_cell_vms(first)):
             equal_vms = tuple(self._list_multi_cell_vms(host)[index] for host in hosts)
@@ -268,10 +268,12 @@ class RepackProgram:
                 entries.append((program.add_row("demand"), 1.0))
             else:
                 rack = first.machine.rack if self._tracked_pools else ""
-                entries.append((self._get_slot_row(rack, first.admitted, self._catalogue.class_sizes[kind]), -1.0))
+                entries.append(
+                    (self._get_slot_row(rack, first.admitted, self._catalogue.size_numbers_by_class[kind]), -1.0)
+                )
             program.add_column(0.0, size * len(first.cells), entries, ("arrival", number, kind))
 
-    def _add_cell_unit(self, unit: _Unit) -> None:
+    def _add_cell_unit(self, unit: _CellGroup) -> None:
         """Add the row of a unit and the columns of its options."""
         program, size = self._program, len(unit.cells)
         first = unit.cells[0].host
@@ -323,7 +325,7 @@ class RepackProgram:
             entries += self._build_departure_entries(self._groups[source.handle], 1, first)
         for cell in range(len(cells)):
             key = self._build_cell_key(first, cell)
-            unit = _Unit(
+            unit = _CellGroup(
                 key,
                 tuple(CellPosition(host, cell, host.movable_vms_by_cell[cell]) for host in hosts),
                 number,
@@ -402,7 +404,7 @@ class RepackProgram:
             for name in slots:
                 _, rack, admits, size = name
                 kind = kinds[group]
-                if kind not in admits or self._catalogue.class_sizes[kind] != size:
+                if kind not in admits or self._catalogue.size_numbers_by_class[kind] != size:
                     continue
                 entries = [(arrival_row, 1.0), (program.add_row(name), 1.0)]
                 if group[0] == "pool":
@@ -431,7 +433,7 @@ class RepackProgram:
             if not value:
                 continue
             match column.subject:
-                case (_Unit() as unit, CellChange() as option):
+                case (_CellGroup() as unit, CellChange() as option):
                     options.append(OptionUse(unit.machines, unit.cells, option, value))
                 case (CellPatterns() as sink, tuple() as pattern):
                     patterns.append(PatternCount(sink, pattern, value))
@@ -471,7 +473,7 @@ def _count_leaving(subject: object, groups: Mapping[int, Group]) -> tuple[Counte
     """Count the VMs of each group that a column moves, and the pods that it restarts."""
     sources: tuple[MovableVm, ...] = ()
     match subject:
-        case (_Unit(), CellChange() as option):
+        case (_CellGroup(), CellChange() as option):
             return Counter(dict(option.leaving)), option.pods
         case (RepackMachine() as host, *_):
             sources = host.unknown_cell_vms

@@ -33,7 +33,7 @@ _NOTES: Final = {MemberEditKind.LEAVE: "leaves", MemberEditKind.DRAIN: "is drain
 def render_fleet_page(simulation: FleetSimulation, report: Report) -> str:
     """Render the page, with a newline at its end."""
     pods = list(chain.from_iterable(placement.pods for placement in simulation.placements))
-    rows = _list_all_rows(simulation)
+    rows = _list_all_binding_rows(simulation)
     pod_table = render_pods(pods, "Pods one by one")
     return render_report_page(report, _render_matrices(simulation), pod_table, rows=[*rows, *pods])
 
@@ -44,7 +44,7 @@ def _render_matrices(simulation: FleetSimulation) -> Part:
         return None
     columns = _select_columns(simulation)
     if not columns:
-        changed_rows = [row for row in _list_all_rows(simulation) if (row.action is not PlacementAction.KEEP)]
+        changed_rows = [row for row in _list_all_binding_rows(simulation) if (row.action is not PlacementAction.KEEP)]
         return build_section("fleet", "Fleet", render_binding_list(changed_rows))
     notes: dict[str, str] = {}
     for edit in simulation.edits:
@@ -94,7 +94,7 @@ def _select_columns(simulation: FleetSimulation) -> tuple[str, ...]:
     return tuple(sorted(names)) if len(names) <= MAX_GRID_COLUMNS else ()
 
 
-def _list_all_rows(simulation: FleetSimulation) -> list[PlacementChange]:
+def _list_all_binding_rows(simulation: FleetSimulation) -> list[PlacementChange]:
     """List the binding rows of all placements."""
     return list(chain.from_iterable(map(_list_binding_rows, simulation.placements)))
 

@@ -208,13 +208,13 @@ def _build_cluster_section(cluster: ClusterHops) -> Section:
         end_of_support = hop.end_of_support or "not known"
         cells = (hop.start, str(hop.end), surge_text, f"{hop.batch_count:,}", drain_text, end_of_support)
         rows.append(Row(cells, hop.has_findings))
-        lines += _describe_hop_problems(hop)
+        lines += _describe_hop_losses_and_blockers(hop)
     heads = ("from", "to", "surge", "batches", "drains, hours", "end of support")
     table = Table(heads, tuple(rows), frozenset({3, 4}))
     return Section(cluster.cluster, tuple(lines), table=table, is_finding=cluster.has_findings)
 
 
-def _describe_hop_problems(hop: ClusterUpgradeHop) -> Iterable[str]:
+def _describe_hop_losses_and_blockers(hop: ClusterUpgradeHop) -> Iterable[str]:
     """Describe losses and blockers of a hop."""
     prefix = f"{hop.start} -> {hop.end}: "
     for pool in hop.upgrade.blocked_pools:

@@ -36,11 +36,11 @@ def build_runtime_upgrade_playback(site: SiteSnapshot, upgrade: RuntimeUpgrade) 
         loss = f"; lost meanwhile: {', '.join(lost_pools)}" if lost_pools else ""
         prefix = f"Wave {wave.number} of {len(upgrade.waves)}: {wave.rack}{batch}"
         title = f"{prefix}, {format_count(wave.vm_count, 'VM')} down{loss}"
-        steps.append(PlaybackStep(title, wave.machines, figures=_build_figures(wave.pools)))
+        steps.append(PlaybackStep(title, wave.machines, figures=_build_pool_effects(wave.pools)))
     return Playback(_build_site_map(site, _NO_CHANGES), (*steps, PlaybackStep("After the upgrade")))
 
 
-def _build_figures(pools: Iterable[PoolAvailability]) -> tuple[PoolEffect, ...]:
+def _build_pool_effects(pools: Iterable[PoolAvailability]) -> tuple[PoolEffect, ...]:
     """Build the figures of VMs up by pool."""
     return tuple(
         PoolEffect(f"{pool.cluster} / {pool.pool}", f"{pool.remaining_count:,} of {pool.total:,} up", pool.is_lost)
@@ -66,7 +66,7 @@ def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
         PlaybackStep(
             f"{failure.lost} is lost: {format_count(down_count, 'VM')} down",
             failure.machines,
-            figures=_build_figures((*failure.pools, *failure.stay_down)),
+            figures=_build_pool_effects((*failure.pools, *failure.stay_down)),
         ),
         PlaybackStep(
             f"{format_count(recreated_count, 'VM')} of {down_count} re-created elsewhere", failure.machines, moves

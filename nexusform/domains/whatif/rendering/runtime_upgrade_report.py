@@ -48,7 +48,7 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
         table = Table(heads, rows, frozenset({2, 3}))
         sections.append(Section(f"{prefix}Verdict by pool", table=table, is_finding=upgrade.is_availability_lost))
         if 0 < len(upgrade.waves) <= _MAX_WAVES:
-            sections.append(_build_timeline_section(upgrade, prefix))
+            sections.append(_build_vms_up_section(upgrade, prefix))
         for wave in upgrade.waves:
             sections.append(_build_wave_section(wave, prefix))
             if wave.workloads:
@@ -219,7 +219,7 @@ def _build_pool_cells(verdict: PoolUpgradeVerdict) -> tuple[str, str, str]:
     return verdict.cluster, pool, f"{verdict.total:,}"
 
 
-def _build_timeline_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
+def _build_vms_up_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
     """Build the section of VMs up by pool and wave."""
     waves = [
         {

@@ -10,7 +10,7 @@ from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Machine, Placement, PlacementConstraints, ScheduledVm, VmName, VmSku
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
-from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot, VmOwnerKind
+from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerKind, VmOwnerSnapshot
 
 SKUS = CATALOGUES[NEWEST].vm_skus
 SMALL = ("NC_G6_28_v1", "NC_P10_56_v1", "NC_G12_56_v1", "NC_G18_74_v1", "NC_G24_112_v1", "NC_P22_112_v1")
@@ -109,7 +109,7 @@ def _build_cluster(
     vms: list[ScheduledVm],
     *,
     known: bool,
-) -> ClusterSnapshot:
+) -> VmOwnerSnapshot:
     name = f"c{number}"
     names = tuple(f"{name}-p-{vm}" for vm in range(len(vms)))
     demand = PoolDemand("p", tuple(range(len(vms))), names, sku, terms)
@@ -124,4 +124,4 @@ def _build_cluster(
         placed.append(PlacedVm("p", at, names[at], sku.name, place))
     address = parse_address(f"nexus_kubernetes_cluster.{name}")
     pool = PoolSnapshot(address, owner, demand, tuple(placed), handles)
-    return ClusterSnapshot(name, name, "s", VmOwnerKind.NKS, (pool,))
+    return VmOwnerSnapshot(name, name, "s", VmOwnerKind.NKS, (pool,))

@@ -74,7 +74,7 @@ def _match_term(
     unreadable: list[tuple[int, CycleAbort]] = []
     for requirement in term.property_selector or ():
         matching, failing = member_list.get_cached(
-            ("meets", requirement), partial(_compare_members, requirement, member_list)
+            ("meets", requirement), partial(_find_matching_members, requirement, member_list)
         )
         unreadable += [
             (position, _build_abort(member_list, position, message))
@@ -89,7 +89,7 @@ def _build_abort(member_list: MemberList, position: int, message: str) -> CycleA
     return CycleAbort(member_list.members[position].name, message)
 
 
-def _compare_members(requirement: PropertyRequirement, member_list: MemberList) -> tuple[Mask, dict[int, str]]:
+def _find_matching_members(requirement: PropertyRequirement, member_list: MemberList) -> tuple[Mask, dict[int, str]]:
     """Compare every member with a requirement; return the matching ones and errors by position."""
     bound = _parse_requirement_quantity(requirement)
     compare = COMPARISONS.get(requirement.operator)
