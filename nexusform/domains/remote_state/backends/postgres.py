@@ -33,6 +33,7 @@ _MAX_VERSIONS: Final = 100  # kept per workspace
 _CONNECT_SECONDS: Final = 10
 _PLAIN: Final = "credentials are not sent without TLS. Set sslmode=require or verify-full in conn_str."
 _MIN_SERVER_VERSION: Final = 14  # the first version with idle_session_timeout
+_HOLDER: Final = "substring(holder FROM 1 FOR 65536)"  # other programs may write a row of any size
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS {schema}.workspaces (
@@ -163,7 +164,7 @@ class PostgresBackend:
     def read_lock(self) -> LockInfo | None:
         """Return the current holder of the lock: the last one, if its session still has it."""
         query = (
-            "SELECT substring(holder FROM 1 FOR 65536) FROM {schema}.workspaces w "
+            "SELECT {holder} FROM {schema}.workspaces w "
             "WHERE name = %s AND EXISTS (SELECT FROM pg_locks "
             "WHERE locktype = 'advisory' AND granted AND classid = %s AND objid = w.id::oid "
             "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
@@ -305,9 +306,9 @@ class PostgresBackend:
         return int(_fetch_first_value(connection, self._database.format_sql(find), (self._workspace,)))
 
     def _swap_holder(self, connection: Connection[Any], row: int, info: LockInfo) -> tuple[LockInfo | None, int]:
-        """Record the holder; return the previous holder without a release, and the new fencing number."""
+        """Record the holder; return the previous one if it did not release the lock, and the new fencing number."""
         sql = self._database.format_sql
-        query = "SELECT substring(holder FROM 1 FOR 65536) FROM {schema}.workspaces WHERE id = %s"
+        query = "SELECT {holder} FROM {schema}.workspaces WHERE id = %s"
         previous_holder = _fetch_first_value(connection, sql(query), (row,))
         take = "UPDATE {schema}.workspaces SET holder = %s, fencing = fencing + 1 WHERE id = %s RETURNING fencing"
         fencing = int(_fetch_first_value(connection, sql(take), (locks.format_lock(info), row)))
@@ -354,10 +355,10 @@ class _Database:
         self.lock_space = zlib.crc32(f"nexusform:{schema}".encode()) & 0x7FFFFFFF
 
     def format_sql(self, statement: str) -> Any:
-        """Return the statement with the schema's name."""
+        """Return the statement with the schema's name and the column of the lock's holder."""
         from psycopg.sql import SQL, Identifier
 
-        return SQL(statement).format(schema=Identifier(self._schema))
+        return SQL(statement).format(schema=Identifier(self._schema), holder=SQL(_HOLDER))
 
     def connect(self, idle_seconds: int = 0) -> Connection[Any]:
         """Open a session that ends after idle seconds. Raises psycopg.Error, BackendProblem."""
