@@ -124,14 +124,17 @@ class LintSite(Struct, frozen=True):
 
     def list_racks(self, zones: frozenset[str] | None) -> tuple[str, ...]:
         """Return the racks of these zones, in the same order."""
-        inside = {m.rack for m in self.machines if zones is None or m.availability_zone in zones}
+        inside = {machine.rack for machine in self._list_machines(zones)}
         return tuple(rack for rack in self.racks if rack in inside)
 
     def list_schedulable(self, zones: frozenset[str] | None) -> list[Machine]:
         """Return the machines of these zones that take new VMs."""
-        return [
-            m for m in self.machines if not m.unschedulable_reason and (zones is None or m.availability_zone in zones)
-        ]
+        return [machine for machine in self._list_machines(zones) if not machine.unschedulable_reason]
+
+    def _list_machines(self, zones: frozenset[str] | None) -> Sequence[Machine]:
+        if zones is None:
+            return self.machines
+        return [machine for machine in self.machines if machine.availability_zone in zones]
 
 
 class LintInput(Struct, frozen=True):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final
 
 from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, LintSite, build_finding
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.phrases import format_count, format_list
+from nexusform.diagnostics.phrases import format_count, format_list, group_by
 
 ID: Final = "shared-machine"
 
@@ -17,45 +18,50 @@ def check(facts: LintInput) -> list[Diagnostic]:
     """Return one finding for every cluster with VMs placed by this plan. Silent if pinned zones are the only
     reason, reported by zones-pinned.
     """
-    owners: dict[str, list[LintPool]] = {}
-    for pool in facts.pools:
-        owners.setdefault(pool.owner, []).append(pool)
     findings: list[Diagnostic] = []
-    for pools in owners.values():
-        # Machines with more than one VM of the cluster: name -> the pools of its VMs, by machine name.
-        pools_by_machine: dict[str, list[str]] = {}
-        for pool in pools:
-            for vm in pool.vms.values():
-                pools_by_machine.setdefault(vm.placement.machine, []).append(pool.pool)
-        shared = {machine: names for machine, names in sorted(pools_by_machine.items()) if len(names) > 1}
-        if not shared or not any(pool.new_numbers for pool in pools):
+    for pools in group_by(facts.pools, lambda pool: pool.owner).values():
+        new_pools = [pool for pool in pools if pool.new_numbers]
+        shared = _find_shared_machines(pools)
+        if not shared or not new_pools:
             continue
         site = facts.get_site(pools[0])
-        if site.simulate is None or not any(pool.zones and pool.new_numbers for pool in pools):
-            is_caused_by_pins = False
-        else:
-            owner = pools[0].owner
-            unpinned = [p.replace_zones(None) if p.owner == owner else p for p in facts.list_pools(site.id)]
-            is_caused_by_pins = not site.simulate(unpinned).shared.get(owner, 0)
-        if is_caused_by_pins:
+        if any(pool.zones for pool in new_pools) and _is_caused_by_pins(pools[0].owner, site, facts):
             continue
         machine_text = format_count(len(shared), "machine runs", "machines run")
         quorum = _format_quorum_loss(pools)
         quorum_clause = "; losing one breaks control-plane quorum" if quorum else ""
         summary = f"{pools[0].cluster}: {machine_text} two or more of its VMs{quorum_clause}"
-        first_new = next(pool for pool in pools if pool.new_numbers)
-        findings.append(build_finding(ID, _format_detail(pools, shared, site) + quorum, first_new, summary=summary))
+        detail = f"{_format_detail(pools, shared, site)}{quorum}"
+        findings.append(build_finding(ID, detail, new_pools[0], summary=summary))
     return findings
+
+
+def _find_shared_machines(pools: Iterable[LintPool]) -> dict[str, list[str]]:
+    """Return the machines with more than one VM of a cluster, by name, with the pools of these VMs."""
+    pools_by_machine: dict[str, list[str]] = {}
+    for pool in pools:
+        for vm in pool.vms.values():
+            pools_by_machine.setdefault(vm.placement.machine, []).append(pool.pool)
+    return {machine: names for machine, names in sorted(pools_by_machine.items()) if len(names) > 1}
+
+
+def _is_caused_by_pins(owner: str, site: LintSite, facts: LintInput) -> bool:
+    """Return whether no VMs of the cluster would share a machine without pinned zones."""
+    if site.simulate is None:
+        return False
+    unpinned = [pool.replace_zones(None) if pool.owner == owner else pool for pool in facts.list_pools(site.id)]
+    return not site.simulate(unpinned).shared.get(owner, 0)
 
 
 def _format_quorum_loss(pools: Sequence[LintPool]) -> str:
     """Format the loss of quorum if one machine with control plane VMs fails; "" for none."""
     planes = [pool for pool in pools if pool.is_control_plane and pool.count > 1]
-    on_machine = Counter(vm.placement.machine for pool in planes for vm in pool.vms.values())
-    count = sum(pool.count for pool in planes)
-    for machine, vms in sorted(on_machine.items()):
-        if vms > 1 and 2 * (count - vms) <= count:
-            share = f"{vms} of the {count} control-plane VMs"
+    vms = chain.from_iterable(pool.vms.values() for pool in planes)
+    vm_counts = Counter(vm.placement.machine for vm in vms)
+    total = sum(pool.count for pool in planes)
+    for machine, count in sorted(vm_counts.items()):
+        if count > 1 and 2 * (total - count) <= total:
+            share = f"{count} of the {total} control-plane VMs"
             return f" {machine} runs {share}: losing it breaks the quorum of the control plane."
     return ""
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, LintSite, SimulationResult, build_finding
+from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, LintSite, build_finding
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.phrases import format_count, format_list
+from nexusform.diagnostics.phrases import format_count, format_list, group_by
 
 ID: Final = "small-before-large"
 
@@ -53,9 +53,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
 
 
 def _group_pools_by_cluster(pools: Sequence[LintPool]) -> list[CreationGroup]:
-    owners: dict[str, list[LintPool]] = {}
-    for pool in pools:
-        owners.setdefault(pool.owner, []).append(pool)
+    owners = group_by(pools, lambda pool: pool.owner)
     return [CreationGroup(members[0].cluster, tuple(members)) for members in owners.values()]
 
 
@@ -150,25 +148,25 @@ def _measure_order(names: str, pools: Sequence[LintPool], better: Sequence[LintP
     current, alternative = site.simulate(pools), site.simulate(better)
     fit_singular, fit_plural = ("would fit", "would fit") if is_hypothetical else ("fits", "fit")
     verb_singular, verb_plural = ("would run", "would run") if is_hypothetical else ("runs", "run")
-    gains = []
-    if alternative.unplaced_count < current.unplaced_count:
-        more_fitting = current.unplaced_count - alternative.unplaced_count
-        gains.append(
-            f"{format_count(more_fitting, f'more VM {fit_singular}', f'more VMs {fit_plural}')} "
-            f"({alternative.unplaced_count:,} would not)"
-        )
+    stay_verb = "would stay" if is_hypothetical else "stays"
+    gains: list[str] = []
+    clauses: list[str] = []  # the same in short form
+    more_fitting = current.unplaced_count - alternative.unplaced_count
+    if more_fitting > 0:
+        vms = format_count(more_fitting, f"more VM {fit_singular}", f"more VMs {fit_plural}")
+        gains.append(f"{vms} ({alternative.unplaced_count:,} would not)")
+        clauses.append(f"{more_fitting:,} more VMs fit")
     fewer_shared = sum(current.shared.values()) - sum(alternative.shared.values())
     if fewer_shared > 0:
         machines = format_count(fewer_shared, f"fewer machine {verb_singular}", f"fewer machines {verb_plural}")
         gains.append(f"{machines} two VMs of one cluster")
+        clauses.append(f"{format_count(fewer_shared, 'fewer machine is', 'fewer machines are')} shared")
     more_free = alternative.free_largest - current.free_largest
     if more_free > 0:
-        gains.append(
-            f"capacity for {more_free:,} more {alternative.largest} "
-            f"{'would stay' if is_hypothetical else 'stays'} free ({alternative.free_largest:,} instead "
-            f"of {current.free_largest:,})"
-        )
-    summary = f"in another order {_format_gains(current, alternative)}" if gains else "another order gains nothing now"
+        figures = f"{alternative.free_largest:,} instead of {current.free_largest:,}"
+        gains.append(f"capacity for {more_free:,} more {alternative.largest} {stay_verb} free ({figures})")
+        clauses.append(f"{figures} {alternative.largest} stay free")
+    summary = f"in another order {', '.join(clauses)}" if clauses else "another order gains nothing now"
     if is_hypothetical:
         lead = f"Were all VMs of the site placed again in the order {names}"
         nothing = "nothing would be gained: as many VMs would fit, and as many cells would stay free"
@@ -178,18 +176,3 @@ def _measure_order(names: str, pools: Sequence[LintPool], better: Sequence[LintP
         return _OrderGain(f"{lead}, {format_list(gains, MAXIMUM_ITEMS)}.", summary)
     text = f"{lead} nothing is gained now: as many VMs fit, and as many cells stay free."
     return _OrderGain(text, summary, is_zero=True)
-
-
-def _format_gains(current: SimulationResult, alternative: SimulationResult) -> str:
-    """Format the improvements as a clause."""
-    gains = []
-    if alternative.unplaced_count < current.unplaced_count:
-        gains.append(f"{current.unplaced_count - alternative.unplaced_count:,} more VMs fit")
-    fewer_shared = sum(current.shared.values()) - sum(alternative.shared.values())
-    if fewer_shared > 0:
-        gains.append(f"{format_count(fewer_shared, 'fewer machine is', 'fewer machines are')} shared")
-    if alternative.free_largest > current.free_largest:
-        gains.append(
-            f"{alternative.free_largest:,} instead of {current.free_largest:,} {alternative.largest} stay free"
-        )
-    return ", ".join(gains)

@@ -5,12 +5,12 @@ PUBLIC = {
     "diagnostic": (
         "build_diagnostic build_error build_warning convert_problem build_development_file_error Diagnostic "
         "DiagnosticsError extract_suggested_name find_nearest_name find_nearest_names get_text_line has_errors "
-        "locate_line_in_text Position Problem Severity SourceFile Span suggest_name ValueNote"
+        "locate_line_in_text Position Problem select_errors Severity SourceFile Span suggest_name ValueNote"
     ),
     "levels": "get_diagnostic_level get_warning_level PlacementImpact Level UNKNOWN_CAPACITY_IDS",
     "phrases": (
         "compute_natural_sort_key format_count format_duration format_first_items format_installation format_list "
-        "group_ranges select_word_form"
+        "group_by group_ranges join_texts select_word_form"
     ),
     "summaries": "get_summary",
 }

@@ -16,6 +16,8 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import group_by, join_texts
+
 
 class Position(Struct, frozen=True, order=True, array_like=True, gc=False):
     """Position in a file: line and column from 1, byte offset from 0."""
@@ -143,8 +145,7 @@ class Problem(Struct, frozen=True):
         return replace(self, path=(*steps, *self.path))
 
     def __str__(self) -> str:
-        position = ", ".join(part for part in (self.file, self.position_text) if part)
-        return f"{position}: {self.detail}"
+        return f"{join_texts((self.file, self.position_text))}: {self.detail}"
 
     @property
     def located_detail(self) -> str:
@@ -237,6 +238,11 @@ def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
     return any(diagnostic.severity is Severity.ERROR for diagnostic in diagnostics)
 
 
+def select_errors(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Return the errors, in order."""
+    return [diagnostic for diagnostic in diagnostics if diagnostic.severity is Severity.ERROR]
+
+
 def suggest_name(name: str, known: Iterable[str]) -> str:
     """Return a closing sentence ` Did you mean "x"?` with the nearest of `known`, or ""."""
     nearest_name = find_nearest_name(name, known)
@@ -264,9 +270,7 @@ def find_nearest_names(name: str, known: Iterable[str], max_names: int = 1, like
     """
     from difflib import get_close_matches
 
-    spellings: dict[str, list[str]] = {}
-    for candidate in known:
-        spellings.setdefault(candidate.casefold(), []).append(candidate)
+    spellings = group_by(known, str.casefold)
     matches: list[str] = []
     for folded_name in get_close_matches(name.casefold(), list(spellings), n=max_names, cutoff=likeness):
         spelling_variants = spellings[folded_name]

@@ -1,9 +1,13 @@
-"""Phrases: counts, lists and sort keys of names."""
+"""Phrases: counts, lists, groups and sort keys of names."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
+
+Item = TypeVar("Item")
+GroupKey = TypeVar("GroupKey", bound=Hashable)
 
 
 def select_word_form(count: int, singular: str, plural: str = "") -> str:
@@ -35,6 +39,19 @@ def format_first_items(texts: Sequence[str], max_items: int, separator: str = ",
     """Format the first texts and the number of further ones: `a, b`, or `a, b and 3 more`."""
     first_texts = separator.join(texts[:max_items])
     return f"{first_texts} and {len(texts) - max_items:,} more" if len(texts) > max_items else first_texts
+
+
+def join_texts(texts: Iterable[str], separator: str = ", ") -> str:
+    """Join the nonempty texts."""
+    return separator.join(text for text in texts if text)
+
+
+def group_by(items: Iterable[Item], get_key: Callable[[Item], GroupKey]) -> dict[GroupKey, list[Item]]:
+    """Group items by key, in the order of the first item of each key."""
+    groups: dict[GroupKey, list[Item]] = {}
+    for item in items:
+        groups.setdefault(get_key(item), []).append(item)
+    return groups
 
 
 def group_ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import suggest_name
+from nexusform.diagnostics.phrases import join_texts
 
 _NATURAL: Final = (2**31 - 1, 2**63 - 1)  # the largest int32 and int64
 
@@ -118,16 +119,16 @@ def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> Schem
 
 def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> SchemaViolation:
     """Describe a value of another kind; it may be valid with or without quotes."""
-    if kind is FieldKind.TEXT and data is None:
-        return SchemaViolation("must be a text; write quotes.")
-    if kind is FieldKind.TEXT and not isinstance(data, Mapping | list):
-        intended_text = str(data).lower() if isinstance(data, bool) else str(data)
-        return SchemaViolation(f'must be a text; write "{source_text or intended_text}", with quotes.', intended_text)
-    if not isinstance(data, str):
+    if isinstance(data, str):
+        if kind.is_valid(_parse_unquoted_scalar(data)):
+            return SchemaViolation(f"must be {kind.value}; write {data}, without quotes.")
+        return SchemaViolation(f'must be {kind.value}, not "{data}".')
+    if kind is not FieldKind.TEXT or isinstance(data, Mapping | list):
         return SchemaViolation(f"must be {kind.value}.")
-    if kind.is_valid(_parse_unquoted_scalar(data)):
-        return SchemaViolation(f"must be {kind.value}; write {data}, without quotes.")
-    return SchemaViolation(f'must be {kind.value}, not "{data}".')
+    if data is None:
+        return SchemaViolation("must be a text; write quotes.")
+    intended_text = str(data).lower() if isinstance(data, bool) else str(data)
+    return SchemaViolation(f'must be a text; write "{source_text or intended_text}", with quotes.', intended_text)
 
 
 def _parse_unquoted_scalar(text: str) -> bool | int | None:
@@ -148,10 +149,11 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
     size = data if is_number else len(data)
     if (low is None or size >= low) and (high is None or size <= high):
         return ""
+    bounds = _describe_size_bounds(low, high, size)
     if is_number:
-        return f"must be {_describe_size_bounds(low, high, size)}, not {size}."
+        return f"must be {bounds}, not {size}."
     unit = "characters" if isinstance(data, str) else "items"
-    return f"must have {_describe_size_bounds(low, high, size)} {unit}, not {size}."
+    return f"must have {bounds} {unit}, not {size}."
 
 
 def _describe_size_bounds(low: int | None, high: int | None, size: int) -> str:
@@ -165,8 +167,7 @@ def _describe_size_bounds(low: int | None, high: int | None, size: int) -> str:
 def _describe_invalid_text(data: Any, shape: FieldShape) -> str:
     """Return why a value is not among the choices, does not match, or has an invalid form."""
     if shape.choices and data not in shape.choices:
-        choice_list = ", ".join(choice for choice in shape.choices if choice)
-        return f'is "{data}"; it must be one of {choice_list}.{suggest_name(data, shape.choices)}'
+        return f'is "{data}"; it must be one of {join_texts(shape.choices)}.{suggest_name(data, shape.choices)}'
     if shape.pattern and isinstance(data, str) and not re.fullmatch(shape.pattern, data, re.ASCII):
         is_amount = shape.kind is FieldKind.AMOUNT and data.isdecimal()
         number_hint = f", or a number, without quotes: {data}" if is_amount else ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from math import inf, isinf
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -299,19 +300,28 @@ def _parse_scalar(event: Any, position: TextPosition) -> Any:
     expected = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}[kind]
     if not isinstance(value, expected) or (isinstance(value, bool) and kind != "bool"):
         raise _InvalidDocument(position, f'"{text[:40]}" cannot be read as !!{kind}.')
-    return float(text) if kind == "float" else value
+    return _convert_to_float(value, text, position) if kind == "float" else value
+
+
+def _convert_to_float(number: Any, text: str, position: TextPosition) -> float:
+    """Convert a number or its decimal text; `text` is its text in the document."""
+    try:
+        result = float(number)
+    except OverflowError:
+        result = inf
+    if isinf(result):
+        raise _InvalidDocument(position, f"the number {text[:40]} is too large.")
+    return result
 
 
 def _parse_plain_scalar(text: str, position: TextPosition) -> Any:
-    # Resolves a plain scalar.
+    """Parse a scalar without quotes: null, a boolean, a number, else its text."""
     if text in _NULLS:
         return None
     if text in _BOOLS:
         return _BOOLS[text]
-    first = text[0]
-    if not (first.isdigit() or first in "+-."):
-        return text
-    if len(text) > _MAX_NUMBER_LENGTH:
+    starts_like_number = text[0].isdigit() or text[0] in "+-."
+    if not starts_like_number or len(text) > _MAX_NUMBER_LENGTH:
         return text
     if _INTEGER.match(text):
         return int(text)
@@ -321,10 +331,7 @@ def _parse_plain_scalar(text: str, position: TextPosition) -> Any:
         base = 16 if hexadecimal else 2 if binary else 8
         return int(f"{sign}{sixteen or two or eight}", base)
     if _FLOAT.match(text):
-        number = float(text)
-        if number in (float("inf"), float("-inf")):
-            raise _InvalidDocument(position, f"the number {text[:40]} is too large.")
-        return number
+        return _convert_to_float(text, text, position)
     if _SPECIAL.match(text):
         raise _InvalidDocument(position, f"the number {text} is not finite.")
     return text

@@ -108,14 +108,28 @@ def list_refinements(value: Value) -> Refinements:
 def _collect_refinements_of_unknowns(value: Value, path: Path, refinements: list[tuple[Path, Refinement]]) -> None:
     """Collect the refinements of the unknown parts of a value."""
     if value.raw is UNKNOWN:
-        refinement = value.refinement
-        if refinement is not None and refinement != NO_REFINEMENT:
-            bounds = [None if b is None else convert_number(b) for b in (refinement.lowest, refinement.highest)]
-            refinements.append((path, replace(refinement, lowest=bounds[0], highest=bounds[1])))
+        refinement = value.refinement or NO_REFINEMENT
+        if refinement != NO_REFINEMENT:
+            refinements.append((path, _convert_bounds(refinement, convert_number)))
     elif not value.is_wholly_known and not isinstance(value.type, SetType):
-        parts = value.raw.items() if isinstance(value.raw, dict) else enumerate(value.raw)
-        for step, part in parts:
+        for step, part in _iterate_parts(value):
             _collect_refinements_of_unknowns(part, (*path, step), refinements)
+
+
+def _iterate_parts(value: Value) -> Iterable[tuple[PathStep, Value]]:
+    """Return the parts of a container with their steps."""
+    parts: Iterable[tuple[PathStep, Value]] = value.raw.items() if isinstance(value.raw, dict) else enumerate(value.raw)
+    return parts
+
+
+def _convert_bounds(refinement: Refinement, convert: Callable[[Any], Any]) -> Refinement:
+    """Return the refinement with converted bounds of numbers."""
+    lowest, highest = refinement.lowest, refinement.highest
+    return replace(
+        refinement,
+        lowest=None if lowest is None else convert(lowest),
+        highest=None if highest is None else convert(highest),
+    )
 
 
 def convert_number(raw: int | Fraction) -> int | float | Fraction:
@@ -133,8 +147,7 @@ def _collect_sensitive_paths(value: Value, path: Path, paths: list[Path]) -> Non
     if value.marks:
         paths.append(path)
     elif value.has_marks:
-        parts = value.raw.items() if isinstance(value.raw, dict) else enumerate(value.raw)
-        for step, part in parts:
+        for step, part in _iterate_parts(value):
             _collect_sensitive_paths(part, (*path, step), paths)
 
 
@@ -238,8 +251,7 @@ def _build_value_of_inferred_type(plain: Any) -> Value:
 def _add_refinement_to_value(value: Value, refinement: Refinement) -> Value:
     if value.raw is not UNKNOWN:
         return value
-    bounds = [None if b is None else build_number(b).raw for b in (refinement.lowest, refinement.highest)]
-    return add_refinement(value, replace(refinement, lowest=bounds[0], highest=bounds[1]))
+    return add_refinement(value, _convert_bounds(refinement, lambda bound: build_number(bound).raw))
 
 
 def _change_value_at_path(value: Value, path: Path, change: Callable[[Value], Value]) -> Value:

@@ -113,19 +113,16 @@ class AddressPattern(Struct, frozen=True):
 
     def is_match(self, address: Address) -> bool:
         """Check whether the pattern matches the instance (a module matches everything below it)."""
-        if len(address.module) < len(self.module) or (bool(self.type) and len(address.module) != len(self.module)):
-            is_module_match = False
-        else:
-            is_module_match = all(
-                pattern_step.name == step.name and (pattern_step.key is None or pattern_step.key == step.key)
-                for pattern_step, step in zip(self.module, address.module, strict=False)
-            )
-        if not is_module_match:
+        if len(address.module) < len(self.module):
             return False
+        for pattern_step, step in zip(self.module, address.module, strict=False):
+            if pattern_step.name != step.name or pattern_step.key not in (None, step.key):
+                return False
         if not self.type:
             return True
-        is_same_block = (address.mode, address.type, address.name) == (self.mode, self.type, self.name)
-        return is_same_block and (self.key is None or self.key == address.key)
+        if len(address.module) > len(self.module) or self.key not in (None, address.key):
+            return False
+        return (address.mode, address.type, address.name) == (self.mode, self.type, self.name)
 
     def __str__(self) -> str:
         if not self.type:

@@ -87,7 +87,7 @@ def test_positions() -> None:
 
 @pytest.mark.usefixtures("deep_calls")
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "message"),
     [
         ("a: 1\nb: [\n", 3, "did not find expected node content"),
         ("a: *nobody\n", 1, '"*nobody" is not defined'),
@@ -98,18 +98,25 @@ def test_positions() -> None:
         ("~: 2\n", 1, "a key must be a text or a number"),
         ("a: {<<: 3}\n", 1, "can be merged"),
         ("a: !!int x\n", 1, "cannot be read as !!int"),
+        (f"a: !!float {'9' * 350}\n", 1, "too large"),
         ("- " * 600 + "x", 1, "nested more than"),
         ("[" * 3000, 1, "nested more than"),
         ("a: \t b\n\tc: d\n", 2, ""),
     ],
 )
-def test_invalid_documents_are_reported_with_position(text: str, line: int, said: str) -> None:
+def test_invalid_documents_are_reported_with_position(text: str, line: int, message: str) -> None:
     stream = parse_yaml("f.yaml", text)
     assert stream.documents == ()
     (finding,) = stream.findings
     assert finding.line == line
-    assert said in finding.detail
+    assert message in finding.detail
     assert str(finding).startswith(f"f.yaml, line {line}, column ")
+
+
+@pytest.mark.parametrize(("scalar", "number"), [("0x10", 16.0), ("010", 8.0), ("0o7", 7.0), ("1", 1.0), ("-2.5", -2.5)])
+def test_float_tag_converts_integers_of_every_base(scalar: str, number: float) -> None:
+    value = parse_single(f"a: !!float {scalar}\n")["a"]
+    assert (value, type(value)) == (number, float)
 
 
 def test_documents_before_an_invalid_one_are_kept() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.rendering.notation.colours import Painter, escape_control_characters
+from nexusform.rendering.report.finding_entries import format_location
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.rendering.text.diagnostic_text import DEFAULT_WIDTH, render_diagnostic
 
@@ -19,17 +20,12 @@ def build_advice_report(findings: Sequence[Diagnostic], origin: str) -> Report:
         return Report(title, "No findings.", is_finding=False)
     by_rule = Counter(finding.id for finding in findings)
     counts = ", ".join(f"{rule} ({count:,})" for rule, count in sorted(by_rule.items()))
-    rows = tuple(Row((finding.id, _format_location(finding), finding.address)) for finding in findings)
+    rows = tuple(Row((finding.id, format_location(finding.subject), finding.address)) for finding in findings)
     table = Section("Findings", table=Table(("rule", "at", "resource"), rows))
     details = [Section(finding.summary, tuple(finding.detail.split("\n")), is_folded=True) for finding in findings]
     verdict = f"{format_count(len(findings), 'finding')}: {counts}."
     hint = "Silence a rule with `# nexusform:ignore ID` on the line before the block, or in the lint block."
     return Report(title, verdict, is_finding=True, facts=(hint,), sections=(table, *details))
-
-
-def _format_location(finding: Diagnostic) -> str:
-    span = finding.subject
-    return f"{span.filename}:{span.start.line}" if span is not None else ""
 
 
 def render_advice(

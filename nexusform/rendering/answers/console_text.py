@@ -103,10 +103,9 @@ def _quote_string(text: str) -> str:
 
 def _escape_character(character: str) -> str:
     """Escape a character in a string."""
+    if character in _ESCAPES:
+        return _ESCAPES[character]
     code = ord(character)
-    escape = _ESCAPES.get(character)
-    if escape is not None:
-        return escape
     if code < 0x80:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
@@ -188,16 +187,19 @@ def _format_value_on_one_line(part: TracedExpression) -> str:
     """Format the value of a part on one line, truncated."""
     if part.is_hidden:
         return SENSITIVE
-    text = " ".join(render_value(part.value).split())
-    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 3]}..."
+    return _format_on_one_line(render_value(part.value), _MAX_VALUE_LENGTH)
+
+
+def _format_on_one_line(text: str, max_length: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= max_length else f"{line[: max_length - 3]}..."
 
 
 def _format_part_type(part: TracedExpression) -> str:
     """Format the type of a part and its sensitive or unknown state on one line."""
     if part.is_hidden:
         return "sensitive"
-    text = " ".join(render_type(part.value.type).split())
-    texts = [text if len(text) <= _MAX_TYPE_LENGTH else f"{text[: _MAX_TYPE_LENGTH - 3]}..."]
+    texts = [_format_on_one_line(render_type(part.value.type), _MAX_TYPE_LENGTH)]
     if part.value.has_marks:
         texts.append("sensitive" if part.value.marks else "partly sensitive")
     if not part.value.is_wholly_known:

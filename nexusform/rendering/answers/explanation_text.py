@@ -15,7 +15,9 @@ from nexusform.diagnostics.phrases import (
     format_count,
     format_first_items,
     format_list,
+    group_by,
     group_ranges,
+    join_texts,
     select_word_form,
 )
 from nexusform.json_data.record_forms import RecordForm
@@ -105,7 +107,7 @@ def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note
 
 def _format_ranking_keys(keys: Iterable[RankingFigure]) -> str:
     """Format the keys with a text."""
-    return ", ".join(key.text for key in keys if key.text)
+    return join_texts(key.text for key in keys)
 
 
 def _describe_choice(step: str, ranked: Sequence[RankedCandidate], tied: Sequence[RankedCandidate]) -> Iterator[_Note]:
@@ -142,10 +144,8 @@ def _describe_chosen_numa_cells(explanation: DecisionExplanation, placement: Pla
 
 def _group_machines(rejections: Iterable[Rejection]) -> dict[tuple[str, str], list[str]]:
     """Group the names of rejected machines by rule and reason."""
-    machines: dict[tuple[str, str], list[str]] = {}
-    for rejection in rejections:
-        machines.setdefault((rejection.rule, rejection.reason), []).append(rejection.candidate)
-    return machines
+    groups = group_by(rejections, lambda rejection: (rejection.rule, rejection.reason))
+    return {cause: [rejection.candidate for rejection in rejected] for cause, rejected in groups.items()}
 
 
 def format_vm_certainty(certainty: PlacementCertainty | None, samples: int) -> str:
@@ -284,21 +284,15 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
     """Return a line per single change needed for other machines, and one for machines with several.
     `pool_size` is the number of VMs re-placed by a change of pool arguments.
     """
-    alternatives_by_need: dict[MachineObstacle | None, list[MachineAlternative]] = {}
-    multiple_count = 0
-    for alternative in alternatives:
-        if len(alternative.requirements) > 1:
-            multiple_count += 1
-        else:
-            alternatives_by_need.setdefault(
-                alternative.requirements[0] if alternative.requirements else None, []
-            ).append(alternative)
+    single = [alternative for alternative in alternatives if len(alternative.requirements) < 2]
+    alternatives_by_need = group_by(single, lambda alternative: next(iter(alternative.requirements), None))
     lines = [
         _describe_needed_change(need, alternatives_by_need[need], demand, pool_size)
         for need in _NEED_SENTENCES
         if need in alternatives_by_need
     ]
-    if multiple_count:
+    if len(single) < len(alternatives):
+        multiple_count = len(alternatives) - len(single)
         lines.append(f"{format_count(multiple_count, 'machine')} would need several such changes.")
     return lines
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, Span
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, select_errors
 from nexusform.diagnostics.levels import get_diagnostic_level
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import Action
@@ -94,7 +94,7 @@ def build_diagnostic_documents(
 
 def build_validation_document(diagnostics: Sequence[Diagnostic], files: Mapping[str, SourceFile]) -> dict[str, Any]:
     """Build the output of `validate -json`."""
-    errors = sum(diagnostic.severity is Severity.ERROR for diagnostic in diagnostics)
+    errors = len(select_errors(diagnostics))
     return {
         "format_version": "1.0",
         "valid": errors == 0,

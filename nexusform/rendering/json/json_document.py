@@ -4,6 +4,7 @@ are `LazyArray` objects, created during writing by `write_json`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from msgspec import Struct, ValidationError, convert
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.reference_graph import list_modules
 from nexusform.diagnostics.diagnostic import SourceFile
+from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path
 from nexusform.plans.plan import Action, Change, CheckResult, Drift, Mode, OutputChange, Plan
@@ -42,6 +44,7 @@ from nexusform.rendering.notation.json_values import (
 from nexusform.rendering.report.finding_entries import collect_findings
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.resources.address import (
+    ROOT_MODULE,
     Address,
     AddressProblem,
     ModulePath,
@@ -246,11 +249,9 @@ def _build_variables(plan: Plan, show_sensitive: bool) -> dict[str, dict[str, An
 
 def _build_planned_values(plan: Plan, show: bool) -> LazyObject:
     """Build the planned objects and outputs."""
-    by_module: dict[ModulePath, list[Change]] = {(): []}
-    for change in _select_changes(plan):
-        is_kept = change.after is not None and change.action is not Action.FORGET
-        if is_kept and not change.deposed:
-            by_module.setdefault(change.address.module, []).append(change)
+    changes = (change for change in _select_changes(plan) if change.after is not None and not change.deposed)
+    kept = (change for change in changes if change.action is not Action.FORGET)
+    by_module = {ROOT_MODULE: [], **group_by(kept, lambda change: change.address.module)}
 
     def list_resources(path: ModulePath) -> Iterator[dict[str, Any]]:
         return (_build_planned_object(change, show) for change in by_module[path])
@@ -295,10 +296,8 @@ def _build_module_tree(
     for path in paths:
         # A module without resources still contains its child modules.
         all_paths.update(path[:depth] for depth in range(len(path)))
-    children: dict[ModulePath, list[ModulePath]] = {}
-    for path in sorted(all_paths, key=format_module):
-        if path:
-            children.setdefault(path[:-1], []).append(path)
+    inner_paths = sorted(all_paths - {ROOT_MODULE}, key=format_module)
+    children = group_by(inner_paths, lambda path: path[:-1])
 
     def build_module(path: ModulePath) -> LazyObject:
         document = LazyObject(address=format_module(path)) if path else LazyObject()
@@ -316,9 +315,8 @@ def _build_state(state: State, show: bool) -> LazyObject:
     document = LazyObject(format_version="1.0", terraform_version=TERRAFORM_VERSION)
     if not state.instances and not state.outputs:
         return document
-    by_module: dict[ModulePath, list[Address]] = {(): []}
-    for address in sorted(state.instances, key=compute_address_order):
-        by_module.setdefault(address.module, []).append(address)
+    addresses = sorted(state.instances, key=compute_address_order)
+    by_module = {ROOT_MODULE: [], **group_by(addresses, lambda address: address.module)}
 
     def list_resources(path: ModulePath) -> Iterator[dict[str, Any]]:
         for address in by_module[path]:
@@ -354,6 +352,7 @@ def _list_current_and_deposed_objects(instance: InstanceState) -> Iterable[tuple
 
 # --- checks ------------------------------------------------------------------------------------
 
+_INSTANCE_KEY: Final = r'\["(?:[^"\\]++|\\.)*+"\]|\[\d+\]'
 _STATUSES_BY_SEVERITY: Final = ("error", "fail", "unknown", "pass")
 _KINDS: Final = {"input_variable": "var"}
 
@@ -364,8 +363,11 @@ def _list_unchecked_conditions(plan: Plan, configuration: Configuration | None) 
         return
     for module in list_modules(configuration.root):
         prefix = "".join(f"module.{name}." for name in module.path)
-        yield from (("check", f"{prefix}check.{check.name}") for check in module.checks)
-        yield from (("output_value", f"{prefix}output.{o.name}") for o in module.outputs.values() if o.preconditions)
+        for check in module.checks:
+            yield "check", f"{prefix}check.{check.name}"
+        for output in module.outputs.values():
+            if output.preconditions:
+                yield "output_value", f"{prefix}output.{output.name}"
         for block in module.resources.values():
             if block.lifecycle.preconditions or block.lifecycle.postconditions:
                 yield "resource", str(block.address)
@@ -373,13 +375,7 @@ def _list_unchecked_conditions(plan: Plan, configuration: Configuration | None) 
 
 def _build_checks(results: Sequence[CheckResult], unchecked: Iterable[tuple[str, str]] = ()) -> list[dict[str, Any]]:
     """Build the results of conditions, grouped by declaration. The status of `unchecked` ones is unknown."""
-    groups: dict[tuple[str, str], list[CheckResult]] = {}
-    for result in results:
-        import re
-
-        groups.setdefault((result.kind, re.sub(r'\["(?:[^"\\]++|\\.)*+"\]|\[\d+\]', "", result.address)), []).append(
-            result
-        )
+    groups = group_by(results, lambda result: (result.kind, re.sub(_INSTANCE_KEY, "", result.address)))
     documents = [_build_check(kind, address, instances) for (kind, address), instances in groups.items()]
     for kind, address in unchecked:
         documents.append({"address": _build_check_address(kind, address), "status": "unknown"})

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from nexusform.configuration.declarations.configuration import Configuration, Module, ResourceBlock
+from nexusform.configuration.declarations.configuration import Configuration, Module, ModuleCall, ResourceBlock
 from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.references import list_body_traversals, list_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute
@@ -82,7 +82,7 @@ def _list_output_references(analysis: _ReferenceAnalysis, outputs: Iterable[Outp
 def _list_single_modules(module: Module, path: ModulePath) -> Iterator[ModulePath]:
     """Yield the modules with a single instance."""
     for call in module.calls.values():
-        if call.count is None and call.for_each is None:
+        if not _is_repeated(call):
             inner = (*path, ModulePathStep(call.name))
             yield inner
             yield from _list_single_modules(call.module, inner)
@@ -111,16 +111,11 @@ class _ReferenceAnalysis:
         visited = set(pending)
         while pending:
             reference = pending.pop()
-            # The attribute of a reference, or None if it is not a declared resource.
             resource = self._resolve_resource(reference)
-            if resource is None:
-                attribute = None
-            else:
+            if resource is not None:
                 block, key, steps = resource
                 address = Address(reference.module, block.mode, block.type, block.name, key)
-                attribute = _Attribute(str(address), steps)
-            if attribute is not None:
-                attributes.add(attribute)
+                attributes.add(_Attribute(str(address), steps))
             for next_reference in self._follow_reference(reference):
                 if next_reference not in visited:
                     visited.add(next_reference)
@@ -166,19 +161,22 @@ class _ReferenceAnalysis:
         if block is None:
             return None
         attribute = steps[1:]
-        is_repeated = block.count is not None or block.for_each is not None
-        return (block, attribute[0], attribute[1:]) if is_repeated and attribute else (block, None, attribute)
+        if attribute and _is_repeated(block):
+            return block, attribute[0], attribute[1:]
+        return block, None, attribute
 
     def _follow_call(self, reference: _Reference, module: Module) -> Iterable[_Reference]:
         """Return the references in one output of a called module, or in all of them."""
         name, *steps = reference.steps
+        call = module.calls.get(str(name))
         key: Key = None
-        if steps and module.calls.get(str(name)) and _is_repeated(module, str(name)):
-            key, steps = steps[0], steps[1:]
+        if steps and call is not None and _is_repeated(call):
+            key, *steps = steps
         inner = (*reference.module, ModulePathStep(str(name), key))
-        callee = self.find_module(inner)
-        names = (str(steps[0]),) if steps else tuple(callee.outputs) if callee else ()
-        return [inner_reference for output in names for inner_reference in self.list_output_references(inner, output)]
+        if steps:
+            return self.list_output_references(inner, str(steps[0]))
+        outputs = call.module.outputs if call is not None else ()
+        return list(chain.from_iterable(self.list_output_references(inner, output) for output in outputs))
 
     def list_output_references(self, path: ModulePath, name: str) -> Iterable[_Reference]:
         """Return the references of an output."""
@@ -198,9 +196,9 @@ class _ReferenceAnalysis:
         return [_build_reference(path, traversal, key) for traversal in found_traversals]
 
 
-def _is_repeated(module: Module, name: str) -> bool:
-    call = module.calls[name]
-    return call.count is not None or call.for_each is not None
+def _is_repeated(block: ModuleCall | ResourceBlock) -> bool:
+    """Return whether a block has several instances."""
+    return block.count is not None or block.for_each is not None
 
 
 def _follow_repetition(reference: _Reference, module: Module) -> Iterable[_Reference]:

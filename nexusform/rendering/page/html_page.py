@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.interfaces.plugins import PluginRegistries
@@ -91,12 +92,11 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
     verdict = _build_verdict(view, report)
     if plan.is_failed:
         return [verdict, findings, rules, map_part]
-    has_renames = plan_sections.build_rename_section(view) is not None
+    has_renames = plan_sections.build_rename_section(view).has_content
     domain_parts = load_domain_parts(plan)
-    vm_list = (
-        build_section("vms", "VMs", build_script_placeholder("vm-list")) if any(site.vms for site in maps) else None
-    )
-    text = "\n\n".join(map(render_stanza, view.drift_stanzas))
+    has_vms = any(site.vms for site in maps)
+    vm_list = build_section("vms", "VMs", build_script_placeholder("vm-list")) if has_vms else None
+    drift = "\n\n".join(map(render_stanza, view.drift_stanzas))
     sections = [
         build_plan_section(plan_sections.build_capacity_section(view), "Capacity"),
         build_plan_section(plan_sections.build_count_section(view)),
@@ -117,9 +117,7 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
         build_plan_section(plan_sections.build_rollout_section(view), "Rollouts"),
         rules,
         _build_changes(view),
-        build_plan_section(
-            Section("Changed outside of nexusform", code=CodeBlock(text, "diff"), name="drift") if text else None
-        ),
+        build_plan_section(Section("Changed outside of nexusform", code=CodeBlock(drift, "diff"), name="drift")),
         build_plan_section(_build_outputs(view), "Outputs"),
         build_plan_section(plan_sections.build_check_section(view)),
     ]
@@ -128,7 +126,9 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
 def _build_verdict(view: PlanReportData, report: Report) -> Markup:
     """Build the decision block with placements and changes, and the notes."""
     lines = [*report.decision, *_build_count_lines(view)]
-    kind = "denied" if report.verdict else IMPACT_STYLES[report.impact][0] if report.impact is not None else "safe"
+    kind = "safe" if report.impact is None else IMPACT_STYLES[report.impact][0]
+    if report.verdict:
+        kind = "denied"
     notes = plan_sections.build_note_section(view)
     is_stale = has_stale_inventory(view.plan)
     items = [
@@ -138,7 +138,7 @@ def _build_verdict(view: PlanReportData, report: Report) -> Markup:
             sentence,
             class_="old" if heading == INVENTORY and is_stale else None,
         )
-        for heading, sentence in (notes.notes if notes is not None else ())
+        for heading, sentence in notes.notes
     ]
     counts = ", ".join(count_findings(view.findings))
     items += [build_element("li", build_element("a", counts, href="#diagnostics"))] if counts else []
@@ -151,10 +151,10 @@ def _build_count_lines(view: PlanReportData) -> list[DecisionLine]:
     if plan.is_failed:
         return []
     summaries = view.summaries if view.summaries[0].has_objects else ()
-    texts = [
-        f"{f'{get_kind_title(summary.kind)}: ' if summary.kind else ''}{', '.join(build_count_clauses(summary))}"
-        for summary in summaries
-    ]
+    texts = []
+    for summary in summaries:
+        title = f"{get_kind_title(summary.kind)}: " if summary.kind else ""
+        texts.append(f"{title}{', '.join(build_count_clauses(summary))}")
     placements = [DecisionLine("Placements", tuple(texts))] if texts else []
     verdict = plan_sentences.format_plan_line(plan) if plan.has_changes else plan_sentences.describe_no_changes(plan)[0]
     return [*placements, DecisionLine("Plan", (plan_sentences.format_thousands(verdict).removeprefix("Plan: "),))]
@@ -164,15 +164,17 @@ def _build_changes(view: PlanReportData) -> Part:
     """Build the changed objects, then each with its difference."""
     if not view.plan.changes:
         return None
-    section = plan_sections.build_change_section(view) or Section("Changes", ("No object changes.",), name="changes")
+    section = plan_sections.build_change_section(view)
+    if not section.has_content:
+        section = replace(section, lines=("No object changes.",))
     summary = build_element("summary", "Each object, with its difference")
     tree = build_element("details", summary, build_script_placeholder("change-tree"), class_="every")
     return build_plan_section(section, appendix=tree)
 
 
-def _build_outputs(view: PlanReportData) -> Section | None:
+def _build_outputs(view: PlanReportData) -> Section:
     text = "\n".join(render_outputs(view.outputs))
-    return Section("Outputs that change", code=CodeBlock(text, "diff"), name="outputs") if text else None
+    return Section("Outputs that change", code=CodeBlock(text, "diff"), name="outputs")
 
 
 def _build_footer(plan: Plan) -> Markup:
@@ -182,7 +184,7 @@ def _build_footer(plan: Plan) -> Markup:
     prediction_note = "Placements are predicted: Azure breaks ties."
     if is_fully_decided(plan.placement_tables):
         prediction_note = "nexusform decides the placements and sends them to the sites."
-    evaluation = describe_plan_evaluation(plan) and f" Evaluation: {describe_plan_evaluation(plan)}."
-    return build_element(
-        "footer", build_element("p", f"Made by {version}{catalogue}. {prediction_note}{evaluation}"), class_="quiet"
-    )
+    evaluation = describe_plan_evaluation(plan)
+    evaluation_note = f" Evaluation: {evaluation}." if evaluation else ""
+    text = f"Made by {version}{catalogue}. {prediction_note}{evaluation_note}"
+    return build_element("footer", build_element("p", text), class_="quiet")

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from msgspec import Struct, json
 
+from nexusform.diagnostics.phrases import join_texts
 from nexusform.domain_table import find_domains
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import KINDS, VM, format_location_text
@@ -188,21 +189,28 @@ def _encode_location(placement: Placement | None) -> list[Any] | None:
 def _build_vm_details(vm: MapVm) -> dict[str, Any] | None:
     """Build further data of a VM from the plan, or None without any."""
     document = _build_row_explanation(vm.row) if vm.row is not None else {}
-    effect = compute_effect(vm.row) if vm.row is not None else Effect.UNCHANGED
-    if vm.row is not None and (vm.mark is not ChangeMark.KEPT or effect is Effect.FORGOTTEN):
-        outcome = _EFFECT_TEXTS.get(effect)
-        if effect is Effect.RECREATED:
-            outcome = describe_placement_effect(effect, describe_state(vm.row))
-        if effect is Effect.MOVED and vm.row.trigger in RECREATION_VERBS:
-            outcome = _RECREATED_WITH_POOL
-        document |= {"fate": outcome} if outcome else {}
-    if vm.row is None and vm.mark is ChangeMark.REMOVED:
-        document["fate"] = _EFFECT_TEXTS[Effect.LOST]
+    outcome = _describe_vm_outcome(vm)
+    if outcome:
+        document["fate"] = outcome
     if vm.certainty is not CertaintyLevel.UNKNOWN:
         document["sure"] = _CERTAINTY_STEPS[vm.certainty]
-    if vm.provenance and vm.provenance != "predicted":
+    if vm.provenance not in ("", "predicted"):
         document["provenance"] = vm.provenance
     return document or None
+
+
+def _describe_vm_outcome(vm: MapVm) -> str:
+    """Return the outcome of a VM, or "" if its mark is enough."""
+    if vm.row is None:
+        return _EFFECT_TEXTS[Effect.LOST] if vm.mark is ChangeMark.REMOVED else ""
+    effect = compute_effect(vm.row)
+    if vm.mark is ChangeMark.KEPT and effect is not Effect.FORGOTTEN:
+        return ""
+    if effect is Effect.RECREATED:
+        return describe_placement_effect(effect, describe_state(vm.row))
+    if effect is Effect.MOVED and vm.row.trigger in RECREATION_VERBS:
+        return _RECREATED_WITH_POOL
+    return _EFFECT_TEXTS.get(effect, "")
 
 
 _RECREATED_WITH_POOL: Final = "re-created with its pool"
@@ -258,7 +266,7 @@ def _build_binding_or_pod(row: PlacementChange) -> list[Any]:
         row.kind,
         row.object,
         str(row.address),
-        "/".join(text for text in (row.cluster, row.pool) if text),
+        join_texts((row.cluster, row.pool), "/"),
         row.action.value,
         _format_optional_location(row.source),
         _format_optional_location(row.target),

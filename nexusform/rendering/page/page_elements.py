@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.levels import Level
+from nexusform.diagnostics.phrases import group_by, join_texts
 from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_markup
 from nexusform.rendering.report.finding_entries import Finding, limit_findings_per_id
 from nexusform.rendering.report.folding import format_instances
@@ -106,11 +107,9 @@ def render_diff(text: str, label: str) -> Markup:
 
 def build_findings(findings: Sequence[Finding], sources: Mapping[str, SourceFile]) -> list[Markup]:
     """Build every finding with its source lines; of very many of one kind only the first."""
-    errors = [finding for finding in findings if finding.level is Level.ERROR]
-    listed_findings, remaining_findings = limit_findings_per_id(
-        finding for finding in findings if finding.level is not Level.ERROR
-    )
-    articles = [_build_finding(finding, sources) for finding in (*errors, *listed_findings)]
+    by_error = group_by(findings, lambda finding: finding.level is Level.ERROR)
+    listed_findings, remaining_findings = limit_findings_per_id(by_error.get(False, []))
+    articles = [_build_finding(finding, sources) for finding in (*by_error.get(True, []), *listed_findings)]
     return [*articles, *map(_build_remaining_findings, remaining_findings.values())]
 
 
@@ -134,7 +133,7 @@ def _build_finding(finding: Finding, sources: Mapping[str, SourceFile]) -> Marku
     diagnostic = finding.diagnostic
     subject = diagnostic.subject
     line = f"{subject.filename}:{subject.start.line}" if subject else ""
-    location = " \N{MIDDLE DOT} ".join(text for text in (diagnostic.address, line) if text)
+    location = join_texts((diagnostic.address, line), " \N{MIDDLE DOT} ")
     existing_note = ", not caused by this plan" if finding.is_preexisting else ""
     tag = build_element("span", f"{_LEVEL_TAGS[finding.level]}{existing_note}", class_="tag")
     parts: list[Markup] = []

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import compute_natural_sort_key
+from nexusform.diagnostics.phrases import compute_natural_sort_key, group_by
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placements.vm_demands import PlacedVm, compute_number_sort_key
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
@@ -113,10 +113,8 @@ def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
     if plan.errored:
         current_sites = [site for site in map(_restore_current_site, plan.sites) if site.machines]
         return tuple(replace(_map_site(site, {}, frozenset()), is_current_only=True) for site in current_sites)
-    rows: dict[_VmKey, list[PlacementChange]] = {}
-    for row in plan.placements:
-        if row.kind == VM:
-            rows.setdefault((str(row.address), row.object), []).append(row)
+    vm_rows = (row for row in plan.placements if row.kind == VM)
+    rows = group_by(vm_rows, lambda row: (str(row.address), row.object))
     certain: set[tuple[str, str, str]] = set()
     for pool in plan.placement_tables:
         certain |= {(str(pool.address), pool.pool, rack) for rack in pool.certain_racks}
@@ -175,21 +173,17 @@ def build_site_map(
     site_id: str, name: str, racks: Iterable[SiteRack], machines: Iterable[SiteMachine], vms: Sequence[MapVm]
 ) -> SiteMap:
     """Build the map of one site: racks in natural order, including racks named by machines only."""
-    before: dict[str, list[int]] = {}
-    after: dict[str, list[int]] = {}
-    for number, vm in enumerate(vms):
-        if vm.before is not None:
-            before.setdefault(vm.before.machine, []).append(number)
-        if vm.after is not None:
-            after.setdefault(vm.after.machine, []).append(number)
+    before = _index_vms_by_machine(vm.before for vm in vms)
+    after = _index_vms_by_machine(vm.after for vm in vms)
     racks_by_name = {rack.name: rack for rack in racks}
     machines_by_rack: dict[str, list[MapMachine]] = {rack: [] for rack in racks_by_name}
     for machine in machines:
         sides = tuple(before.get(machine.facts.name, ())), tuple(after.get(machine.facts.name, ()))
+        machine_mark = ChangeMark.KEPT
         if not machine.exists_after:
             machine_mark = ChangeMark.REMOVED
-        else:
-            machine_mark = ChangeMark.KEPT if machine.exists_before else ChangeMark.PLACED
+        elif not machine.exists_before:
+            machine_mark = ChangeMark.PLACED
         map_machine = MapMachine(machine.facts, machine_mark, *sides)
         machines_by_rack.setdefault(machine.facts.rack, []).append(map_machine)
     map_racks = tuple(
@@ -197,6 +191,15 @@ def build_site_map(
         for rack in sorted(machines_by_rack, key=compute_natural_sort_key)
     )
     return SiteMap(site_id, name, map_racks, tuple(vms), tuple(dict.fromkeys(vm.cluster for vm in vms)))
+
+
+def _index_vms_by_machine(placements: Iterable[Placement | None]) -> dict[str, list[int]]:
+    """Return the numbers of the VMs on each machine."""
+    numbers: dict[str, list[int]] = {}
+    for number, placement in enumerate(placements):
+        if placement is not None:
+            numbers.setdefault(placement.machine, []).append(number)
+    return numbers
 
 
 def _map_site(site: SiteVms, rows: Mapping[_VmKey, list[PlacementChange]], certain: AbstractSet[_PoolRack]) -> SiteMap:
@@ -229,12 +232,12 @@ def _list_managed_vms(
         old.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.before)
         new.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.after)
     # Every VM once: by pool, then by number.
-    keys: dict[_VmKey, None] = {}
+    keys: list[_VmKey] = []
     for pool in site.pools:
         vms = (*pool.unchanged, *pool.removed, *pool.added)
-        for pool_vm in sorted(vms, key=lambda pool_vm: compute_number_sort_key(pool_vm.number)):
-            keys[_build_vm_key(pool, pool_vm)] = None
-    for key in keys:
+        ordered_vms = sorted(vms, key=lambda pool_vm: compute_number_sort_key(pool_vm.number))
+        keys += [_build_vm_key(pool, pool_vm) for pool_vm in ordered_vms]
+    for key in dict.fromkeys(keys):
         vm = _build_vm(old.get(key), new.get(key), rows.get(key, ()))
         yield replace(vm, certainty=_compute_location_certainty(vm, certain))
 

@@ -98,9 +98,9 @@ def _build_answer_section(number: int, part: Section) -> Markup:
     return build_section(f"part-{number}", title, _build_body(part))
 
 
-def build_plan_section(section: Section | None, short_title: str = "", appendix: Part = None) -> Part:
-    """Build a section of a plan; None without one."""
-    if section is None:
+def build_plan_section(section: Section, short_title: str = "", appendix: Part = None) -> Part:
+    """Build a section of a plan; None for one without content."""
+    if not section.has_content:
         return None
     if not section.title:
         return [build_element("p", build_text(line)) for line in section.lines]
@@ -120,9 +120,9 @@ def _build_body(section: Section) -> list[Part]:
         body.append(build_element("pre", code, tabindex="0", role="group", aria_label="Commands"))
     body += [] if section.name else tables
     body += map(_build_item_group, section.groups)
-    if section.findings is not None:
+    if section.findings.findings:
         body.append(build_findings(section.findings.findings, section.findings.sources))
-    if section.code is not None:
+    if section.code.text:
         body.append(_build_code_block(section.code, section.title))
     return body
 

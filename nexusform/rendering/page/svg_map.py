@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -34,6 +35,14 @@ MARGIN: Final = 16
 _HEADING_HEIGHT: Final = 26
 _HEADING_LETTER_WIDTH: Final = 9  # pixels
 _MIN_VM_BYTES: Final = 60  # bytes
+# Sizes in pixels.
+_CELL_GAP: Final = 2
+_RACK_GAP: Final = 10
+_RACK_NAME_HEIGHT: Final = 22
+_MARK_LEGEND_HEIGHT: Final = 26
+_MIN_SITE_WIDTH: Final = 460  # the legend of marks fits
+_MIN_VM_WIDTH: Final = 3.0
+_DEFAULT_CELLS: Final = 2  # of a site without machines
 
 
 class _MapSizes(Struct, frozen=True):
@@ -182,6 +191,11 @@ def _select_map_sides(site: SiteMap, *, has_both: bool) -> Sequence[_SiteMapView
     return _BEFORE_AND_AFTER if has_both and had_vms and has_changes else _AFTER
 
 
+def _select_unmarked(site: SiteMap) -> ChangeMark | None:
+    """Return the mark to omit: PLACED if most VMs are new, as on the page."""
+    return ChangeMark.PLACED if site.count_vms(ChangeMark.PLACED) * 2 > len(site.vms) else None
+
+
 class _SiteDrawing:
     """Drawing of one site, with its `width` and `height`."""
 
@@ -190,30 +204,28 @@ class _SiteDrawing:
         self._scale = _CONDENSED_SCALE if site.machine_count > LARGE else _FULL_SCALE
         self._sides = _select_map_sides(site, has_both=self._scale.has_texts)
         self._styles = build_cluster_styles(site.clusters)
-        # Mark the minority only, as on the page.
-        self._unmarked = ChangeMark.PLACED if site.count_vms(ChangeMark.PLACED) * 2 > len(site.vms) else None
-        # The maximum number of cells per machine of a site.
-        cells = 0
-        for rack in site.racks:
-            cells = max([cells, *(machine.facts.cells for machine in rack.machines)])
-        self._rack_width = self._scale.label + (cells or 2) * (self._scale.cell + 2) + 10
+        self._unmarked = _select_unmarked(site)
+        machines = chain.from_iterable(rack.machines for rack in site.racks)
+        max_cells = max((machine.facts.cells for machine in machines), default=0) or _DEFAULT_CELLS
+        self._rack_width = self._scale.label + max_cells * (self._scale.cell + _CELL_GAP) + _RACK_GAP
         racks_per_line = self._scale.racks_per_line
         self._lines = [
             site.racks[first : first + racks_per_line] for first in range(0, len(site.racks), racks_per_line)
         ]
         racks_across = min(racks_per_line, max(len(site.racks), 1))
-        self.width = max(racks_across * self._rack_width, 460)
+        self.width = max(racks_across * self._rack_width, _MIN_SITE_WIDTH)
         entries = list(self._styles.values())
         changed_clusters = {vm.cluster for vm in site.vms if vm.mark is not ChangeMark.KEPT}
         vm_counts = Counter(vm.cluster for vm in site.vms if vm.after is not None)
         self._legend, self._legend_height = render_cluster_legend(entries, vm_counts, changed_clusters, self.width)
         panel_height = sum(self._compute_rack_line_height(line) for line in self._lines)
-        self.height = _HEADING_HEIGHT + self._legend_height + 26 + len(self._sides) * (_HEADING_HEIGHT + panel_height)
+        legend_height = self._legend_height + _MARK_LEGEND_HEIGHT
+        self.height = _HEADING_HEIGHT + legend_height + len(self._sides) * (_HEADING_HEIGHT + panel_height)
 
     def _compute_rack_line_height(self, racks: Sequence[MapRack]) -> int:
         """Return the height of a line of racks: that of its tallest rack."""
         rows = max((len(rack.machines) for rack in racks), default=0)
-        return 22 + rows * (self._scale.row + self._scale.gap) + 10
+        return _RACK_NAME_HEIGHT + rows * (self._scale.row + self._scale.gap) + _RACK_GAP
 
     def render_markup(self, top: int) -> list[Markup]:
         """Render the elements of the site from `top` down."""
@@ -222,7 +234,7 @@ class _SiteDrawing:
         parts.append(translate_parts(self._legend, MARGIN, y))
         y += self._legend_height
         parts.append(translate_parts(render_mark_legend(self._unmarked), MARGIN, y))
-        y += 26
+        y += _MARK_LEGEND_HEIGHT
         for side in self._sides:
             parts.append(render_text(MARGIN, y + 16, side.title, "side"))
             y += _HEADING_HEIGHT
@@ -238,7 +250,7 @@ class _SiteDrawing:
         for number, machine in enumerate(rack.machines):
             is_removed = machine.mark is ChangeMark.REMOVED and side.is_after
             if not is_removed:
-                top = 22 + number * (self._scale.row + self._scale.gap)
+                top = _RACK_NAME_HEIGHT + number * (self._scale.row + self._scale.gap)
                 parts.append(translate_parts(self._render_machine(machine, side), 0, top))
         return parts
 
@@ -258,7 +270,7 @@ class _SiteDrawing:
         if scale.has_texts:
             parts.append(render_text(scale.label - 5, scale.row - 5, f"{facts.slot:02d}", "slot"))
         for cell in range(facts.cells):
-            left = scale.label + cell * (scale.cell + 2)
+            left = scale.label + cell * (scale.cell + _CELL_GAP)
             kind = "cell refused" if facts.unschedulable_reason else "cell"
             parts.append(build_svg_element("rect", class_=kind, x=left, width=scale.cell, height=scale.row))
         fill_levels = [0.0] * facts.cells
@@ -290,18 +302,18 @@ class _SiteDrawing:
         share = min(max(vm.sku.memory_in_cell / size, 0.06), 1.0)
         parts: list[Markup] = [build_svg_element("title", describe_vm(vm))] if scale.has_texts else []
         if not location.cells:
-            machine_width = machine.facts.cells * (scale.cell + 2) - 2.0
-            start = min(sum(fill_levels), machine_width - 3.0)
+            machine_width = machine.facts.cells * (scale.cell + _CELL_GAP) - _CELL_GAP
+            start = min(sum(fill_levels), machine_width - _MIN_VM_WIDTH)
             width = min(share * scale.cell * vm.sku.numa_cells, machine_width - start)
             fill_levels[0] += width
             parts += _render_box(self._styles[vm.cluster], mark, scale.label + start, width, scale)
         for cell in location.cells:
             if cell >= machine.facts.cells:
                 continue
-            start = min(fill_levels[cell], scale.cell - 3.0)
+            start = min(fill_levels[cell], scale.cell - _MIN_VM_WIDTH)
             width = min(share * scale.cell, scale.cell - start)
             fill_levels[cell] = start + width
-            left = scale.label + cell * (scale.cell + 2) + start
+            left = scale.label + cell * (scale.cell + _CELL_GAP) + start
             parts += _render_box(self._styles[vm.cluster], mark, left, width, scale)
         return build_svg_element("g", parts)
 
@@ -408,8 +420,7 @@ class RackOverviewDrawing:
         lines = -(-len(self._racks) // _RACKS_PER_LINE)
         self.width = _RACKS_PER_LINE * _STEP
         self.height = 26 + 20 + 26 + 20 + lines * _LINE
-        # Mark the minority only, as in drawings of machines.
-        self._unmarked = ChangeMark.PLACED if site.count_vms(ChangeMark.PLACED) * 2 > len(site.vms) else None
+        self._unmarked = _select_unmarked(site)
 
     def render_markup(self, top: int, margin: int) -> list[Markup]:
         """Render the elements of the site from `top` down."""

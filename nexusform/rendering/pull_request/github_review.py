@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.literal_edits import TextEdit, apply_literal_edits, build_literal_edit
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.diagnostics.levels import Level
+from nexusform.diagnostics.phrases import join_texts
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.colours import escape_control_characters
 from nexusform.rendering.pull_request.markdown_parts import disable_bot_commands, escape_markdown, format_code_block
@@ -70,9 +71,8 @@ def build_review(
     comments: list[dict[str, Any]] = []
     for diagnostic in failures:
         comments += _build_suggestions(diagnostic, configuration, files, diff) or _build_line_comment(diagnostic, diff)
-    is_rejected = any(diagnostic.severity is Severity.ERROR for diagnostic in plan.diagnostics)
     return {
-        "event": "REQUEST_CHANGES" if is_rejected else "COMMENT",
+        "event": "REQUEST_CHANGES" if has_errors(plan.diagnostics) else "COMMENT",
         "body": body,
         "comments": comments[:_MAX_COMMENTS],
     }
@@ -130,7 +130,7 @@ def _describe_diagnostic(diagnostic: Diagnostic) -> str:
     summary = f"**{escape_markdown(escape_control_characters(diagnostic.summary))}**"
     first_paragraph = escape_control_characters(diagnostic.detail).partition("\n\n")[0]
     existing_note = PREEXISTING_NOTE if diagnostic.is_preexisting else ""
-    return "\n\n".join(filter(None, (summary, escape_markdown(first_paragraph), existing_note)))
+    return join_texts((summary, escape_markdown(first_paragraph), existing_note), "\n\n")
 
 
 def _build_comment(path: str, first_line: int, last_line: int, body: str) -> dict[str, Any]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from nexusform.advice.registry import RULE_IDS
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.diagnostic import Diagnostic, select_errors
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.phrases import select_word_form
+from nexusform.diagnostics.phrases import format_count
 from nexusform.plans.impact.guard_rails import GUARD_RAIL, get_limit_text
 from nexusform.plans.plan import CheckResult, Plan, SeparationVerdict
 from nexusform.rendering.notation.markup import Markup, build_svg_element
-from nexusform.rendering.report.finding_entries import PREEXISTING_NOTE, Finding, collect_findings
+from nexusform.rendering.report.finding_entries import PREEXISTING_NOTE, Finding, collect_findings, format_location
 from nexusform.rendering.report.plan_verdict import format_violation
 
 
@@ -82,12 +83,8 @@ def render_suites(suites: Iterable[tuple[str, Sequence[JunitCase]]]) -> str:
 
 
 def _count_case_outcomes(cases: Sequence[JunitCase]) -> dict[str, int]:
-    return {
-        "tests": len(cases),
-        "failures": sum(case.outcome == "failure" for case in cases),
-        "errors": sum(case.outcome == "error" for case in cases),
-        "skipped": sum(case.outcome == "skipped" for case in cases),
-    }
+    counts = Counter(case.outcome for case in cases)
+    return {"tests": len(cases), "failures": counts["failure"], "errors": counts["error"], "skipped": counts["skipped"]}
 
 
 def _render_case(case: JunitCase) -> Markup:
@@ -99,11 +96,7 @@ def _render_case(case: JunitCase) -> Markup:
 
 def _build_planning_cases(diagnostics: Iterable[Diagnostic]) -> list[JunitCase]:
     """Build one passed case for planning, or one case per error. Exceeded guard rails are not planning errors."""
-    errors = [
-        diagnostic
-        for diagnostic in diagnostics
-        if diagnostic.severity is Severity.ERROR and diagnostic.id != GUARD_RAIL
-    ]
+    errors = [error for error in select_errors(diagnostics) if error.id != GUARD_RAIL]
     if not errors:
         return [JunitCase("plan", "planning")]
     return [JunitCase("plan", _format_finding_name(error), "error", error.summary, error.detail) for error in errors]
@@ -111,10 +104,7 @@ def _build_planning_cases(diagnostics: Iterable[Diagnostic]) -> list[JunitCase]:
 
 def _format_finding_name(diagnostic: Diagnostic) -> str:
     """Return the summary with its address or line."""
-    subject = diagnostic.subject
-    line = f"{subject.filename}:{subject.start.line}" if subject else ""
-    subject_text = diagnostic.address or line
-    return f"{diagnostic.summary} {subject_text}".strip()
+    return f"{diagnostic.summary} {diagnostic.address or format_location(diagnostic.subject)}".strip()
 
 
 def _explain_skipped_rule(rule: str, plan: Plan) -> str:
@@ -126,15 +116,13 @@ def _explain_skipped_rule(rule: str, plan: Plan) -> str:
 
 def _build_lint_case(rule: str, findings: Iterable[Finding], skip_reason: str) -> JunitCase:
     """Build the case of a lint rule. It always passes, with its findings as a note."""
-    rule_findings = [finding for finding in findings if finding.diagnostic.id == rule]
-    if not rule_findings and skip_reason:
+    rule_findings = [finding for finding in findings if finding.id == rule]
+    if rule_findings:
+        lines = [f"{format_count(len(rule_findings), 'finding')}:", *map(_format_line, rule_findings)]
+        return JunitCase("lint", rule, note="\n".join(lines))
+    if skip_reason:
         return JunitCase("lint", rule, "skipped", skip_reason)
-    note = "\n".join([f"{_format_count(rule_findings)}:", *map(_format_line, rule_findings)]) if rule_findings else ""
-    return JunitCase("lint", rule, note=note)
-
-
-def _format_count(findings: Sequence[Finding]) -> str:
-    return f"{len(findings):,} {select_word_form(len(findings), 'finding')}"
+    return JunitCase("lint", rule)
 
 
 def _format_line(finding: Finding) -> str:

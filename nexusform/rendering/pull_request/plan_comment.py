@@ -8,10 +8,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.diagnostics.levels import PlacementImpact
-from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items
+from nexusform.diagnostics.phrases import (
+    compute_natural_sort_key,
+    format_count,
+    format_first_items,
+    group_by,
+    join_texts,
+)
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Plan
 from nexusform.plans.site_capacity.occupancy import RackVmCounts, list_changed_racks
@@ -29,7 +36,7 @@ from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.rendering.report.plan_report_data import PlanReportData, build_plan_report
 from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
 from nexusform.rendering.report.plan_verdict import INVENTORY, describe_inventory, has_stale_inventory
-from nexusform.rendering.report.report_tree import UNKNOWN_ORIGIN, CodeBlock, CodeOrigin, Section
+from nexusform.rendering.report.report_tree import NO_SECTION, UNKNOWN_ORIGIN, CodeBlock, CodeOrigin, Section
 from nexusform.rendering.text.change_stanza_text import group_stanzas, pair_stanzas, render_outputs, render_stanza
 from nexusform.rendering.text.diagnostic_text import render_diagnostic
 from nexusform.rendering.text.plan_text import render_counts, render_placement_text
@@ -46,7 +53,7 @@ _MAX_LINE_LENGTH: Final = 700
 class _CommentSection(Struct, frozen=True):
     """A section of the comment, its importance, and whether its title is shown."""
 
-    build: Callable[[PlanReportData], Section | None]
+    build: Callable[[PlanReportData], Section]
     importance: int
     has_title: bool = False
 
@@ -71,19 +78,24 @@ def render_markdown(
     # As in the terminal, changes planned before an error would hide it.
     for place in _FAILED_COMMENT if plan.is_failed else _COMMENT:
         section = place.build(view)
-        if section is not None:
+        if section.has_content:
             parts += build_parts(section, place.importance, origin, has_title=place.has_title)
         if place.build is plan_sections.build_entry_section:
             parts.append(ReportPart("Existing issues", 50, render_existing_findings(view.entries.existing)))
         if place.build is plan_sections.build_change_section:
-            # Render one line with commit, inventory and evaluation, or none; a stale inventory is highlighted.
-            age = describe_inventory(plan)
-            inventory = f"inventory {escape_plain_text(age)}" if age else ""
-            inventory = f"**{inventory}**" if has_stale_inventory(plan) else inventory
-            evaluation = escape_plain_text(describe_plan_evaluation(plan))
-            line = " · ".join(filter(None, (format_commit(origin), inventory, evaluation)))
-            parts.append(ReportPart("The last line", 99, (line,) if line else (), is_atomic=True))
+            parts.append(_build_last_line(plan, origin))
     return join_parts_within_limit(parts, max_bytes)
+
+
+def _build_last_line(plan: Plan, origin: CodeOrigin) -> ReportPart:
+    """Build the line with commit, inventory and evaluation; a stale inventory is highlighted."""
+    age = describe_inventory(plan)
+    inventory = f"inventory {escape_plain_text(age)}" if age else ""
+    if has_stale_inventory(plan):
+        inventory = f"**{inventory}**"
+    evaluation = escape_plain_text(describe_plan_evaluation(plan))
+    line = join_texts((format_commit(origin), inventory, evaluation), " · ")
+    return ReportPart("The last line", 99, (line,) if line else (), is_atomic=True)
 
 
 def _truncate_line(line: str) -> str:
@@ -91,21 +103,20 @@ def _truncate_line(line: str) -> str:
     return line if len(line) <= _MAX_LINE_LENGTH else f"{line[: _MAX_LINE_LENGTH - 3]}..."
 
 
-def _build_notes(view: PlanReportData) -> Section | None:
+def _build_notes(view: PlanReportData) -> Section:
     """Build the notes. The age of the inventory is in the last line."""
     section = plan_sections.build_note_section(view)
-    notes = tuple(note for note in section.notes if note[0] != INVENTORY) if section is not None else ()
-    return Section("", notes=notes, name="notes") if notes else None
+    return replace(section, notes=tuple(note for note in section.notes if note[0] != INVENTORY))
 
 
-def _build_picture(view: PlanReportData) -> Section | None:
+def _build_picture(view: PlanReportData) -> Section:
     """Build the text picture of changed racks."""
     sites = view.plan.sites
     lines = render_rack_picture(list_changed_racks(sites), has_several_sites=len(sites) > 1)
-    return Section("Racks", code=CodeBlock("\n".join(lines), "text")) if lines else None
+    return Section("Racks", code=CodeBlock("\n".join(lines), "text"))
 
 
-def _build_finding_boxes(view: PlanReportData) -> Section | None:
+def _build_finding_boxes(view: PlanReportData) -> Section:
     """Build the folded findings with source lines as in the terminal, pre-existing ones last."""
     texts: dict[bool, list[str]] = {False: [], True: []}
     for finding in view.findings[:_MAX_BOXES]:
@@ -115,38 +126,38 @@ def _build_finding_boxes(view: PlanReportData) -> Section | None:
     return _fold_code("Source lines and suggested fixes", "\n".join([*texts[False], *existing]).lstrip("\n"))
 
 
-def _build_pool_text(view: PlanReportData) -> Section | None:
+def _build_pool_text(view: PlanReportData) -> Section:
     """Build the folded placements with racks and cells, as in the terminal."""
     long_view = PlanReportData(view.plan, view.sources, view.registries, view.vm_detail, is_long=True)
     return _fold_code("Placements by pool", "\n\n".join(render_placement_text(long_view, 120, PLAIN)))
 
 
-def _build_change_differences(view: PlanReportData) -> Section | None:
+def _build_change_differences(view: PlanReportData) -> Section:
     """Build the folded difference of every change; similar ones appear once."""
     texts = []
     for group in group_stanzas(pair_stanzas(view.plan, view.stanzas)):
-        others = (
-            f"\n  # likewise: {format_first_items(group.other_addresses, _MAX_NAMES)}" if group.other_addresses else ""
-        )
-        texts.append(f"{group.text}{others}")
+        text = group.text
+        if group.other_addresses:
+            text += f"\n  # likewise: {format_first_items(group.other_addresses, _MAX_NAMES)}"
+        texts.append(text)
     return _fold_code("Every change", "\n\n".join(texts), "diff")
 
 
-def _build_drift(view: PlanReportData) -> Section | None:
+def _build_drift(view: PlanReportData) -> Section:
     return _fold_code("Changed outside of nexusform", "\n\n".join(map(render_stanza, view.drift_stanzas)), "diff")
 
 
-def _build_outputs(view: PlanReportData) -> Section | None:
+def _build_outputs(view: PlanReportData) -> Section:
     return _fold_code("Changes to outputs", "\n".join(render_outputs(view.outputs)), "diff")
 
 
-def _build_recorded_drift(view: PlanReportData) -> Section | None:
+def _build_recorded_drift(view: PlanReportData) -> Section:
     """Build the drift of a refresh-only plan."""
-    return plan_sections.build_drift_section(view) if view.is_refresh_only else None
+    return plan_sections.build_drift_section(view) if view.is_refresh_only else NO_SECTION
 
 
-def _fold_code(title: str, text: str, language: str = "") -> Section | None:
-    return Section(title, code=CodeBlock(text, language), is_folded=True) if text else None
+def _fold_code(title: str, text: str, language: str = "") -> Section:
+    return Section(title, code=CodeBlock(text, language), is_folded=True)
 
 
 _COMMENT: Final = (
@@ -197,8 +208,8 @@ def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: boo
     racks = [rack for rack in racks if any(machine.before != machine.after for machine in rack.machines)]
     if not racks:
         return []
-    existing = [rack for rack in racks if rack.existed_before]
-    new = [rack for rack in racks if not rack.existed_before]
+    by_existence = group_by(racks, lambda rack: rack.existed_before)
+    existing, new = by_existence.get(True, []), by_existence.get(False, [])
     # New racks of many sites are usually alike: the first site is an example.
     if len(new) > _MAX_NEW_RACKS:
         new = [rack for rack in new if rack.site == new[0].site]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from textwrap import dedent, indent
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.phrases import format_first_items, format_list
+from nexusform.diagnostics.phrases import format_first_items, format_list, group_by, join_texts
 from nexusform.rendering.notation.colours import escape_control_characters, strip_colours
 from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
@@ -35,7 +36,6 @@ from nexusform.rendering.report.finding_entries import (
 from nexusform.rendering.report.folding import format_instances
 from nexusform.rendering.report.report_tree import (
     UNKNOWN_ORIGIN,
-    CodeBlock,
     CodeOrigin,
     ItemGroup,
     Report,
@@ -122,8 +122,8 @@ def build_parts(
 ) -> Iterator[ReportPart]:
     """Yield the parts of a section: the first rows, and a folded part with all of them if there are more."""
     title = section.title or section.name
-    if section.code is not None:
-        yield _build_code_part(section, section.code, importance)
+    if section.code.text:
+        yield _build_code_part(section, importance)
         return
     lines = list(_render_section_lines(section, origin, has_all=section.is_folded))
     if section.is_folded:
@@ -139,16 +139,18 @@ def build_parts(
         )
 
 
-def _build_code_part(section: Section, code: CodeBlock, importance: int) -> ReportPart:
+def _build_code_part(section: Section, importance: int) -> ReportPart:
     """Build a part of fixed width; a diff has its signs in the first column."""
-    text = render_diff(strip_colours(code.text)) if code.language == "diff" else strip_colours(code.text)
+    language = section.code.language
+    text = strip_colours(section.code.text)
+    if language == "diff":
+        text = render_diff(text)
 
     def render_block(body: str) -> str:
-        block = format_code_block(body, code.language)
+        block = format_code_block(body, language)
         return fold_details(section.title, block) if section.is_folded else block
 
-    lines = tuple(text.split("\n")) if text else ()
-    return ReportPart(section.title, importance, lines, render_block, is_atomic=not section.is_folded)
+    return ReportPart(section.title, importance, tuple(text.split("\n")), render_block, is_atomic=not section.is_folded)
 
 
 def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[str]:
@@ -162,9 +164,8 @@ def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool
     blocks += _render_groups(section, origin, has_all=has_all)
     if section.entries is not None:
         blocks.append(_render_new_findings(section.entries, origin))
-    if section.findings is not None:
-        for finding in section.findings.findings:
-            blocks.append(_render_diagnostic(finding.diagnostic, origin))
+    for finding in section.findings.findings:
+        blocks.append(_render_diagnostic(finding.diagnostic, origin))
     blocks.append([render_text(line, origin) for line in section.lines])
     for number, block in enumerate(filter(None, blocks)):
         yield from ["", *block] if number else block
@@ -191,13 +192,19 @@ def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> It
         hidden_count = len(lines) - _MAX_ITEMS
         yield lines if has_all or hidden_count <= 1 else [*lines[:_MAX_ITEMS], f"- and {hidden_count:,} more"]
         return
-    unnamed = [item for group in section.groups if not group.name for item in group.items]
-    groups = [ItemGroup("", tuple(unnamed))] if unnamed else []
-    for group in [*groups, *(group for group in section.groups if group.name)]:
-        rows = tuple(Row((StyledText(item.label, Style.CODE), item.text)) for item in group.items)
-        if group.name:
-            yield [f"{escape_plain_text(group.name)}:"]
-        yield _limit_table_rows(_render_table(Table(section.item_headers, rows), origin), 2, has_all=has_all)
+    groups_by_named = group_by(section.groups, lambda group: bool(group.name))
+    unnamed_items = chain.from_iterable(group.items for group in groups_by_named.get(False, []))
+    unnamed_group = ItemGroup("", tuple(unnamed_items))
+    if unnamed_group.items:
+        yield _render_item_table(unnamed_group, section.item_headers, origin, has_all=has_all)
+    for group in groups_by_named.get(True, []):
+        yield [f"{escape_plain_text(group.name)}:"]
+        yield _render_item_table(group, section.item_headers, origin, has_all=has_all)
+
+
+def _render_item_table(group: ItemGroup, headers: tuple[str, ...], origin: CodeOrigin, *, has_all: bool) -> list[str]:
+    rows = tuple(Row((StyledText(item.label, Style.CODE), item.text)) for item in group.items)
+    return _limit_table_rows(_render_table(Table(headers, rows), origin), len(headers), has_all=has_all)
 
 
 def _render_items(group: ItemGroup, origin: CodeOrigin) -> Iterator[str]:
@@ -226,7 +233,7 @@ def _render_new_findings(entries: FindingEntries, origin: CodeOrigin) -> list[st
         locations = [format_line_link(location, origin) for location in entry.locations]
         location_note = f" ({format_first_items(locations, _MAX_LOCATIONS)})" if locations else ""
         lines.append(f"- {mark} {escape_plain_text(entry.id)}: {_render_entry_text(entry)}{location_note}")
-        lines += indent(format_code_block(entry.write, "hcl"), "  ").splitlines() if entry.write else []
+        lines += indent(format_code_block(entry.proposed_code, "hcl"), "  ").splitlines() if entry.proposed_code else []
     for kind, similar in remaining_entries.items():
         subjects = list_finding_subjects(similar)
         subject_note = f": {escape_plain_text(format_instances(subjects, _MAX_NAMES))}" if subjects else ""
@@ -253,20 +260,27 @@ def render_existing_findings(entries: Sequence[FindingEntry]) -> tuple[str, ...]
 
 def _render_diagnostic(diagnostic: Diagnostic, origin: CodeOrigin) -> list[str]:
     """Render summary, address and location of a finding, then its detail with remedies as a list and proposed code."""
-    parts = [format_code(diagnostic.address) if diagnostic.address else ""]
-    location = ", ".join(filter(None, [*parts, format_location_link(diagnostic.subject, origin)]))
-    lines = [f"**{escape_plain_text(diagnostic.summary)}**{f' ({location})' if location else ''}"]
-    detail, _, block = (
-        diagnostic.detail.partition("\n\n") if "moved" in diagnostic.extra else (diagnostic.detail, "", "")
-    )
-    in_list = False
-    lines += [""] if detail else []
-    for line in detail.split("\n") if detail else ():
-        item = _ITEM.fullmatch(line)
-        lines += [""] if (item is not None) != in_list else []
-        lines.append(f"{item[1]} {escape_plain_text(item[2])}" if item else escape_plain_text(line.strip()))
-        in_list = item is not None
+    address = format_code(diagnostic.address) if diagnostic.address else ""
+    location = join_texts((address, format_location_link(diagnostic.subject, origin)))
+    location_note = f" ({location})" if location else ""
+    lines = [f"**{escape_plain_text(diagnostic.summary)}**{location_note}"]
+    detail, block = diagnostic.detail, ""
+    if "moved" in diagnostic.extra:
+        detail, _, block = detail.partition("\n\n")
+    if detail:
+        lines += ["", *_render_detail(detail)]
     return [*lines, format_code_block(dedent(block), "hcl")] if block else lines
+
+
+def _render_detail(detail: str) -> Iterator[str]:
+    """Yield the lines of a detail, with blank lines around its list of remedies."""
+    in_list = False
+    for line in detail.split("\n"):
+        item = _ITEM.fullmatch(line)
+        if in_list != (item is not None):
+            yield ""
+        yield f"{item[1]} {escape_plain_text(item[2])}" if item else escape_plain_text(line.strip())
+        in_list = item is not None
 
 
 def render_title(report: Report) -> str:

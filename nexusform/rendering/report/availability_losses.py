@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.json_data.plain_data import get_value_at_path
 from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.placements.vm_demands import compute_number_sort_key
 from nexusform.plans.impact.object_effects import (
@@ -85,31 +86,34 @@ def _describe_workload_losses(plan: Plan) -> Iterator[str]:
     for row in plan.placements:
         if KINDS[row.kind].runs_on_vms and _JOB not in row.pool:
             _add_pod_effect(workloads.setdefault((str(row.address), row.pool), _Replicas()), row, removal_times)
-    protected_workloads = {
-        f"{upgrade.cluster}/{name}" for upgrade in plan.upgrades for name in upgrade.protected_workloads
-    }
+    protected_workloads: set[str] = set()
+    for upgrade in plan.upgrades:
+        protected_workloads |= {f"{upgrade.cluster}/{name}" for name in upgrade.protected_workloads}
     for (_, name), replicas in workloads.items():
-        if not replicas.up and replicas.removed and replicas.new and not replicas.effects:
+        if not replicas.up:
+            yield from _describe_downtime(name, replicas, is_protected=name in protected_workloads)
+
+
+def _describe_downtime(name: str, replicas: _Replicas, *, is_protected: bool) -> Iterator[str]:
+    """Yield the downtime of a workload without undisturbed replicas. Drains wait for protected workloads."""
+    if not replicas.effects:
+        if replicas.removed and replicas.new:
             replica_text = select_word_form(
                 replicas.removed, "its only replica is", f"all of its {replicas.removed:,} replicas are"
             )
             yield f"{name} is down for some time: {replica_text} re-created"
-        if replicas.up or not replicas.effects:
-            continue
-        text = _describe_replica_effects(replicas.effects)
-        if not (replicas.effects[Effect.MOVED] or replicas.effects[Effect.RECREATED]):
-            yield f"{name} has no replica left: {text}"
-        elif len(replicas.removal_times) == 1 and not (
-            name in protected_workloads and _IMMEDIATE not in replicas.removal_times
-        ):
-            yield f"{name} is down for some time: {text}"
+        return
+    text = _describe_replica_effects(replicas.effects)
+    if replicas.effects.keys().isdisjoint((Effect.MOVED, Effect.RECREATED)):
+        yield f"{name} has no replica left: {text}"
+    elif replicas.removal_times == {_IMMEDIATE} or (len(replicas.removal_times) == 1 and not is_protected):
+        yield f"{name} is down for some time: {text}"
 
 
 def _add_pod_effect(replicas: _Replicas, pod: PlacementChange, removal_times: Mapping[Node, _RemovalTime]) -> None:
     effect = compute_effect(pod)
-    if effect in (Effect.UNCHANGED, Effect.UPDATED) or (
-        pod.trigger in _ROLLING_TRIGGERS and effect is not Effect.UNPLACED
-    ):
+    is_rolling = pod.trigger in _ROLLING_TRIGGERS and effect is not Effect.UNPLACED
+    if is_rolling or effect in (Effect.UNCHANGED, Effect.UPDATED):
         replicas.up += 1
     elif effect is Effect.REMOVED:
         replicas.removed += 1
@@ -122,20 +126,20 @@ def _add_pod_effect(replicas: _Replicas, pod: PlacementChange, removal_times: Ma
 
 def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
     """Return the removal time of each node in a batched upgrade."""
-    sizes = {
-        (upgrade.site_id, upgrade.cluster, pool.pool): max(pool.batch or pool.concurrent_vms, 1)
-        for upgrade in plan.upgrades
-        for pool in upgrade.pools
-        if upgrade.is_rolling
-    }
+    sizes: dict[tuple[str, str, str], int] = {}
+    for upgrade in plan.upgrades:
+        if upgrade.is_rolling:
+            for pool in upgrade.pools:
+                size = pool.batch or pool.concurrent_vms
+                sizes[upgrade.site_id, upgrade.cluster, pool.pool] = max(size, 1)
     removed_counts: Counter[tuple[str, str, str]] = Counter()
     batches: dict[int, _RemovalTime] = {}
     nodes = {node: row for node, row in index_upgrade_nodes(plan).items() if row.trigger in _ROLLING_TRIGGERS}
     rows = {id(row): row for row in nodes.values()}
     for row in sorted(rows.values(), key=lambda row: compute_number_sort_key(row.number)):
-        pool = (row.site_id, row.cluster, row.pool)
-        batches[id(row)] = (*pool, removed_counts[pool] // sizes[pool])
-        removed_counts[pool] += 1
+        pool_key = (row.site_id, row.cluster, row.pool)
+        batches[id(row)] = (*pool_key, removed_counts[pool_key] // sizes[pool_key])
+        removed_counts[pool_key] += 1
     return {node: batches[id(row)] for node, row in nodes.items()}
 
 
@@ -167,8 +171,8 @@ def describe_weakened_rules(plan: Plan) -> Iterator[str]:
     for change in plan.changes:
         if change.address.type != _RULE:
             continue
-        before, after = change.before or {}, change.after or {}
+        enforcement = [get_value_at_path(side, "enforcement") for side in (change.before, change.after)]
         if change.action in _REMOVALS:
             yield f"Separation rule {change.address} is deleted"
-        elif before.get("enforcement") == "deny" and after.get("enforcement") == "warn":
+        elif enforcement == ["deny", "warn"]:
             yield f"Separation rule {change.address} changes from deny to warn"

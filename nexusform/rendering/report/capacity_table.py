@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.diagnostics.phrases import format_count, format_first_items, group_by
 from nexusform.plans.site_capacity.occupancy import SiteSkuCapacity, SpareCapacity
 from nexusform.plans.site_capacity.site_resource_capacity import (
     SiteResourceCapacity,
@@ -31,34 +31,54 @@ class _CapacityTableRow(Struct, frozen=True):
     is_worse: bool
 
 
+class _EqualSites(Struct, frozen=True):
+    """Names and number of sites with equal figures."""
+
+    names: str
+    sites: int
+    figures: tuple[_CapacityTableRow, ...]
+
+    @property
+    def has_worse_figure(self) -> bool:
+        """Whether a figure is worse after the plan."""
+        return any(figure.is_worse for figure in self.figures)
+
+
 def build_capacity_table(
     capacity: Sequence[SiteSkuCapacity], other_capacity: Sequence[SiteResourceCapacity], *, has_unchanged: bool = False
 ) -> tuple[Table | None, str]:
     """Return the figures of changed sites before and after, those with less capacity first, and a note about
     the other sites. Without changes, or with `has_unchanged`, it has all sites. Equal sites share their rows.
     """
-    rows_by_site: dict[str, list[SiteSkuCapacity]] = {}
-    for row in capacity:
-        rows_by_site.setdefault(row.site_id, []).append(row)
+    rows_by_site = group_by(capacity, lambda row: row.site_id)
     if not rows_by_site:
         return None, ""
     figures = _build_site_figures(rows_by_site, other_capacity)
     changed = [site for site in figures if any(figure.before != figure.after for figure in figures[site])]
-    sites_by_figures: dict[tuple[str, tuple[_CapacityTableRow, ...]], list[str]] = {}
-    for site in figures if has_unchanged else changed or figures:
-        sites_by_figures.setdefault((rows_by_site[site][0].sku, figures[site]), []).append(site)
-    ordered = sorted(sites_by_figures.items(), key=lambda group: not any(figure.is_worse for figure in group[0][1]))
-    names = [format_names(rows_by_site[site][0].site for site in sites) for _, sites in ordered]
-    table_rows: list[Row] = []
-    for name, ((_, site_figures), _) in zip(names, ordered, strict=True):
-        prefix = "" if len(names) == 1 else f"{name}: "
-        for figure in site_figures:
-            after = StyledText(figure.after, Style.STRONG) if figure.is_worse else figure.after
-            table_rows.append(Row((f"{prefix}{figure.label}", figure.before, after)))
-    scope = f"{names[0]}{', each' if len(ordered[0][1]) > 1 else ''}" if len(names) == 1 else "site"
+    shown = figures if has_unchanged or not changed else changed
+    sites_by_figures = group_by(shown, lambda site: (rows_by_site[site][0].sku, figures[site]))
+    groups = [
+        _EqualSites(format_names(rows_by_site[site][0].site for site in sites), len(sites), site_figures)
+        for (_, site_figures), sites in sites_by_figures.items()
+    ]
+    groups.sort(key=lambda group: not group.has_worse_figure)
+    if len(groups) == 1:
+        scope = groups[0].names if groups[0].sites == 1 else f"{groups[0].names}, each"
+        table_rows = _build_rows(groups[0].figures)
+    else:
+        scope = "site"
+        table_rows = [row for group in groups for row in _build_rows(group.figures, f"{group.names}: ")]
     unchanged_count = len(figures) - len(changed) if changed else 0
     note = f"{format_count(unchanged_count, 'site')} unchanged." if unchanged_count else ""
     return Table((scope, "before", "after"), tuple(table_rows), frozenset({1, 2}), "Capacity before and after"), note
+
+
+def _build_rows(figures: Iterable[_CapacityTableRow], prefix: str = "") -> list[Row]:
+    rows: list[Row] = []
+    for figure in figures:
+        after = StyledText(figure.after, Style.STRONG) if figure.is_worse else figure.after
+        rows.append(Row((f"{prefix}{figure.label}", figure.before, after)))
+    return rows
 
 
 def _build_site_figures(
@@ -67,11 +87,12 @@ def _build_site_figures(
     """Build the figures of every site, in plan order."""
     skus = {rows[0].sku for rows in rows_by_site.values()}
     free_label = f"spare capacity for {skus.pop() if len(skus) == 1 else 'the largest SKU'}"
-    has_other = any(row.site_id in rows_by_site for row in other_capacity)
-    figures = {}
-    for site, rows in rows_by_site.items():
-        other = [row for row in other_capacity if row.site_id == site]
-        figures[site] = (*_list_figures(rows, free_label), *(_list_site_resource_figures(other) if has_other else ()))
+    figures = {site: tuple(_list_figures(rows, free_label)) for site, rows in rows_by_site.items()}
+    resources_by_site = group_by(other_capacity, lambda row: row.site_id)
+    if resources_by_site.keys().isdisjoint(rows_by_site):
+        return figures
+    for site in figures:
+        figures[site] += tuple(_list_site_resource_figures(resources_by_site.get(site, [])))
     return figures
 
 
@@ -80,7 +101,8 @@ def _list_figures(rows: Sequence[SiteSkuCapacity], free_label: str) -> Iterator[
     before = [row.before for row in rows if row.before is not None]
     after = [row.after for row in rows if row.after is not None]
     for label, (format_figure, compute_deficit) in {free_label: _FREE, **_FURTHER_MEASURES}.items():
-        old, new = (format_figure(side) if side else "-" for side in (before, after))
+        old = format_figure(before) if before else "-"
+        new = format_figure(after) if after else "-"
         is_worse = bool(before and after) and compute_deficit(after) > compute_deficit(before)
         yield _CapacityTableRow(label, old, new, is_worse)
 

@@ -8,9 +8,9 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import select_word_form
+from nexusform.diagnostics.phrases import format_count
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_list, get_value_at_path
 from nexusform.placement_kinds.placement_kind import KINDS, MAPS
 from nexusform.plans.plan import Action, OutputChange, Plan
 from nexusform.rendering.notation.hcl_text import PathMarks
@@ -152,22 +152,22 @@ def _build_condensed_texts(
 
 def _format_conditions(before: _Side, after: _Side) -> dict[str, str]:
     """Return the predicted last condition, reached once everything that starts is ready."""
-    conditions = (after or {}).get(_CONDITIONS)
-    if not isinstance(conditions, list) or not conditions or conditions == (before or {}).get(_CONDITIONS):
+    conditions = _get_changed_list(before, after, _CONDITIONS)
+    if not conditions:
         return {}
-    last_condition = conditions[-1]
-    return {
-        _CONDITIONS: (
-            f"(predicted: {last_condition.get('type')} {last_condition.get('status')}, {last_condition.get('reason')})"
-        )
-    }
+    last = conditions[-1]
+    return {_CONDITIONS: f"(predicted: {last.get('type')} {last.get('status')}, {last.get('reason')})"}
 
 
 def _format_status_count(before: _Side, after: _Side) -> dict[str, str]:
-    statuses = (after or {}).get(_STATUSES)
-    if not isinstance(statuses, list) or not statuses or statuses == (before or {}).get(_STATUSES):
-        return {}
-    return {_STATUSES: f"({len(statuses):,} {select_word_form(len(statuses), 'cluster')})"}
+    statuses = _get_changed_list(before, after, _STATUSES)
+    return {_STATUSES: f"({format_count(len(statuses), 'cluster')})"} if statuses else {}
+
+
+def _get_changed_list(before: _Side, after: _Side, name: str) -> list[Any]:
+    """Return the items of an attribute after a change; none if it is unchanged or no list."""
+    items = get_list(after, name)
+    return [] if items == get_value_at_path(before, name) else items
 
 
 def _format_machines(before: _Side, after: _Side) -> dict[str, str]:
@@ -175,9 +175,9 @@ def _format_machines(before: _Side, after: _Side) -> dict[str, str]:
     is_kept = before is not None and after is not None
     if is_kept or not machines:
         return {}
-    return {_MACHINES: f"({len(machines):,} {select_word_form(len(machines), 'machine')})"}
+    return {_MACHINES: f"({format_count(len(machines), 'machine')})"}
 
 
 def _get_mapping_attribute(side: _Side, name: str) -> dict[str, Any]:
-    plain = (side or {}).get(name)
+    plain = get_value_at_path(side, name)
     return plain if plain.__class__ is dict else {}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import UNFINISHED_KEY
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_mapping, get_value_at_path
 from nexusform.placement_kinds.placement_kind import MAPS
 from nexusform.plans.plan import Change, Drift
 from nexusform.rendering.notation.hcl_text import SENSITIVE, PathMarks, build_path_trie, format_scalar
@@ -61,10 +62,9 @@ def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str
         return {}
     from nexusform.rendering.report.manifest_changes import compare_manifests, describe_manifest_changes
 
-    old_attributes, new_attributes = change.before or {}, change.after or {}
     clauses = {}
     for name in names:
-        fields = compare_manifests(old_attributes.get(name), new_attributes.get(name))
+        fields = compare_manifests(get_value_at_path(change.before, name), get_value_at_path(change.after, name))
         attribute = "" if any(field.title for field in fields) else f"{name} "
         clauses[name] = tuple(f"{attribute}{clause}" for clause in describe_manifest_changes(fields))
     return clauses
@@ -73,15 +73,11 @@ def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str
 def _describe_nested_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
     """Return clauses about the changed paths of few parts deep inside an argument, by attribute."""
     clauses = {}
-    for child in tree.children:
-        changed = [part for part in child.children if part.symbol]
-        is_nested = any(part.symbol == CHANGED and part.kind is not NodeKind.LEAF for part in changed)
-        if child.symbol != CHANGED or child.kind not in _NESTED_KINDS or not is_nested or child.forces_replacement:
-            continue
+    for child in filter(_has_nested_changes, tree.children):
         from nexusform.rendering.report.changed_paths import describe_changed_paths
 
         marks = build_path_trie((*change.sensitive_before, *change.sensitive_after))
-        old, new = (change.before or {})[child.name], (change.after or {})[child.name]
+        old, new = get_value_at_path(change.before, child.name), get_value_at_path(change.after, child.name)
         paths = describe_changed_paths(child.name, old, new, marks)
         if len(paths) <= _MAX_PATHS:
             clauses[child.name] = tuple(paths)
@@ -90,6 +86,13 @@ def _describe_nested_changes(change: Change, tree: DifferenceNode) -> dict[str, 
 
 _NESTED_KINDS: Final = (NodeKind.LIST, NodeKind.MAP, NodeKind.OBJECT)
 _MAX_PATHS: Final = 4
+
+
+def _has_nested_changes(node: DifferenceNode) -> bool:
+    """Return whether parts of a changed argument change inside. A replaced object is described as a whole."""
+    if node.symbol != CHANGED or node.kind not in _NESTED_KINDS or node.forces_replacement:
+        return False
+    return any(part.symbol == CHANGED and part.kind is not NodeKind.LEAF for part in node.children)
 
 
 def _build_clauses(
@@ -112,15 +115,22 @@ def _build_clauses(
             block_clauses = _describe_block(block, nested.schema if nested else None)
             blocks.setdefault((block.symbol, block_clauses), []).append(block.label or block.name)
     for (symbol, block_clauses), names in blocks.items():
-        sign = symbol if symbol in (CREATED, DELETED) else ""
-        subject = f"{sign}{format_names(names)}"
         if machines >= set(names):
-            # Facts change, not machines; "all" is shorter than sixteen names.
-            is_whole_rack = len(names) > 1 and len(machines) == len(names)
-            machine_names = f"all {len(names):,} machines" if is_whole_rack else format_names(names)
-            subject = f"{machine_names}{' no longer' if symbol == DELETED else ''}"
+            subject = _format_machine_subject(names, symbol, len(machines))
+        else:
+            subject = f"{_SIGNS.get(symbol, '')}{format_names(names)}"
         clauses += [f"{subject}{clause}" for clause in block_clauses]
     return clauses
+
+
+_SIGNS: Final[Mapping[str, str]] = {CREATED: CREATED, DELETED: DELETED}
+
+
+def _format_machine_subject(names: Sequence[str], symbol: str, machine_count: int) -> str:
+    """Format the names of machines with changed facts. "All" is shorter than sixteen names."""
+    is_whole_rack = len(names) == machine_count > 1
+    text = f"all {len(names):,} machines" if is_whole_rack else format_names(names)
+    return f"{text} no longer" if symbol == DELETED else text
 
 
 def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[str, ...]:
@@ -144,8 +154,8 @@ def _is_configurable(name: str, schema: BlockSchema | None) -> bool:
     if schema is None:
         return True
     attribute = schema.attributes.get(name)
-    is_order = any(name == get_order_attribute(block) for block in schema.blocks)
-    return attribute is not None and attribute.is_configurable and not is_order
+    orders = map(get_order_attribute, schema.blocks)
+    return attribute is not None and attribute.is_configurable and name not in orders
 
 
 def _format_leaf_value(node: DifferenceNode) -> str:
@@ -155,16 +165,15 @@ def _format_leaf_value(node: DifferenceNode) -> str:
 
 def _format_changed_value(node: DifferenceNode) -> str:
     """Format a changed value: old and new, `= 3`, `2 added, 1 removed`. Long values are counted."""
-    replacement_note = " (forces replacement)" if node.forces_replacement else ""
-    match node.kind:
-        case NodeKind.LEAF:
-            return f"{_format_scalar_change(node)}{replacement_note}"
-        case NodeKind.SENSITIVE:
-            return f"{SENSITIVE}{replacement_note}"
-        case NodeKind.SET | NodeKind.LIST | NodeKind.MAP | NodeKind.OBJECT:
-            return f"{_format_part_changes(node)}{replacement_note}"
-        case _:
-            return f"changed{replacement_note}"
+    if node.kind is NodeKind.LEAF:
+        text = _format_scalar_change(node)
+    elif node.kind is NodeKind.SENSITIVE:
+        text = SENSITIVE
+    elif node.kind is NodeKind.SET or node.kind in _NESTED_KINDS:
+        text = _format_part_changes(node)
+    else:
+        text = "changed"
+    return f"{text} (forces replacement)" if node.forces_replacement else text
 
 
 def _format_scalar_change(node: DifferenceNode) -> str:
@@ -177,33 +186,35 @@ def _format_scalar_change(node: DifferenceNode) -> str:
     return f"{old} removed" if node.symbol == DELETED else f"{old} -> {new}"
 
 
-_PART_VERBS: Final = ((CREATED, "added"), (DELETED, "removed"), (CHANGED, "changed"))
+_PART_VERBS: Final[Mapping[str, str]] = {CREATED: "added", DELETED: "removed", CHANGED: "changed"}
 
 
 def _format_part_changes(node: DifferenceNode) -> str:
     """Format changed parts by name: `"1" added, "8" removed`; with long values, by count."""
+    parts_by_symbol = group_by(node.children, lambda child: child.symbol)
     names, counts = [], []
-    for symbol, verb in _PART_VERBS:
-        parts = [child for child in node.children if child.symbol == symbol]
+    for symbol, verb in _PART_VERBS.items():
+        parts = parts_by_symbol.get(symbol)
         if not parts:
             continue
         count = f"{len(parts):,} {verb}"
         counts.append(count)
-        if not all(map(_get_part_name, parts)):
+        part_names = list(map(_get_part_name, parts))
+        if not all(part_names):
             names.append(count)
         elif symbol == CHANGED:
-            texts = []
-            for child in parts:
-                is_leaf = child.kind is NodeKind.LEAF
-                name = child.name if is_leaf else _get_part_name(child)
-                texts.append(f"{name} {_format_scalar_change(child) if is_leaf else 'parts'}".strip())
-            names.append(", ".join(texts))
+            names += map(_format_changed_part, parts)
         else:
-            names.append(f"{', '.join(map(_get_part_name, parts))} {verb}")
-    if not names:
-        return "changed"
-    text = ", ".join(names)
+            names.append(f"{', '.join(part_names)} {verb}")
+    text = ", ".join(names) or "changed"
     return text if len(text) <= _MAX_PARTS_LENGTH else ", ".join(counts)
+
+
+def _format_changed_part(node: DifferenceNode) -> str:
+    """Format a changed part: its name and both values, or `NAME parts` for a nested one."""
+    if node.kind is NodeKind.LEAF:
+        return f"{node.name} {_format_scalar_change(node)}".strip()
+    return f"{_get_part_name(node)} parts"
 
 
 # Attributes that identify the elements of a list.

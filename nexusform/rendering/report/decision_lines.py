@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.diagnostic import Diagnostic, select_errors
 from nexusform.diagnostics.phrases import (
     compute_natural_sort_key,
     format_count,
     format_first_items,
     format_list,
+    group_by,
     select_word_form,
 )
 from nexusform.placement_kinds.placement_kind import VM, get_kind_noun
@@ -36,10 +38,11 @@ from nexusform.plans.impact.object_effects import (
     format_effect_clauses,
     select_rows_outside_upgrades,
 )
-from nexusform.plans.plan import Action, PlacementAction, Plan, SeparationVerdict, is_fully_decided
+from nexusform.plans.plan import Action, PlacementAction, Plan, is_fully_decided
 from nexusform.plans.plan_checks import GuardRailResult, PreviousPlanDifferences, ProgramCheck
 from nexusform.rendering.report.availability_losses import describe_weakened_rules, find_availability_losses
 from nexusform.rendering.report.folding import format_names
+from nexusform.rendering.report.placement_rows import select_vm_rows
 from nexusform.scheduling.racks.vms import Interval
 
 _MAX_SITES: Final = 6
@@ -58,21 +61,16 @@ class DecisionLine(Struct, frozen=True):
 def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     """Return the lines of a plan; lines without content are omitted. A failed plan has no figures."""
     if plan.errored:
-        rails = (
-            (DecisionLine("Guard rails", tuple(_describe_guard_rails(plan.guard_rails))),) if plan.guard_rails else ()
-        )
-        errors = sum(diagnostic.severity is Severity.ERROR for diagnostic in plan.diagnostics)
-        return (DecisionLine("Plan failed", (f"{format_count(errors, 'error')}. No changes were made.",)), *rails)
+        errors = format_count(len(select_errors(plan.diagnostics)), "error")
+        failure = DecisionLine("Plan failed", (f"{errors}. No changes were made.",))
+        if not plan.guard_rails:
+            return (failure,)
+        return (failure, DecisionLine("Guard rails", tuple(_describe_guard_rails(plan.guard_rails))))
     decision = build_decision(plan)
     losses_in_impact = describe_lost_vms(plan)
     other_losses = [loss for loss in find_availability_losses(plan) if loss not in losses_in_impact]
-    target_options: list[str] = []
-    if plan.targets or plan.excludes:
-        option = "-target" if plan.targets else "-exclude"
-        changed = sum(change.action is not Action.NO_OP for change in plan.changes)
-        target_options.append(f"({option}): {format_count(changed, 'changed resource')}; others were not planned")
     lines = (
-        DecisionLine("Partial plan", tuple(target_options)),
+        DecisionLine("Partial plan", tuple(_describe_partial_plan(plan))),
         DecisionLine("Impact", (_describe_impact(plan, decision.impact), *_describe_changed_clusters(plan))),
         DecisionLine("Risk", (*describe_weakened_rules(plan), *other_losses)),
         DecisionLine("Blocked", tuple(list_blocking_reasons(plan))),
@@ -84,6 +82,14 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine("Checked by", tuple(map(_describe_program_check, plan.checks_by))),
     )
     return tuple(line for line in lines if line.texts)
+
+
+def _describe_partial_plan(plan: Plan) -> Iterator[str]:
+    """Yield the option -target or -exclude, with the number of changed resources."""
+    if plan.targets or plan.excludes:
+        option = "-target" if plan.targets else "-exclude"
+        changed = len(plan.changes) - plan.count(Action.NO_OP)
+        yield f"({option}): {format_count(changed, 'changed resource')}; others were not planned"
 
 
 # --- impact ------------------------------------------------------------------------------------
@@ -102,11 +108,13 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     counts = count_effects(plan.placements)
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan)) if plan.upgrades else counts
     clauses = [*_describe_upgraded(plan), *describe_effects(outside_upgrades, LOSS_EFFECTS), *describe_lost_vms(plan)]
-    stopping = f"{format_count(figures.stopped, 'VM')} to stop for machine actions"
-    stopped = [f"{stopping}, at most {figures.max_stopped:,} at a time"] if figures.stopped else []
+    further_clauses: list[str] = []
+    if figures.stopped:
+        stopped = format_count(figures.stopped, "VM")
+        further_clauses.append(f"{stopped} to stop for machine actions, at most {figures.max_stopped:,} at a time")
     if not clauses:
-        clauses = stopped or ["no running workload affected"]
-        stopped = []
+        clauses = further_clauses or ["no running workload affected"]
+        further_clauses = []
     elif figures.max_down:
         clusters = {(row.site_id, row.cluster) for row in plan.placements if row.kind == VM}
         scope = " per cluster" if len(clusters) > 1 else ""
@@ -117,7 +125,7 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
         minutes = figures.minutes.max
         duration = f"{minutes} min" if minutes <= _MAX_MINUTES else f"{-(-minutes // _MINUTES_PER_HOUR):,} h"
         clauses.append(f"drains up to {duration}")
-    further_clauses = [*stopped, *format_effect_clauses(counts, [Effect.WAITING])]
+    further_clauses += format_effect_clauses(counts, [Effect.WAITING])
     if plan.to_destroy:
         count, deleted = plan.to_destroy, plan.count(Action.DELETE)
         verbs = {0: "replace", count: "destroy"}
@@ -127,17 +135,21 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
 
 _MIN_CLUSTERS: Final = 16
 _MAX_CLUSTERS: Final = 3
+_CHANGES: Final = tuple(action for action in PlacementAction if action is not PlacementAction.KEEP)
 
 
 def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
     """Yield the clusters of changed VMs if there are very many clusters."""
-    total = len({pool.cluster for site in plan.sites for pool in site.pools})
-    rows = [row for row in plan.placements if row.kind == VM and row.action is not PlacementAction.KEEP]
+    pools = chain.from_iterable(site.pools for site in plan.sites)
+    total = len({pool.cluster for pool in pools})
+    rows = select_vm_rows(plan, *_CHANGES)
+    if not rows or total <= _MIN_CLUSTERS:
+        return
     changed = {row.cluster for row in rows}
-    verb = "VMs change" if any(row.action is not PlacementAction.PLACE for row in rows) else "new VMs"
-    if len(changed) == total > _MIN_CLUSTERS:
+    verb = "new VMs" if {row.action for row in rows} == {PlacementAction.PLACE} else "VMs change"
+    if len(changed) == total:
         yield f"{verb} in all {total:,} clusters"
-    elif changed and total > _MIN_CLUSTERS:
+    else:
         names = format_names(sorted(changed, key=compute_natural_sort_key), _MAX_CLUSTERS)
         yield f"{verb} in {len(changed):,} of {total:,} clusters: {names}"
 
@@ -153,22 +165,31 @@ def _describe_upgraded(plan: Plan) -> list[str]:
 
 def describe_effects(counts: Sequence[EffectCount], effects: Iterable[Effect]) -> list[str]:
     """Return a clause per effect: `3 VMs and 2 pods to move (VMs are re-created)`."""
+    rows_by_effect = group_by(counts, lambda row: row.effect)
     clauses: list[str] = []
     for effect in effects:
-        rows = [row for row in counts if row.effect is effect]
-        if effect in (Effect.LOST, Effect.UNPLACED):
-            clauses += format_effect_clauses(rows, [effect])
+        rows = rows_by_effect.get(effect)
+        if not rows:
             continue
-        totals = {
-            kind: sum(row.count for row in rows if row.kind == kind) for kind in dict.fromkeys(row.kind for row in rows)
-        }
-        if totals:
-            subjects = format_list(format_count(count, get_kind_noun(kind)) for kind, count in totals.items())
-            note = " (re-created)" if effect is Effect.MOVED and VM in totals else ""
-            if effect is Effect.FORGOTTEN:
-                note = f" ({select_word_form(sum(totals.values()), 'it keeps', 'they keep')} running, unmanaged)"
-            clauses.append(f"{subjects} {_VERBS[effect]}{note}")
+        if effect in _VERBS:
+            clauses.append(_format_effect_clause(effect, rows))
+        else:
+            clauses += format_effect_clauses(rows, [effect])
     return clauses
+
+
+def _format_effect_clause(effect: Effect, rows: Iterable[EffectCount]) -> str:
+    """Format the numbers of objects by kind with the verb of the effect."""
+    totals: Counter[str] = Counter()
+    for row in rows:
+        totals[row.kind] += row.count
+    subjects = format_list(format_count(count, get_kind_noun(kind)) for kind, count in totals.items())
+    note = ""
+    if effect is Effect.FORGOTTEN:
+        note = f" ({select_word_form(totals.total(), 'it keeps', 'they keep')} running, unmanaged)"
+    elif effect is Effect.MOVED and VM in totals:
+        note = " (re-created)"
+    return f"{subjects} {_VERBS[effect]}{note}"
 
 
 # --- capacity and upgrades ---------------------------------------------------------------------
@@ -177,24 +198,24 @@ def describe_effects(counts: Sequence[EffectCount], effects: Iterable[Effect]) -
 def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[str]:
     """Yield `lab 46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)` per site; equal sites share a line."""
     changed_rows = [row for row in rows if row.is_changed] or list(rows)
-    names_by_figures: dict[str, list[str]] = {}
-    for row in changed_rows:
-        # `46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)`, or one figure each if unchanged.
-        free = _format_figure_change(row.before, row.after)
-        rack_down = _format_figure_change(row.rack_down_before, row.rack_down_after)
-        bound = "at most " if row.lacks_data else ""
-        note = "; data is missing" if row.lacks_data else ""
-        text = f"{bound}{free} x {row.vm_sku_name} ({rack_down} with one rack down){note}"
-        names_by_figures.setdefault(text, []).append(row.site)
-    figures = list(names_by_figures.items())
-    for text, names in figures[:_MAX_SITES]:
+    groups = list(group_by(changed_rows, _format_capacity_figures).items())
+    for text, equal_rows in groups[:_MAX_SITES]:
+        names = format_names(row.site for row in equal_rows)
         # The figures are those of each site.
-        yield f"{format_names(names)} {text}" if len(names) == 1 else f"{format_names(names)}: each {text}"
-    hidden_count = sum(len(names) for _, names in figures[_MAX_SITES:])
+        yield f"{names} {text}" if len(equal_rows) == 1 else f"{names}: each {text}"
+    hidden_count = sum(len(equal_rows) for _, equal_rows in groups[_MAX_SITES:])
     if hidden_count:
         yield f"{format_count(hidden_count, 'more site')} with other figures"
     if len(changed_rows) < len(rows):
         yield f"other {format_count(len(rows) - len(changed_rows), 'site')} unchanged"
+
+
+def _format_capacity_figures(row: SpareCapacitySummary) -> str:
+    """Format `46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)`, or one figure each if unchanged."""
+    free = _format_figure_change(row.before, row.after)
+    rack_down = _format_figure_change(row.rack_down_before, row.rack_down_after)
+    text = f"{free} x {row.vm_sku_name} ({rack_down} with one rack down)"
+    return f"at most {text}; data is missing" if row.lacks_data else text
 
 
 def _format_figure_change(before: Interval | None, after: Interval | None) -> str:
@@ -220,17 +241,20 @@ def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> Iterator[str]:
     for upgrade in decision.upgrades:
         name = f"{upgrade.site}/{upgrade.cluster}" if has_several_sites else upgrade.cluster
         names.setdefault(upgrade.result, []).append(name)
-    insufficient, sufficient = names.pop(INSUFFICIENT, []), names.pop(SUFFICIENT, [])
-    unknown = list(chain.from_iterable(names.values()))
-    if not insufficient and not unknown:
+    if list(names) == [SUFFICIENT]:
         yield "surge capacity for every cluster"
         return
-    clauses = [f"no surge capacity for {format_names(insufficient)}"] if insufficient else []
+    insufficient, sufficient = names.pop(INSUFFICIENT, []), names.pop(SUFFICIENT, [])
+    unknown = list(chain.from_iterable(names.values()))
+    clauses = []
+    if insufficient:
+        clauses.append(f"no surge capacity for {format_names(insufficient)}")
     if unknown:
         lacks_data = any(row.lacks_data for row in decision.capacity)
         cause = "data is missing" if lacks_data else "NUMA use unknown"
         clauses.append(f"surge capacity unknown for {format_names(unknown)} ({cause})")
-    clauses += [f"sufficient for the other {len(sufficient):,}"] if sufficient else []
+    if sufficient:
+        clauses.append(f"sufficient for the other {len(sufficient):,}")
     yield "; ".join(clauses)
 
 
@@ -243,11 +267,13 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
     if plan.missing_data:
         yield f"no data on {', '.join(plan.missing_data)}"
     if figures.pods:
-        ranked = tuple(figures.doubts.items())
-        verb = select_word_form(ranked[0][1], "depends", "depend") if ranked else ""
-        doubts = ", ".join(f"{count:,} on {assumption}" for assumption, count in ranked)
-        clause = f"; {doubts.replace(' on ', f' {verb} on ', 1)}" if doubts else ""
-        yield f"{figures.certain_pods:,} of {figures.pods:,} {select_word_form(figures.pods, 'pod')} certain{clause}"
+        text = f"{figures.certain_pods:,} of {figures.pods:,} {select_word_form(figures.pods, 'pod')} certain"
+        doubts = ", ".join(f"{count:,} on {assumption}" for assumption, count in figures.doubts.items())
+        if doubts:
+            # The first doubt has the verb: `2 depend on a, 1 on b`.
+            verb = select_word_form(next(iter(figures.doubts.values())), "depends", "depend")
+            text += f"; {doubts.replace(' on ', f' {verb} on ', 1)}"
+        yield text
 
 
 def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
@@ -278,11 +304,14 @@ def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:
     """Yield `none set`, or the results: blocked ones, unknown ones, then `passed moved:5, capacity:5`."""
     if not results:
         yield "none set"
+    passed = []
     for result in results:
-        if result.result != PASSED:
+        limit = format_limit(result.name, result.limit)
+        if result.result == PASSED:
+            passed.append(limit)
+        else:
             verb = "BLOCKED by" if result.result == BLOCKED else "BLOCKED, unknown:"
-            yield f"{verb} {format_limit(result.name, result.limit)}: {result.reason}"
-    passed = [format_limit(result.name, result.limit) for result in results if result.result == PASSED]
+            yield f"{verb} {limit}: {result.reason}"
     if passed:
         yield f"passed {', '.join(passed)}"
 
@@ -297,17 +326,20 @@ def _build_previous_plan_line(since: PreviousPlanDifferences | None) -> list[Dec
     """Return the line `Since 0123abc: 2 fewer moves; cluster-d no longer affected`; none without an earlier plan."""
     if since is None:
         return []
-    figures = ((since.moved, "move"), (since.removed, "removal"))
-    clauses = [
-        f"{abs(difference):,} {'fewer' if difference < 0 else 'more'} {select_word_form(abs(difference), noun)}"
-        for difference, noun in figures
-        if difference
-    ]
+    clauses = []
+    for difference, noun in ((since.moved, "move"), (since.removed, "removal")):
+        if difference:
+            clauses.append(f"{_format_difference(difference)} {select_word_form(abs(difference), noun)}")
     if since.capacity:
-        clauses.append(f"capacity for {abs(since.capacity):,} {'fewer' if since.capacity < 0 else 'more'}")
+        clauses.append(f"capacity for {_format_difference(since.capacity)}")
     if since.clusters_no_longer_affected:
         clauses.append(f"{format_names(since.clusters_no_longer_affected)} no longer affected")
     return [DecisionLine(f"Since {since.ref}", ("; ".join(clauses) or "no difference",))]
+
+
+def _format_difference(difference: int) -> str:
+    """Format `2 fewer` or `2 more`."""
+    return f"{abs(difference):,} {'fewer' if difference < 0 else 'more'}"
 
 
 # --- reasons that block the plan ---------------------------------------------------------------
@@ -317,9 +349,7 @@ def list_blocking_reasons(plan: Plan) -> list[str]:
     """Return the violated separation rules and the blocking errors, without guard rails."""
     if not plan.is_rejected:
         return []
-    reasons = [
-        f"by separation rule {verdict.address}" for verdict in plan.separation_verdicts if is_blocking_verdict(verdict)
-    ]
+    reasons = [f"by separation rule {rule}" for rule in list_blocking_rules(plan)]
     errors = list(select_own_errors(plan))
     if errors:
         error_count = "an error" if len(errors) == 1 else f"{len(errors):,} errors"
@@ -330,10 +360,9 @@ def list_blocking_reasons(plan: Plan) -> list[str]:
 
 def select_own_errors(plan: Plan) -> Iterator[Diagnostic]:
     """Yield the errors of a plan without violations of separation rules and guard rails."""
-    broken_rules = {str(verdict.address) for verdict in plan.separation_verdicts if is_blocking_verdict(verdict)}
-    for diagnostic in plan.diagnostics:
-        is_error = diagnostic.severity is Severity.ERROR and diagnostic.id != GUARD_RAIL
-        if is_error and diagnostic.address not in broken_rules:
+    broken_rules = list_blocking_rules(plan)
+    for diagnostic in select_errors(plan.diagnostics):
+        if diagnostic.id != GUARD_RAIL and diagnostic.address not in broken_rules:
             yield diagnostic
 
 
@@ -344,6 +373,7 @@ def format_title(diagnostic: Diagnostic) -> str:
     return text if text[1:2].isupper() else f"{text[:1].lower()}{text[1:]}"
 
 
-def is_blocking_verdict(verdict: SeparationVerdict) -> bool:
-    """Return whether the verdict on a separation rule blocks the plan."""
-    return verdict.enforcement == "deny" and verdict.satisfied != "always"
+def list_blocking_rules(plan: Plan) -> list[str]:
+    """Return the addresses of separation rules blocking the plan."""
+    verdicts = (verdict for verdict in plan.separation_verdicts if verdict.satisfied != "always")
+    return [str(verdict.address) for verdict in verdicts if verdict.enforcement == "deny"]

@@ -22,7 +22,7 @@ from nexusform.rendering.notation.hcl_text import (
     quote_string,
 )
 from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, get_order_attribute
-from nexusform.schemas.value_types import DYNAMIC, MapType, ObjectType, SetType, Type
+from nexusform.schemas.value_types import DYNAMIC, STRING, MapType, ObjectType, SetType, Type
 from nexusform.values.typed_value import UNKNOWN
 
 CREATED, DELETED, CHANGED, SAME = "+", "-", "~", ""
@@ -101,6 +101,7 @@ class Comparison(Struct, frozen=True):
         side means that the object does not exist there.
         """
         old, new, schema = before or {}, after or {}, schema or _NO_SCHEMA
+        names = {**old, **new}.keys()
 
         def compare_attribute(name: str, old: Any, new: Any, value_type: Type, marks: PathMarks) -> DifferenceNode:
             if name in condensed_texts and old is not new and old != new:
@@ -111,15 +112,13 @@ class Comparison(Struct, frozen=True):
 
         hidden_names = {*schema.blocks, *_list_unchanged_orders(schema, old, new)}
         types = {name: attribute.type for name, attribute in schema.attributes.items()}
-        body = self._compare_parts(
-            NodeKind.BLOCK, {**old, **new}.keys() - hidden_names, old, new, types, marks, compare_attribute
-        )
+        body = self._compare_parts(NodeKind.BLOCK, names - hidden_names, old, new, types, marks, compare_attribute)
         blocks: list[DifferenceNode] = []
-        for name in sorted({**old, **new}.keys() & schema.blocks.keys()):
+        for name in sorted(names & schema.blocks.keys()):
             blocks += self._compare_blocks(name, old, new, schema.blocks[name], marks.select_part(name, name))
         visible_blocks = tuple(filter(self._is_node_visible, blocks))
         return body._replace(
-            symbol=CHANGED if any(part.symbol for part in (*body.children, *visible_blocks)) else SAME,
+            symbol=_merge_symbols(SAME, (*body.children, *visible_blocks)),
             blocks=visible_blocks,
             hidden_blocks=len(blocks) - len(visible_blocks),
         )
@@ -150,30 +149,22 @@ class Comparison(Struct, frozen=True):
         old, new = old_body.get(name), new_body.get(name)
         if new is UNKNOWN:
             return [DifferenceNode(NodeKind.LEAF, CHANGED if old else CREATED, name=name, new=UNKNOWN)]
-        match block.nesting:
-            case Nesting.SINGLE:
-                return [self._compare_block(name, "", old, new, block, marks)] if old or new else []
-            case Nesting.LIST:
-                old, new = old or [], new or []
-                return [
-                    self._compare_block(
-                        name,
-                        "",
-                        None if i is None else old[i],
-                        None if j is None else new[j],
-                        block,
-                        marks.select_part(i, j),
-                    )
-                    for i, j in pair_elements(old, new)
-                ]
-            case Nesting.MAP:
-                old, new = old or {}, new or {}
-                return [
-                    self._compare_block(
-                        name, label, old.get(label), new.get(label), block, marks.select_part(label, label)
-                    )
-                    for label in _list_labels(name, old_body, new_body)
-                ]
+        if not old and not new:
+            return []
+        if block.nesting is Nesting.SINGLE:
+            return [self._compare_block(name, "", old, new, block, marks)]
+        nodes = []
+        if block.nesting is Nesting.LIST:
+            old, new = old or [], new or []
+            for i, j in pair_elements(old, new):
+                sides = (_get_element(old, i, None), _get_element(new, j, None))
+                nodes.append(self._compare_block(name, "", *sides, block, marks.select_part(i, j)))
+        else:
+            old, new = old or {}, new or {}
+            for label in _list_labels(name, old_body, new_body):
+                label_marks = marks.select_part(label, label)
+                nodes.append(self._compare_block(name, label, old.get(label), new.get(label), block, label_marks))
+        return nodes
 
     def _compare_block(
         self, name: str, label: str, old: Any, new: Any, block: NestedBlock, marks: PathMarks
@@ -181,9 +172,11 @@ class Comparison(Struct, frozen=True):
         """Compare one nested block. Parts omitted from its body may differ, such as null and a missing attribute."""
         body = self.compare_objects(old, new, block.schema, marks)
         symbol = body.symbol
-        if old is None or new is None:
-            symbol = CREATED if old is None else DELETED
-        elif symbol == SAME and not _is_equal(old, new):
+        if old is None:
+            symbol = CREATED
+        elif new is None:
+            symbol = DELETED
+        elif not _is_equal(old, new):
             symbol = CHANGED
         if label and symbol == CHANGED and any(part.forces_replacement for part in (*body.children, *body.blocks)):
             symbol = REPLACED
@@ -199,11 +192,11 @@ class Comparison(Struct, frozen=True):
             return DifferenceNode(NodeKind.SENSITIVE, symbol or mark_symbol, note=_compute_mark_note(old, new, marks))
         classes = {side.__class__ for side in (old, new) if side is not ABSENT}
         if classes == {dict}:
-            node = self._compare_mappings(_replace_absent(old) or {}, _replace_absent(new) or {}, value_type, marks)
+            node = self._compare_mappings(_replace_absent(old, {}), _replace_absent(new, {}), value_type, marks)
             return node._replace(symbol=_merge_symbols(symbol, node.children))
         if classes == {list}:
             return self._compare_sequences(
-                symbol, _replace_absent(old) or [], _replace_absent(new) or [], value_type, marks
+                symbol, _replace_absent(old, []), _replace_absent(new, []), value_type, marks
             )
         if classes == {str}:
             return self._compare_strings(symbol, old, new)
@@ -235,42 +228,50 @@ class Comparison(Struct, frozen=True):
         """Compare the parts with these names; keep those that differ or must be shown."""
         is_map = kind is NodeKind.MAP
         has_nulls = is_map or self.keep_null
+        important_names = frozenset() if is_map else _IMPORTANT
         children: list[DifferenceNode] = []
-        hidden_count = width = 0
+        part_count = width = 0
         for name in sorted(names):
-            old_value, new_value = (_get_part_or_absent(side, name, has_nulls=has_nulls) for side in (old, new))
+            old_value = _get_part_or_absent(old, name, has_nulls=has_nulls)
+            new_value = _get_part_or_absent(new, name, has_nulls=has_nulls)
             if old_value is ABSENT and new_value is ABSENT:
                 continue
+            part_count += 1
             width = max(width, measure_name_width(name, quote=is_map))
-            is_important = not is_map and name in _IMPORTANT
+            is_shown = self.show_unchanged or name in important_names
             part_type, part_marks = types.get(name, DYNAMIC), marks.select_part(name, name)
-            is_skipped = part_marks is NO_MARKS and not self.show_unchanged and not is_important
-            if is_skipped and _is_equal(old_value, new_value, part_type):
-                hidden_count += 1
+            if not is_shown and part_marks is NO_MARKS and _is_equal(old_value, new_value, part_type):
                 continue
             child = compare(name, old_value, new_value, part_type, part_marks)
-            if is_important or self._is_node_visible(child):
+            if is_shown or child.symbol != SAME:
                 children.append(child)
-            else:
-                hidden_count += 1
+        hidden_count = part_count - len(children)
         return DifferenceNode(kind, SAME, children=tuple(children), hidden=hidden_count, width=width)
 
     def _compare_sequences(
         self, symbol: str, old: list[Any], new: list[Any], sequence_type: Type, marks: PathMarks
     ) -> DifferenceNode:
-        """Compare lists, tuples or sets by paired elements. A changed element of a list keeps its neighbours."""
-        is_set = isinstance(sequence_type, SetType)
+        """Compare lists, tuples or sets. Elements of a list are paired; a changed one keeps its neighbours."""
+        if isinstance(sequence_type, SetType):
+            return self._compare_sets(symbol, old, new, sequence_type.element)
         children: list[DifferenceNode] = []
-        for i, j in _pair_set_elements(old, new) if is_set else pair_elements(old, new):
+        for i, j in pair_elements(old, new):
             element_type = get_element_type(sequence_type, (i or 0) if j is None else j)
-            old_element, new_element = ABSENT if i is None else old[i], ABSENT if j is None else new[j]
-            part_marks = NO_MARKS if is_set else marks.select_part(i, j)
-            children.append(self._build_node(old_element, new_element, element_type, part_marks))
-        if is_set:
-            visible = tuple(filter(self._is_node_visible, children))
-            return DifferenceNode(NodeKind.SET, symbol, children=visible, hidden=len(children) - len(visible))
+            sides = (_get_element(old, i), _get_element(new, j))
+            children.append(self._build_node(*sides, element_type, marks.select_part(i, j)))
         visible, hidden_count = (tuple(children), 0) if self.show_unchanged else _select_with_context(children)
         return DifferenceNode(NodeKind.LIST, _merge_symbols(symbol, children), children=visible, hidden=hidden_count)
+
+    def _compare_sets(self, symbol: str, old: list[Any], new: list[Any], element_type: Type) -> DifferenceNode:
+        """Compare sets. Their elements are added or removed, never changed; those of the old side come first."""
+        old_elements = {repr(element): element for element in old}
+        new_elements = {repr(element): element for element in new}
+        children = []
+        for text in {**old_elements, **new_elements}:
+            sides = (old_elements.get(text, ABSENT), new_elements.get(text, ABSENT))
+            children.append(self._build_node(*sides, element_type, NO_MARKS))
+        visible = tuple(filter(self._is_node_visible, children))
+        return DifferenceNode(NodeKind.SET, symbol, children=visible, hidden=len(children) - len(visible))
 
     def _compare_strings(self, symbol: str, old: Any, new: Any) -> DifferenceNode:
         """Compare strings: embedded JSON, several lines, or a leaf."""
@@ -278,23 +279,27 @@ class Comparison(Struct, frozen=True):
         if None not in structures:
             structure = Comparison(self.show_unchanged, keep_null=True).compare_values("", *structures, DYNAMIC)
             return DifferenceNode(NodeKind.JSON, symbol, children=(structure,))
-        if not any("\n" in text for text in (old, new) if text is not ABSENT):
-            return _create_leaf(symbol, old, new)
         old_lines, new_lines = ([] if text is ABSENT else text.split("\n") for text in (old, new))
+        if len(old_lines) <= 1 and len(new_lines) <= 1:
+            return _create_leaf(symbol, old, new)
         lines = []
         for i, j in pair_elements(old_lines, new_lines):
-            line_symbol = CREATED if i is None else DELETED if j is None else SAME
-            sides = (ABSENT if i is None else old_lines[i], ABSENT if j is None else new_lines[j])
-            lines.append(_create_leaf(line_symbol, *sides))
+            old_line, new_line = _get_element(old_lines, i), _get_element(new_lines, j)
+            lines.append(_create_leaf(_compute_symbol(old_line, new_line, STRING), old_line, new_line))
         return DifferenceNode(NodeKind.TEXT, symbol, children=tuple(lines))
 
 
 # --- sides -------------------------------------------------------------------------------------
 
 
-def _replace_absent(plain: Any) -> Any:
-    """Return the value, or None if it is absent."""
-    return None if plain is ABSENT else plain
+def _replace_absent(plain: Any, default: Any = None) -> Any:
+    """Return the value, or the default if it is absent."""
+    return default if plain is ABSENT else plain
+
+
+def _get_element(elements: Sequence[Any], position: int | None, default: Any = ABSENT) -> Any:
+    """Return the element at a position, or the default for None."""
+    return default if position is None else elements[position]
 
 
 def _create_leaf(symbol: str, old: Any, new: Any) -> DifferenceNode:
@@ -355,9 +360,11 @@ def measure_name_width(name: str, *, quote: bool = False) -> int:
 
 def _parse_json(text: Any) -> Any:
     """Return the structure of a text of JSON, ABSENT for an absent text, or None for another text."""
+    if text is ABSENT:
+        return ABSENT
     # The first character excludes most texts without stripping them.
-    if text is ABSENT or text[:1] not in "{[ \n\t" or text.strip()[:1] not in ("{", "["):
-        return ABSENT if text is ABSENT else None
+    if text[:1] not in "{[ \n\t" or text.strip()[:1] not in ("{", "["):
+        return None
     import json
 
     try:
@@ -394,8 +401,8 @@ def _list_labels(name: str, old: _Mapping, new: _Mapping) -> list[str]:
             continue
         order = side.get(get_order_attribute(name))
         if order.__class__ is list:
-            labels.update((label, None) for label in order if label in blocks)
-        labels.update(dict.fromkeys(sorted(blocks)))
+            labels |= dict.fromkeys(label for label in order if label in blocks)
+        labels |= dict.fromkeys(sorted(blocks))
     return list(labels)
 
 
@@ -418,15 +425,6 @@ def _select_with_context(children: Sequence[DifferenceNode]) -> tuple[tuple[Diff
 
 # A position on each side; None for an element of one side only.
 _Pair: TypeAlias = tuple[int | None, int | None]
-
-
-def _pair_set_elements(old: list[Any], new: list[Any]) -> list[_Pair]:
-    """Return the positions of the elements on each side, those of the old side first."""
-    # Elements of a set are added or removed, never changed.
-    old_positions = {repr(element): position for position, element in enumerate(old)}
-    new_positions = {repr(element): position for position, element in enumerate(new)}
-    old_pairs: list[_Pair] = [(position, new_positions.get(text)) for text, position in old_positions.items()]
-    return old_pairs + [(None, position) for text, position in new_positions.items() if text not in old_positions]
 
 
 def pair_elements(before: Sequence[Any], after: Sequence[Any]) -> list[_Pair]:

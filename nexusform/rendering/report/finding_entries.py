@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Span
 from nexusform.diagnostics.levels import Level, get_diagnostic_level, get_warning_level
+from nexusform.diagnostics.phrases import group_by
 from nexusform.plans.impact.guard_rails import GUARD_RAIL
 from nexusform.plans.plan import Plan
 from nexusform.resources.address import render_moved_block
@@ -54,8 +55,8 @@ def list_destructive_renames(plan: Plan) -> list[Diagnostic]:
 
 
 class FindingEntry(Struct, frozen=True):
-    """Diagnostics with the same text. `subjects` are the objects concerned ("" = none), `locations` are
-    `file:line`, `proposed_code` is suggested configuration or "".
+    """Diagnostics with the same text. `subjects` are the objects concerned, `locations` are `file:line`,
+    `proposed_code` is suggested configuration or "".
     """
 
     level: Level
@@ -63,7 +64,7 @@ class FindingEntry(Struct, frozen=True):
     subjects: tuple[str, ...]
     text: str
     locations: tuple[str, ...]
-    write: str = ""
+    proposed_code: str = ""
 
 
 class FindingEntries(Struct, frozen=True):
@@ -75,10 +76,9 @@ class FindingEntries(Struct, frozen=True):
 
 def build_finding_entries(plan: Plan) -> FindingEntries:
     """Build the entries of the warnings of a plan; errors are shown in boxes instead."""
-    findings = [finding for finding in collect_findings(plan) if finding.level is not Level.ERROR]
-    caused = [finding.diagnostic for finding in findings if not finding.is_preexisting]
-    existing = [finding.diagnostic for finding in findings if finding.is_preexisting]
-    return FindingEntries(_group_warnings(caused), _group_warnings(existing))
+    warnings = [finding.diagnostic for finding in collect_findings(plan) if finding.level is not Level.ERROR]
+    by_cause = group_by(warnings, lambda warning: warning.is_preexisting)
+    return FindingEntries(_group_warnings(by_cause.get(False, [])), _group_warnings(by_cause.get(True, [])))
 
 
 MAX_SAME_ID: Final = 12  # up to this number per id are listed individually

@@ -11,7 +11,14 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count, format_first_items, group_ranges, select_word_form
+from nexusform.diagnostics.phrases import (
+    format_count,
+    format_first_items,
+    group_by,
+    group_ranges,
+    join_texts,
+    select_word_form,
+)
 from nexusform.placement_kinds.placement_kind import KINDS
 from nexusform.plans.plan import PlacementTable, Plan, is_fully_decided
 from nexusform.rendering.report.placement_rows import PlacementLine, PlacementLineGroup
@@ -84,9 +91,7 @@ def _split_number(name: str) -> tuple[str, str]:
 def format_names(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
     """Format names as runs: `rack1,2,4..7, db`. Beyond `maximum` prefixes, or a dozen runs of one, count the others."""
     distinct_names = list(dict.fromkeys(names))
-    runs: dict[str, list[NameRange]] = {}
-    for run in build_name_runs(distinct_names):
-        runs.setdefault(run.prefix, []).append(run)
+    runs = group_by(build_name_runs(distinct_names), lambda run: run.prefix)
     if len(runs) > maximum:
         return f"{', '.join(distinct_names[: maximum - 1])} and {len(distinct_names) - maximum + 1:,} more"
     return ", ".join(_format_numbers(prefix, prefix_runs) for prefix, prefix_runs in runs.items())
@@ -94,11 +99,11 @@ def format_names(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
 
 def format_instances(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
     """Format names or addresses as runs: `rack.r[0..7,9], rack.spare`."""
-    texts = fold_instances(names)
-    texts_with_keys = [text for text in texts if text.endswith("]")]
-    texts_without_keys = [text for text in texts if not text.endswith("]")]
-    names_parts = [format_names(texts_without_keys, maximum)] if texts_without_keys else []
-    return format_first_items([*texts_with_keys, *names_parts], maximum)
+    texts = group_by(fold_instances(names), lambda text: text.endswith("]"))
+    parts = texts.get(True, [])
+    if False in texts:
+        parts.append(format_names(texts[False], maximum))
+    return format_first_items(parts, maximum)
 
 
 def fold_instances(names: Iterable[str]) -> list[str]:
@@ -119,13 +124,7 @@ _KEY: Final = re.compile(r'(?:([0-9]+)|"([^"\\]*)")\]')
 
 def merge_equal_groups(groups: Iterable[PlacementLineGroup]) -> list[PlacementLineGroup]:
     """Merge placements with equal clusters and actions, and pools with equal lines on several sites."""
-    groups_by_content: dict[object, list[PlacementLineGroup]] = {}
-    for group in groups:
-        groups_by_content.setdefault(_build_content_key(group), []).append(group)
-    return [
-        _merge_groups(equal_groups) if equal_groups[1:] else equal_groups[0]
-        for equal_groups in groups_by_content.values()
-    ]
+    return list(map(_merge_groups, group_by(groups, _build_content_key).values()))
 
 
 def _build_content_key(group: PlacementLineGroup) -> object:
@@ -140,16 +139,17 @@ def _normalize_lines(group: PlacementLineGroup) -> tuple[PlacementLine, ...]:
     """Replace the id of the site in the lines of a pool."""
     assert group.table is not None, "only pools have a site"
     replace_site = partial(_replace_site, site=group.table.site_id)
-    return tuple(
-        replace(
-            line, label=replace_site(line.label), origin=replace_site(line.origin), target=replace_site(line.target)
-        )
-        for line in group.lines
-    )
+    lines = []
+    for line in group.lines:
+        label, origin, target = map(replace_site, (line.label, line.origin, line.target))
+        lines.append(replace(line, label=label, origin=origin, target=target))
+    return tuple(lines)
 
 
 def _merge_groups(groups: Sequence[PlacementLineGroup]) -> PlacementLineGroup:
-    """Merge groups with equal lines; those of pools list their sites."""
+    """Merge groups with equal lines; those of pools list their sites. A single group is unchanged."""
+    if len(groups) == 1:
+        return groups[0]
     if KINDS[groups[0].kind].by_resource:
         return replace(groups[0], name=format_instances([group.name for group in groups]))
     sites = [group.table.site_id for group in groups if group.table is not None]
@@ -171,14 +171,11 @@ def format_keys(keys: Sequence[int | str]) -> str:
 
 def _truncate_keys(keys: Sequence[int | str]) -> str:
     """Format instance keys, limited to one line, with the number of omitted keys."""
-    runs = _group_keys_into_runs(keys)
-    full_text = _format_bracketed_keys(keys, [text for text, _ in runs])
-    if len(full_text) <= _MAX_KEYS_LENGTH:
-        return full_text
-    visible_texts: list[str] = []
-    hidden_count = len(keys)
+    (first_text, first_count), *runs = _group_keys_into_runs(keys)
+    hidden_count = len(keys) - first_count
+    visible_texts = [first_text]
     for text, count in runs:
-        if visible_texts and len(_format_bracketed_keys(keys, [*visible_texts, text])) > _MAX_KEYS_LENGTH:
+        if len(_format_bracketed_keys(keys, [*visible_texts, text])) > _MAX_KEYS_LENGTH:
             break
         visible_texts.append(text)
         hidden_count -= count
@@ -342,10 +339,7 @@ class SitePools(Struct, frozen=True):
 def build_site_pools(plan: Plan, tables: Sequence[PlacementTable], maximum: int = MAX_ROWS) -> tuple[SitePools, ...]:
     """Build the pool rows by site; more tables than the maximum fold into shared rows."""
     names = {site.id: site.name for site in plan.sites}
-    by_site: dict[str, list[PlacementTable]] = {}
-    for table in tables:
-        if table.total_count:
-            by_site.setdefault(table.site_id, []).append(table)
+    by_site = group_by((table for table in tables if table.total_count), lambda table: table.site_id)
     is_folded = len(tables) > maximum
     sites = []
     for site_id, site_tables in by_site.items():
@@ -363,23 +357,26 @@ _SITE: Final = "SITE"  # replaces the name of each site
 
 def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
     """Fold sites with equal rows, apart from their names and the names of racks and clusters, into one."""
-    sites_by_rows: dict[SitePools, list[SitePools]] = {}
-    for site in sites:
-        rows = tuple(_normalize_site_specific_names(row, site) for row in site.rows)
-        sites_by_rows.setdefault(replace(site, site="", names=(), rows=rows), []).append(site)
     folded_sites: list[SitePools] = []
-    for general_site, members in sites_by_rows.items():
+    for general_site, members in group_by(sites, _remove_site_names).items():
         if (named_rows := _restore_site_names(general_site.rows, members)) is not None:
             folded_sites.append(_merge_sites(general_site, named_rows, members))
             continue
-        members_by_clusters: dict[tuple[str, ...], list[SitePools]] = {}
-        for member in members:
-            clusters = tuple(_replace_site(row.cluster, member.site) for row in member.rows)
-            members_by_clusters.setdefault(clusters, []).append(member)
-        for same_clusters in members_by_clusters.values():
+        for same_clusters in group_by(members, _list_general_clusters).values():
             rows = _restore_site_names(general_site.rows, same_clusters) or general_site.rows
             folded_sites.append(_merge_sites(general_site, rows, same_clusters))
     return tuple(folded_sites)
+
+
+def _remove_site_names(site: SitePools) -> SitePools:
+    """Return the site without names, to compare it with others."""
+    rows = tuple(_normalize_site_specific_names(row, site) for row in site.rows)
+    return replace(site, site="", names=(), rows=rows)
+
+
+def _list_general_clusters(site: SitePools) -> tuple[str, ...]:
+    """Return the cluster of each row without the name of the site."""
+    return tuple(_replace_site(row.cluster, site.site) for row in site.rows)
 
 
 def _merge_sites(general_site: SitePools, rows: tuple[PoolRow, ...], members: Sequence[SitePools]) -> SitePools:
@@ -411,8 +408,8 @@ def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> 
         clusters = dict.fromkeys(_replace_site(site.rows[number].cluster, site.site) for site in sites)
         if len({run.prefix for run in build_name_runs(clusters)}) > 1:
             return None
-        cluster = next(iter(clusters)) if len(clusters) == 1 else format_names(clusters)
-        named_rows.append(replace(row, cluster=cluster, racks=racks.pop() if len(racks) == 1 else row.racks))
+        common_racks = racks.pop() if len(racks) == 1 else row.racks
+        named_rows.append(replace(row, cluster=format_names(clusters), racks=common_racks))
     return tuple(named_rows)
 
 
@@ -423,39 +420,41 @@ def _replace_site(text: str, site: str) -> str:
 
 def _group_pools(tables: Iterable[PlacementTable]) -> list[list[PlacementTable]]:
     """Group the pools by name, SKU and size, in the order of the first of each."""
-    tables_by_pool: dict[tuple[str, str, int], list[PlacementTable]] = {}
-    for table in tables:
-        tables_by_pool.setdefault((table.pool, table.vm_sku_name, table.total_count), []).append(table)
+    tables_by_pool = group_by(tables, lambda table: (table.pool, table.vm_sku_name, table.total_count))
     return list(tables_by_pool.values())
 
 
 def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
     """Build one row of several similar pools."""
     first_table = tables[0]
-    is_single = len(tables) == 1
     per_rack = list(chain.from_iterable(table.actual_vms_per_rack.values() for table in tables))
     racks = dict.fromkeys(chain.from_iterable(table.actual_vms_per_rack for table in tables))
-    return PoolRow(
+    row = PoolRow(
         cluster=format_names(table.cluster for table in tables),
         pool=first_table.pool,
         sku=first_table.vm_sku_name,
-        count=f"{first_table.total_count:,}" if is_single else f"{len(tables):,} x {first_table.total_count:,}",
-        racks=format_names(racks) if is_single else _format_rack_counts(tables),
+        count=f"{first_table.total_count:,}",
+        racks=format_names(racks),
         per_rack=format_range(per_rack),
         exact_counts=_format_certain_count(tables, [table.racks_certain for table in tables], samples),
         exact_machines=_format_certain_count(tables, [table.machines_certain for table in tables], samples),
-        note=_describe_expected_spread(first_table) if is_single else _describe_expected_clusters(tables),
         pools=len(tables),
         rack_count=len(racks),
-        spread=_format_spread(first_table.actual_vms_per_rack) if is_single else "",
+    )
+    if len(tables) == 1:
+        spread = _format_spread(first_table.actual_vms_per_rack)
+        return replace(row, note=_describe_expected_spread(first_table), spread=spread)
+    return replace(
+        row,
+        count=f"{len(tables):,} x {row.count}",
+        racks=_format_rack_counts(tables),
+        note=_describe_expected_clusters(tables),
     )
 
 
 def _format_spread(actual: Mapping[str, int]) -> str:
     """Format the VMs per rack: `12 on rack7,8`; `5 on rack3; 4 on rack1,2`."""
-    racks: dict[int, list[str]] = {}
-    for rack, number in actual.items():
-        racks.setdefault(number, []).append(rack)
+    racks = group_by(actual, actual.__getitem__)
     return "; ".join(f"{number:,} on {format_names(racks[number])}" for number in sorted(racks, reverse=True))
 
 
@@ -490,21 +489,16 @@ def _describe_expected_spread(table: PlacementTable) -> str:
     """Describe the expected spread and deviating racks: `expected 4 per rack; rack3,6 get 5, rack7,8 get 3`."""
     if not _has_unexpected_spread(table):
         return ""
-    per_rack = format_range(table.expected_vms_per_rack)
-    rack_count = (
-        "" if table.actual_racks == table.expected_racks else f" on {format_count(table.expected_racks, 'rack')}"
-    )
-    # Describe racks with an unexpected number of VMs: `rack3 gets 7, rack1..2 get 5`.
-    racks: dict[int, list[str]] = {}
-    for rack, number in table.actual_vms_per_rack.items():
-        if number not in table.expected_vms_per_rack:
-            racks.setdefault(number, []).append(rack)
-    texts = []
-    for number in sorted(racks, reverse=True):
-        verb = "gets" if len(racks[number]) == 1 else "get"
-        texts.append(f"{format_names(racks[number])} {verb} {number}")
-    unusual = ", ".join(texts)
-    return f"expected {per_rack} per rack{rack_count}{f'; {unusual}' if unusual else ''}"
+    expected = f"expected {format_range(table.expected_vms_per_rack)} per rack"
+    if table.actual_racks != table.expected_racks:
+        expected += f" on {format_count(table.expected_racks, 'rack')}"
+    racks = group_by(table.actual_vms_per_rack, table.actual_vms_per_rack.__getitem__)
+    # Racks with an unexpected number of VMs: `rack3 gets 7, rack1..2 get 5`.
+    unexpected_racks = []
+    for number in sorted(racks.keys() - set(table.expected_vms_per_rack), reverse=True):
+        verb = select_word_form(len(racks[number]), "gets", "get")
+        unexpected_racks.append(f"{format_names(racks[number])} {verb} {number}")
+    return join_texts((expected, ", ".join(unexpected_racks)), "; ")
 
 
 def _describe_expected_clusters(tables: Iterable[PlacementTable]) -> str:

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.diagnostics.phrases import format_count, group_by, join_texts
+from nexusform.json_data.plain_data import get_text, get_value_at_path
 from nexusform.rendering.notation.hcl_text import SENSITIVE, format_scalar
 
 _MAX_TEXT_LENGTH: Final = 100_000  # characters; longer texts are not parsed
@@ -31,56 +31,52 @@ class FieldChange(Struct, frozen=True):
     @property
     def location(self) -> str:
         """The object and field: `Deployment web: replicas`."""
-        return ": ".join(part for part in (self.title, self.path) if part)
+        return join_texts((self.title, self.path), ": ")
 
 
 def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
     """Return the changed fields of YAML or JSON by object; nothing for invalid, very long or reformatted texts."""
     before, after = _parse_objects(old), _parse_objects(new)
-    if before is None or after is None:
+    if not before or not after:
         return ()
     changes: list[FieldChange] = []
-    # Titles such as `Deployment web`, with the namespace if the name is ambiguous: `Deployment shop/web`.
-    listed = list({**before, **after})
-    uses = Counter(listed_key[2:] for listed_key in listed)
-    titles = {}
-    for listed_key in listed:
-        _, namespace, kind, name = listed_key
-        full = f"{namespace}/{name}" if namespace and uses[listed_key[2:]] > 1 else name
-        titles[listed_key] = f"{kind} {full}".strip()
-    for key, title in titles.items():
-        old_object, new_object = before.get(key), after.get(key)
-        if old_object is not None and new_object is not None:
-            changes += _compare_fields(title, old_object, new_object)
+    keys = list({**before, **after})
+    uses = Counter((kind, name) for _, _, kind, name in keys)
+    for key in keys:
+        _, namespace, kind, name = key
+        # The namespace is part of the title if the name is ambiguous: `Deployment shop/web`.
+        full_name = f"{namespace}/{name}" if namespace and uses[kind, name] > 1 else name
+        title = f"{kind} {full_name}".strip()
+        if key in before and key in after:
+            changes += _compare_fields(title, before[key], after[key])
         else:
-            changes.append(
-                FieldChange(title, "", _format_value(old_object or _ABSENT), _format_value(new_object or _ABSENT))
-            )
+            old_text, new_text = _format_value(before.get(key, _ABSENT)), _format_value(after.get(key, _ABSENT))
+            changes.append(FieldChange(title, "", old_text, new_text))
     return tuple(changes)
 
 
-_Key: TypeAlias = tuple[str, ...]  # API version, namespace, kind, name; all "" if not an object
+_Key: TypeAlias = tuple[str, str, str, str]  # API version, namespace, kind, name; all "" if not an object
 
 
-def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]] | None:
-    """Return the documents of a text by key, or None if the text is not such YAML."""
+def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]]:
+    """Return the documents of a text by key; none if the text is not such YAML."""
     if not isinstance(text, str) or len(text) > _MAX_TEXT_LENGTH:
-        return None
+        return {}
     # Imported on demand.
     from nexusform.documents.yaml_documents import parse_yaml
 
     stream = parse_yaml("", text)
+    if stream.findings:
+        return {}
     objects: dict[_Key, Mapping[str, Any]] = {}
     for document in stream.documents:
-        if not isinstance(document.data, dict):
-            return None
         body = document.data
-        metadata = body.get("metadata")
-        metadata_map = get_mapping(metadata)
-        parts = (body.get("apiVersion"), metadata_map.get("namespace"), body.get("kind"), metadata_map.get("name"))
-        objects.setdefault(tuple(part if isinstance(part, str) else "" for part in parts), document.data)
-    is_complete = not stream.findings and len(objects) == len(stream.documents)
-    return objects if is_complete and objects else None
+        if not isinstance(body, dict):
+            return {}
+        namespace, name = get_text(body, "metadata", "namespace"), get_text(body, "metadata", "name")
+        objects[get_text(body, "apiVersion"), namespace, get_text(body, "kind"), name] = body
+    # Documents with the same key cannot be compared.
+    return objects if len(objects) == len(stream.documents) else {}
 
 
 def _compare_fields(title: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[FieldChange]:
@@ -89,15 +85,20 @@ def _compare_fields(title: str, old: Mapping[str, Any], new: Mapping[str, Any]) 
     is_secret = old.get("kind") == "Secret"
     for path, before, after in _find_differences((), old, new):
         format_side = _replace_by_sensitive if is_secret and path[0] in _SECRET_FIELDS else _format_value
-        last_list = max((at for at, step in enumerate(path) if step.startswith("[")), default=0)
-        visible_steps = path[max(last_list - 1, 0) :] if last_list else path
-        if len(visible_steps) > 1 and visible_steps[0] == "spec":
-            visible_steps = visible_steps[1:]
-        text = ""
-        for step in visible_steps:
-            text += step if step.startswith("[") or not text else f".{step}"
-        changes.append(FieldChange(title, text, format_side(before), format_side(after)))
+        changes.append(FieldChange(title, _format_short_path(path), format_side(before), format_side(after)))
     return changes
+
+
+def _format_short_path(path: _Path) -> str:
+    """Format a path from its last list on, without `spec`: `containers[web].image`."""
+    last_list = max((position for position, step in enumerate(path) if step.startswith("[")), default=0)
+    steps = path[max(last_list - 1, 0) :]
+    if len(steps) > 1 and steps[0] == "spec":
+        steps = steps[1:]
+    text = steps[0]
+    for step in steps[1:]:
+        text += step if step.startswith("[") else f".{step}"
+    return text
 
 
 _Path: TypeAlias = tuple[str, ...]  # field names; `[web]` is the item with that name, `[0]` the first item
@@ -123,9 +124,9 @@ def _split_into_parts(value: Any) -> dict[str, Any] | None:
         return value
     if not isinstance(value, list):
         return None
-    names = [item.get("name") if isinstance(item, dict) else None for item in value]
-    if all(isinstance(name, str) for name in names) and len(set(names)) == len(names):
-        return {f"[{name}]": item for name, item in zip(names, value, strict=True)}
+    parts_by_name = {f"[{get_text(item, 'name')}]": item for item in value}
+    if len(parts_by_name) == len(value) and all(isinstance(get_value_at_path(item, "name"), str) for item in value):
+        return parts_by_name
     return {f"[{position}]": item for position, item in enumerate(value)}
 
 
@@ -150,9 +151,7 @@ _MAX_FIELDS: Final = 3
 
 def describe_manifest_changes(changes: Sequence[FieldChange]) -> tuple[str, ...]:
     """Return a clause per object: `+Service web`, or `Deployment web` with its changed fields."""
-    by_object: dict[str, list[FieldChange]] = {}
-    for change in changes:
-        by_object.setdefault(change.title, []).append(change)
+    by_object = group_by(changes, lambda change: change.title)
     return tuple(_describe_object(title, members) for title, members in by_object.items())
 
 
@@ -163,7 +162,7 @@ def _describe_object(title: str, changes: Sequence[FieldChange]) -> str:
     hidden_count = len(changes) - len(texts)
     if hidden_count:
         texts.append(f"{format_count(hidden_count, 'more field')}")
-    return f"{title}: {', '.join(texts)}" if title else ", ".join(texts)
+    return join_texts((title, ", ".join(texts)), ": ")
 
 
 def _describe_field(change: FieldChange) -> str:

@@ -10,9 +10,9 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.phrases import format_count, group_by
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_value_at_path, list_mappings
 from nexusform.placement_kinds.placement_kind import KINDS, get_kind_order
 from nexusform.plans.impact.object_effects import compute_effect, describe_state
 from nexusform.plans.plan import Action, Change, Drift, Mode, PlacementAction, Plan
@@ -70,13 +70,13 @@ def build_object_folds(plan: Plan, find_schema: SchemaLookup) -> tuple[ObjectFol
             noun = KINDS[kind].short_noun or KINDS[kind].noun
             clauses += [f"{format_count(count, noun)} {outcome}" for count, outcome in counts.list_counts(kind)]
         placement_clauses[address] = tuple(clauses)
-    rows = [
-        _build_row(change, find_schema(change.address), placement_clauses.get(change.address, ()))
-        for change in plan.changes
-        if is_reported(change)
-    ]
     rejected = set(plan.rejected)
-    rows = [replace(row, clauses=("rejected", *row.clauses)) if str(row.address) in rejected else row for row in rows]
+    rows = []
+    for change in filter(is_reported, plan.changes):
+        row = _build_row(change, find_schema(change.address), placement_clauses.get(change.address, ()))
+        if str(change.address) in rejected:
+            row = replace(row, clauses=("rejected", *row.clauses))
+        rows.append(row)
     return fold_rows(rows)
 
 
@@ -118,16 +118,8 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
 
 def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
     """Fold instances of blocks that differ in the final number or one module key: `rack.site01[0..3]` and so on."""
-    folds_by_shape: dict[object, list[ObjectFold]] = {}
-    for fold in folds:
-        address = fold.rows[0].address
-        modules = tuple(step.name for step in address.module)
-        keys = tuple(row.address.key for row in fold.rows)
-        shape = (fold.symbol, address.mode, address.type, modules, keys, fold.name, fold.clauses)
-        is_foldable = len(fold.rows) > 1 and not fold.rows[0].deposed
-        folds_by_shape.setdefault(shape if is_foldable else id(fold), []).append(fold)
     folded: list[ObjectFold] = []
-    for members in folds_by_shape.values():
+    for members in group_by(folds, _build_fold_shape).values():
         addresses = [replace(member.rows[0].address, key=None) for member in members]
         # All keys of the blocks are equal, so they follow the text of the blocks.
         key_text = members[0].label.removeprefix(str(addresses[0]))
@@ -139,6 +131,17 @@ def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
                 rows = tuple(row for block in blocks for row in block.rows)
                 folded.append(replace(blocks[0], rows=rows, label=f"{block_fold.text}{key_text}"))
     return tuple(folded)
+
+
+def _build_fold_shape(fold: ObjectFold) -> object:
+    """Return a value, equal for instances of blocks to fold; single and deposed objects have their own."""
+    first_row = fold.rows[0]
+    if len(fold.rows) == 1 or first_row.deposed:
+        return id(fold)
+    address = first_row.address
+    modules = tuple(step.name for step in address.module)
+    keys = tuple(row.address.key for row in fold.rows)
+    return (fold.symbol, address.mode, address.type, modules, keys, fold.name, fold.clauses)
 
 
 def _remove_key(row: ObjectRow) -> tuple[str, ...]:
@@ -281,12 +284,13 @@ def _describe_machines(attributes: _Attributes) -> str:
 
 def _make_text_reader(name: str) -> Callable[[_Attributes], str]:
     """Return a function that reads the attribute of that name if it is a text."""
+    return lambda attributes: _read_text(attributes, name)
 
-    def read_text(attributes: _Attributes) -> str:
-        value = attributes.get(name)
-        return value if isinstance(value, str) else ""
 
-    return read_text
+def _read_text(attributes: _Attributes, name: str) -> str:
+    """Return the attribute as text; "" if it is no text or unknown."""
+    value = attributes.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _describe_machine_action(attributes: _Attributes) -> str:
@@ -297,34 +301,29 @@ def _describe_machine_action(attributes: _Attributes) -> str:
 
 def _describe_location(attributes: _Attributes) -> str:
     """Return `location east`; "" without a location."""
-    location = attributes.get("location")
-    return f"location {location}" if isinstance(location, str) and location else ""
+    location = _read_text(attributes, "location")
+    return f"location {location}" if location else ""
 
 
 def _describe_status(attributes: _Attributes) -> str:
     """Return the status of an object that is not active."""
-    status = attributes.get("status")
-    return status if isinstance(status, str) and status not in ("", "active") else ""
+    status = _read_text(attributes, "status")
+    return "" if status == "active" else status
 
 
 def _describe_policy(attributes: _Attributes) -> str:
     """Return `PickN 2` of a cluster placement."""
-    policy = attributes.get("policy")
-    if not isinstance(policy, dict):
-        return ""
-    kind, number = policy.get("placement_type"), policy.get("number_of_clusters")
+    kind = get_value_at_path(attributes, "policy", "placement_type")
     if not isinstance(kind, str):
         return ""
+    number = get_value_at_path(attributes, "policy", "number_of_clusters")
     return f"{kind} {number}" if isinstance(number, int) else kind
 
 
 def _describe_manifests(attributes: _Attributes) -> str:
     """Return `Deployment shop, Service shop` of a manifest."""
-    objects = attributes.get("objects")
-    if not isinstance(objects, list):
-        return ""
-    names = [f"{manifest.get('kind')} {manifest.get('name')}" for manifest in objects if isinstance(manifest, dict)]
-    return format_names(names, 3)
+    manifests = list_mappings(attributes, "objects")
+    return format_names([f"{manifest.get('kind')} {manifest.get('name')}" for manifest in manifests], 3)
 
 
 # The key facts of an object of any type; nonempty ones are shown.

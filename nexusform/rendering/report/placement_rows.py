@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, group_ranges, select_word_form
+from nexusform.diagnostics.phrases import format_count, group_by, group_ranges, join_texts, select_word_form
 from nexusform.placement_kinds.placement_kind import KINDS, MAXIMUM_NAMES, VM, format_location_text, get_kind_order
 from nexusform.plans.impact.object_effects import (
     Effect,
@@ -81,7 +81,7 @@ class PlacementLine(Struct, frozen=True):
     @property
     def remark(self) -> str:
         """Trigger and doubt: `(new; or n0 if b arrives first)`, "" without either."""
-        text = "; ".join(part for part in (self.trigger, self.doubt) if part)
+        text = join_texts((self.trigger, self.doubt), "; ")
         return f"({text})" if text else ""
 
 
@@ -95,6 +95,11 @@ class PlacementLineGroup(Struct, frozen=True):
     lines: tuple[PlacementLine, ...]
     table: PlacementTable | None = None
     sites: tuple[str, ...] = ()
+
+    @property
+    def has_moves(self) -> bool:
+        """Whether any object moves."""
+        return any(line.action is PlacementAction.MOVE for line in self.lines)
 
 
 class PlacementSummary(Struct, frozen=True):
@@ -120,22 +125,22 @@ class PlacementSummary(Struct, frozen=True):
     def losses(self) -> list[tuple[str, int]]:
         """Numbers of objects that lose their host: ("machine", 33), ("node", 4)."""
         host_counts: Counter[str] = Counter()
-        for effect_count in self.effects:
-            if effect_count.effect is Effect.LOST:
-                host_counts[get_host_noun(effect_count.kind)] += effect_count.count
+        for effect_count in self.select_effects(Effect.LOST):
+            host_counts[get_host_noun(effect_count.kind)] += effect_count.count
         return list(host_counts.items())
 
     @property
     def notes(self) -> list[str]:
         """Clauses about effects without an action of their own: `2 are re-created in place`, `3 stay Pending`."""
         counts: Counter[tuple[Effect, str]] = Counter()
-        for effect_count in self.effects:
-            if effect_count.effect in _NOTE_EFFECTS:
-                is_still_waiting = effect_count.effect is Effect.STILL_WAITING
-                effect = Effect.WAITING if is_still_waiting else effect_count.effect
-                state = effect_count.state if effect in (Effect.WAITING, Effect.RECREATED) else ""
-                counts[effect, state] += effect_count.count
+        for effect_count in self.select_effects(*_NOTE_EFFECTS):
+            state = "" if effect_count.effect is Effect.UNPLACED else effect_count.state
+            counts[_NOTE_EFFECTS[effect_count.effect], state] += effect_count.count
         return [f"{count:,} {format_effect_verb(*key, count)}" for key, count in counts.items()]
+
+    def select_effects(self, *effects: Effect) -> list[EffectCount]:
+        """Return the counts of these effects."""
+        return [effect_count for effect_count in self.effects if effect_count.effect in effects]
 
 
 OUTCOMES: Mapping[Effect, str] = {
@@ -168,7 +173,7 @@ def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> li
         clauses.append(paint(loss, "bold", "red"))
     if summary.forget:
         clauses.append(f"{summary.forget:,} forgotten")
-    rejected = sum(effect_count.count for effect_count in summary.effects if effect_count.effect is Effect.NOT_CREATED)
+    rejected = sum(effect_count.count for effect_count in summary.select_effects(Effect.NOT_CREATED))
     return [*clauses, f"{rejected:,} not created"] if rejected else clauses
 
 
@@ -179,7 +184,18 @@ def describe_placement_effect(effect: Effect, state: str) -> str:
     return OUTCOMES.get(effect) or state
 
 
-_NOTE_EFFECTS = frozenset({Effect.RECREATED, Effect.UNPLACED, Effect.WAITING, Effect.STILL_WAITING})
+# The effects of the notes, each with the effect that the note counts.
+_NOTE_EFFECTS: Final[Mapping[Effect, Effect]] = {
+    Effect.RECREATED: Effect.RECREATED,
+    Effect.UNPLACED: Effect.UNPLACED,
+    Effect.WAITING: Effect.WAITING,
+    Effect.STILL_WAITING: Effect.WAITING,
+}
+
+
+def select_vm_rows(plan: Plan, *actions: PlacementAction) -> list[PlacementChange]:
+    """Return the rows of VMs with one of these actions."""
+    return [row for row in plan.placements if row.kind == VM and row.action in actions]
 
 
 def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
@@ -195,12 +211,11 @@ def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     if unlisted:
         effects = (*effects, EffectCount(VM, Effect.UNCHANGED, "", unlisted))
     total = _build_summary("", sum(counts.values(), Counter()), effects)
-    by_kind = []
-    for kind in sorted(counts, key=get_kind_order):
-        if counts[kind].total():
-            of_kind = tuple(effect_count for effect_count in effects if effect_count.kind == kind)
-            by_kind.append(_build_summary(kind, counts[kind], of_kind))
-    return (total, *by_kind) if len(by_kind) > 1 else (total,)
+    effects_by_kind = group_by(effects, lambda effect_count: effect_count.kind)
+    kinds = sorted((kind for kind in counts if counts[kind].total()), key=get_kind_order)
+    if len(kinds) < 2:
+        return (total,)
+    return (total, *(_build_summary(kind, counts[kind], effects_by_kind.get(kind, ())) for kind in kinds))
 
 
 def _get_displayed_action(row: PlacementChange) -> PlacementAction:
@@ -209,10 +224,9 @@ def _get_displayed_action(row: PlacementChange) -> PlacementAction:
     return PlacementAction.PLACE if is_placed else row.action
 
 
-def _build_summary(kind: str, actions: Counter[PlacementAction], effects: tuple[EffectCount, ...]) -> PlacementSummary:
-    return PlacementSummary(
-        kind, effects=effects, **{action.name.lower(): actions[action] for action in PlacementAction}
-    )
+def _build_summary(kind: str, actions: Counter[PlacementAction], effects: Iterable[EffectCount]) -> PlacementSummary:
+    counts = {action.name.lower(): actions[action] for action in PlacementAction}
+    return PlacementSummary(kind, effects=tuple(effects), **counts)
 
 
 # --- groups ------------------------------------------------------------------------------------
@@ -220,12 +234,14 @@ def _build_summary(kind: str, actions: Counter[PlacementAction], effects: tuple[
 
 def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
     """Return the pools (site, cluster, name) of upgraded clusters that remove all nodes before they create any."""
-    return frozenset(
-        (upgrade.site_id, upgrade.cluster, pool.pool)
-        for upgrade in plan.upgrades
-        for pool in upgrade.pools
-        if upgrade.is_rolling and pool.vms > 1 and pool.batches == 1 and not pool.surges
-    )
+    pools = set()
+    for upgrade in plan.upgrades:
+        if not upgrade.is_rolling:
+            continue
+        for pool in upgrade.pools:
+            if pool.vms > 1 and pool.batches == 1 and not pool.surges:
+                pools.add((upgrade.site_id, upgrade.cluster, pool.pool))
+    return frozenset(pools)
 
 
 def build_placement_groups(
@@ -236,22 +252,23 @@ def build_placement_groups(
     """
     if detail is ShownPlacements.NONE:
         return ()
-    rows: dict[_PoolKey, list[PlacementChange]] = {}
-    for row in plan.placements:
-        if row.action is not PlacementAction.KEEP or row.trigger or detail is ShownPlacements.ALL:
-            rows.setdefault(_build_pool_key(row.site_id, row.address, row.cluster, row.kind, row.pool), []).append(row)
+    rows = plan.placements
+    if detail is not ShownPlacements.ALL:
+        rows = tuple(row for row in rows if row.action is not PlacementAction.KEEP or row.trigger)
+    rows_by_pool = group_by(
+        rows, lambda row: _build_pool_key(row.site_id, row.address, row.cluster, row.kind, row.pool)
+    )
     tables = {
         _build_pool_key(table.site_id, table.address, table.cluster, VM, table.pool): table
         for table in plan.placement_tables
     }
-    if detail is not ShownPlacements.ALL:
-        tables = {pool: table for pool, table in tables.items() if pool in rows}
-    pools = dict.fromkeys([*tables, *rows])
     simultaneous_pools = find_pools_recreated_at_once(plan)
-    groups = [
-        _build_pool_group(rows.get(pool, []), tables.get(pool), detail, location_formatter, simultaneous_pools)
-        for pool in pools
-    ]
+    groups = []
+    for pool in dict.fromkeys([*tables, *rows_by_pool]):
+        pool_rows = rows_by_pool.get(pool, [])
+        if pool_rows or detail is ShownPlacements.ALL:
+            table = tables.get(pool)
+            groups.append(_build_pool_group(pool_rows, table, detail, location_formatter, simultaneous_pools))
     # VM lines have no group name, so they precede those of bindings and pods.
     return tuple(sorted(groups, key=lambda group: get_kind_order(group.kind)))
 
@@ -274,35 +291,37 @@ def _build_pool_group(
     simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementLineGroup:
     """Build the lines of one pool; rows with the same action and trigger form a run."""
+    kind = rows[0].kind if rows else VM
+    recreation_triggers = _find_recreation_triggers(rows, detail) if kind == VM else frozenset()
     runs: dict[tuple[str, str, _States, Effect, str, str], list[PlacementChange]] = {}
-    counts = Counter(row.trigger for row in rows)
-    recreation_triggers = frozenset(
-        trigger for trigger in counts if _is_recreation_run(trigger, counts[trigger], detail)
-    )
     for row in rows:
-        effect = Effect.MOVED if row.kind == VM and row.trigger in recreation_triggers else compute_effect(row)
+        effect = Effect.MOVED if row.trigger in recreation_triggers else compute_effect(row)
         doubt = format_uncertainty_mark(row)
         run_key = (row.action.value, describe_trigger(row), _get_states(row), effect, describe_state(row), doubt)
         runs.setdefault(run_key, []).append(row)
     lines: list[PlacementLine] = []
     for run in runs.values():
-        is_recreation = run[0].kind == VM and run[0].trigger in recreation_triggers
-        lines += (
-            [_build_recreation_line(run, simultaneous_pools)]
-            if is_recreation
-            else _build_run_lines(run, detail, location_formatter)
-        )
-    kind = rows[0].kind if rows else VM
+        if run[0].trigger in recreation_triggers:
+            lines.append(_build_recreation_line(run, simultaneous_pools))
+        else:
+            lines += _build_run_lines(run, detail, location_formatter)
     name = f"{table.cluster}/{table.pool}" if table else _get_group_name(rows[0])
     return PlacementLineGroup(name=name, kind=kind, lines=tuple(lines), table=table)
+
+
+def _find_recreation_triggers(rows: Iterable[PlacementChange], detail: ShownPlacements) -> frozenset[str]:
+    """Return the triggers of re-created nodes to show in one line."""
+    if detail is ShownPlacements.ALL:
+        return frozenset()
+    counts = Counter(row.trigger for row in rows if row.trigger in RECREATION_VERBS)
+    return frozenset(trigger for trigger, count in counts.items() if trigger == ROLLING or count > MAX_SINGLE_MOVES)
 
 
 def _get_group_name(row: PlacementChange) -> str:
     """Return the name of a group without a table."""
     if KINDS[row.kind].by_resource:
         return str(row.address)
-    names = [name for name in (row.cluster, row.pool) if name]
-    return "/".join(names) or str(row.address)
+    return join_texts((row.cluster, row.pool), "/") or str(row.address)
 
 
 def _build_run_lines(
@@ -310,8 +329,8 @@ def _build_run_lines(
 ) -> list[PlacementLine]:
     """Build the lines of a run: one per row, or one for all."""
     is_move = compute_effect(run[0]) is Effect.MOVED or _is_observed_elsewhere(run[0])
-    has_few_moves = is_move and len(run) <= MAX_SINGLE_MOVES
-    if detail is ShownPlacements.ALL or len(run) == 1 or has_few_moves:
+    max_single_lines = MAX_SINGLE_MOVES if is_move else 1
+    if detail is ShownPlacements.ALL or len(run) <= max_single_lines:
         return [_build_single_line(row, location_formatter) for row in run]
     return [_build_folded_line(sorted(run, key=_get_sort_key))]
 
@@ -325,28 +344,22 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     has_origin = effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(first_row)
     origin = _format_locations(first_row.kind, [row.source for row in run]) if has_origin else ""
     target = _format_locations(first_row.kind, [row.target for row in run]) if first_row.target is not None else ""
-    source_racks, target_racks = (_collect_racks(row.source for row in run), _collect_racks(row.target for row in run))
-    if origin == target and source_racks and source_racks == target_racks:
-        target = "the same racks"
+    if origin == target:
+        source_racks = _collect_racks(row.source for row in run)
+        if source_racks and source_racks == _collect_racks(row.target for row in run):
+            target = "the same racks"
     return PlacementLine(
         symbol=_SYMBOLS[_get_displayed_action(first_row)],
         action=_get_displayed_action(first_row),
         label=_format_run_label(run),
         effect=effect,
         origin=state_before or origin,
-        target=waiting_state or (f"{state_after}: {target}" if state_after else target),
+        target=waiting_state or join_texts((state_after, target), ": "),
         trigger=describe_trigger(first_row),
         count=len(run),
         state=state,
         doubt=format_uncertainty_mark(first_row),
     )
-
-
-def _is_recreation_run(trigger: str, count: int, detail: ShownPlacements) -> bool:
-    """Return whether re-created nodes with this trigger share one line."""
-    if detail is ShownPlacements.ALL or trigger not in RECREATION_VERBS:
-        return False
-    return trigger == ROLLING or count > MAX_SINGLE_MOVES
 
 
 def _build_recreation_line(
@@ -416,13 +429,10 @@ def get_leaving_verb(line: PlacementLine) -> str:
 
 
 def _build_single_line(row: PlacementChange, location_formatter: LocationFormatter) -> PlacementLine:
-    origin = _format_row_location(row, row.source, location_formatter) if row.source else ""
-    target = _format_row_location(row, row.target, location_formatter) if row.target else ""
+    origin, target = _format_row_locations(row, location_formatter)
     effect = compute_effect(row)
     if effect is Effect.MOVED and origin == target:  # another node of the same machine
-        location_formatter = format_location_text
-        origin = _format_row_location(row, row.source, location_formatter) if row.source else ""
-        target = _format_row_location(row, row.target, location_formatter) if row.target else ""
+        origin, target = _format_row_locations(row, format_location_text)
     is_location_updated = effect is Effect.UPDATED and origin != target
     if not (is_location_updated or effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(row)):
         origin = ""
@@ -465,8 +475,13 @@ def _is_observed_elsewhere(row: PlacementChange) -> bool:
 # --- places ------------------------------------------------------------------------------------
 
 
-def _format_row_location(row: PlacementChange, location: ObjectLocation, location_formatter: LocationFormatter) -> str:
-    return KINDS[row.kind].format_next_to_name(location, row.object) or location_formatter(location)
+def _format_row_locations(row: PlacementChange, location_formatter: LocationFormatter) -> tuple[str, str]:
+    """Return the origin and the target of a row, "" for none."""
+    origin, target = (
+        (KINDS[row.kind].format_next_to_name(location, row.object) or location_formatter(location)) if location else ""
+        for location in (row.source, row.target)
+    )
+    return origin, target
 
 
 # --- folding -----------------------------------------------------------------------------------
@@ -511,10 +526,8 @@ def _collect_racks(locations: Iterable[ObjectLocation | None]) -> set[str]:
 
 def format_alternatives(numbers: Iterable[int]) -> str:
     """Format distinct numbers in ascending order: `3`, `3 or 4`, `3, 4 or 5`."""
-    texts = [str(number) for number in sorted(set(numbers))]
-    if len(texts) <= 1:
-        return texts[0] if texts else "0"
-    return f"{', '.join(texts[:-1])} or {texts[-1]}"
+    *first_texts, last_text = map(str, sorted(set(numbers) or {0}))
+    return f"{', '.join(first_texts)} or {last_text}" if first_texts else last_text
 
 
 def build_table_row(table: PlacementTable) -> tuple[str, ...]:

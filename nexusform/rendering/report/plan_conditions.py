@@ -8,10 +8,17 @@ from itertools import groupby
 from textwrap import shorten
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
+from nexusform.diagnostics.phrases import (
+    format_count,
+    format_first_items,
+    format_list,
+    group_by,
+    join_texts,
+    select_word_form,
+)
 from nexusform.plans.maintenance import PlannedMachineAction
 from nexusform.plans.plan import Feasibility, FeasibilityResult, Plan
-from nexusform.plans.site_capacity.occupancy import OutOfService, list_out_of_service
+from nexusform.plans.site_capacity.occupancy import OutOfService, SiteVms, list_out_of_service
 from nexusform.scheduling.machine_actions import ACTION_PENDING
 from nexusform.scheduling.racks.vms import MachineStatus
 
@@ -31,15 +38,14 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
     """
     selected = [row for row in plan.feasibility if row.is_selected]
     placements = [(address, list(rows)) for address, rows in groupby(selected, key=lambda row: row.placement)]
-    complete = [(address, rows) for address, rows in placements if all(map(_is_binding_running, rows))]
-    if len(complete) < 2:
-        complete = []
-    else:
-        names = format_list(address.name for address, _ in complete)
-        yield f"{names}: run on all {sum(len(rows) for _, rows in complete):,} selected clusters"
-    done = {address for address, _ in complete}
+    incomplete = {row.placement for row in selected if row.result is not FeasibilityResult.RUNS}
+    complete = {address for address, _ in placements} - incomplete
+    if len(complete) > 1:
+        names = format_list(address.name for address, _ in placements if address in complete)
+        count = sum(row.placement in complete for row in selected)
+        yield f"{names}: run on all {count:,} selected clusters"
     for address, rows in placements:
-        if address not in done:
+        if len(complete) < 2 or address not in complete:
             yield f"{address.name}: {_describe_placement_feasibility(rows)}"
     yield from describe_suggested_fixes(selected)
     if plan.untested_bindings:
@@ -65,20 +71,21 @@ def describe_suggested_fixes(rows: Iterable[Feasibility]) -> Iterator[str]:
 
 def _describe_loss_effects(name: str, rows: Sequence[Feasibility]) -> Iterator[str]:
     """Yield a line on the loss of one machine, and one on the loss of one rack."""
-    for lost, effects in (
-        ("machine", [(row.cluster, row.one_machine_down) for row in rows]),
-        ("rack", [(row.cluster, row.one_rack_down) for row in rows]),
-    ):
+    effects_by_loss = {
+        "machine": [(row.cluster, row.one_machine_down) for row in rows],
+        "rack": [(row.cluster, row.one_rack_down) for row in rows],
+    }
+    for lost, effects in effects_by_loss.items():
         known = [(cluster, effect) for cluster, effect in effects if effect is not None]
         if not known:
             continue
-        waiting = [
-            f"{format_count(effect.waiting_pods, 'pod')} of {cluster} {'has' if effect.waiting_pods == 1 else 'have'} "
-            f"no node without {effect.lost}"
-            for cluster, effect in known
-            if effect.waiting_pods
-        ]
-        text = format_first_items(waiting, _MAX_CLUSTERS, "; ") if waiting else "all pods have a node"
+        clauses = []
+        for cluster, effect in known:
+            if effect.waiting_pods:
+                pods = f"{format_count(effect.waiting_pods, 'pod')} of {cluster}"
+                verb = select_word_form(effect.waiting_pods, "has", "have")
+                clauses.append(f"{pods} {verb} no node without {effect.lost}")
+        text = format_first_items(clauses, _MAX_CLUSTERS, "; ") or "all pods have a node"
         yield f"{name}, one {lost} down: {text}"
 
 
@@ -88,25 +95,22 @@ def describe_unselected_cluster(row: Feasibility) -> str:
     return describe(row) if describe is not None else f"{row.cluster} would run it"
 
 
-def _is_binding_running(row: Feasibility) -> bool:
-    return row.result is FeasibilityResult.RUNS
-
-
 def _describe_placement_feasibility(rows: Sequence[Feasibility]) -> str:
-    running = sum(map(_is_binding_running, rows))
+    rows_by_result = group_by(rows, lambda row: row.result)
+    running = len(rows_by_result.get(FeasibilityResult.RUNS, []))
     clauses = [f"runs on {running:,} of {len(rows):,}"]
     for result, describe in _DESCRIPTIONS.items():
-        matching = [row for row in rows if row.result is result]
-        if matching:
-            clauses.append(format_first_items([describe(row) for row in matching], _MAX_CLUSTERS, "; "))
+        if result in rows_by_result:
+            texts = list(map(describe, rows_by_result[result]))
+            clauses.append(format_first_items(texts, _MAX_CLUSTERS, "; "))
     return "; ".join(clauses)
 
 
 def _describe_missing_nodes(row: Feasibility) -> str:
-    nodes = [
-        format_count(count, "more node") + (f" in pool {pool}" if pool else "")
-        for pool, count in row.missing_pools.items()
-    ]
+    nodes = []
+    for pool, count in row.missing_pools.items():
+        text = format_count(count, "more node")
+        nodes.append(f"{text} in pool {pool}" if pool else text)
     return f"{row.cluster} needs {format_list(nodes)} (site capacity: {row.site_capacity})"
 
 
@@ -166,7 +170,7 @@ def _format_list(singular: str, plural: str, names: Sequence[str]) -> str:
 def _format_minutes(minutes: int) -> str:
     """Format `40 min`, `3 h` or `3 h 40 min`."""
     hours, rest = divmod(minutes, _MINUTES_PER_HOUR)
-    return " ".join([*([f"{hours:,} h"] if hours else []), *([f"{rest} min"] if rest else [])])
+    return join_texts((f"{hours:,} h" if hours else "", f"{rest} min" if rest else ""), " ")
 
 
 _MAX_GROUPS: Final = 5
@@ -180,29 +184,32 @@ _AZURE_RULE: Final = (
 
 def describe_out_of_service(plan: Plan) -> Iterator[str]:
     """Yield a line per site: `Out of service: 5 of 16 machines (4 Off: BMC unreachable; ...). Capacity ...`."""
+    sites = {site.id: site for site in plan.sites}
+    # The largest SKU of a site comes first.
+    capacities = {row.site_id: row.after for row in reversed(plan.capacity)}
     for site_id, group in groupby(list_out_of_service(plan.sites), key=lambda row: row.site_id):
         rows = list(group)
-        site = next(site for site in plan.sites if site.id == site_id)
-        place = f" on {site.name}" if len(plan.sites) > 1 else ""
-        # Count the compute machines of active racks: in service, or with a status.
-        planned_racks = {rack.name for rack in site.racks if rack.is_planned}
-        total = sum(
-            machine.exists_after
-            and machine.facts.rack not in planned_racks
-            and (
-                machine.facts.status is not None
-                or set(machine.facts.unschedulable_reason.split(", ")) <= _TEMPORARY_REASONS
-            )
-            for machine in site.machines
-        )
+        place = f" on {sites[site_id].name}" if len(sites) > 1 else ""
+        total = _count_active_machines(sites[site_id])
         sentences = [f"Out of service{place}: {len(rows):,} of {total:,} machines ({_describe_groups(rows)})."]
-        capacity = next((row.after for row in plan.capacity if row.site_id == site_id), None)
+        capacity = capacities.get(site_id)
         if capacity is not None:
             reduced = capacity.free_interval_after_rack_loss
             sentences.append(f"Capacity without them: {capacity.free_interval} ({reduced} with one rack down).")
         if any(row.status.cordoned_by == _AZURE for row in rows):
             sentences.append(_AZURE_RULE)
         yield " ".join(sentences)
+
+
+def _count_active_machines(site: SiteVms) -> int:
+    """Count the compute machines of active racks: in service, or with a status."""
+    planned_racks = {rack.name for rack in site.racks if rack.is_planned}
+    count = 0
+    for machine in site.machines:
+        if machine.exists_after and machine.facts.rack not in planned_racks:
+            reasons = set(machine.facts.unschedulable_reason.split(", "))
+            count += machine.facts.status is not None or reasons <= _TEMPORARY_REASONS
+    return count
 
 
 def _describe_groups(rows: Sequence[OutOfService]) -> str:

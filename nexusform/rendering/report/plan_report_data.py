@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import format_location_briefly, format_location_text
-from nexusform.plans.plan import Action, Mode, Plan
+from nexusform.plans.plan import Action, Mode, PlacementTable, Plan
 from nexusform.rendering.report.decision_lines import build_decision_lines
 from nexusform.rendering.report.finding_entries import Finding, FindingEntries, build_finding_entries, collect_findings
 from nexusform.rendering.report.object_rows import (
@@ -103,6 +103,11 @@ class PlanReportData:
     def groups(self) -> tuple[PlacementLineGroup, ...]:
         """The changed placements by pool, placement or workload."""
         return build_placement_groups(self.plan, self.vm_detail, self.location_formatter)
+
+    @property
+    def changed_tables(self) -> list[PlacementTable]:
+        """The tables of pools with changed placements."""
+        return [group.table for group in self.groups if group.table is not None]
 
     @property
     def location_formatter(self) -> LocationFormatter:

@@ -83,13 +83,15 @@ def format_headline_address(change: Change) -> str:
 
 def build_change_comments(change: Change) -> tuple[str, ...]:
     """Return the further comment lines: reason, previous address and import id."""
-    lines = [_format_reason(change)]
-    is_move_stated = change.action is Action.NO_OP or change.reason == "delete_because_no_move_target"
-    if change.previous_address is not None and not is_move_stated:
+    reason = _format_reason(change)
+    lines = [reason] if reason else []
+    if change.action is Action.NO_OP:
+        return tuple(lines)  # the headline states a move or an import
+    if change.previous_address is not None and change.reason != "delete_because_no_move_target":
         lines.append(f"(moved from {change.previous_address})")
-    if change.importing and change.action is not Action.NO_OP:
+    if change.importing:
         lines.append(f'(imported from "{change.importing}")')
-    return tuple(line for line in lines if line)
+    return tuple(lines)
 
 
 def _format_reason(change: Change) -> str:
@@ -207,9 +209,10 @@ _UNFINISHED: Final = (
 
 def describe_no_changes(plan: Plan) -> tuple[str, str]:
     """Return the sentence for a plan without changes and a description of the comparison."""
-    if any(diagnostic.id in _PENDING_CHANGE_IDS for diagnostic in plan.diagnostics):
+    ids = {diagnostic.id for diagnostic in plan.diagnostics}
+    if ids & _PENDING_CHANGE_IDS:
         return _UNFINISHED
-    if any(diagnostic.id == NOTHING_TO_PREDICT for diagnostic in plan.diagnostics):
+    if NOTHING_TO_PREDICT in ids:
         return _NOTHING_TO_PREDICT
     if plan.is_from_state:
         return _NO_CHANGES_FROM_STATE
@@ -245,12 +248,17 @@ UNSAVED: Final = (
 def format_prediction_accuracy(score: PredictionRecordScore) -> str:
     """Return the numbers of correct predictions, with the Brier score and the score by chance (0 is best)."""
     text = f"{score.correct:,} of {format_count(score.verified, 'verified prediction')} correct"
-    text += f", {score.certain_correct:,} of {score.certain:,} certain ones" if score.certain else ""
+    if score.certain:
+        text += f", {score.certain_correct:,} of {score.certain:,} certain ones"
     other_results = score.verified - score.correct - (score.certain - score.certain_correct)
-    text += f"; {other_results:,} uncertain ones fell the other way" if other_results else ""
-    adjustment_note = "; shares are lowered to the measured accuracy" if score.has_lowered_shares else ""
-    skill = f", skill {score.skill:.2f} (1 is best)" if score.skill is not None else ""
-    return f"{text}; Brier score {score.brier:.3f}, by chance {score.chance:.3f} (0 is best){skill}{adjustment_note}"
+    if other_results:
+        text += f"; {other_results:,} uncertain ones fell the other way"
+    text += f"; Brier score {score.brier:.3f}, by chance {score.chance:.3f} (0 is best)"
+    if score.skill is not None:
+        text += f", skill {score.skill:.2f} (1 is best)"
+    if score.has_lowered_shares:
+        text += "; shares are lowered to the measured accuracy"
+    return text
 
 
 # The trigger concerns one cluster, the row another.
@@ -294,7 +302,8 @@ def describe_plan_evaluation(plan: Plan) -> str:
         return ""
     outside = sum(not file.in_root for file in evaluation.files)
     facts = ["sandboxed" if evaluation.confined else "not sandboxed", format_count(len(evaluation.files), "file")]
-    facts += [f"{outside} outside of the work tree"] if outside else []
+    if outside:
+        facts.append(f"{outside} outside of the work tree")
     for noun, names in (("server", evaluation.origins), ("program", evaluation.programs)):
         if names:
             facts.append(f"{select_word_form(len(names), noun)} {format_list(names, _MAX_NAMES)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -21,14 +21,21 @@ from nexusform.plans.impact.object_effects import (
     select_rows_outside_upgrades,
 )
 from nexusform.plans.maintenance import describe_stopped_vms
-from nexusform.plans.plan import Mode, NumaSampling, Plan, SeparationViolation, SitePredictionAccuracy
+from nexusform.plans.plan import (
+    Mode,
+    NumaSampling,
+    Plan,
+    SeparationVerdict,
+    SeparationViolation,
+    SitePredictionAccuracy,
+)
 from nexusform.rendering.report import plan_sentences
 from nexusform.rendering.report.availability_losses import describe_weakened_rules, find_availability_losses
 from nexusform.rendering.report.decision_lines import (
     describe_effects,
     format_title,
-    is_blocking_verdict,
     list_blocking_reasons,
+    list_blocking_rules,
     select_own_errors,
 )
 from nexusform.rendering.report.finding_entries import Finding
@@ -41,16 +48,11 @@ def build_headline(plan: Plan) -> str:
     destroyed objects: `3 VMs are re-created on other machines`.
     """
     if plan.is_failed:
-        broken_rules = [verdict.address for verdict in plan.separation_verdicts if is_blocking_verdict(verdict)]
-        reasons = [f"separation rule {address} does not hold" for address in broken_rules]
-        reasons += map(format_title, select_own_errors(plan))
-        further_count = len(reasons) - 1
-        suffix = f", and {format_count(further_count, 'more error')}" if further_count > 0 else ""
-        return f"planning failed: {reasons[0]}{suffix}" if reasons else "planning failed"
+        return _describe_failure(plan)
     if not plan.has_changes:
-        is_empty = any(diagnostic.id == NOTHING_TO_PREDICT for diagnostic in plan.diagnostics)
-        no_changes = "no changes to the state; the hub was not read" if plan.is_from_state else "no changes"
-        return "nothing to predict" if is_empty else no_changes
+        if any(diagnostic.id == NOTHING_TO_PREDICT for diagnostic in plan.diagnostics):
+            return "nothing to predict"
+        return "no changes to the state; the hub was not read" if plan.is_from_state else "no changes"
     counts = count_effects(plan.placements)
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan)) if plan.upgrades else counts
     waiting = format_effect_clauses(counts, [Effect.WAITING])
@@ -59,27 +61,36 @@ def build_headline(plan: Plan) -> str:
 
     moving = [*describe_upgrades(plan.upgrades), *format_effect_clauses(outside_upgrades, LOSS_EFFECTS)]
     moving += [*describe_stopped_vms(plan.machine_actions), *describe_lost_vms(plan)]
+    if moving:
+        clauses = [*moving, *placed, *waiting]
+        if plan.to_destroy:
+            clauses.append(f"{plan.to_destroy:,} to destroy")
+    else:
+        clauses = [*_describe_object_changes(plan), *placed, "nothing moves", *waiting]
+    return ", ".join(["blocked", *clauses] if plan.is_rejected else clauses)
+
+
+def _describe_failure(plan: Plan) -> str:
+    """Return the first reason of a failed plan and the number of others."""
+    reasons = [f"separation rule {rule} does not hold" for rule in list_blocking_rules(plan)]
+    reasons += map(format_title, select_own_errors(plan))
+    if not reasons:
+        return "planning failed"
+    text = f"planning failed: {reasons[0]}"
+    return text if len(reasons) == 1 else f"{text}, and {format_count(len(reasons) - 1, 'more error')}"
+
+
+def _describe_object_changes(plan: Plan) -> list[str]:
+    """Return the numbers of changed objects; without any, a clause about moves, outputs or refreshes."""
     verbs = ("to import", "to add", "to change", "to destroy", "to forget")
     objects = [f"{count:,} {verb}" for count, verb in zip(count_resource_changes(plan), verbs, strict=True) if count]
-    if moving:
-        objects = [f"{plan.to_destroy:,} to destroy"] if plan.to_destroy else []
-        clauses = [*moving, *placed, *waiting, *objects]
-    else:
-        clauses = [*(objects or _describe_objectless_plan(plan)), *placed, "nothing moves", *waiting]
-    return ", ".join(["blocked" if plan.is_rejected else "", *clauses]).removeprefix(", ")
-
-
-def _describe_objectless_plan(plan: Plan) -> list[str]:
-    """Describe a plan without changes of objects."""
+    if objects:
+        return objects
     if plan.mode is Mode.REFRESH_ONLY:
-        drift_count = len(plan.drift)
-        return (
-            [f"{format_count(drift_count, 'object')} changed outside of nexusform"] if drift_count else ["refresh only"]
-        )
+        drift_text = f"{format_count(len(plan.drift), 'object')} changed outside of nexusform"
+        return [drift_text if plan.drift else "refresh only"]
     renamed = sum(change.previous_address is not None for change in plan.changes)
-    if renamed:
-        return [f"{renamed:,} to rename"]
-    return ["outputs only"]
+    return [f"{renamed:,} to rename" if renamed else "outputs only"]
 
 
 def describe_rejection(plan: Plan) -> str:
@@ -97,9 +108,11 @@ def format_violation(violation: SeparationViolation) -> str:
     """Format a violation of a separation rule: `machine rack1-bm01: a-0, b-1; joined by b-1 (new)`."""
     locations = (("machine", violation.machine), ("rack", violation.rack), ("site", violation.site_id))
     location = next((f"{kind} {name}" for kind, name in locations if name), "")
+    text = f"{location}: {', '.join(violation.members)}"
+    if not violation.violating_member:
+        return text
     trigger_note = f" ({violation.trigger})" if violation.trigger else ""
-    joined_note = f"; joined by {violation.violating_member}{trigger_note}" if violation.violating_member else ""
-    return f"{location}: {', '.join(violation.members)}{joined_note}"
+    return f"{text}; joined by {violation.violating_member}{trigger_note}"
 
 
 _CONDITION_VERBS: Final = {
@@ -160,22 +173,27 @@ def count_findings(findings: Sequence[Finding]) -> list[str]:
 
 def compute_impact(plan: Plan) -> PlacementImpact:
     """Compute the impact of a plan."""
+    if plan.is_rejected:
+        return PlacementImpact.LOSES
     counts = count_effects(plan.placements)
-    if plan.is_rejected or count_objects_with_effects(counts, Effect.LOST, Effect.UNPLACED, *REMOVAL_EFFECTS) > 0:
-        return PlacementImpact.LOSES
-    if any(find_availability_losses(plan)) or any(describe_weakened_rules(plan)):
-        return PlacementImpact.LOSES
-    if any(action.stopped_vms and action.leaves_off for action in plan.machine_actions):
-        return PlacementImpact.LOSES
-    has_risk = (
-        count_objects_with_effects(counts, *LOSS_EFFECTS, Effect.WAITING) > 0
-        or plan.to_destroy > 0
-        or any(action.stopped_vms for action in plan.machine_actions)
-        or has_stale_inventory(plan)
-        or any(verdict.satisfied != "always" for verdict in plan.separation_verdicts)
-        or any(check.status in ("fail", "error") for check in plan.checks)
+    stopping_actions = [action for action in plan.machine_actions if action.stopped_vms]
+    losses = (
+        count_objects_with_effects(counts, Effect.LOST, Effect.UNPLACED, *REMOVAL_EFFECTS) > 0,
+        any(find_availability_losses(plan)),
+        any(describe_weakened_rules(plan)),
+        any(action.leaves_off for action in stopping_actions),
     )
-    return PlacementImpact.MOVES if has_risk else PlacementImpact.NONE
+    risks = (
+        count_objects_with_effects(counts, *LOSS_EFFECTS, Effect.WAITING) > 0,
+        plan.to_destroy > 0,
+        bool(stopping_actions),
+        has_stale_inventory(plan),
+        any(verdict.satisfied != "always" for verdict in plan.separation_verdicts),
+        any(check.status in ("fail", "error") for check in plan.checks),
+    )
+    if any(losses):
+        return PlacementImpact.LOSES
+    return PlacementImpact.MOVES if any(risks) else PlacementImpact.NONE
 
 
 MAX_SITES: Final = 6
@@ -191,29 +209,31 @@ def build_notes(plan: Plan) -> list[tuple[str, str]]:
 
         sentences += build_upgrade_sentences(plan)
     sentences += [("NUMA cells", describe_unknown_cells(plan.numa_sampling)), ("Scale-in", describe_scale_in(plan))]
-    sentences += [
-        (f"Predictions on {score.site}", _describe_accuracy(score)) for score in plan.prediction_scores[:MAX_SITES]
-    ]
-    sentences += [("Dry run", judgement) for judgement in plan.dry_run_messages]
-    # Each separation rule violated in some outcome, then the other rules together.
-    texts = []
-    satisfied = [verdict for verdict in plan.separation_verdicts if verdict.satisfied == "always"]
-    for verdict in plan.separation_verdicts:
-        if verdict in satisfied:
+    for score in plan.prediction_scores[:MAX_SITES]:
+        sentences.append((f"Predictions on {score.site}", _describe_accuracy(score)))
+    sentences += [("Dry run", message) for message in plan.dry_run_messages]
+    sentences += [("Separation", sentence) for sentence in _describe_separation(plan.separation_verdicts)]
+    age = describe_inventory(plan)
+    sentences += [("Conditions", _describe_conditions(plan)), (INVENTORY, (f"{age}." if age else ""))]
+    return [(heading, sentence) for heading, sentence in sentences if sentence]
+
+
+def _describe_separation(verdicts: Iterable[SeparationVerdict]) -> Iterator[str]:
+    """Yield each separation rule violated in some outcome, then the other rules together."""
+    satisfied = []
+    for verdict in verdicts:
+        if verdict.satisfied == "always":
+            satisfied.append(verdict)
             continue
         violation_count = format_count(len(verdict.violations), verdict.scope)
         runs = f" (in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples)" if verdict.sample_count else ""
         verb = "is violated" if verdict.satisfied == "never" else "may be violated"
-        texts.append(f"{verdict.address} {verb}{runs}: {violation_count} shared, {verdict.enforcement}.")
+        yield f"{verdict.address} {verb}{runs}: {violation_count} shared, {verdict.enforcement}."
     if satisfied:
-        names = format_names(f"{verdict.address.name}" for verdict in satisfied)
+        names = format_names(verdict.address.name for verdict in satisfied)
         maximum_runs = max(verdict.sample_count for verdict in satisfied)
         scope = f"in the plan and in {maximum_runs} samples" if maximum_runs else "in the plan"
-        texts.append(f"{names} {select_word_form(len(satisfied), 'holds', 'hold')}, {scope}.")
-    sentences += [("Separation", sentence) for sentence in texts]
-    age = describe_inventory(plan)
-    sentences += [("Conditions", _describe_conditions(plan)), (INVENTORY, (f"{age}." if age else ""))]
-    return [(heading, sentence) for heading, sentence in sentences if sentence]
+        yield f"{names} {select_word_form(len(satisfied), 'holds', 'hold')}, {scope}."
 
 
 _GUESSES: Final = "This site does not follow the placement rule; the locations below are guesses."
@@ -221,27 +241,25 @@ _GUESSES: Final = "This site does not follow the placement rule; the locations b
 
 def _describe_accuracy(score: SitePredictionAccuracy) -> str:
     """Return a sentence about verified predictions: hits, share, certain hits and unverified VMs."""
-    prediction_text = (
-        f"{plan_sentences.format_prediction_accuracy(score.predictions)}." if score.predictions is not None else ""
-    )
-    if score.predictions is not None and score.predictions.is_no_better_than_chance:
-        prediction_text = f"{_GUESSES} {prediction_text}"
-    not_verified = f"Not verified: {score.not_verified}." if score.not_verified else ""
-    prediction_text = " ".join(filter(None, (prediction_text, not_verified)))
-    if not (score.verified_count or score.unverified_count):
-        return prediction_text
+    sentences = []
     unverified = f"{score.unverified_count:,} not verified"
-    if not score.verified_count:
-        return f"no VM could be verified, {unverified}. {prediction_text}".rstrip()
-    share = _format_percent(score.hits / score.verified_count)
-    certain_text = f"{score.certain_hits:,} of them certain, " if score.certain_hits not in {None, score.hits} else ""
-    chance = (
-        f"by chance {_format_percent(score.random_hits / score.verified_count)}, "
-        if score.random_hits is not None
-        else ""
-    )
-    verified = f"{score.hits:,} of {score.verified_count:,} verified VMs"
-    return (f"{verified} ({share}) run where predicted, {certain_text}{chance}{unverified}. {prediction_text}").rstrip()
+    if score.verified_count:
+        share = _format_percent(score.hits / score.verified_count)
+        clauses = [f"{score.hits:,} of {score.verified_count:,} verified VMs ({share}) run where predicted"]
+        if score.certain_hits not in {None, score.hits}:
+            clauses.append(f"{score.certain_hits:,} of them certain")
+        if score.random_hits is not None:
+            clauses.append(f"by chance {_format_percent(score.random_hits / score.verified_count)}")
+        sentences.append(f"{', '.join([*clauses, unverified])}.")
+    elif score.unverified_count:
+        sentences.append(f"no VM could be verified, {unverified}.")
+    if score.predictions is not None:
+        if score.predictions.is_no_better_than_chance:
+            sentences.append(_GUESSES)
+        sentences.append(f"{plan_sentences.format_prediction_accuracy(score.predictions)}.")
+    if score.not_verified:
+        sentences.append(f"Not verified: {score.not_verified}.")
+    return " ".join(sentences)
 
 
 def _format_percent(share: float) -> str:
@@ -250,12 +268,15 @@ def _format_percent(share: float) -> str:
 
 def _describe_conditions(plan: Plan) -> str:
     """Describe the predicted results of conditions; "" if all hold."""
-    if all(check.status == "pass" for check in plan.checks):
-        return ""
     statuses = Counter(check.status for check in plan.checks)
-    counts = [(statuses[status], verbs) for status, verbs in _CONDITION_VERBS.items()]
-    texts = [f"{count:,} {select_word_form(count, *verbs)}" for count, verbs in counts if count]
-    return f"{', '.join(texts)} (predicted)." if texts else ""
+    if statuses.keys() <= {"pass"}:
+        return ""
+    texts = []
+    for status, verbs in _CONDITION_VERBS.items():
+        count = statuses[status]
+        if count:
+            texts.append(f"{count:,} {select_word_form(count, *verbs)}")
+    return f"{', '.join(texts)} (predicted)."
 
 
 def describe_unknown_cells(sampling: NumaSampling | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
@@ -103,6 +104,10 @@ class Findings(Struct, frozen=True):
     sources: Mapping[str, SourceFile]
 
 
+_NO_CODE: Final = CodeBlock("")
+_NO_FINDINGS: Final = Findings((), {})
+
+
 class Section(Struct, frozen=True):
     """A section of a report. An `is_folded` one is detail: closed at first if the format allows. `commands`
     are for copying. `notes` are pairs of heading and sentence. A comment shows items as a table with
@@ -120,14 +125,26 @@ class Section(Struct, frozen=True):
     groups: tuple[ItemGroup, ...] = ()
     item_headers: tuple[str, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
-    code: CodeBlock | None = None
+    code: CodeBlock = _NO_CODE
     entries: FindingEntries | None = None
-    findings: Findings | None = None
+    findings: Findings = _NO_FINDINGS
 
     @property
     def all_tables(self) -> tuple[Table, ...]:
         """The tables of the section."""
         return (self.table, *self.tables) if self.table is not None else self.tables
+
+    @property
+    def has_content(self) -> bool:
+        """Whether there is anything besides the title."""
+        items = chain.from_iterable(group.items for group in self.groups)
+        rows = chain.from_iterable(table.rows for table in self.all_tables)
+        texts = (*self.lines, *self.commands, *self.notes, self.code.text)
+        return any((*texts, self.entries, *self.findings.findings, *items, *rows))
+
+
+# A section that no format shows.
+NO_SECTION: Final = Section("")
 
 
 class Report(Struct, frozen=True):

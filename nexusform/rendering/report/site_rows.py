@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items
+from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items, group_by
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.plan import Plan
@@ -95,14 +95,12 @@ def select_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
 
 
 def _fold_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
-    names_by_figures: dict[SiteRow, list[str]] = {}
-    for row in rows:
-        if row.has_changes:
-            names_by_figures.setdefault(replace(row, name=""), []).append(row.name)
-    return [
-        replace(row, name=format_names(sorted(names, key=compute_natural_sort_key)), sites=len(names))
-        for row, names in names_by_figures.items()
-    ]
+    rows_by_figures = group_by((row for row in rows if row.has_changes), lambda row: replace(row, name=""))
+    folded_rows = []
+    for figures, equal_rows in rows_by_figures.items():
+        names = sorted((row.name for row in equal_rows), key=compute_natural_sort_key)
+        folded_rows.append(replace(figures, name=format_names(names), sites=len(names)))
+    return folded_rows
 
 
 def describe_other_sites(rows: Sequence[SiteRow]) -> Iterator[str]:

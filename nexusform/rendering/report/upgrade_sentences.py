@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
+from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, group_by, select_word_form
 from nexusform.plans.maintenance import PoolNodeRecreation, Upgrade
 from nexusform.plans.plan import Plan
 
@@ -29,32 +29,30 @@ def describe_upgrade(upgrade: Upgrade) -> str:
 
 def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
     """Return one clause per upgrade, or one per version for several clusters."""
-    upgrades_by_version: dict[str, list[Upgrade]] = {}
-    # Clauses about blocked upgrades: `the upgrade of amf to 1.30.5 is held up`.
-    blocked_upgrades = [upgrade for upgrade in upgrades if is_upgrade_blocked(upgrade)]
-    if len(blocked_upgrades) > _MAX_TITLE_NAMES:
-        blocked_clauses = [f"the upgrades of {len(blocked_upgrades):,} clusters cannot complete"]
-    else:
-        blocked_clauses = [
-            f"the upgrade of {blocked.cluster} to {blocked.after} {_format_verdict(blocked)}"
-            for blocked in blocked_upgrades
-        ]
-    for upgrade in upgrades:
-        if is_upgrade_blocked(upgrade):
-            continue
-        upgrades_by_version.setdefault(upgrade.after if upgrade.is_rolling else "", []).append(upgrade)
-    recreations = upgrades_by_version.pop("", [])
-    clauses = blocked_clauses
-    for version, version_upgrades in upgrades_by_version.items():
+    by_blocked = group_by(upgrades, is_upgrade_blocked)
+    clauses = _describe_blocked_upgrades(by_blocked.get(True, []))
+    by_version = group_by(by_blocked.get(False, []), lambda upgrade: upgrade.after if upgrade.is_rolling else "")
+    recreations = by_version.pop("", [])
+    for version, version_upgrades in by_version.items():
         names = list(dict.fromkeys(upgrade.cluster for upgrade in version_upgrades))
-        clusters = len({(upgrade.site_id, upgrade.cluster) for upgrade in version_upgrades})
+        clusters = _count_clusters(version_upgrades)
         cluster_text = format_list(names) if clusters <= _MAX_TITLE_NAMES else format_count(clusters, "cluster")
         clauses.append(f"{cluster_text} {select_word_form(clusters, 'is', 'are')} upgraded to {version}")
     if len(recreations) <= _MAX_TITLE_NAMES:
         return [*clauses, *map(describe_upgrade, recreations)]
-    nodes = sum(upgrade.vms for upgrade in recreations)
-    clusters = len({(upgrade.site_id, upgrade.cluster) for upgrade in recreations})
-    return [*clauses, f"{format_count(nodes, 'node')} of {format_count(clusters, 'cluster')} are re-created"]
+    nodes = format_count(sum(upgrade.vms for upgrade in recreations), "node")
+    return [*clauses, f"{nodes} of {format_count(_count_clusters(recreations), 'cluster')} are re-created"]
+
+
+def _describe_blocked_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
+    """Return clauses about blocked upgrades: `the upgrade of amf to 1.30.5 is blocked`."""
+    if len(upgrades) > _MAX_TITLE_NAMES:
+        return [f"the upgrades of {len(upgrades):,} clusters cannot complete"]
+    return [f"the upgrade of {upgrade.cluster} to {upgrade.after} {_format_verdict(upgrade)}" for upgrade in upgrades]
+
+
+def _count_clusters(upgrades: Iterable[Upgrade]) -> int:
+    return len({(upgrade.site_id, upgrade.cluster) for upgrade in upgrades})
 
 
 def is_upgrade_blocked(upgrade: Upgrade) -> bool:
@@ -69,9 +67,8 @@ def format_upgrade_heading(upgrade: Upgrade) -> str:
 
 def format_versions(upgrade: Upgrade) -> str:
     """Return the old and the new version, or only the new one: `to 1.30.1`."""
-    if not upgrade.before:
-        return f"to {upgrade.after or 'no version'}"
-    return f"{upgrade.before} -> {upgrade.after or 'no version'}"
+    after = upgrade.after or "no version"
+    return f"{upgrade.before} -> {after}" if upgrade.before else f"to {after}"
 
 
 def describe_upgrade_course(upgrade: Upgrade) -> str:
@@ -106,15 +103,15 @@ def _describe_pool_recreation(upgrade: Upgrade) -> str:
 
 
 def _format_verdict(upgrade: Upgrade) -> str:
-    blocked_pool = next((pool for pool in upgrade.pools if pool.failed_batch), None)
-    if blocked_pool is not None:
-        return f"stops at batch {blocked_pool.failed_batch} of {blocked_pool.pool}"
+    for pool in upgrade.pools:
+        if pool.failed_batch:
+            return f"stops at batch {pool.failed_batch} of {pool.pool}"
+    clauses = ["is blocked"] if upgrade.budgets else []
     uncertain_pools = tuple(dict.fromkeys(chain.from_iterable(pool.scale_in_pools for pool in upgrade.pools)))
     if uncertain_pools:
         selection = f"the VMs of {format_first_items(uncertain_pools, _MAX_NAMES)} that Azure removes"
-        budget_note = "is blocked, and " if upgrade.budgets else ""
-        return f"{budget_note}may lack surge capacity, depending on {selection}"
-    return "is blocked" if upgrade.budgets else "fits"
+        clauses.append(f"may lack surge capacity, depending on {selection}")
+    return ", and ".join(clauses) or "fits"
 
 
 def _describe_unavailable_nodes(upgrade: Upgrade) -> str:

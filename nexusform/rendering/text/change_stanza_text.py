@@ -220,11 +220,12 @@ def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[S
         body = text.partition("\n")[2].replace(stanza.header, change.address.type, 1)
         # The rendered id, name and instance key of an object, and its site unless that changes.
         names = [change.address.key]
-        sites = {side.get("site_id") for side in (change.before, change.after) if side is not None}
-        names += sites if len(sites) == 1 else ()
-        for side in (change.before, change.after):
-            if side is not None:
-                names += [side.get("id"), side.get("name")]
+        sides = [side for side in (change.before, change.after) if side is not None]
+        sites = {side.get("site_id") for side in sides}
+        if len(sites) == 1:
+            names += sites
+        for side in sides:
+            names += [side.get("id"), side.get("name")]
         specific_texts: set[str] = set()
         for name in names:
             if isinstance(name, str) and name:

@@ -10,9 +10,9 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, select_errors
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.phrases import format_list
+from nexusform.diagnostics.phrases import format_list, group_by, join_texts
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import get_kind_title
 from nexusform.plans.plan import Action, Mode, Plan, is_fully_decided
@@ -48,6 +48,7 @@ from nexusform.rendering.text.report_text import (
 )
 
 FAILED: Final = "Planning failed. nexusform encountered an error while generating this plan."
+_PARAGRAPH_END: Final = "\n\n"
 
 
 class PlanTextOptions(Struct, frozen=True):
@@ -83,13 +84,8 @@ def render_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanText
     if options.details or options.terraform:
         return _render_full_plan(plan, sources, options)
     before, after = render_around_errors(plan, sources, options)
-    errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.severity is Severity.ERROR]
-    boxes = _render_boxes(errors, sources, options) if options.errors else ""
-    return f"{_join_nonempty_paragraphs([before, boxes, after])}\n"
-
-
-def _join_nonempty_paragraphs(parts: Sequence[str]) -> str:
-    return "\n\n".join(part for part in parts if part)
+    boxes = _render_boxes(select_errors(plan.diagnostics), sources, options) if options.errors else ""
+    return f"{join_texts([before, boxes, after], _PARAGRAPH_END)}\n"
 
 
 def _render_boxes(
@@ -121,25 +117,24 @@ def render_around_errors(plan: Plan, sources: Mapping[str, SourceFile], options:
     if lines and options.hints:
         lines += render_labelled_text("", build_entry_hint(view.entries, options.saved_path), 2, options.width)
     after = ["\n".join(lines), *_render_final_part(view, options, paint)]
-    return _join_nonempty_paragraphs(before), _join_nonempty_paragraphs(after)
+    return join_texts(before, _PARAGRAPH_END), join_texts(after, _PARAGRAPH_END)
 
 
 _SectionRenderer: TypeAlias = Callable[[PlanReportData, int, Painter], list[str]]
 
 
-def _create_section_renderer(build: Callable[[PlanReportData], Section | None]) -> _SectionRenderer:
+def _create_section_renderer(build: Callable[[PlanReportData], Section]) -> _SectionRenderer:
     return lambda view, width, paint: render_plan_section(build(view), width, paint)
 
 
 def _render_objects(view: PlanReportData, width: int, paint: Painter) -> list[str]:
     """Render the changed objects, or the sentence for no changes."""
     section = plan_sections.build_change_section(view)
-    if section is None:
-        return [] if view.plan.has_changes else _render_no_changes(view.plan, width, paint)
-    title, _, lines = "\n".join(render_plan_section(section, width, paint, hint="; -details shows each")).partition(
-        "\n"
-    )
-    return [plan_sections.CHANGES_TITLE, lines] if title else []
+    if section.has_content:
+        parts = render_plan_section(section, width, paint, hint="; -details shows each")
+        _, _, lines = "\n".join(parts).partition("\n")
+        return [plan_sections.CHANGES_TITLE, lines]
+    return [] if view.plan.has_changes else _render_no_changes(view.plan, width, paint)
 
 
 def _render_no_changes(plan: Plan, width: int, paint: Painter) -> list[str]:
@@ -155,13 +150,14 @@ def _render_changed_outputs(view: PlanReportData, width: int, paint: Painter) ->
     from nexusform.rendering.text.output_text import render_short_outputs
 
     lines = [paint("Changes to Outputs:", "bold"), *render_short_outputs(view.outputs, width, paint)]
-    return ["\n".join(lines), *([] if view.objects else [_wrap_paragraph(plan_sentences.ONLY_OUTPUTS, width)])]
+    note = "" if view.objects else _wrap_paragraph(plan_sentences.ONLY_OUTPUTS, width)
+    return ["\n".join(lines), note]
 
 
 def _render_drift_items(view: PlanReportData, width: int, paint: Painter) -> list[str]:
     """Render changes made outside of nexusform, one object per line."""
     section = plan_sections.build_drift_section(view)
-    if section is None:
+    if not section.has_content:
         return []
     items = render_report_items(section.groups, width, paint, "; -details shows each")
     note = [_wrap_paragraph(plan_sentences.ONLY_REFRESH, width)] if view.is_refresh_only else []
@@ -206,9 +202,11 @@ def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Pa
     lines = render_decision(build_decision_lines(plan), width, paint) if has_decision else []
     if plan.is_failed:
         return ["\n".join(lines)]
-    notes = render_report_notes(plan_sections.build_note_section(view), width, paint) if plan.has_changes else []
     lines += _render_placement_summaries(view, width, paint)
-    lines += [_render_plan_line(plan, paint)] if plan.has_changes else []
+    notes: list[str] = []
+    if plan.has_changes:
+        notes = render_report_notes(plan_sections.build_note_section(view), width, paint)
+        lines.append(_render_plan_line(plan, paint))
     return ["\n".join(notes), _build_next_step(plan, options), "\n".join(lines)]
 
 
@@ -283,10 +281,12 @@ def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: Pl
     paint, width = Painter(options.colour), options.width
     parts = [] if options.terraform else ["\n".join(plan.provider_titles)]
     parts += [*_render_drift(view, paint, options), *_render_changes(view, paint, options)]
-    parts += [] if plan.is_failed else _render_verdict(view, paint, width)
-    parts += render_plan_section(plan_sections.build_machine_and_feasibility_section(view), width, paint)
-    if not plan.is_failed:
-        parts += render_plan_section(plan_sections.build_rollout_section(view), width, paint)
+    conditions = render_plan_section(plan_sections.build_machine_and_feasibility_section(view), width, paint)
+    if plan.is_failed:
+        parts += conditions
+    else:
+        rollouts = render_plan_section(plan_sections.build_rollout_section(view), width, paint)
+        parts += [*_render_verdict(view, paint, width), *conditions, *rollouts]
     parts += render_plan_section(plan_sections.build_rule_section(view), width, paint)
     parts += _render_full_outputs(view, paint, width)
     if options.diagnostics:
@@ -295,17 +295,19 @@ def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: Pl
         parts.append(render_next_step(options, paint))
     if plan.has_changes and not options.terraform:
         parts.append("\n".join(render_decision(build_decision_lines(plan), width, paint)))
-    return f"{_join_nonempty_paragraphs(parts)}\n"
+    return f"{join_texts(parts, _PARAGRAPH_END)}\n"
 
 
 def _render_findings(view: PlanReportData, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> list[str]:
     """Render the boxes of findings; pre-existing ones come last under a title."""
     if options.terraform:  # Terraform's text has errors and warnings only.
         return [_render_boxes(view.plan.diagnostics, sources, options)]
-    new = [finding.diagnostic for finding in view.findings if not finding.is_preexisting]
-    existing = [finding.diagnostic for finding in view.findings if finding.is_preexisting]
-    title = [Painter(options.colour)("Not caused by this plan:", "bold")] if existing else []
-    return [_render_boxes(new, sources, options), *title, _render_boxes(existing, sources, options)]
+    diagnostics = group_by((finding.diagnostic for finding in view.findings), lambda problem: problem.is_preexisting)
+    boxes = [_render_boxes(diagnostics.get(False, []), sources, options)]
+    if True in diagnostics:
+        title = Painter(options.colour)("Not caused by this plan:", "bold")
+        boxes += [title, _render_boxes(diagnostics[True], sources, options)]
+    return boxes
 
 
 def _wrap_paragraph(text: str, width: int) -> str:
@@ -397,7 +399,8 @@ def _render_full_outputs(view: PlanReportData, paint: Painter, width: int) -> li
     from nexusform.rendering.text.change_stanza_text import render_outputs
 
     lines = [paint("Changes to Outputs:", "bold"), *render_outputs(view.outputs, paint)]
-    return ["\n".join(lines), *([] if view.stanzas else [_wrap_paragraph(plan_sentences.ONLY_OUTPUTS, width)])]
+    note = "" if view.stanzas else _wrap_paragraph(plan_sentences.ONLY_OUTPUTS, width)
+    return ["\n".join(lines), note]
 
 
 def render_next_step(options: PlanTextOptions, paint: Painter) -> str:
@@ -437,11 +440,9 @@ def _is_lint_rule(diagnostic_id: str) -> bool:
 
 def render_finding_entries(entries: FindingEntries, width: int, paint: Painter) -> list[str]:
     """Render the findings caused by the plan, warnings first, and pre-existing ones in one line."""
-    caused = entries.caused
-    warnings = [entry for entry in caused if entry.level is Level.WARNING]
-    advice = [entry for entry in caused if entry.level is not Level.WARNING]
-    lines: list[str] = []
-    lines += _render_warnings(warnings, width, paint)
+    by_warning = group_by(entries.caused, lambda entry: entry.level is Level.WARNING)
+    lines = _render_warnings(by_warning.get(True, []), width, paint)
+    advice = by_warning.get(False, [])
     for entry in advice[:_MAX_ADVICE]:
         lines += render_finding_entry(entry, width, paint)
     if len(advice) > _MAX_ADVICE:
@@ -479,7 +480,7 @@ def render_finding_entry(entry: FindingEntry, width: int, paint: Painter) -> lis
     """
     return [
         *_render_entry_text(entry, width, paint),
-        *indent(escape_control_characters(entry.write), "    ").splitlines(),
+        *indent(escape_control_characters(entry.proposed_code), "    ").splitlines(),
     ]
 
 

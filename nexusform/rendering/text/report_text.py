@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
 
 from nexusform.diagnostics.levels import PlacementImpact
+from nexusform.diagnostics.phrases import join_texts
 from nexusform.rendering.notation.colours import (
     PLAIN,
     Painter,
@@ -33,13 +35,10 @@ MAX_FOLDED = 12  # folded sections without findings; more would hide the others
 def render_report_text(report: Report, *, colour: bool = False, width: int = 80) -> str:
     """Render the whole report as text with a final newline."""
     paint = Painter(colour)
-    colour_name = (
-        _IMPACT_COLOURS[report.alert_level]
-        if report.alert_level is not None
-        else "red"
-        if report.is_finding
-        else "green"
-    )
+    if report.alert_level is not None:
+        colour_name = _IMPACT_COLOURS[report.alert_level]
+    else:
+        colour_name = "red" if report.is_finding else "green"
     lines = [paint(line, "bold") for line in _wrap_text(report.title, width)]
     lines += [paint(line, "bold", colour_name) for line in _wrap_text(report.verdict, width)]
     for fact in report.facts:
@@ -104,18 +103,16 @@ def render_table(table: Table, paint: Painter, width: int, *, has_details: bool 
         previous = cells[0]
         line = _render_row(["", *cells[1:]] if is_repeated else cells, widths, figures)
         lines.append(paint(line, "red") if row.is_finding else line)
-        lines += render_labelled_text("", escape_control_characters(row.note), widths[0] + 4, width) if row.note else []
+        if row.note:
+            lines += render_labelled_text("", escape_control_characters(row.note), widths[0] + 4, width)
     return lines
 
 
 def _move_details_to_note(table: Table, row: Row) -> Row:
     """Return a row with the columns `details` in its note."""
-    details = [
-        f"{table.headers[column]}: {get_plain_text(row.cells[column])}"
-        for column in sorted(table.details)
-        if column < len(row.cells)
-    ]
-    return replace(row, note="; ".join([*filter(None, [row.note]), ", ".join(details)]))
+    columns = sorted(table.details & set(range(len(row.cells))))
+    details = [f"{table.headers[column]}: {get_plain_text(row.cells[column])}" for column in columns]
+    return replace(row, note=join_texts((row.note, ", ".join(details)), "; "))
 
 
 def _escape_cells(cells: Iterable[Text]) -> list[str]:
@@ -169,10 +166,10 @@ _DECISION_COLUMN: Final = 13  # column of the texts of the decision block
 
 
 def render_plan_section(
-    section: Section | None, width: int, paint: Painter, *, hint: str = "", has_details: bool = False
+    section: Section, width: int, paint: Painter, *, hint: str = "", has_details: bool = False
 ) -> list[str]:
     """Render a section of a plan as parts with blank lines between. `hint` is the flag that lists all items."""
-    if section is None:
+    if not section.has_content:
         return []
     parts: list[str] = []
     tables = section.all_tables
@@ -204,25 +201,24 @@ def wrap_paragraphs(texts: Iterable[str], width: int) -> Iterable[str]:
 def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_details: bool) -> list[str]:
     """Render a table below its caption; steps are limited."""
     lines = [paint(line, "bold") for line in _wrap_text(f"{table.caption}:", width)] if table.caption else []
-    hidden_count = 0 if table.figures or has_details else len(table.rows) - _MAX_STEPS
-    visible_table = replace(table, rows=table.rows[:_MAX_STEPS]) if hidden_count > 0 else table
+    max_rows = len(table.rows) if table.figures or has_details else _MAX_STEPS
+    visible_table = replace(table, rows=table.rows[:max_rows])
     rows = render_table(visible_table, paint, width - len(_INDENT), has_details=has_details)
     lines += [f"{_INDENT}{line}" for line in rows]
-    return (
-        [*lines, f"{_INDENT}and {hidden_count:,} more; -report=markdown:PATH shows each."]
-        if hidden_count > 0
-        else lines
-    )
+    hidden_count = len(table.rows) - len(visible_table.rows)
+    if hidden_count:
+        lines.append(f"{_INDENT}and {hidden_count:,} more; -report=markdown:PATH shows each.")
+    return lines
 
 
 def render_report_items(groups: Sequence[ItemGroup], width: int, paint: Painter, hint: str = "") -> list[str]:
     """Render a line per item under the names of their groups, with the texts in one column. With very many,
     destroyed objects come first and the remaining ones are counted.
     """
-    items = [item for group in groups for item in group.items]
-    visible = sorted(items, key=lambda item: item.symbol not in _URGENT_SYMBOLS) if len(items) > _MAX_ITEMS else items
-    visible_ids = set(map(id, visible[:_MAX_ITEMS]))
-    label_widths = [count_columns(escape_control_characters(item.label)) for item in visible[:_MAX_ITEMS]]
+    items = list(chain.from_iterable(group.items for group in groups))
+    visible = sorted(items, key=lambda item: item.symbol not in _URGENT_SYMBOLS)[:_MAX_ITEMS]
+    visible_ids = set(map(id, visible))
+    label_widths = [count_columns(escape_control_characters(item.label)) for item in visible]
     fitting = [label_width for label_width in label_widths if label_width <= width - _SYMBOL_WIDTH - _MIN_TEXT_WIDTH]
     column = max(fitting, default=0) + _SYMBOL_WIDTH
     lines: list[str] = []
@@ -245,12 +241,11 @@ def _render_item(item: Item, column: int, width: int, paint: Painter) -> list[st
     return truncate_lines(render_labelled_text(label, text, column, width), _MAX_ITEM_LINES, width)
 
 
-def render_report_notes(section: Section | None, width: int, paint: Painter) -> list[str]:
+def render_report_notes(section: Section, width: int, paint: Painter) -> list[str]:
     """Render a line per note, with the headings in a column."""
-    notes = section.notes if section is not None else ()
-    heading_width = max((count_columns(heading) for heading, _ in notes), default=0)
+    heading_width = max((count_columns(heading) for heading, _ in section.notes), default=0)
     lines: list[str] = []
-    for heading, sentence in notes:
+    for heading, sentence in section.notes:
         label = paint(f"{escape_control_characters(heading)}:", "bold")
         lines += render_labelled_text(label, escape_control_characters(sentence), heading_width + 2, width, gap=1)
     return lines
@@ -280,16 +275,19 @@ def render_labelled_text(label: str, text: str, indent: int, width: int, gap: in
     longest_word = max(map(count_columns, text.split()), default=0)
     if text_width < _MIN_LABELLED_WIDTH or text_width < longest_word <= width - _BELOW_INDENT:
         indent, text_width = _BELOW_INDENT, width - _BELOW_INDENT
-    if label and count_columns(label) + gap > indent and count_columns(label) + gap + count_columns(text) <= width:
+    label_width = count_columns(label) + gap
+    is_long_label = bool(label) and label_width > indent
+    if is_long_label and label_width + count_columns(text) <= width:
         return [f"{label}{' ' * gap}{text}".rstrip()]
-    wrapped = wrap_lines(text, max(text_width, _MIN_LABELLED_WIDTH)) if text else []
-    if not wrapped:
+    if not text:
         return [label.rstrip()]
+    first_line, *further_lines = wrap_lines(text, max(text_width, _MIN_LABELLED_WIDTH))
     margin = " " * indent
-    if count_columns(label) + gap > indent and label:
-        return [label.rstrip(), *(f"{margin}{line}" for line in wrapped)]
-    first_line, *further_lines = wrapped
-    return [f"{fill_to_width(label, indent)}{first_line}", *(f"{margin}{line}" for line in further_lines)]
+    if is_long_label:
+        first_lines = [label.rstrip(), f"{margin}{first_line}"]
+    else:
+        first_lines = [f"{fill_to_width(label, indent)}{first_line}"]
+    return [*first_lines, *(f"{margin}{line}" for line in further_lines)]
 
 
 def truncate_lines(lines: list[str], maximum: int, width: int) -> list[str]:
