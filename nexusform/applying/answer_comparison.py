@@ -52,9 +52,11 @@ def compare_answer(
     unexpected_paths: list[Path] = []
     different_paths = tuple(_find_different_paths(planned, answer, ()))
     for path in different_paths:
-        attribute = find_schema(schema, path) if schema else None
-        if not (isinstance(attribute, AttributeSchema) and attribute.observed):
-            (predicted_paths if _is_predicted_attribute(schema, path) else unexpected_paths).append(path)
+        attribute = _find_attribute(schema, path)
+        if attribute is None or not (attribute.observed or attribute.predicted):
+            unexpected_paths.append(path)
+        elif not attribute.observed:
+            predicted_paths.append(path)
     observed_predictions = [path for path in observed if _is_predicted_attribute(schema, path)]
     entries = _find_objects_with_provenance(answer, [*observed_predictions, *predicted_paths])
     counts = _PredictionCounter()
@@ -120,8 +122,14 @@ def _find_different_paths(planned: Any, answer: Any, path: Path) -> Iterator[Pat
 
 
 def _is_predicted_attribute(schema: BlockSchema | None, path: Path) -> bool:
+    attribute = _find_attribute(schema, path)
+    return attribute is not None and attribute.predicted
+
+
+def _find_attribute(schema: BlockSchema | None, path: Path) -> AttributeSchema | None:
+    """Return the schema of the attribute at a path; None for blocks, unknown paths, and without a schema."""
     attribute = find_schema(schema, path) if schema else None
-    return isinstance(attribute, AttributeSchema) and attribute.predicted
+    return attribute if isinstance(attribute, AttributeSchema) else None
 
 
 def _find_objects_with_provenance(answer: Mapping[str, Any], paths: Sequence[Path]) -> list[Path]:
@@ -143,11 +151,12 @@ def _mark_observed_objects(
     """Return the answer with observed entries marked; cells of another machine become unknown."""
     changed = dict(answer)
     for entry in entries:
-        if _has_provenance(get_part(answer, entry)):
-            changed = replace_part_at_path(changed, (*entry, PROVENANCE), "observed")
-            if (*entry, "machine") in different_paths:
-                for name in _CELLS:
-                    path = (*entry, name)
-                    if path not in different_paths and isinstance(get_part(changed, path), list):
-                        changed = replace_part_at_path(changed, path, None)
+        if not _has_provenance(get_part(answer, entry)):
+            continue
+        changed = replace_part_at_path(changed, (*entry, PROVENANCE), "observed")
+        if (*entry, "machine") in different_paths:
+            cell_paths = {(*entry, name) for name in _CELLS}
+            for path in cell_paths.difference(different_paths):
+                if isinstance(get_part(changed, path), list):
+                    changed = replace_part_at_path(changed, path, None)
     return changed

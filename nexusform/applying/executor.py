@@ -45,10 +45,11 @@ from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.prediction_scores import VerifiedPrediction
 from nexusform.plans.plan import Plan, Step, StepKind
+from nexusform.resources.address import Address
 from nexusform.scheduling.machine_actions import ACTION_KINDS, MACHINE_ACTION_TYPE, compute_facts_after
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
 from nexusform.state.journal import InstanceOutcome
-from nexusform.state.objects import State
+from nexusform.state.objects import ObjectState, State
 
 PROGRESS_SECONDS: Final = 10.0  # interval of progress events of a long step
 MAXIMUM_WIDTH: Final = 32  # times the parallelism: maximum of quick steps passed on in advance
@@ -471,26 +472,35 @@ _MACHINE: Final = "nexus_bare_metal_machine"
 
 
 def build_machine_outcome(call: ProviderCall, answer: ChangeResult | None, state: State) -> InstanceOutcome | None:
-    """Return the machine of an action with its new facts; None for other steps. A machine without a resource of
-    its own is one of its rack. A provider with a site observes all but the owner of a cordon.
+    """Return the resource of a machine action's machine with the facts after the action, or the machine's rack if
+    the machine has no resource of its own. None for other steps, and without such a resource. The facts of a real
+    site are read after the step, except the owner of a cordon: only this function records it.
     """
     if call.key.type != MACHINE_ACTION_TYPE or answer is None:
         return None
-    values = answer.attributes
-    if call.provider.sends_changes and ACTION_KINDS[str(values.get("action"))].is_disruptive:
+    action, finish_time = str(answer.attributes.get("action")), str(answer.attributes.get("finished"))
+    if call.provider.sends_changes and ACTION_KINDS[action].is_disruptive:
         return None
-    machine_id = str(values.get("machine_id"))
-    rack_id, _, name = machine_id.rpartition("/")
-    owner_ids = {_MACHINE: machine_id, _RACK: rack_id}
-    for kind, owner_id in owner_ids.items():
-        for address, instance in state.instances.items():
-            current = instance.current
-            if current is None or address.type != kind or current.attributes.get("id") != owner_id:
-                continue
-            note: Mapping[str, Any] = get_mapping(current.private, OBSERVED_KEY)
-            before = note if kind == _MACHINE else get_mapping(note, name)
-            arguments = current.attributes if kind == _MACHINE else {}
-            facts = compute_facts_after(str(values.get("action")), {**arguments, **before}, str(values.get("finished")))
-            updated = merge_note(current, {OBSERVED_KEY: facts if kind == _MACHINE else {**note, name: facts}})
-            return InstanceOutcome(address, current.creation, replace(instance, current=updated))
+    machine_id = str(answer.attributes.get("machine_id"))
+    rack_id, _, machine_name = machine_id.rpartition("/")
+    owner = _find_object(state, _MACHINE, machine_id) or _find_object(state, _RACK, rack_id)
+    if owner is None:
+        return None
+    address, current = owner
+    recorded: Mapping[str, Any] = get_mapping(current.private, OBSERVED_KEY)
+    if address.type == _MACHINE:
+        facts = compute_facts_after(action, {**current.attributes, **recorded}, finish_time)
+    else:
+        # A rack has the facts of its machines by name.
+        machine_facts = compute_facts_after(action, get_mapping(recorded, machine_name), finish_time)
+        facts = {**recorded, machine_name: machine_facts}
+    instance = replace_current_object(state.instances[address], merge_note(current, {OBSERVED_KEY: facts}))
+    return InstanceOutcome(address, current.creation, instance)
+
+
+def _find_object(state: State, type_name: str, object_id: str) -> tuple[Address, ObjectState] | None:
+    """Return the current object with an id, and its address."""
+    for address, current in state.list_current_objects():
+        if address.type == type_name and current.attributes.get("id") == object_id:
+            return address, current
     return None

@@ -23,7 +23,7 @@ from nexusform.interfaces.plugins import UNFINISHED_KEY, ObjectKey, Provider, Pr
 from nexusform.plans.plan import StepKind
 from nexusform.resources.address import Address
 from nexusform.state.journal import NO_STEP, InstanceOutcome, Intent, OpenStepIntent, RunningOperation
-from nexusform.state.objects import InstanceState, ObjectState
+from nexusform.state.objects import InstanceState, ObjectState, get_current_object
 
 
 def recover_step_outcomes(
@@ -81,29 +81,30 @@ def _build_read_request(open_intent: OpenStepIntent) -> ReadRequest:
     intent = open_intent.intent
     # A new object is not recorded yet. The object at its address is another one (with the same id under
     # create_before_destroy): a provider that only echoes its input would find that one and report the create as done.
-    attributes: Mapping[str, Any] = {}
+    target = _get_target_object(open_intent)
     planned = intent.planned.attributes if intent.planned else None
-    if intent.kind != StepKind.CREATE:
-        target = _get_target_object(open_intent)
-        attributes = target.attributes if target else {}
+    attributes: Mapping[str, Any] = {}
+    if target is not None and intent.kind != StepKind.CREATE:
+        attributes = target.attributes
     return ReadRequest(
         ObjectKey(intent.key_type, intent.key_id, intent.creation),
         attributes,
         str(intent.address),
         planned,
-        unfinished_change=get_failed_change(_get_target_object(open_intent)),
+        unfinished_change=get_failed_change(target),
         is_being_deleted=intent.kind == StepKind.DELETE,
     )
 
 
 def _merge_provider_note(instance: InstanceState | None, intent: Intent, answer: ReadResult) -> InstanceState | None:
     """Return the instance with its provider's note; a failed create is tainted, as in a regular apply."""
-    if instance is None or instance.current is None:
+    current = get_current_object(instance)
+    if current is None:
         return instance
     unfinished = answer.note.get(UNFINISHED_KEY) or {"in_progress": True}
     if intent.kind == StepKind.CREATE and not answer.is_settled and not unfinished.get("in_progress"):
-        return replace_current_object(instance, replace(instance.current, tainted=True))
-    return replace_current_object(instance, merge_note(instance.current, answer.note))
+        return replace_current_object(instance, replace(current, tainted=True))
+    return replace_current_object(instance, merge_note(current, answer.note))
 
 
 def _build_instance_as_read(
@@ -118,9 +119,8 @@ def _build_instance_as_read(
     # was removed by another process meanwhile, as a refresh would notice, too.
     if attributes is None:
         return replace_current_object(before, None)
-    if before is None or before.current is None:
-        return before
-    return replace_current_object(before, replace(before.current, attributes=attributes))
+    current = get_current_object(before)
+    return before if current is None else replace_current_object(before, replace(current, attributes=attributes))
 
 
 def _build_instance_after_delete(intent: Intent, before: InstanceState | None) -> InstanceState:
@@ -137,8 +137,6 @@ def _compute_after_create(intent: Intent, before: InstanceState | None, attribut
     planned = intent.planned or ObjectState({}, intent.creation)
     new_object = replace(planned, attributes=attributes)
     # With create_before_destroy the old object still exists; it is kept until its own delete is recorded.
-    return (
-        add_new_current_object(before, new_object, intent.key_type)
-        if intent.deposed
-        else replace_current_object(before, new_object)
-    )
+    if intent.deposed:
+        return add_new_current_object(before, new_object, intent.key_type)
+    return replace_current_object(before, new_object)

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.vms import Placement
 
@@ -68,35 +69,32 @@ _T = TypeVar("_T")
 
 def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
     """Return the open predictions of a private note; none if the entry is invalid."""
-    recorded = (private or {}).get(OPEN_PREDICTIONS_KEY)
     predictions: dict[str, tuple[PredictedVm, ...]] = {}
-    for pool, text in recorded.items() if isinstance(recorded, Mapping) else ():
+    for pool, text in get_mapping(private, OPEN_PREDICTIONS_KEY).items():
         with suppress(msgspec.DecodeError, ValueError):
-            rack_rows: list[PredictedVm] = []
-            rows = msgspec.json.decode(str(text), type=list[_RackVms])
-            is_tie_certain, texts = (rows[0].ties if rows else None) or (False, [])
-            tied_names: list[str] = []
-            for folded in texts:
-                match = _FOLDED_NAMES.fullmatch(folded)
-                if match is None:
-                    tied_names.append(folded)
-                    continue
-                prefix, first, last = match.groups()
-                if int(last) - int(first) > _MAX_RUN:
-                    raise ValueError(f"{folded} has too many names")
-                tied_names.extend(f"{prefix}{number:0{len(first)}}" for number in range(int(first), int(last) + 1))
-            tied_machines = tuple(tied_names)
-            for row in rows:
-                rack_rows.extend(_build_predictions(row, tied_machines, is_tie_certain))
-            predictions[str(pool)] = tuple(rack_rows)
+            predictions[str(pool)] = tuple(_read_pool_predictions(str(text)))
     return predictions
+
+
+def _read_pool_predictions(text: str) -> Iterator[PredictedVm]:
+    """Yield the predictions of a pool from its line of JSON. Raises DecodeError and ValueError."""
+    rows = msgspec.json.decode(text, type=list[_RackVms])
+    is_tie_certain, folded_names = (rows[0].ties if rows else None) or (False, [])
+    tied_names: list[str] = []
+    for folded in folded_names:
+        tied_names.extend(_expand_folded_name(folded))
+    for row in rows:
+        yield from _build_predictions(row, tuple(tied_names), is_tie_certain)
 
 
 def set_open_predictions(private: Mapping[str, Any] | None, predictions: OpenPredictions) -> Mapping[str, Any] | None:
     """Return a private note with these open predictions instead of its previous ones, one line per pool."""
-    other_entries = {name: value for name, value in (private or {}).items() if name != OPEN_PREDICTIONS_KEY}
-    rows = {pool: msgspec.json.encode(list(_build_rows(predictions[pool]))).decode() for pool in sorted(predictions)}
-    return ({**other_entries, OPEN_PREDICTIONS_KEY: rows} if rows else other_entries) or None
+    note = dict(private or {})
+    note.pop(OPEN_PREDICTIONS_KEY, None)
+    if predictions:
+        lines = {pool: msgspec.json.encode(list(_build_rows(predictions[pool]))) for pool in sorted(predictions)}
+        note[OPEN_PREDICTIONS_KEY] = {pool: line.decode() for pool, line in lines.items()}
+    return note or None
 
 
 def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
@@ -110,11 +108,10 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
     ties = (tied_vm.is_tie_certain, list(_fold_names(tied_vm.tied_machines))) if tied_vm is not None else None
     for (rack, certain, count_share, count_tied, _), members in by_row.items():
         machines = [item.machine for item in members]
+        # The common prefix of the first and the last name in order is common to all names between.
         first, last = min(machines), max(machines)
-        length = next(
-            (index for index, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), len(first)
-        )
-        prefix = first[:length]
+        differing = (index for index, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1])
+        prefix = first[: next(differing, len(first))]
         suffixes = [machine[len(prefix) :] for machine in machines]
         certainties = [item.certainty for item in members]
         measured = [item.measured for item in certainties if item.measured is not None]
@@ -152,6 +149,17 @@ def _fold_names(names: Iterable[str]) -> Iterator[str]:
             runs.append([name])
     for first, *others in runs:
         yield f"{first}..{_get_final_number(others[-1])}" if others else first
+
+
+def _expand_folded_name(folded: str) -> list[str]:
+    """Return the names of a text of `_fold_names`. Raises ValueError for too many names."""
+    match = _FOLDED_NAMES.fullmatch(folded)
+    if match is None:
+        return [folded]
+    prefix, first, last = match.groups()
+    if int(last) - int(first) > _MAX_RUN:
+        raise ValueError(f"{folded} has too many names")
+    return [f"{prefix}{number:0{len(first)}}" for number in range(int(first), int(last) + 1)]
 
 
 def _get_final_number(name: str) -> str:

@@ -22,7 +22,7 @@ from nexusform.applying.open_predictions import (
 )
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.interfaces.plugins import ResourceType
-from nexusform.json_data.plain_data import get_part
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.placements.prediction_scores import (
     COUNT_PREDICTION,
@@ -33,7 +33,7 @@ from nexusform.placements.prediction_scores import (
     add_predictions_to_note,
 )
 from nexusform.placements.vm_demands import OBSERVED, PlacedVm
-from nexusform.plans.plan import PlacementAction, Plan, Step
+from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan, Step
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.state.journal import InstanceOutcome
@@ -65,11 +65,7 @@ def verify_predictions(
 ) -> PredictionResults:
     """Verify the plan's predictions for completed objects, and open ones of earlier plans."""
     # On a site with an incomplete placement nothing was certain: the plan assumed its VMs.
-    objects = {
-        address: instance.current
-        for address, instance in state.instances.items()
-        if instance.current is not None and str(address) in completed
-    }
+    objects = {address: current for address, current in state.list_current_objects() if str(address) in completed}
     return verify_object_predictions(objects, types, _collect_predictions(plan, completed))
 
 
@@ -85,12 +81,12 @@ def verify_object_predictions(
             continue
         owner_id = str(observed.attributes.get("id"))
         kind = types.get(address.type)
-        if kind is None or kind.vms is None:
-            vms = {}
-        else:
-            vms = {(vm.pool, vm.number): vm for vm in kind.vms.list_existing_vms(observed.attributes)}
-        replaced = {pool: predicted for pool, predicted in before.items() if pool not in new_predictions}
-        newly_verified, remaining = verify_open_predictions({**replaced, **new_predictions}, vms, owner_id)
+        existing_vms: Iterable[PlacedVm] = ()
+        if kind is not None and kind.vms is not None:
+            existing_vms = kind.vms.list_existing_vms(observed.attributes)
+        vms = {(vm.pool, vm.number): vm for vm in existing_vms}
+        earlier = {pool: predicted for pool, predicted in before.items() if pool not in new_predictions}
+        newly_verified, remaining = verify_open_predictions({**earlier, **new_predictions}, vms, owner_id)
         verified.setdefault(owner_id.partition("/")[0], []).extend(newly_verified)
         if remaining != before:
             unverified[address] = remaining
@@ -118,62 +114,73 @@ def verify_open_predictions(
 
 def _add_observed_placement(prediction: PredictedVm, vm: PlacedVm | None) -> PredictedVm:
     """Return a prediction with the observed placement of the VM."""
-    is_observed = vm is not None and vm.provenance == OBSERVED
-    if vm is None or not is_observed:
+    if vm is None or vm.provenance != OBSERVED:
         return prediction
     return replace(prediction, observed_placement=vm.placement, object=prediction.object or vm.name)
 
 
 def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address, dict[str, tuple[PredictedVm, ...]]]:
     """Return the plan's predictions for the VMs of completed objects, by pool."""
-    tables = {_PoolId(table.site_id, table.cluster, table.pool): table for table in plan.placement_tables}
-    incomplete_sites = {
-        row.site_id
-        for row in plan.placements
-        if row.kind == VM and row.action in _CHANGING_ACTIONS and str(row.address) not in completed
-    }
-    predictions: dict[Address, dict[str, tuple[PredictedVm, ...]]] = {}
+    tables = _index_tables(plan)
+    completed_rows: list[PlacementChange] = []
+    incomplete_sites: set[str] = set()
     for row in plan.placements:
-        if row.kind != VM or row.action not in _PLACING_ACTIONS or str(row.address) not in completed:
+        if row.kind == VM and row.action in _CHANGING_ACTIONS:
+            if str(row.address) in completed:
+                completed_rows.append(row)
+            else:
+                incomplete_sites.add(row.site_id)
+    predictions: dict[Address, dict[str, tuple[PredictedVm, ...]]] = {}
+    for row in completed_rows:
+        if row.action not in _PLACING_ACTIONS or row.certainty is None or not isinstance(row.target, Placement):
             continue
-        if row.certainty is None or not isinstance(row.target, Placement):
-            continue
-        table = tables.get(_PoolId(row.site_id, row.cluster, row.pool))
         object_predictions = predictions.setdefault(row.address, {})
-        is_complete = row.site_id not in incomplete_sites
         prediction = PredictedVm(
             row.number,
             row.target.rack,
             row.target.machine,
             row.certainty,
-            is_complete and table is not None and table.machines_certain > 0,
-            is_complete and table is not None and row.target.rack in table.certain_racks,
-            row.object,
-            table.tied_machines if table is not None else (),
-            is_complete and table is not None and table.is_tie_certain,
+            is_machine_certain=False,
+            is_count_certain=False,
+            object=row.object,
         )
+        table = tables.get(_PoolId(row.site_id, row.cluster, row.pool))
+        if table is not None:
+            prediction = replace(prediction, tied_machines=table.tied_machines)
+            if row.site_id not in incomplete_sites:
+                prediction = replace(
+                    prediction,
+                    is_machine_certain=table.machines_certain > 0,
+                    is_count_certain=row.target.rack in table.certain_racks,
+                    is_tie_certain=table.is_tie_certain,
+                )
         object_predictions[row.pool] = (*object_predictions.get(row.pool, ()), prediction)
     return predictions
 
 
+def _index_tables(plan: Plan) -> dict[_PoolId, PlacementTable]:
+    return {_PoolId(table.site_id, table.cluster, table.pool): table for table in plan.placement_tables}
+
+
 def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state: State) -> list[WrongPrediction]:
     """List the predictions of ties with another result: another machine allowed by the rule."""
-    tables = {_PoolId(table.site_id, table.cluster, table.pool): table for table in plan.placement_tables}
+    if not wrong_predictions:
+        return []
+    tables = _index_tables(plan)
     tied_machines: dict[tuple[str, str], tuple[str, ...]] = {}
-    for row in plan.placements if wrong_predictions else ():
-        table = tables.get(_PoolId(row.site_id, row.cluster, row.pool)) if row.kind == VM else None
-        if table is not None and row.action in _PLACING_ACTIONS:
+    for row in plan.placements:
+        table = tables.get(_PoolId(row.site_id, row.cluster, row.pool))
+        if table is not None and row.kind == VM and row.action in _PLACING_ACTIONS:
             tied_machines[str(row.address), row.object] = table.tied_machines
     ties: list[WrongPrediction] = []
-    by_address = {str(address): instance for address, instance in state.instances.items()}
+    attributes_by_address = {str(address): current.attributes for address, current in state.list_current_objects()}
     for prediction in wrong_predictions:
-        instance = by_address.get(prediction.address)
-        if instance is None or instance.current is None:
-            continue
-        vm = get_part(instance.current.attributes, prediction.path[:-1])
-        is_entry = isinstance(vm, Mapping) and isinstance(prediction.predicted, str)
-        name = str(prediction.path[-2] if len(prediction.path) > 1 else instance.current.attributes.get("name"))
-        if is_entry and vm.get("machine") in tied_machines.get((prediction.address, name), ()):
+        attributes = attributes_by_address.get(prediction.address, {})
+        # The path is that of a VM's location in a map of VMs, or in a plain VM.
+        name = str(prediction.path[-2] if len(prediction.path) > 1 else attributes.get("name"))
+        machine = get_mapping(attributes, *prediction.path[:-1]).get("machine")
+        tied = tied_machines.get((prediction.address, name), ())
+        if machine in tied and isinstance(prediction.predicted, str):
             ties.append(prediction)
     return ties
 
@@ -193,11 +200,8 @@ def list_completed_objects(events: Iterable[StepEvent], plan: Plan, earlier: Ite
 
 def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> Iterator[VerifiedPrediction]:
     """Yield the verified predictions of a pool: each VM's rack and machine, and VMs per rack if all are observed."""
-    observed = [
-        (prediction, prediction.observed_placement)
-        for prediction in predictions
-        if prediction.observed_placement is not None
-    ]
+    pairs = [(prediction, prediction.observed_placement) for prediction in predictions]
+    observed = [(prediction, placement) for prediction, placement in pairs if placement is not None]
     yield from _verify_single_vm_predictions(observed)
     if len(observed) == len(predictions):
         counts = Counter(placement.rack for _, placement in observed)

@@ -101,42 +101,46 @@ def build_call(
     before: InstanceState | None = None,
 ) -> ProviderCall:
     """Build the call of a step; `before` is the instance at its address."""
-    current = before.current if before is not None and step.kind is StepKind.UPDATE else None
-    if before is None or step.kind is StepKind.CREATE:
-        target = None
-    else:
-        target = before.deposed.get(get_deposed_key(step, change), before.current)
+    deposed_key = get_deposed_key(step, change)
+    failed_change: Mapping[str, Any] | None = None
+    private_note: Mapping[str, Any] = {}
+    if before is not None and step.kind is not StepKind.CREATE:
+        target = before.deposed.get(deposed_key, before.current)
+        private_note = target.note if target is not None else {}
+        failed_change = get_failed_change(before.current) if step.kind is StepKind.UPDATE else None
     return ProviderCall(
         step,
         change,
         provider,
         build_object_key(step, change),
-        get_deposed_key(step, change),
+        deposed_key,
         resumed_operation,
         context or ProviderRunContext(),
-        get_failed_change(current),
-        (target.private if target is not None else None) or {},
+        failed_change,
+        private_note,
     )
 
 
 def get_failed_change(current: ObjectState | None) -> Mapping[str, Any] | None:
     """Return the recorded failed change of an object."""
-    unfinished = (current.private or {}).get(UNFINISHED_KEY) if current is not None else None
+    unfinished = current.note.get(UNFINISHED_KEY) if current is not None else None
     return unfinished if isinstance(unfinished, Mapping) else None
 
 
 def set_failed_change(current: ObjectState, unfinished: Mapping[str, Any] | None) -> ObjectState:
     """Return an object with this failed change in its note, None for none."""
-    other_entries = {name: value for name, value in (current.private or {}).items() if name != UNFINISHED_KEY}
-    private = {**other_entries, UNFINISHED_KEY: unfinished} if unfinished else other_entries
-    return replace(current, private=private or None)
+    note = dict(current.note)
+    note.pop(UNFINISHED_KEY, None)
+    if unfinished:
+        note[UNFINISHED_KEY] = unfinished
+    return replace(current, private=note or None)
 
 
 def merge_note(current: ObjectState, note: Mapping[str, Any]) -> ObjectState:
     """Return an object with additional entries in its private note; None entries are removed."""
     if not note:
         return current
-    entries = {name: value for name, value in {**(current.private or {}), **note}.items() if value is not None}
+    entries = {name: value for name, value in {**current.note, **note}.items() if value is not None}
     return replace(current, private=entries or None)
 
 

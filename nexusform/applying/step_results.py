@@ -24,7 +24,7 @@ from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, VerifiedPre
 from nexusform.plans.plan import StepKind
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state.attribute_validation import validate_attributes
-from nexusform.state.objects import InstanceState, State
+from nexusform.state.objects import InstanceState, State, get_current_object
 
 _RACK: Final = "nexus_rack"
 _MACHINE: Final = "nexus_bare_metal_machine"
@@ -44,12 +44,12 @@ class MachineLocations:
         for name, entries in attributes.items():
             if not isinstance(entries, dict):
                 continue
-            changed_locations = {key: self._compute_location_change(site, entry) for key, entry in entries.items()}
-            if any(changed_locations.values()):
-                changed[name] = {
-                    key: {**entry, **changed_locations[key]} if changed_locations[key] else entry
-                    for key, entry in entries.items()
-                }
+            updated = dict(entries)
+            for key, entry in entries.items():
+                location = self._compute_location_change(site, entry)
+                if location:
+                    updated[key] = {**entry, **location}
+                    changed[name] = updated
         return {**attributes, **changed} if changed else attributes
 
     def _compute_location_change(self, site: str, entry: Any) -> dict[str, Any]:
@@ -70,17 +70,15 @@ def _index_locations(state: State) -> dict[tuple[str, str], tuple[str, str]]:
     racks: dict[str, tuple[str, str]] = {}
     locations: dict[tuple[str, str], tuple[str, str]] = {}
     single: list[tuple[str, str]] = []
-    for address, instance in state.instances.items():
-        if instance.current is None or address.type not in {_RACK, _MACHINE}:
-            continue
-        attributes = instance.current.attributes
+    for address, current in state.list_current_objects():
+        attributes = current.attributes
         if address.type == _MACHINE:
             single.append((str(attributes.get("rack_id")), str(attributes.get("name"))))
-            continue
-        rack_id = str(attributes.get("id"))
-        racks[rack_id] = (str(attributes.get("name")), str(attributes.get("availability_zone")))
-        for machine in attributes.get("machines") or ():
-            locations[rack_id.partition("/")[0], machine] = racks[rack_id]
+        elif address.type == _RACK:
+            rack_id = str(attributes.get("id"))
+            racks[rack_id] = (str(attributes.get("name")), str(attributes.get("availability_zone")))
+            for machine in attributes.get("machines") or ():
+                locations[rack_id.partition("/")[0], machine] = racks[rack_id]
     for rack_id, machine in single:
         if rack_id in racks:
             locations[rack_id.partition("/")[0], machine] = racks[rack_id]
@@ -100,12 +98,11 @@ class StepResult(Struct, frozen=True):
 
     def update_locations(self, locations: MachineLocations) -> StepResult:
         """Return the result with the racks and zones of machines predicted differently."""
-        if self.instance is None or self.instance.current is None:
+        current = get_current_object(self.instance)
+        if current is None:
             return self
-        current = self.instance.current
-        attributes = locations.update_locations(current.attributes)
-        updated = replace(self.instance, current=replace(current, attributes=attributes))
-        return replace(self, instance=updated)
+        updated = replace(current, attributes=locations.update_locations(current.attributes))
+        return replace(self, instance=replace_current_object(self.instance, updated))
 
 
 def build_answer_result(
@@ -114,10 +111,9 @@ def build_answer_result(
     """Return the result of an answer. A contradiction is stored and reported as an error."""
     if answer is None:
         # A delete removes its object only, and no other at that address.
-        remaining = (
-            remove_deposed_object(before, call.deposed) if call.deposed else replace_current_object(before, None)
-        )
-        return StepResult(remaining)
+        if call.deposed:
+            return StepResult(remove_deposed_object(before, call.deposed))
+        return StepResult(replace_current_object(before, None))
     type_errors = validate_attributes(schema, answer.attributes) if schema is not None else []
     if type_errors:
         # Attributes of the wrong type cannot be written to state. The object exists nevertheless.
@@ -154,26 +150,28 @@ def build_failure_result(call: ProviderCall, problem: ProviderProblem, before: I
     if call.step.kind is StepKind.CREATE and problem.object_exists:
         attributes = problem.attributes if problem.attributes is not None else call.step.planned
         return StepResult(_build_instance(call, replace_unknown(attributes or {}), before, is_tainted=True), error)
-    is_change = call.step.kind in (StepKind.UPDATE, StepKind.RELEASE)
-    if is_change and problem.attributes is not None:
-        before = _build_instance(call, replace_unknown(problem.attributes), before, is_tainted=False)
-    if is_change and problem.unfinished_change and before is not None and before.current is not None:
-        before = replace(before, current=set_failed_change(before.current, problem.unfinished_change))
-    return StepResult(before, error)
+    if call.step.kind not in (StepKind.UPDATE, StepKind.RELEASE):
+        return StepResult(before, error)
+    instance = before
+    if problem.attributes is not None:
+        instance = _build_instance(call, replace_unknown(problem.attributes), before, is_tainted=False)
+    current = get_current_object(instance)
+    if current is not None and problem.unfinished_change:
+        instance = replace_current_object(instance, set_failed_change(current, problem.unfinished_change))
+    return StepResult(instance, error)
 
 
 def _build_instance(
     call: ProviderCall, attributes: Mapping[str, Any], before: InstanceState | None, *, is_tainted: bool
 ) -> InstanceState:
     new_object = build_object_state(call.change, attributes, is_tainted=is_tainted)
-    if call.step.kind is StepKind.RELEASE and before is not None and before.current is not None:
+    current = get_current_object(before)
+    if current is not None and call.step.kind is StepKind.RELEASE:
         # A release only frees capacity before the actual change: notes are added with that one.
-        new_object = replace(before.current, attributes=attributes)
-    return (
-        add_new_current_object(before, new_object, call.key.type)
-        if call.keeps_old
-        else replace_current_object(before, new_object)
-    )
+        new_object = replace(current, attributes=attributes)
+    if call.keeps_old:
+        return add_new_current_object(before, new_object, call.key.type)
+    return replace_current_object(before, new_object)
 
 
 def _format_answer_problems(

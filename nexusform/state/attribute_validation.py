@@ -50,17 +50,21 @@ def _build_body_check(schema: BlockSchema) -> _Check:
     for name, block in schema.blocks.items():
         if block.nesting is Nesting.MAP:
             checks[get_order_attribute(name)] = _build_type_check(ListType(STRING))
-    required_names = [
-        name
-        for name, attribute in schema.attributes.items()
-        if attribute.required or (name == "name" and attribute.computed)
-    ]
+    required_names = [name for name, attribute in schema.attributes.items() if _is_always_set(name, attribute)]
     required_names += [name for name, block in schema.blocks.items() if block.min_items]
     # a plain VM may be pinned to a missing machine
     return _build_object_check(checks, required_names, [])
 
 
+def _is_always_set(name: str, attribute: AttributeSchema) -> bool:
+    """Return True if every object has the attribute; a computed name is set even if it is not configured."""
+    return attribute.required or (name == "name" and attribute.computed)
+
+
 def _build_object_check(checks: Mapping[str, _Check], required_names: list[str], location_names: list[str]) -> _Check:
+    """Build the check of an object; `location_names` are required too if the object has a machine."""
+    names_with_machine = [*required_names, *location_names]
+
     def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not dict:
             yield _build_wrong_type_problem(path, value, "an object")
@@ -69,10 +73,8 @@ def _build_object_check(checks: Mapping[str, _Check], required_names: list[str],
             part = value.get(name)
             if part is not None and part is not UNKNOWN:
                 yield from check_part(part, (*path, name))
-        names = required_names
-        if location_names and value.get("machine") is not None:
-            names = [*required_names, *location_names]
-        for name in names:
+        has_machine = value.get("machine") is not None
+        for name in names_with_machine if has_machine else required_names:
             if value.get(name) is None:
                 yield build_invalid_member_problem((*path, name), f'"{name}" is missing.')
 
@@ -85,25 +87,32 @@ def _build_attribute_check(attribute: AttributeSchema) -> _Check:
         return check_type
     if attribute.minimum is None and attribute.maximum is None and not attribute.choices:
         return check_type
+    choices = ", ".join(f'"{choice}"' for choice in attribute.choices)
+    check_number = _check_range if attribute.allows_fractions else _check_whole_number
 
     def check(value: Any, path: Path) -> Iterator[Problem]:
         problem = next(check_type(value, path), None)
-        if problem is None and attribute.choices and value not in attribute.choices:
-            problem = _build_wrong_type_problem(path, value, "one of " + ", ".join(f'"{c}"' for c in attribute.choices))
-        if problem is None and attribute.minimum is not None:
-            check_number = _check_whole_number if not attribute.allows_fractions else _check_range
-            problem = check_number(path, value, attribute.minimum, attribute.maximum)
         if problem is not None:
             yield problem
+            return
+        if attribute.choices and value not in attribute.choices:
+            yield _build_wrong_type_problem(path, value, f"one of {choices}")
+        elif attribute.minimum is not None:
+            problem = check_number(path, value, attribute.minimum, attribute.maximum)
+            if problem is not None:
+                yield problem
 
     return check
 
 
 def _build_block_check(block: NestedBlock) -> _Check:
     body = _build_body_check(block.schema)
-    if block.nesting is Nesting.SINGLE:
-        return body
-    return _build_list_check(body) if block.nesting is Nesting.LIST else _build_map_check(body)
+    match block.nesting:
+        case Nesting.SINGLE:
+            return body
+        case Nesting.LIST:
+            return _build_list_check(body)
+    return _build_map_check(body)
 
 
 @lru_cache(maxsize=1024)
@@ -114,13 +123,13 @@ def _build_type_check(value_type: Type) -> _Check:
         return _build_primitive_check(value_type)
     if isinstance(value_type, ObjectType):
         checks = {name: _build_member_check(name, part) for name, part in value_type.attributes}
-        return _build_object_check(
-            checks, [], [name for name in _LOCATION_NAMES if name in checks] if has_machine_fields(value_type) else []
-        )
+        location_names: list[str] = []
+        if has_machine_fields(value_type):
+            location_names = [name for name in _LOCATION_NAMES if name in checks]
+        return _build_object_check(checks, [], location_names)
     if isinstance(value_type, MapType):
-        return _build_map_check(
-            _build_type_check(value_type.element), rejects_null=isinstance(value_type.element, ObjectType)
-        )
+        rejects_null = isinstance(value_type.element, ObjectType)
+        return _build_map_check(_build_type_check(value_type.element), rejects_null=rejects_null)
     if isinstance(value_type, ListType | SetType):
         return _build_list_check(_build_type_check(value_type.element))
     return _build_tuple_check(value_type)
@@ -239,17 +248,15 @@ def _build_body_annotation(schema: BlockSchema) -> _Annotation:
     annotations: dict[str, _Annotation] = {}
     for name, attribute in schema.attributes.items():
         annotation = _build_attribute_annotation(attribute)
-        is_required = attribute.required or (name == "name" and attribute.computed)
-        annotations[name] = Required[annotation] if is_required else annotation | None
+        annotations[name] = Required[annotation] if _is_always_set(name, attribute) else annotation | None
     for name, block in schema.blocks.items():
-        body = _build_body_annotation(block.schema)
-        if block.nesting is Nesting.SINGLE:
-            annotation = body
-        else:
-            annotation = list[body] if block.nesting is Nesting.LIST else dict[str, body]  # type: ignore[valid-type]
-        annotations[name] = Required[annotation] if block.min_items else annotation | None
-        if block.nesting is Nesting.MAP:
+        annotation = _build_body_annotation(block.schema)
+        if block.nesting is Nesting.LIST:
+            annotation = list[annotation]  # type: ignore[valid-type]
+        elif block.nesting is Nesting.MAP:
+            annotation = dict[str, annotation]  # type: ignore[valid-type]
             annotations[get_order_attribute(name)] = list[str] | None
+        annotations[name] = Required[annotation] if block.min_items else annotation | None
     return _build_typed_dict(annotations)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct, field
@@ -34,6 +34,11 @@ class ObjectState(Struct, frozen=True):
     private: Mapping[str, Any] | None = None
     skip_destroy: bool = False
 
+    @property
+    def note(self) -> Mapping[str, Any]:
+        """Private data; empty without any."""
+        return self.private or {}
+
 
 class InstanceState(Struct, frozen=True):
     """Objects at one address: the current object, and deposed ones by their 8-hex key.
@@ -43,6 +48,16 @@ class InstanceState(Struct, frozen=True):
 
     current: ObjectState | None
     deposed: Mapping[str, ObjectState] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no object."""
+        return self.current is None and not self.deposed
+
+
+def get_current_object(instance: InstanceState | None) -> ObjectState | None:
+    """Return the current object of an instance; None without an instance or without a current object."""
+    return instance.current if instance is not None else None
 
 
 class OutputState(Struct, frozen=True):
@@ -73,10 +88,16 @@ class State(Struct, frozen=True):
     check_results: tuple[Mapping[str, Any], ...] = ()
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
+    def list_current_objects(self) -> Iterator[tuple[Address, ObjectState]]:
+        """Yield the current objects with their addresses; instances with deposed objects only are left out."""
+        for address, instance in self.instances.items():
+            if instance.current is not None:
+                yield address, instance.current
+
     def replace_instance(self, address: Address, instance: InstanceState | None) -> State:
         """Return the state with one instance set or (None) removed."""
         instances = dict(self.instances)
-        if instance is None or (instance.current is None and not instance.deposed):
+        if instance is None or instance.is_empty:
             instances.pop(address, None)
         else:
             instances[address] = instance

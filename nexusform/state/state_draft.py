@@ -235,13 +235,14 @@ class StateDraft:
         self._last_creation = max(self._last_creation, creation)
 
     def _set_or_remove_instance(self, address: Address, instance: InstanceState | None) -> None:
-        if instance is None or (instance.current is None and not instance.deposed):
+        if instance is None or instance.is_empty:
             self._instances.pop(address, None)
             return
         self._instances[address] = instance
-        for object_state in (instance.current, *instance.deposed.values()):
-            if object_state is not None:
-                self._record_creation(object_state.creation)
+        if instance.current is not None:
+            self._record_creation(instance.current.creation)
+        for deposed in instance.deposed.values():
+            self._record_creation(deposed.creation)
 
     def _move_instances(self, record: InstanceMoves) -> None:
         # All at once, so that a chain or a swap does not overwrite itself.

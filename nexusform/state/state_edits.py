@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
 
@@ -17,13 +18,11 @@ def select_instances(state: State, patterns: Sequence[AddressPattern], object_id
 
     With `object_id` only those with that object id.
     """
-    addresses = []
-    for address, instance in state.instances.items():
-        is_matched = not patterns or any(pattern.is_match(address) for pattern in patterns)
-        if is_matched and (
-            not object_id or (instance.current is not None and instance.current.attributes.get("id") == object_id)
-        ):
-            addresses.append(address)
+    addresses = list(state.instances)
+    if object_id:
+        addresses = [a for a, current in state.list_current_objects() if current.attributes.get("id") == object_id]
+    if patterns:
+        addresses = [address for address in addresses if any(pattern.is_match(address) for pattern in patterns)]
     return sorted(addresses, key=compute_address_order)
 
 
@@ -32,14 +31,9 @@ def remove_instances(state: State, addresses: Iterable[Address]) -> State:
     removed = set(addresses)
     instances = {a: i for a, i in state.instances.items() if a not in removed}
     remaining_blocks = {str(address.config_address) for address in instances}
-    empty_blocks = {
-        str(address.config_address): frozenset[str]()
-        for address in removed
-        if str(address.config_address) not in remaining_blocks
-    }
-    if empty_blocks:
-        instances = {a: _map_objects(i, lambda o: _replace_dependencies(o, empty_blocks)) for a, i in instances.items()}
-    return replace(state, instances=instances)
+    empty_blocks = {str(address.config_address) for address in removed} - remaining_blocks
+    renamed_blocks = dict.fromkeys(empty_blocks, frozenset[str]())
+    return replace(state, instances=_rename_dependencies(instances, renamed_blocks))
 
 
 # --- moving ------------------------------------------------------------------------------------
@@ -111,18 +105,15 @@ def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> N
             f"by one to keys of {target}.",
         )
     moved_addresses = {old for old, _ in pairs}
-    occupied_addresses = sorted(
-        (new for new in targets if new in state.instances and new not in moved_addresses), key=compute_address_order
-    )
+    occupied_addresses = sorted((targets & state.instances.keys()) - moved_addresses, key=compute_address_order)
     # A resource is either one instance without a key or several with keys, never both.
     # A whole resource moves only to a free address.
     mixed = {(new.resource, new.key is None) for new in targets}
     if target.type and target.key is None:
         mixed |= {(new.resource, new.key is not None) for new in targets}
     for address in state.instances:
-        if address in moved_addresses or address in occupied_addresses:
-            continue
-        if (address.resource, address.key is not None) in mixed:
+        is_mixed = (address.resource, address.key is not None) in mixed
+        if is_mixed and address not in moved_addresses:
             occupied_addresses.append(address)
     if occupied_addresses:
         raise _build_error(
@@ -145,18 +136,28 @@ def move_instances(state: State, pairs: Pairs) -> State:
         name = str(address.config_address)
         if name in moved_blocks and address in instances:
             new_blocks[name].add(name)
-    renamed_blocks = {name: frozenset(names) for name, names in new_blocks.items()}
-    if renamed_blocks:
-        instances = {
-            a: _map_objects(i, lambda o: _replace_dependencies(o, renamed_blocks)) for a, i in instances.items()
-        }
-    return replace(state, instances=instances)
+    return replace(state, instances=_rename_dependencies(instances, new_blocks))
 
 
-def _replace_dependencies(object_state: ObjectState, renamed_blocks: Mapping[str, frozenset[str]]) -> ObjectState:
-    if not any(name in renamed_blocks for name in object_state.dependencies):
+def _rename_dependencies(
+    instances: Mapping[Address, InstanceState], new_blocks: Mapping[str, AbstractSet[str]]
+) -> dict[Address, InstanceState]:
+    """Return the instances with dependencies on the new blocks of each renamed block; none for a removed one."""
+    if not new_blocks:
+        return dict(instances)
+
+    def rename(object_state: ObjectState) -> ObjectState:
+        return _replace_dependencies(object_state, new_blocks)
+
+    return {address: _map_objects(instance, rename) for address, instance in instances.items()}
+
+
+def _replace_dependencies(object_state: ObjectState, new_blocks: Mapping[str, AbstractSet[str]]) -> ObjectState:
+    if new_blocks.keys().isdisjoint(object_state.dependencies):
         return object_state
-    dependencies = {new for name in object_state.dependencies for new in renamed_blocks.get(name, (name,))}
+    dependencies: set[str] = set()
+    for name in object_state.dependencies:
+        dependencies |= new_blocks.get(name, {name})
     return replace(object_state, dependencies=tuple(sorted(dependencies)))
 
 

@@ -143,3 +143,11 @@ def test_namespace_deletion_blockers_are_reported() -> None:
     assert describe_deletion_blockers({"status": {"conditions": conditions}}) == f"; {remaining}"
     assert describe_deletion_blockers({"metadata": {"finalizers": ["a/b"]}}) == ", held by a/b"
     assert describe_deletion_blockers({}) == ""
+
+
+def test_scheduling_without_status_is_no_decision() -> None:
+    observed = _build_objects("web-1-snapshot", RolloutStarted="True", Available="True")
+    assert check_placement_progress(observed, {}, is_external=False).is_done
+    del observed.placement["status"]["conditions"][0]["status"]
+    waiting = check_placement_progress(observed, {}, is_external=False)
+    assert (waiting.is_done, waiting.message) == (False, "the hub has not picked clusters yet")

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.json_data.plain_data import list_mappings
+from nexusform.json_data.plain_data import get_text, list_mappings
 
 _WEBHOOK_DENIAL: Final = re.compile(r'admission webhook "([^"]*)" denied the request: ?(.*)', re.DOTALL)
 _WEBHOOK_TIMEOUT: Final = re.compile(
@@ -40,6 +40,14 @@ class ApiErrorKind(StrEnum):
     OTHER = "other"
 
 
+# Kinds of errors that the status alone determines.
+_KINDS_BY_STATUS: Final[Mapping[int, ApiErrorKind]] = {
+    401: ApiErrorKind.UNAUTHENTICATED,
+    410: ApiErrorKind.EXPIRED,
+    **dict.fromkeys((429, 500, 502, 503, 504), ApiErrorKind.TEMPORARY),
+}
+
+
 class ApiErrorCause(Struct, frozen=True):
     """Cause of an API error: field and message. `manager` owns the field; `reason` is a word of the API."""
 
@@ -47,6 +55,11 @@ class ApiErrorCause(Struct, frozen=True):
     message: str
     manager: str = ""
     reason: str = ""
+
+    @property
+    def text(self) -> str:
+        """Field and message as text."""
+        return f"{self.field}: {self.message}".removeprefix(": ")
 
 
 class ApiError(Exception):
@@ -58,16 +71,8 @@ class ApiError(Exception):
         self.retry_after = retry_after
         message = (body.get("message") or body.get("reason")) if isinstance(body, Mapping) else str(body).strip()
         self.message = str(message or "it does not say why")
-        causes: list[ApiErrorCause] = []
-        for item in list_mappings(body, "details", "causes"):
-            if _UNCHECKED_RULES in f"{item.get('field')}: {item.get('message')}":
-                continue
-            message, manager = str(item.get("message") or ""), ""
-            if item.get("reason") == "FieldManagerConflict":
-                match = _MANAGER.search(message)
-                manager = match[1] if match is not None else message
-            causes.append(ApiErrorCause(str(item.get("field") or ""), message, manager, str(item.get("reason") or "")))
-        self.causes = causes
+        causes = [_read_cause(item) for item in list_mappings(body, "details", "causes")]
+        self.causes = [cause for cause in causes if _UNCHECKED_RULES not in cause.text]
         self.kind = _determine_kind(status, body, self.message, self.causes)
         super().__init__(f"{status}: {self.message}")
 
@@ -76,9 +81,8 @@ class ApiError(Exception):
         hidden = ApiError(self.status, self.body, self.retry_after)
         hidden.causes = [replace(cause, message=cause.reason or "rejected") for cause in self.causes]
         if not self.missing_permission:
-            fields = [f"{cause.field}: {cause.message}".removeprefix(": ") for cause in hidden.causes]
-            reason = self.body.get("reason") if isinstance(self.body, Mapping) else ""
-            hidden.message = "; ".join(dict.fromkeys(fields)) or str(reason or "rejected")
+            fields = [cause.text for cause in hidden.causes]
+            hidden.message = "; ".join(dict.fromkeys(fields)) or get_text(self.body, "reason") or "rejected"
             hidden.message += " (its message is hidden: the object is sensitive)"
         return hidden
 
@@ -100,6 +104,11 @@ class ApiError(Exception):
         return self.message.strip()
 
     @property
+    def reason(self) -> str:
+        """Missing permission, or else the message of the server."""
+        return self.missing_permission or self.server_message
+
+    @property
     def missing_permission(self) -> str:
         """Missing permission: `User "bob" may not patch clusterresourceplacements`, "" for other errors."""
         match = _PERMISSION_ERROR.search(self.message)
@@ -107,6 +116,15 @@ class ApiError(Exception):
             return ""
         group = f".{match[4]}" if match[4] else ""
         return f'user "{match[1]}" may not {match[2]} {match[3]}{group}'
+
+
+def _read_cause(item: Mapping[str, Any]) -> ApiErrorCause:
+    """Return a cause; in a conflict of managers, its message names the owner of the field."""
+    field, message, reason = (get_text(item, name) for name in ("field", "message", "reason"))
+    if reason != "FieldManagerConflict":
+        return ApiErrorCause(field, message, reason=reason)
+    match = _MANAGER.search(message)
+    return ApiErrorCause(field, message, match[1] if match is not None else message, reason)
 
 
 def _determine_kind(status: int, body: Any, message: str, causes: Sequence[ApiErrorCause]) -> ApiErrorKind:
@@ -121,7 +139,4 @@ def _determine_kind(status: int, body: Any, message: str, causes: Sequence[ApiEr
         return ApiErrorKind.NOT_FOUND if isinstance(body, Mapping) else ApiErrorKind.UNKNOWN_KIND
     if _WEBHOOK_TIMEOUT.search(message) is not None:
         return ApiErrorKind.WEBHOOK_TIMEOUT
-    if status in (429, 500, 502, 503, 504):
-        return ApiErrorKind.TEMPORARY
-    kinds_by_status = {401: ApiErrorKind.UNAUTHENTICATED, 410: ApiErrorKind.EXPIRED}
-    return kinds_by_status.get(status, ApiErrorKind.OTHER)
+    return _KINDS_BY_STATUS.get(status, ApiErrorKind.OTHER)

@@ -19,13 +19,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import select_word_form
 from nexusform.domains.fleet.importers.fleet_members import find_newest_heartbeat
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
-from nexusform.domains.hub.api.hub_kinds import KINDS_BY_PLURAL, MEMBER
+from nexusform.domains.hub.api.hub_kinds import KINDS_BY_PLURAL, MEMBER, build_version_path
 from nexusform.files.access_record import read_variable
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.json_data.plain_data import list_mappings
+from nexusform.json_data.plain_data import get_part, get_text, list_mappings
 from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse, StreamRejected
 from nexusform.network.read_limits import PageLimits, parse_json
 from nexusform.network.web_errors import WebError
@@ -100,10 +101,10 @@ def resolve_hub_location(settings: Mapping[str, Any], trust: KubeconfigTrust) ->
     """
     configured = {name: str(settings.get(name) or "") for name in ("kubeconfig", "context")}
     environment = {"kubeconfig": read_variable(KUBECONFIG), "context": read_variable(CONTEXT)}
-    rejected = [name for name, value in configured.items() if value and value != environment[name]]
+    rejected = [name for name, value in configured.items() if value not in ("", environment[name])]
     if rejected and trust.confinement.root:
         raise HubProblem(
-            f"{' and '.join(rejected)} of the configuration {'is' if len(rejected) == 1 else 'are'} not read "
+            f"{' and '.join(rejected)} of the configuration {select_word_form(len(rejected), 'is', 'are')} not read "
             f"in a sandboxed run: a kubeconfig may run programs. Leave it out, and set {KUBECONFIG} and "
             f"{CONTEXT} where nexusform runs."
         )
@@ -207,7 +208,7 @@ class HubClient:
 
     def _require_named_object(self, path: str, response: dict[str, Any]) -> dict[str, Any]:
         """Return an object of the hub. Raises HubProblem for one without a name."""
-        if not (response.get("metadata") or {}).get("name"):
+        if not get_text(response, "metadata", "name"):
             raise HubProblem(f"{self.server} answers {path} with an object without a name.")
         return response
 
@@ -254,18 +255,17 @@ class HubClient:
             page = response.get("items")
             if not isinstance(page, list) or not all(_is_kubernetes_object(item) for item in page):
                 raise HubProblem(f"{self.server} answers {path} with something that is no list of objects.")
-            kind = str(response.get("kind") or "").removesuffix("List")
+            kind = get_text(response, "kind").removesuffix("List")
             expected = KINDS_BY_PLURAL.get(path.rpartition("/")[2], kind)
             if kind != expected:
                 raise HubProblem(f"{self.server} answers {path} with a list of {kind}, not of {expected}.")
             items += ({"apiVersion": response.get("apiVersion"), "kind": kind, **item} for item in page)
-            metadata = response.get("metadata") or {}
-            continue_token = str(metadata.get("continue") or "")
+            continue_token = get_text(response, "metadata", "continue")
             exceeded = budget.add_page(len(answer.content), continue_token)
             if exceeded:
                 raise HubProblem(f"{self.server} does not list {path} completely: {exceeded}.")
             if not continue_token:
-                return ObjectList(items, str(metadata.get("resourceVersion") or ""))
+                return ObjectList(items, get_text(response, "metadata", "resourceVersion"))
 
     def watch(self, path: str, version: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield changes of a collection since a version until the server ends the watch: ADDED, MODIFIED or
@@ -280,16 +280,16 @@ class HubClient:
         request = ApiRequest("GET", path, query, headers={"Accept": _JSON})
         try:
             for line in self._client.stream_lines(request, _WATCH_SECONDS + _WATCH_MARGIN):
-                if line.strip():
-                    event = _parse_json_or_text(line)
-                    body = event.get("object") if isinstance(event, dict) else None
-                    kind = str(event.get("type")) if isinstance(event, dict) else ""
-                    if not isinstance(body, dict) or not _is_kubernetes_object(body) or kind not in _EVENT_TYPES:
-                        raise HubProblem(f"{self.server} answers a watch of {path} with something that is no event.")
-                    if kind == "ERROR":
-                        code = body.get("code")
-                        raise ApiError(code if isinstance(code, int) else 500, body)
-                    yield (kind, body)
+                if not line.strip():
+                    continue
+                event = _parse_json_or_text(line)
+                body, kind = get_part(event, ("object",)), get_text(event, "type")
+                if not _is_kubernetes_object(body) or kind not in _EVENT_TYPES:
+                    raise HubProblem(f"{self.server} answers a watch of {path} with something that is no event.")
+                if kind == "ERROR":
+                    code = body.get("code")
+                    raise ApiError(code if isinstance(code, int) else 500, body)
+                yield (kind, body)
         except StreamRejected as rejection:
             raise _build_api_error(rejection.answer) from None
         except (WebError, ExecPluginProblem) as problem:
@@ -303,8 +303,8 @@ class HubClient:
             if api_error.status != 404:
                 raise
             return []
-        preferred = (group.get("preferredVersion") for group in list_mappings(response, "groups"))
-        return [str(item["groupVersion"]) for item in preferred if isinstance(item, dict) and "groupVersion" in item]
+        versions = [get_text(group, "preferredVersion", "groupVersion") for group in list_mappings(response, "groups")]
+        return [version for version in versions if version]
 
     def get_api_kinds(self, version: str) -> Mapping[str, tuple[str, bool]]:
         """Return the kinds of a group and version with plural and whether they are namespaced; empty if not
@@ -312,7 +312,7 @@ class HubClient:
         """
         with self._discovery_lock:  # concurrent steps request the same kinds
             if version not in self._kinds:
-                path = f"/apis/{version}" if "/" in version else f"/api/{version}"
+                path = build_version_path(version)
                 try:
                     response = self._request("GET", path, {})[1]
                 except ApiError as api_error:
@@ -442,23 +442,23 @@ def _is_retryable(method: str, api_error: ApiError) -> bool:
 
 def _is_kubernetes_object(document: Any) -> bool:
     """Return whether a document is an object of Kubernetes, in as far as its metadata has the right types."""
-    metadata = document.get("metadata", {}) if isinstance(document, dict) else None
+    if not isinstance(document, dict):
+        return False
+    metadata = document.get("metadata", {})
     if metadata is None:
-        return isinstance(document, dict)
-    return (
-        isinstance(metadata, dict)
-        and all(isinstance(metadata.get(name, ""), str | None) for name in _METADATA_TEXTS)
-        and all(isinstance(metadata.get(name) or {}, dict) for name in ("labels", "annotations"))
-        and all(
-            isinstance(items := metadata.get(name) or [], list) and all(isinstance(item, dict) for item in items)
-            for name in ("ownerReferences", "managedFields")
-        )
-        and all(
-            isinstance(document.get(name) or {}, dict)
-            for name in ("spec", "status")
-            if document.get("kind") != "Status"
-        )
-    )
+        return True
+    if not isinstance(metadata, dict):
+        return False
+    texts = [metadata.get(name) for name in _METADATA_TEXTS]
+    mappings = [metadata.get(name) or {} for name in ("labels", "annotations")]
+    if document.get("kind") != "Status":
+        mappings += [document.get(name) or {} for name in ("spec", "status")]
+    for name in ("ownerReferences", "managedFields"):
+        items = metadata.get(name) or []
+        if not isinstance(items, list):
+            return False
+        mappings += items
+    return all(isinstance(text, str | None) for text in texts) and all(isinstance(part, dict) for part in mappings)
 
 
 def _build_api_error(answer: ApiResponse) -> ApiError:

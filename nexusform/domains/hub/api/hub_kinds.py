@@ -40,6 +40,16 @@ class HubKind(Struct, frozen=True):
         return f"/apis/{self.group}/{version}/{prefix}{self.plural}/{name}"
 
 
+def get_scoped_kind(kind: str, namespace: str) -> str:
+    """Return a namespaced kind, or its cluster-scoped counterpart without a namespace."""
+    return kind if namespace else f"Cluster{kind}"
+
+
+def build_version_path(version: str) -> str:
+    """Return the path of an API version: `/apis/apps/v1`, or `/api/v1`."""
+    return f"/apis/{version}" if "/" in version else f"/api/{version}"
+
+
 def _make_scoped_kinds(kind: str) -> tuple[HubKind, HubKind]:
     """Return a cluster-scoped kind and its namespaced counterpart."""
     return HubKind(f"Cluster{kind}", is_namespaced=False), HubKind(kind, is_namespaced=True)

@@ -15,10 +15,10 @@ from msgspec import Struct, field
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_client import HubClient, HubProblem, resolve_hub_location
-from nexusform.domains.hub.api.hub_kinds import READ_KINDS, HubKind
+from nexusform.domains.hub.api.hub_kinds import READ_KINDS, HubKind, build_version_path
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import ExternalQueryProblem
-from nexusform.json_data.plain_data import list_mappings
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, list_mappings
 from nexusform.providers.kubeconfig import KubeconfigTrust
 
 CANNOT_READ = "unreadable-hub"
@@ -37,9 +37,9 @@ def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> s
     """
     try:
         with closing(HubClient(resolve_hub_location(arguments, trust))) as hub:
-            scope = _ReadScope(arguments.get("namespaces") or (), arguments.get("optional") or (), {})
+            scope = _ReadScope(get_list(arguments, "namespaces"), get_list(arguments, "optional"), {})
             items = _read_objects(hub, scope)
-            selected = read_selected_objects(hub, arguments.get("selectors") or (), items)
+            selected = read_selected_objects(hub, get_list(arguments, "selectors"), items)
     except HubProblem as problem:
         raise ExternalQueryProblem(Problem((), CANNOT_READ, str(problem))) from None
     except ApiError as api_error:
@@ -100,20 +100,19 @@ def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> lis
     for kind in READ_KINDS:
         try:
             objects, list_version = _list_kind(hub, kind, fixed_version)
-            fixed_version = fixed_version or (list_version if is_fixed else "")
+            items += objects
+            if is_fixed:
+                fixed_version = fixed_version or list_version
         except _ListForbidden as problem:
             if kind.kind in scope.optional:
                 scope.skipped[kind.plural] = None
-                continue
-            if not scope.namespaces:
+            elif not scope.namespaces:
                 forbidden.append(str(problem))
-                continue
-            try:
-                objects = _list_in_namespaces(hub, kind, scope.namespaces)
-            except _ListForbidden as namespace_problem:
-                forbidden.append(str(namespace_problem))
-                continue
-        items += objects
+            else:
+                try:
+                    items += _list_in_namespaces(hub, kind, scope.namespaces)
+                except _ListForbidden as namespace_problem:
+                    forbidden.append(str(namespace_problem))
     if forbidden:
         detail = f"{hub.server} does not let {'; '.join(forbidden)}. Reading needs get and list of them."
         raise ExternalQueryProblem(Problem((), CANNOT_READ, detail))
@@ -124,8 +123,10 @@ def _list_in_namespaces(hub: HubClient, kind: HubKind, namespaces: Sequence[str]
     """Return the objects of a kind in these namespaces; cluster-scoped kinds are not needed. Raises _ListForbidden."""
     if not kind.is_namespaced:
         return []
-    lists = (_list_kind(hub, kind, "", kind.build_collection(namespace))[0] for namespace in namespaces)
-    return [item for objects in lists for item in objects]
+    items: list[dict[str, Any]] = []
+    for namespace in namespaces:
+        items += _list_kind(hub, kind, "", kind.build_collection(namespace))[0]
+    return items
 
 
 def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = "") -> tuple[list[dict[str, Any]], str]:
@@ -138,8 +139,7 @@ def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = ""
         if version and api_error.status in _EXPIRED_STATUSES:
             raise _ResourceVersionExpired(str(api_error)) from None
         if api_error.kind is ApiErrorKind.PERMISSION:
-            reason = api_error.missing_permission or api_error.server_message
-            raise _ListForbidden(f"{kind.plural} be listed: {reason}") from None
+            raise _ListForbidden(f"{kind.plural} be listed: {api_error.reason}") from None
         if api_error.status == 404:
             detail = (
                 f"{hub.server} serves no {kind.plural}: it is no hub of KubeFleet, or of an older version. "
@@ -213,8 +213,8 @@ def _list_namespaced_collections(hub: HubClient, namespace: str) -> Iterator[str
 
 
 def _build_collection_path(version: str, plural: str, namespace: str) -> str:
-    head = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    return f"{head}/namespaces/{namespace}/{plural}" if namespace else f"{head}/{plural}"
+    namespace_part = f"/namespaces/{namespace}" if namespace else ""
+    return f"{build_version_path(version)}{namespace_part}/{plural}"
 
 
 def _list_objects(hub: HubClient, collection: str, selected: SelectedObjects) -> list[dict[str, Any]]:
@@ -235,6 +235,6 @@ def _remove_secrets(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _build_key(body: Mapping[str, Any]) -> ObjectKey:
-    group = str(body.get("apiVersion") or "").rpartition("/")[0]
-    metadata = body.get("metadata") or {}
-    return group, str(body.get("kind")), str(metadata.get("namespace") or ""), str(metadata.get("name"))
+    group = get_text(body, "apiVersion").rpartition("/")[0]
+    metadata = get_mapping(body, "metadata")
+    return group, str(body.get("kind")), get_text(metadata, "namespace"), str(metadata.get("name"))

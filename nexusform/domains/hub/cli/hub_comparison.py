@@ -57,18 +57,11 @@ def _list_sections(result: HubReconciliation) -> Iterator[Section]:
     """Yield the sections with content."""
     checks = result.checks
     if checks:
-        rows = [
-            Row(
-                (
-                    check.address,
-                    f"{len(check.recorded):,}",
-                    "gone" if check.observed is None else f"{len(check.observed):,}",
-                    f"{len(check.differences):,}",
-                ),
-                bool(check.differences) or check.observed is None,
-            )
-            for check in checks
-        ]
+        rows = []
+        for check in checks:
+            count = "gone" if check.observed is None else f"{len(check.observed):,}"
+            cells = (check.address, f"{len(check.recorded):,}", count, f"{len(check.differences):,}")
+            rows.append(Row(cells, bool(check.differences) or check.observed is None))
         heads = ("Placement", "Clusters in state", "On the hub", "Otherwise")
         yield Section("Placements", table=Table(heads, tuple(rows), frozenset({1, 2, 3})))
     rows = [Row((check.name, *difference), is_finding=True) for check in checks for difference in check.differences]

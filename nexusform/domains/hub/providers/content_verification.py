@@ -14,7 +14,7 @@ from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_conditions, read_snapshot_objects
+from nexusform.domains.fleet.importers.fleet_export import is_deleting, read_snapshot_objects
 from nexusform.domains.fleet.importers.fleet_records import RunRecord
 from nexusform.domains.fleet.importers.hub_records import read_runs
 from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, RenderedResources, expand_envelopes
@@ -29,6 +29,7 @@ from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import MEMBER
 from nexusform.domains.hub.providers.hub_bodies import HubObject, build_hub_objects, is_different
 from nexusform.domains.hub.providers.hub_wait import (
+    MEMBER_NAMESPACE,
     ApplyCoordination,
     has_external_rollout,
     list_created_kinds,
@@ -37,10 +38,10 @@ from nexusform.domains.hub.providers.hub_wait import (
 )
 from nexusform.domains.hub.providers.object_access import get_identity, list_objects_if_permitted
 from nexusform.domains.hub.providers.prediction_verification import VerificationResult
-from nexusform.domains.hub.providers.rollout_progress import PlacementProgress, build_manifests, get_name
-from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
+from nexusform.domains.hub.providers.rollout_progress import PlacementProgress, build_manifests, get_labels, get_name
+from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.interfaces.plugins import ChangeRequest, StepProgress
-from nexusform.json_data.plain_data import Path, get_mapping, get_text, list_mappings
+from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_text, list_mappings
 from nexusform.placements.prediction_scores import VerifiedPrediction
 
 NO_SNAPSHOTS: Final = "the hub does not let resource snapshots be listed, so their objects are unknown"
@@ -48,7 +49,9 @@ _NO_LABELS: Final = "the hub does not let members be listed, so the results of o
 EVICTION_PREDICTION: Final = "eviction"
 RUN_END_PREDICTION: Final = "run_end"
 RUN_ORDER_PREDICTION: Final = "run_order"
-_MEMBER_NAMESPACE: Final = "fleet-member-"
+_RUN_ENDS: Final = {True: "all stages complete", False: "it stops"}
+_UPDATE_RESULTS: Final = {True: "updated", False: "not updated"}
+
 _MAX_NAMES: Final = 4
 Body = Mapping[str, Any]
 Bodies = Sequence[Body]
@@ -104,10 +107,12 @@ class ContentVerifier:
             return ()
         message = f"the hub has taken {added_count + 1} resource snapshots of the changes; the last one is {index}"
         self._step.report_progress(StepProgress(message=message))
-        predicted = get_mapping(self._planned, "bindings")
-        names = (name for name in _list_clusters_at(final, index) if name in predicted)
-        names = (name for name in names if predicted[name].get("resource_snapshot") == predicted_index)
-        return tuple(("bindings", name, "resource_snapshot") for name in names)
+        paths: list[Path] = []
+        for cluster in _list_clusters_at(final, index):
+            predicted = get_mapping(self._planned, "bindings", cluster)
+            if predicted.get("resource_snapshot") == predicted_index:
+                paths.append(("bindings", cluster, "resource_snapshot"))
+        return tuple(paths)
 
     @property
     def _is_run_managed(self) -> bool:
@@ -127,19 +132,22 @@ class ContentVerifier:
         """Return the number of objects added, changed and removed since the previous snapshot."""
         recorded = read_applied_resources(self._step.private_note, ()).snapshots
         snapshots = [*recorded[-1:], *self._get_planned_resources().snapshots][-2:]
-        hashes = [{(item.title, compute_body_hash(item)) for item in each.objects} for each in snapshots]
-        return len({title for title, _ in set.symmetric_difference(*hashes)}) if len(hashes) > 1 else 0
+        if len(snapshots) < 2:
+            return 0
+        before, after = ({(item.title, compute_body_hash(item)) for item in each.objects} for each in snapshots)
+        return len({title for title, _ in before ^ after})
 
     def _find_snapshot_difference(self, index: int) -> str | None:
         """Return how the objects of a resource snapshot differ from the planned ones; None without permission."""
         if index not in self._differences:
             kind, namespace, name = get_identity(self._step.key.type, self._planned)
             bodies = self.list_snapshots(list_created_kinds(kind)[2], namespace, name)
+            if bodies is None:
+                self._differences[index] = None
+                return None
             titles = {manifest.title for manifest in self._get_planned_resources().snapshots[-1].objects}
             applied, kept_titles = self._coordination.applied_objects, self._coordination.kept_titles
-            self._differences[index] = (
-                None if bodies is None else find_wrong_objects(index, titles, bodies, applied, kept_titles)
-            )
+            self._differences[index] = find_wrong_objects(index, titles, bodies, applied, kept_titles)
         return self._differences[index]
 
     # --- runs ----------------------------------------------------------------------------------
@@ -196,14 +204,17 @@ def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> Applie
     by the planned overrides. `note` is the planned private note of the run.
     """
     record = convert(note, RunRecord)
-    manifests = build_manifests(snapshots)
-    objects = read_snapshot_objects(manifests, -1 if record.resource_snapshot is None else record.resource_snapshot)
-    labels = {get_name(member): get_mapping(member, "metadata", "labels") for member in members}
     on_cluster: dict[str, RenderedResources] = {}
-    for cluster, positions in (record.picked or {}).items() if objects and record.overrides else ():
-        overrides = tuple((record.overrides or ())[position] for position in positions)
+    if record.resource_snapshot is None or not record.overrides or not record.picked:
+        return AppliedResources((), on_cluster)
+    objects = read_snapshot_objects(build_manifests(snapshots), record.resource_snapshot)
+    labels = {get_name(member): get_labels(member) for member in members}
+    if not objects:
+        return AppliedResources((), on_cluster)
+    for cluster in sorted(record.picked.keys() & record.done):
+        overrides = tuple(record.overrides[position] for position in record.picked[cluster])
         rendered = ClusterRenderer(objects, overrides, labels).render_cluster(cluster)
-        if rendered is not None and rendered.digest and cluster in record.done:
+        if rendered is not None and rendered.digest:
             on_cluster[cluster] = rendered
     return AppliedResources((), on_cluster)
 
@@ -218,13 +229,10 @@ def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple
         if not objects or rendered.failure:
             continue
         expected = {manifest.title: manifest for manifest in expand_envelopes(rendered.manifests)}
-        different = [
-            title
-            for title in sorted(
-                (expected.keys() | objects.keys()) - {item.title for item in rendered.conflicting_objects}
-            )
-            if title not in expected or title not in objects or is_different(expected[title].body, objects[title].body)
-        ]
+        conflicting_titles = {item.title for item in rendered.conflicting_objects}
+        common = expected.keys() & objects.keys()
+        changed = {title for title in common if is_different(expected[title].body, objects[title].body)}
+        different = sorted(((expected.keys() ^ objects.keys()) | changed) - conflicting_titles)
         if different:
             yield cluster, f"its Works differ from the plan in {format_first_items(different, _MAX_NAMES)}"
 
@@ -234,8 +242,10 @@ def describe_missing_works(planned: AppliedResources, works: Bodies | None) -> s
     if works is None:
         return "the hub does not let Works be listed, so the objects of its clusters are unknown"
     observed = _read_objects(works)
-    expected = (name for name, rendered in planned.on_cluster.items() if rendered.manifests and not rendered.failure)
-    missing = sorted(name for name in expected if not observed.get(name))
+    missing: list[str] = []
+    for cluster, rendered in sorted(planned.on_cluster.items()):
+        if rendered.manifests and not rendered.failure and not observed.get(cluster):
+            missing.append(cluster)
     return f"the hub has no Works of {format_first_items(missing, _MAX_NAMES)}" if missing else ""
 
 
@@ -245,7 +255,7 @@ def _read_objects(works: Bodies) -> dict[str, dict[str, Manifest]]:
     for work in works:
         if is_deleting(work):
             continue
-        cluster = str(get_mapping(work, "metadata").get("namespace")).removeprefix(_MEMBER_NAMESPACE)
+        cluster = get_text(work, "metadata", "namespace").removeprefix(MEMBER_NAMESPACE)
         manifests = build_manifests(list_mappings(work, "spec", "workload", "manifests"))
         objects_by_cluster.setdefault(cluster, {}).update({manifest.title: manifest for manifest in manifests})
     return objects_by_cluster
@@ -308,12 +318,11 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
     """Return the verified predictions of a run: its end, the clusters of a stopping run, and the place of each
     cluster in the order of its stage.
     """
-    manifest = build_manifest(dict(run))
-    observed = next(iter(read_runs([manifest] if manifest is not None else [])), None)
+    observed = next(iter(read_runs(build_manifests([run]))), None)
     if observed is None or not note.get("stages"):
         return ()
     has_ended = note.get("ended") is True
-    ends = [("all stages complete" if is_complete else "it stops") for is_complete in (has_ended, observed.succeeded)]
+    ends = (_RUN_ENDS[has_ended], _RUN_ENDS[observed.succeeded])
     predictions = [_build_prediction(RUN_END_PREDICTION, name, 0.5, *ends)]
     stages = []
     for stage in list_mappings(run, "status", "stagesStatus"):
@@ -321,14 +330,14 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
         times = {str(item.get("clusterName")): _read_update_start(item) for item in clusters}
         stages.append((str(stage.get("stageName")), sorted(times, key=lambda name: times[name] or "~")))
     planned_places, places = _index_stage_positions(note["stages"]), _index_stage_positions(stages)
+    planned_clusters = get_list(note, "done")
     is_partial = not has_ended or not observed.succeeded
     for cluster, planned_place in planned_places.items():
         title = f"{name}: {cluster}"
-        updates = [
-            ("updated" if cluster in done else "not updated") for done in (note.get("done") or (), observed.done)
-        ]
-        if is_partial or updates[0] != updates[1]:
-            predictions.append(_build_prediction(RUN_END_PREDICTION, title, 0.5, *updates))
+        was_planned, is_updated = cluster in planned_clusters, cluster in observed.done
+        if is_partial or was_planned != is_updated:
+            results = (_UPDATE_RESULTS[was_planned], _UPDATE_RESULTS[is_updated])
+            predictions.append(_build_prediction(RUN_END_PREDICTION, title, 0.5, *results))
         place = places.get(cluster)
         if place is not None and (planned_place.size > 1 or place != planned_place):
             chance = 1 / planned_place.size
@@ -338,8 +347,10 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
 
 def _read_update_start(cluster: Body) -> str:
     """Return the start of a cluster's update; "" before it."""
-    conditions = list_conditions({"status": cluster})
-    return next((get_text(item, "lastTransitionTime") for item in conditions if item.get("type") == "Started"), "")
+    for condition in list_mappings(cluster, "conditions"):
+        if condition.get("type") == "Started":
+            return get_text(condition, "lastTransitionTime")
+    return ""
 
 
 def _index_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[str, _StagePosition]:
@@ -358,9 +369,7 @@ def _build_prediction(subject: str, name: str, chance: float, predicted: str, ob
 
 def _is_older_than_applied(manifest: Manifest, applied: AppliedObjects) -> bool:
     applied_object = applied.get((manifest.group, manifest.kind, manifest.namespace, manifest.name))
-    if applied_object is None:
-        return False
-    return is_different(applied_object.body, manifest.body)
+    return applied_object is not None and is_different(applied_object.body, manifest.body)
 
 
 def _list_snapshot_indexes(manifests: Sequence[Manifest]) -> list[int]:
@@ -373,14 +382,11 @@ def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPredict
     predicted = note.get(PREDICTED_EVICTION)
     if not isinstance(predicted, Mapping):
         return ()
-    was_executed, is_executed = predicted.get("executed") is True, not reason
+    was_executed = predicted.get("executed") is True
+    result = f"blocked ({reason})" if reason else "executed"
     text = (
-        f"{name}: predicted to be {_format_result(executed=was_executed)} ({predicted.get('message')}), but was "
-        f"{_format_result(executed=is_executed)}{f' ({reason})' if reason else ''}"
+        f"{name}: predicted to be {'executed' if was_executed else 'blocked'} ({predicted.get('message')}), but was "
+        f"{result}"
     )
-    is_correct, is_certain = was_executed == is_executed, predicted.get("certain") is True
+    is_correct, is_certain = was_executed == (not reason), predicted.get("certain") is True
     return (VerifiedPrediction(EVICTION_PREDICTION, 1.0, 0.5, is_correct, is_certain=is_certain, text=text),)
-
-
-def _format_result(*, executed: bool) -> str:
-    return "executed" if executed else "blocked"

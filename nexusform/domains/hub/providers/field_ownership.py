@@ -25,7 +25,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
     convert_to_camel_case,
     get_spec_schema,
 )
-from nexusform.domains.hub.providers.object_access import get_uid
+from nexusform.domains.hub.providers.object_access import get_uid, list_applied_fields, list_managed_fields
 from nexusform.interfaces.plugins import ReadRequest
 from nexusform.json_data.plain_data import Path, get_mapping, get_part, get_text
 from nexusform.resource_types.registry import RESOURCE_TYPES
@@ -43,17 +43,21 @@ _IDENTITY_PATHS: Final = frozenset({("apiVersion",), ("kind",), ("metadata", "na
 
 
 def remove_ignored_fields(
-    hub_objects: Body, existing: Body | None, ignored_arguments: Sequence[Path], manager: str
+    sent_body: Body, existing: Body | None, ignored_arguments: Sequence[Path], manager: str
 ) -> dict[str, Any]:
     """Return a body without the fields in ignore_changes owned by others. Fields without another owner stay:
     omitting them would delete them.
     """
-    body = copy.deepcopy(dict(hub_objects))
-    for argument in ignored_arguments if existing is not None else ():
+    body = copy.deepcopy(dict(sent_body))
+    if existing is None:
+        return body
+    for argument in ignored_arguments:
         body_path = _find_body_path(argument, body)
         value = get_part(body, body_path)
-        for path in [] if value is None else list(_list_sent_paths(value, body_path)):
-            if _find_other_owners(existing or {}, path, manager):
+        if value is None:
+            continue
+        for path in list(_list_sent_paths(value, body_path)):
+            if _find_other_owners(existing, path, manager):
                 _remove_field(body, path)
     return body
 
@@ -69,37 +73,40 @@ def _find_body_path(argument: Path, body: Body) -> Path:
     return body_path
 
 
-def is_already_applied(hub_objects: Body, existing: Body, manager: str) -> bool:
+def is_already_applied(sent_body: Body, existing: Body, manager: str) -> bool:
     """Return True if an object contains the sent fields and the manager owns exactly these, so another apply
     changes nothing. False if list elements have owners.
     """
     owned_paths = _collect_applied_paths(existing, manager)
     if not owned_paths:
-        return owned_paths is not None and is_identity_only(hub_objects)
-    if any(get_part(hub_objects, path) != get_part(existing, path) for path in owned_paths):
+        return owned_paths is not None and is_identity_only(sent_body)
+    if any(get_part(sent_body, path) != get_part(existing, path) for path in owned_paths):
         return False
-    return all(
-        any(path[:end] in owned_paths for end in range(1, len(path) + 1)) for path in _list_sent_paths(hub_objects)
-    )
+    for path in _list_sent_paths(sent_body):
+        path_with_parents = {path[:end] for end in range(1, len(path) + 1)}
+        if owned_paths.isdisjoint(path_with_parents):
+            return False
+    return True
 
 
-def is_identity_only(hub_objects: Body) -> bool:
+def is_identity_only(sent_body: Body) -> bool:
     """Return True if a body contains only the object's identity: applying it owns nothing."""
-    return next(_list_sent_paths(hub_objects), None) is None
+    return next(_list_sent_paths(sent_body), None) is None
 
 
 def find_own_fields(existing: Body, manager: str) -> set[Path]:
     """Return the paths applied by a manager; a list with owned elements counts as a whole."""
-    entries = get_mapping(existing, "metadata").get("managedFields") or ()
-    own_entries = (entry for entry in entries if entry.get("manager") == manager and entry.get("operation") == "Apply")
-    return {path for entry in own_entries for path in _list_owned_paths(get_mapping(entry, "fieldsV1"))}
+    paths: set[Path] = set()
+    for fields in list_applied_fields(existing, manager):
+        paths.update(_list_owned_paths(fields))
+    return paths
 
 
 def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
     """Return the paths owned by other managers, except labels, annotations and status, with the managers."""
     owners: dict[Path, list[str]] = {}
-    for entry in get_mapping(existing, "metadata").get("managedFields") or ():
-        owner = str(entry.get("manager") or "unknown")
+    for entry in list_managed_fields(existing):
+        owner = get_text(entry, "manager") or "unknown"
         if owner == manager or entry.get("subresource"):
             continue
         for path in _list_owned_paths(get_mapping(entry, "fieldsV1")):
@@ -112,42 +119,41 @@ def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Pa
     """Yield the paths of fields owned as a whole or by elements."""
     if parent and not fields:
         yield parent
-    subfields = {name: value for name, value in fields.items() if name != "."}
-    if any(not name.startswith("f:") for name in subfields):
+    names = sorted(fields.keys() - {"."})
+    if any(not name.startswith("f:") for name in names):
         yield parent
         return
-    for name, value in subfields.items():
-        yield from _list_owned_paths(value or {}, (*parent, name[2:]))
+    for name in names:
+        yield from _list_owned_paths(get_mapping(fields, name), (*parent, name[2:]))
 
 
 def _collect_applied_paths(existing: Body, manager: str) -> set[Path] | None:
     """Return the paths applied by a manager; None if list elements have owners."""
     applied_paths: set[Path] = set()
-    for entry in get_mapping(existing, "metadata").get("managedFields") or ():
-        if entry.get("manager") == manager and entry.get("operation") == "Apply":
-            paths = list(_list_managed_field_paths(get_mapping(entry, "fieldsV1")))
-            if None in paths:
+    for fields in list_applied_fields(existing, manager):
+        for path in _list_managed_field_paths(fields):
+            if path is None:
                 return None
-            applied_paths.update(path for path in paths if path is not None)
+            applied_paths.add(path)
     return applied_paths
 
 
 def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path | None]:
     """Yield the paths of fields with owners; None for a list element."""
-    subfields = {name: value for name, value in fields.items() if name != "."}
-    if parent and not subfields:
+    names = sorted(fields.keys() - {"."})
+    if parent and not names:
         yield parent
-    for name, value in subfields.items():
+    for name in names:
         if not name.startswith("f:"):
             yield None
         else:
-            yield from _list_managed_field_paths(value or {}, (*parent, name[2:]))
+            yield from _list_managed_field_paths(get_mapping(fields, name), (*parent, name[2:]))
 
 
-def _list_sent_paths(hub_objects: Any, parent: Path = ()) -> Iterator[Path]:
+def _list_sent_paths(sent: Any, parent: Path = ()) -> Iterator[Path]:
     """Yield the paths in a body except its identity."""
-    if isinstance(hub_objects, Mapping) and (hub_objects or not parent):
-        for name, value in hub_objects.items():
+    if isinstance(sent, Mapping) and (sent or not parent):
+        for name, value in sent.items():
             path = (*parent, str(name))
             if path not in _IDENTITY_PATHS:
                 yield from _list_sent_paths(value, path)
@@ -155,31 +161,33 @@ def _list_sent_paths(hub_objects: Any, parent: Path = ()) -> Iterator[Path]:
         yield parent
 
 
-def find_released_fields(hub_objects: Body, existing: Body, manager: str) -> dict[Path, tuple[str, ...]]:
+def find_released_fields(sent_body: Body, existing: Body, manager: str) -> dict[Path, tuple[str, ...]]:
     """Return the fields no longer applied by a manager, with their other owners: with an owner a field stays,
     without one it is removed.
     """
-    paths = sorted(path for path in find_own_fields(existing, manager) if get_part(hub_objects, path) is None)
-    return {path: _find_other_owners(existing, path, manager) for path in paths if get_part(existing, path) is not None}
+    released: dict[Path, tuple[str, ...]] = {}
+    for path in sorted(find_own_fields(existing, manager)):
+        if get_part(sent_body, path) is None and get_part(existing, path) is not None:
+            released[path] = _find_other_owners(existing, path, manager)
+    return released
 
 
 def _find_other_owners(existing: Body, path: Path, manager: str) -> tuple[str, ...]:
     """Return the other owners of a field."""
-    owners = [
-        str(entry.get("manager") or "unknown")
-        for entry in get_mapping(existing, "metadata").get("managedFields") or ()
-        if (entry.get("manager"), entry.get("operation")) != (manager, "Apply")
-        and _contains_field_path(entry.get("fieldsV1"), path)
-    ]
-    return tuple(dict.fromkeys(owners))
+    owners: dict[str, None] = {}
+    for entry in list_managed_fields(existing):
+        is_own = (entry.get("manager"), entry.get("operation")) == (manager, "Apply")
+        if not is_own and _contains_field_path(get_mapping(entry, "fieldsV1"), path):
+            owners[get_text(entry, "manager") or "unknown"] = None
+    return tuple(owners)
 
 
-def _contains_field_path(fields: Any, path: Path) -> bool:
+def _contains_field_path(fields: Body, path: Path) -> bool:
     """Return True if fields contain a path, by itself or in a whole."""
     for step in path:
-        if not fields or f"f:{step}" not in fields:
+        if f"f:{step}" not in fields:
             return False
-        fields = fields[f"f:{step}"]
+        fields = get_mapping(fields, f"f:{step}")
         if not fields:
             return True
     return True
@@ -204,13 +212,13 @@ def build_hub_record(
     their managers. Other members of the prior note are kept.
     """
     identified = [(hub_object, body) for hub_object, body in existing if get_uid(body)]
+    if not identified:
+        return {}
     deleting = [_format_identity(hub_object) for hub_object, body in identified if is_deleting(body)]
     deletion_record = {DELETING: deleting} if deleting and type_name != MEMBER_TYPE else {}
     if type_name == MANIFEST_TYPE:
         uids = {_format_identity(hub_object): get_uid(body) for hub_object, body in identified}
-        return {ON_HUB: {UIDS: uids, **deletion_record}} if uids else {}
-    if not identified:
-        return {}
+        return {ON_HUB: {UIDS: uids, **deletion_record}}
     body = identified[0][1]
     prior_record = dict(get_mapping(prior_note, ON_HUB))
     foreign_paths = find_foreign_fields(body, manager) if type_name in PLACEMENT_TYPES else {}
@@ -238,9 +246,8 @@ def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], 
         own_paths = find_own_fields(body, manager)
         for path, other_manager in find_foreign_fields(body, manager).items():
             is_ours = any(path[: len(own_path)] == own_path or own_path[: len(path)] == path for own_path in own_paths)
-            if other_manager == _UNKNOWN_MANAGER or is_ours or get_part(hub_object.body, path) is not None:
-                continue
-            if _has_non_default_value(type_name, body, path):
+            is_foreign = other_manager != _UNKNOWN_MANAGER and not is_ours and get_part(hub_object.body, path) is None
+            if is_foreign and _has_non_default_value(type_name, body, path):
                 fields_by_manager.setdefault(other_manager, []).append(f"{title}{_format_path(path)}")
     return "; ".join(
         f"{other_manager} sets {format_first_items(paths, _MAX_NAMES)}"
@@ -317,11 +324,10 @@ def build_recreation_warning(
     request: ReadRequest, hub_object: HubObject, body: Body, *, is_taken_over: bool
 ) -> Problem:
     """Build the warning about an object re-created by others; `is_taken_over`: the operator takes it over."""
-    metadata = get_mapping(body, "metadata")
-    entries = [entry for entry in metadata.get("managedFields") or () if not entry.get("subresource")]
-    managers = list(dict.fromkeys(str(entry.get("manager")) for entry in entries if entry.get("manager")))
+    entries = [entry for entry in list_managed_fields(body) if not entry.get("subresource")]
+    managers = list(dict.fromkeys(filter(None, [get_text(entry, "manager") for entry in entries])))
     by_managers = f" by {format_first_items(managers, _MAX_NAMES)}" if managers else ""
-    creation_text = f"{metadata.get('creationTimestamp')}{by_managers}"
+    creation_text = f"{get_mapping(body, 'metadata').get('creationTimestamp')}{by_managers}"
     history = f"the {hub_object.title} that nexusform made is gone; the one on the hub was made at {creation_text}"
     summary = f"{request.address}: re-created on the hub at {creation_text}"
     remedy = "It is imported and updated to this configuration."

@@ -19,7 +19,7 @@ from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
 from nexusform.domains.fleet.rendering.manifest_export import build_hub_bodies
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.interfaces.plugins import ChangeRequest
-from nexusform.json_data.plain_data import Path, get_mapping, get_text, list_objects
+from nexusform.json_data.plain_data import Path, get_mapping, get_text, list_mappings, list_objects
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting
 
@@ -157,42 +157,37 @@ _DEFAULTERS: Final[Mapping[str, Callable[[Body], None]]] = {
 # --- observed values ---------------------------------------------------------------------------------
 
 
-def select_sent_fields(hub_objects: Any, observed: Any) -> Any:
+def select_sent_fields(sent: Any, observed: Any) -> Any:
     """Return the observed part of a sent value: the same keys of mappings, other values whole."""
-    if isinstance(hub_objects, Mapping) and isinstance(observed, Mapping):
-        return {
-            name: select_sent_fields(value, observed[name]) for name, value in hub_objects.items() if name in observed
-        }
-    if isinstance(hub_objects, list) and isinstance(observed, list) and len(hub_objects) == len(observed):
-        return [
-            select_sent_fields(sent_item, observed_item)
-            for sent_item, observed_item in zip(hub_objects, observed, strict=True)
-        ]
+    if isinstance(sent, Mapping) and isinstance(observed, Mapping):
+        return {name: select_sent_fields(value, observed[name]) for name, value in sent.items() if name in observed}
+    if isinstance(sent, list) and isinstance(observed, list) and len(sent) == len(observed):
+        return list(map(select_sent_fields, sent, observed))
     return observed
 
 
-def find_differences(hub_objects: Any, observed: Any, path: Path = ()) -> Iterator[Path]:
+def find_differences(sent: Any, observed: Any, path: Path = ()) -> Iterator[Path]:
     """Yield the paths with an observed value different from the sent one."""
-    if isinstance(hub_objects, Mapping) and isinstance(observed, Mapping):
-        for name, value in hub_objects.items():
+    if isinstance(sent, Mapping) and isinstance(observed, Mapping):
+        for name, value in sent.items():
             if name in observed:
                 yield from find_differences(value, observed[name], (*path, name))
             elif value not in ({}, [], None):
                 yield (*path, name)
         return
-    if isinstance(hub_objects, list) and isinstance(observed, list) and len(hub_objects) == len(observed):
-        for number, (sent_item, observed_item) in enumerate(zip(hub_objects, observed, strict=True)):
+    if isinstance(sent, list) and isinstance(observed, list) and len(sent) == len(observed):
+        for number, (sent_item, observed_item) in enumerate(zip(sent, observed, strict=True)):
             yield from find_differences(sent_item, observed_item, (*path, number))
         return
-    if hub_objects != observed and not (
-        isinstance(hub_objects, str | int) and isinstance(observed, str | int) and str(hub_objects) == str(observed)
-    ):
+    if isinstance(sent, str | int) and isinstance(observed, str | int):
+        sent, observed = str(sent), str(observed)  # an int-or-string may be returned in the other form
+    if sent != observed:
         yield path
 
 
-def is_different(hub_objects: Any, observed: Any) -> bool:
+def is_different(sent: Any, observed: Any) -> bool:
     """Return whether an observed value differs from the sent one."""
-    return next(find_differences(hub_objects, observed), None) is not None
+    return next(find_differences(sent, observed), None) is not None
 
 
 def build_observed_attributes(
@@ -213,8 +208,7 @@ def build_observed_attributes(
     if type_name == MANIFEST_TYPE:
         documents = [json.dumps(part, ensure_ascii=False, indent=2) for part in parts]
         changed = {**attributes, "yaml_body": "\n---\n".join(documents)}
-        derive = RESOURCE_TYPES[type_name].derive
-        return {**changed, **(derive(changed) if derive is not None else {})}
+        return add_derived_attributes(type_name, changed)
     body = parts[0]
     if type_name == MEMBER_TYPE:
         changes: dict[str, Any] = {}
@@ -236,6 +230,14 @@ def build_observed_attributes(
     return {**attributes, **changed_arguments}
 
 
+def add_derived_attributes(type_name: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes together with those derived from them by the type."""
+    derive = RESOURCE_TYPES[type_name].derive
+    if derive is None:
+        return dict(attributes)
+    return {**attributes, **derive(attributes)}
+
+
 def convert_to_camel_case(name: str) -> str:
     """Return the API name of an argument; repeated blocks are plural there."""
     first_word, *further_words = name.split("_")
@@ -246,7 +248,7 @@ def read_member_taints(body: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the taints of a member as blocks."""
     return [
         {"key": taint.get("key"), "value": get_text(taint, "value"), "effect": taint.get("effect")}
-        for taint in get_mapping(body, "spec").get("taints") or ()
+        for taint in list_mappings(body, "spec", "taints")
     ]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from shlex import quote
 from typing import Any, Final
 
@@ -35,6 +36,7 @@ from nexusform.domains.hub.providers.hub_errors import (
     describe_owners,
     get_ownership_source,
     hide_sensitive_values,
+    is_sensitive_object,
     suggest_azure_command,
 )
 from nexusform.domains.hub.providers.hub_wait import has_external_rollout
@@ -68,6 +70,7 @@ _DEFERRED: Final = "later"  # no diagnostic: validated only during the apply
 _MAX_CONCURRENT: Final = 16
 _MAX_NAMES: Final = 4
 Finding = tuple[int, Problem]
+ObjectIdentity = tuple[str, str, str, str]  # group, kind, namespace and name
 
 
 class HubDryRun:
@@ -83,7 +86,7 @@ class HubDryRun:
         self._new_groups: set[str] = set()  # API groups of CustomResourceDefinitions created by the plan
         self._existing: dict[str, dict[str, Any] | None] = {}  # listed objects by path
         self._remaining_count = _MAX_DRY_RUNS
-        self.describe_dry_run = ""  # the hub's verdict on the plan, as text
+        self.verdict = ""  # how many changes the hub accepts, as text
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
         """Return the findings about changes, each with the number of its change."""
@@ -100,32 +103,38 @@ class HubDryRun:
                 )
         except HubProblem as problem:
             return self._build_skipped_checks_warning(numbers, str(problem))
-        valid = [n for n in numbers if not requests[n].skip_reason]
-        known = [n for n in valid if not _has_unknown_value(requests[n].planned)]
-        hub_objects, unvalidated = self._reserve_dry_runs({n: build_sent_objects(requests[n]) for n in known})
+        invalid: list[tuple[int, ChangeRequest]] = []
+        partly_known: list[int] = []
+        sent_objects: dict[int, Sequence[HubObject]] = {}
+        for number in numbers:
+            request = requests[number]
+            if request.skip_reason:
+                invalid.append((number, request))
+            elif _has_unknown_value(request.planned):
+                partly_known.append(number)
+            else:
+                sent_objects[number] = build_sent_objects(request)
+        hub_objects, unvalidated = self._reserve_dry_runs(sent_objects)
         fully_known = list(hub_objects)
-        for hub_object in (hub_object for objects in hub_objects.values() for hub_object in objects):
+        for hub_object in chain.from_iterable(hub_objects.values()):
             self._record_new_kinds(hub_object)
 
         def validate_number(number: int) -> list[Finding]:
             return list(self._validate_change(hub, number, requests[number], hub_objects[number]))
 
         try:
-            self._existing = list_existing_object_bodies(
-                hub, (hub_object for objects in hub_objects.values() for hub_object in objects)
-            )
+            self._existing = list_existing_object_bodies(hub, chain.from_iterable(hub_objects.values()))
             with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
-                all_findings = [finding for findings in pool.map(validate_number, fully_known) for finding in findings]
-            all_findings += find_affected_placements(hub, requests, hub_objects)
+                findings = list(chain.from_iterable(pool.map(validate_number, fully_known)))
+            findings += find_affected_placements(hub, requests, hub_objects)
         except HubProblem as problem:
             return self._build_skipped_checks_warning(numbers, str(problem))
-        for n in (n for n in valid if n not in known):
-            detail = f"{requests[n].address} (some of its values are known only then)"
-            all_findings.append((n, Problem((), _DEFERRED, detail)))
-        self.describe_dry_run = _format_dry_run_summary(hub.server, len(fully_known), all_findings)
-        invalid = [(n, requests[n]) for n in numbers if requests[n].skip_reason]
+        for number in partly_known:
+            detail = f"{requests[number].address} (some of its values are known only then)"
+            findings.append((number, Problem((), _DEFERRED, detail)))
+        self.verdict = _format_dry_run_summary(hub.server, len(fully_known), findings)
         return [
-            *_combine_skipped_findings(all_findings, self._skip_severity),
+            *_combine_skipped_findings(findings, self._skip_severity),
             *self._build_skipped_checks_warning(unvalidated, _LIMIT_REASON),
             *_build_invalid_changes_warning(invalid),
         ]
@@ -147,8 +156,8 @@ class HubDryRun:
     def _check_deletions(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
         """Return findings about objects to delete: applied by another tool, or rejected by the hub's dry run."""
         deletions = {
-            n: build_hub_objects(request.key.type, request.prior or {})
-            for n, request in enumerate(requests)
+            number: build_hub_objects(request.key.type, request.prior or {})
+            for number, request in enumerate(requests)
             if request.planned is None and request.key.type not in (*APPROVAL_TYPES, MEMBER_TYPE)
         }
         if not deletions:
@@ -157,9 +166,7 @@ class HubDryRun:
             hub = self._connection.connect()
             is_allowed = not self._options.is_confined or self._options.allows_dry_run(hub.server)
             is_validated = is_allowed and self._options.validate_changes != "off" and not self._options.is_read_only
-            self._existing |= list_existing_object_bodies(
-                hub, (hub_object for objects in deletions.values() for hub_object in objects)
-            )
+            self._existing |= list_existing_object_bodies(hub, chain.from_iterable(deletions.values()))
             reserved, unvalidated = self._reserve_dry_runs(deletions) if is_validated else (deletions, [])
 
             def check_number(number: int) -> list[Finding]:
@@ -170,7 +177,7 @@ class HubDryRun:
                 ]
 
             with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
-                findings = [finding for found in pool.map(check_number, reserved) for finding in found]
+                findings = list(chain.from_iterable(pool.map(check_number, reserved)))
         except (HubProblem, ApiError) as problem:
             # reported by the step
             log_event("debug", "deletions not validated", why=str(problem))
@@ -214,8 +221,8 @@ class HubDryRun:
         if self._options.validate_changes == "off":
             return []
         return [
-            n
-            for n, request in enumerate(requests)
+            number
+            for number, request in enumerate(requests)
             if request.planned is not None and request.key.type not in APPROVAL_TYPES
         ]
 
@@ -244,10 +251,8 @@ class HubDryRun:
     def _validate_change(
         self, hub: HubClient, number: int, request: ChangeRequest, hub_objects: Sequence[HubObject]
     ) -> Iterator[Finding]:
-        prior_objects, replaced_objects = (
-            {item.identity: item for item in build_hub_objects(request.key.type, values)} if values else {}
-            for values in (request.prior, request.replaced_attributes)
-        )
+        prior_objects = _index_objects(request, request.prior)
+        replaced_objects = _index_objects(request, request.replaced_attributes)
         if not hub_objects:
             detail = "This goes to a cluster directly (cluster_id), and the provider writes to the hub alone."
             yield number, Problem((), "unsupported-by-provider", detail)
@@ -290,21 +295,20 @@ class HubDryRun:
         yield from self._check_tool_manager(hub_object, body)
         if body is not None and not request.write_only:  # names of fields may be secret
             yield from self._warn_released_fields(hub_object, prior, body)
-        hub_objects = remove_ignored_fields(hub_object.body, body, request.ignored_paths, self._options.manager)
+        sent_body = remove_ignored_fields(hub_object.body, body, request.ignored_paths, self._options.manager)
         if body is not None and is_switching_to_external(hub_object.body, body):
             hub.merge(path, EXTERNAL_PATCH, self._options.manager, dry_run=True)
             # The merge was a dry run, so the rest is validated with the existing strategy.
-            spec = {name: part for name, part in hub_objects["spec"].items() if name != "strategy"}
-            hub_objects = {**hub_objects, "spec": spec}
+            sent_body["spec"].pop("strategy", None)
         try:
-            hub.apply(path, hub_objects, self._options.manager, dry_run=True)
+            hub.apply(path, sent_body, self._options.manager, dry_run=True)
         except ApiError as api_error:
             ownership_source = get_ownership_source(self._options, request)
             if api_error.kind is not ApiErrorKind.OTHER_MANAGER or not ownership_source:
                 raise
             detail = f"{hub_object.title}: {describe_owners(api_error)}; {ownership_source} takes that over."
             yield Problem((), FIELDS_TAKEN_OVER, detail, Severity.WARNING)
-            hub.apply(path, hub_objects, self._options.manager, force=True, dry_run=True)
+            hub.apply(path, sent_body, self._options.manager, force=True, dry_run=True)
 
     def _build_unserved_kind_problem(self, hub_object: HubObject) -> Problem:
         version = str(hub_object.body.get("apiVersion"))
@@ -359,12 +363,10 @@ class HubDryRun:
         if api_error.status == 404 and namespace in self._new_namespaces:
             return Problem((), _DEFERRED, f"{hub_object.title} (its namespace comes with this plan)")
         if api_error.kind is ApiErrorKind.OTHER_MANAGER:
-            is_sensitive = request.is_sensitive or hub_object.body.get("kind") == "Secret"
-            body = None if is_sensitive else self._read_body(hub, hub_object)
+            body = None if is_sensitive_object(hub_object, request) else self._read_body(hub, hub_object)
             return _build_conflict_problem(api_error, hub_object, request, body)
         if api_error.kind is ApiErrorKind.PERMISSION:
-            reason = api_error.missing_permission or api_error.server_message
-            return Problem((), DRY_RUN_SKIPPED, reason, Severity.WARNING)
+            return Problem((), DRY_RUN_SKIPPED, api_error.reason, Severity.WARNING)
         if api_error.kind is ApiErrorKind.UNAUTHENTICATED:
             reason = f"the hub rejected the credentials ({api_error.status})"
             return Problem((), DRY_RUN_SKIPPED, reason, Severity.WARNING)
@@ -378,9 +380,16 @@ class HubDryRun:
         if api_error.kind is ApiErrorKind.WEBHOOK:
             advice = suggest_azure_command(hub_object)
             return Problem((), HUB_REJECTION, f"{rejection}, {api_error.server_message}{advice and '.'}{advice}")
-        causes = [f"{cause.field}: {cause.message}".removeprefix(": ") for cause in api_error.causes if cause.message]
+        causes = [cause.text for cause in api_error.causes if cause.message]
         message = "; ".join(dict.fromkeys(causes)) or api_error.server_message
         return Problem((), HUB_REJECTION, f"{rejection}: {message}")
+
+
+def _index_objects(request: ChangeRequest, attributes: Mapping[str, Any] | None) -> dict[ObjectIdentity, HubObject]:
+    """Return the hub objects of a resource with these attributes by identity; none without attributes."""
+    if not attributes:
+        return {}
+    return {hub_object.identity: hub_object for hub_object in build_hub_objects(request.key.type, attributes)}
 
 
 def _build_invalid_changes_warning(invalid: Sequence[tuple[int, ChangeRequest]]) -> Iterator[Finding]:
@@ -413,35 +422,48 @@ def _build_conflict_problem(
 
 def _describe_values(api_error: ApiError, hub_object: HubObject, body: Mapping[str, Any] | None) -> str:
     """Return the hub's values of conflicting fields, and ours: ` (hub: 1, configuration: 2)`."""
-    paths = [tuple(cause.field.strip(".").split(".")) for cause in api_error.causes if cause.manager]
-    values = [
-        f"hub: {json.dumps(get_part(body, path))}, configuration: {json.dumps(get_part(hub_object.body, path))}"
-        for path in paths
-        if body is not None and get_part(hub_object.body, path) is not None
-    ]
+    if body is None:
+        return ""
+    values: list[str] = []
+    for cause in api_error.causes:
+        path = tuple(cause.field.strip(".").split("."))
+        own_value = get_part(hub_object.body, path)
+        if cause.manager and own_value is not None:
+            values.append(f"hub: {json.dumps(get_part(body, path))}, configuration: {json.dumps(own_value)}")
     return f" ({format_first_items(values, _MAX_NAMES, separator='; ')})" if values else ""
 
 
 def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -> Iterator[Finding]:
     """Yield the findings; skipped validations are combined in one of this severity."""
-    skipped = [(number, problem) for number, problem in findings if problem.id == DRY_RUN_SKIPPED]
-    yield from ((number, problem) for number, problem in findings if problem.id not in (DRY_RUN_SKIPPED, _DEFERRED))
-    if not skipped:
-        return
-    change_count = format_count(len({number for number, _ in skipped}), "change")
-    reasons = format_first_items(list(dict.fromkeys(problem.detail.rstrip(".") for _, problem in skipped)), _MAX_NAMES)
-    detail = f"Server-side dry run failed for {change_count}: {reasons}."
-    yield skipped[0][0], Problem((), DRY_RUN_SKIPPED, detail, severity, brief=f"{change_count}: {reasons}")
+    skipped_numbers: dict[int, None] = {}
+    causes: dict[str, None] = {}
+    for number, problem in findings:
+        if problem.id == DRY_RUN_SKIPPED:
+            skipped_numbers[number] = None
+            causes[problem.detail.rstrip(".")] = None
+        elif problem.id != _DEFERRED:
+            yield number, problem
+    if skipped_numbers:
+        change_count = format_count(len(skipped_numbers), "change")
+        reasons = format_first_items(list(causes), _MAX_NAMES)
+        detail = f"Server-side dry run failed for {change_count}: {reasons}."
+        first_number = next(iter(skipped_numbers))
+        yield first_number, Problem((), DRY_RUN_SKIPPED, detail, severity, brief=f"{change_count}: {reasons}")
 
 
 def _format_dry_run_summary(server: str, requested_count: int, findings: Sequence[Finding]) -> str:
     """Return the hub's verdict on the changes."""
-    skipped = {number for number, problem in findings if problem.id == DRY_RUN_SKIPPED}
-    rejected = {
-        number for number, problem in findings if problem.id != _DEFERRED and (problem.severity is Severity.ERROR)
-    }
+    skipped: set[int] = set()
+    rejected: set[int] = set()
+    deferred: list[str] = []
+    for number, problem in findings:
+        if problem.id == _DEFERRED:
+            deferred.append(problem.detail)
+        elif problem.id == DRY_RUN_SKIPPED:
+            skipped.add(number)
+        elif problem.severity is Severity.ERROR:
+            rejected.add(number)
     validated_count = requested_count - len(skipped)
-    deferred = [problem.detail for _, problem in findings if problem.id == _DEFERRED]
     deferred_text = format_first_items(deferred, _MAX_NAMES)
     deferred_sentence = f" Validated only during apply: {deferred_text}." if deferred_text else ""
     if not validated_count:
@@ -491,9 +513,9 @@ def find_affected_placements(
             selector.get("kind") == "Namespace" and selector.get("selectionScope") != "NamespaceOnly"
             for selector in list_mappings(placement, "spec", "resourceSelectors")
         )
-        for selector in list_mappings(placement, "status", "selectedResources"):
-            kind, namespace, name = (str(selector.get(part) or "") for part in ("kind", "namespace", "name"))
-            index.setdefault((kind, namespace, name), []).append(placement)
+        for selected in list_mappings(placement, "status", "selectedResources"):
+            kind, name = get_text(selected, "kind"), get_text(selected, "name")
+            index.setdefault((kind, get_text(selected, "namespace"), name), []).append(placement)
             if includes_content and kind == "Namespace":
                 index.setdefault(("", name, ""), []).append(placement)
     for number, objects in changed_objects.items():
@@ -508,9 +530,8 @@ def find_affected_placements(
 
 def _select_changed_objects(hub_objects: Sequence[HubObject], request: ChangeRequest) -> list[HubObject]:
     """Return the objects with a changed body."""
-    prior_objects = build_hub_objects(request.key.type, request.prior) if request.prior else []
-    bodies = {hub_object.identity: hub_object.body for hub_object in prior_objects}
-    return [hub_object for hub_object in hub_objects if bodies.get(hub_object.identity) != hub_object.body]
+    prior_objects = _index_objects(request, request.prior)
+    return [item for item in hub_objects if prior_objects.get(item.identity) != item]
 
 
 def _list_rolling_placements(hub: HubClient) -> Iterator[Body]:

@@ -13,7 +13,7 @@ from nexusform.domains.hub.api.hub_client import HubProblem
 from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE, HubObject
 from nexusform.domains.hub.providers.object_access import find_tool_manager
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem, StepPending
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_mapping, get_part
 
 
 class HubOptions(Struct, frozen=True):
@@ -35,7 +35,7 @@ def get_ownership_source(options: HubOptions, request: ChangeRequest) -> str:
     """Return the flag or argument that permits taking over fields; "" for none."""
     if options.takes_ownership:
         return "-take-ownership"
-    return "force_conflicts" if (request.planned or {}).get("force_conflicts") is True else ""
+    return "force_conflicts" if get_part(request.planned, ("force_conflicts",)) is True else ""
 
 
 def reject_tool_managed_object(options: HubOptions, body: Mapping[str, Any], command: str) -> None:
@@ -95,10 +95,14 @@ def suggest_azure_command(hub_object: HubObject) -> str:
     )
 
 
+def is_sensitive_object(hub_object: HubObject, request: ChangeRequest) -> bool:
+    """Return True if messages must not repeat values of an object; a Secret is always sensitive."""
+    return request.is_sensitive or hub_object.body.get("kind") == "Secret"
+
+
 def hide_sensitive_values(api_error: ApiError, hub_object: HubObject, request: ChangeRequest) -> ApiError:
-    """Return the error without values if the object is sensitive; a Secret always is."""
-    is_sensitive = request.is_sensitive or hub_object.body.get("kind") == "Secret"
-    return api_error.hide_values() if is_sensitive else api_error
+    """Return the error without values if the object is sensitive."""
+    return api_error.hide_values() if is_sensitive_object(hub_object, request) else api_error
 
 
 def describe_owners(api_error: ApiError) -> str:
@@ -147,10 +151,9 @@ def convert_rejected_read(hub_object: HubObject) -> Iterator[None]:
     except ApiError as api_error:
         if api_error.kind is ApiErrorKind.TEMPORARY:
             raise
-        reason = api_error.missing_permission or api_error.server_message
         raise StepPending(
-            f"{hub_object.title} was written, but its result cannot be read ({api_error.status}): {reason}. Allow "
-            "that, and `nexusform apply -resume` continues it."
+            f"{hub_object.title} was written, but its result cannot be read ({api_error.status}): {api_error.reason}. "
+            "Allow that, and `nexusform apply -resume` continues it."
         ) from None
 
 
@@ -165,5 +168,4 @@ def convert_hub_errors(*, requires_hub: bool = True) -> Iterator[None]:
         if api_error.kind is ApiErrorKind.UNAUTHENTICATED:
             detail = "The hub rejected the credentials (401). Sign in again."
             raise ProviderProblem(detail, is_unreachable=not requires_hub) from None
-        detail = f"The hub refuses ({api_error.status}): {api_error.missing_permission or api_error.server_message}"
-        raise ProviderProblem(detail) from None
+        raise ProviderProblem(f"The hub refuses ({api_error.status}): {api_error.reason}") from None

@@ -25,7 +25,7 @@ from nexusform.domains.hub.providers.object_access import get_uid
 from nexusform.domains.hub.providers.prediction_verification import Figures, read_plan_figures
 from nexusform.domains.hub.providers.step_writer import HubStepWriter
 from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey, ReadRequest, ReadResult, StepProgress
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_mapping, list_mappings
 from nexusform.providers.optional_provider_interfaces import IdentityComparison
 
 _SYSTEM_NAMESPACE: Final = "kube-system"
@@ -172,7 +172,7 @@ class FleetHubProvider:
         self._existing_addresses = frozenset(
             requests[n].address for n, problem in findings if problem.id == OBJECT_EXISTS
         )
-        self._verdict = dry_run.describe_dry_run
+        self._verdict = dry_run.verdict
         return findings
 
     def set_plan_responses(self, responses: Mapping[str, str]) -> None:
@@ -225,7 +225,7 @@ def _build_warning(problem_id: str, address: str, message: str, detail: str) -> 
 
 
 def _list_namespaces(attributes: Values) -> Iterator[str]:
-    for entry in attributes.get("objects") or ():
+    for entry in list_mappings(attributes, "objects"):
         is_namespace = (entry.get("group"), entry.get("kind")) == ("", "Namespace")
         yield from filter(None, [entry.get("name") if is_namespace else entry.get("namespace")])
     if isinstance(attributes.get("namespace"), str) and attributes["namespace"]:

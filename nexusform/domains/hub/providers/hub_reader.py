@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
@@ -34,6 +34,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
     RECORD_TYPES,
     RUN_TYPES,
     HubObject,
+    add_derived_attributes,
     build_hub_objects,
     build_observed_attributes,
     find_differences,
@@ -72,7 +73,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
 )
 from nexusform.domains.pods.importers.manifest_parser import format_canonical_json
 from nexusform.interfaces.plugins import UNFINISHED_KEY, ObjectKey, ProviderProblem, ReadRequest, ReadResult
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_list, get_mapping, get_part
 from nexusform.resource_types.registry import RESOURCE_TYPES
 
 Values = Mapping[str, Any]
@@ -137,8 +138,7 @@ def _read_object(
         return _build_missing_object_result(reader.hub, options, request)
     bodies = [body for _, body in managed]
     attributes: Values = recorded
-    paths = [path for hub_object, body in managed for path in _find_differences(hub_object, body)]
-    if paths or len(bodies) < len(hub_objects):
+    if len(bodies) < len(hub_objects) or _has_differences(managed):
         attributes = build_observed_attributes(key.type, recorded, hub_objects, bodies)
     note = build_hub_record(key.type, managed, options.manager, request.private_note)
     placement = None
@@ -204,22 +204,25 @@ def _select_managed_objects(
 
 def _build_missing_object_result(hub: HubClient, options: HubOptions, request: ReadRequest) -> ReadResult:
     """Return the answer for a missing object: a record stays, and a deletion in progress is not done."""
-    if options.keeps_missing and request.planned is None:
-        return ReadResult(request.known_attributes, is_observed=True)
-    if request.key.type in RECORD_TYPES and request.planned is None and not is_deletion_in_progress(request):
-        return ReadResult(request.known_attributes, is_observed=True)
-    if is_deletion_in_progress(request) and request.key.type in PLACEMENT_TYPES:
-        kind, namespace, name = get_identity(request.key.type, request.known_attributes)
+    type_name, recorded = request.key.type, request.known_attributes
+    is_deletion = is_deletion_in_progress(request)
+    is_kept = options.keeps_missing or (type_name in RECORD_TYPES and not is_deletion)
+    if request.planned is None and is_kept:
+        return ReadResult(recorded, is_observed=True)
+    if not is_deletion:
+        return ReadResult(None, is_observed=True)
+    title = message = ""
+    if type_name in PLACEMENT_TYPES:
+        kind, namespace, name = get_identity(type_name, recorded)
         blockers = list_remaining_objects(hub, kind, namespace, name)
-        if blockers:
-            note = build_unfinished_note(request, f"{kind} {name}", format_first_items(blockers, _MAX_NAMES))
-            return ReadResult(request.known_attributes, is_observed=True, is_settled=False, note=note)
-    if is_deletion_in_progress(request) and request.key.type in OVERRIDE_TYPES:
-        message = OverrideRollout(hub, request.key.type, request.known_attributes, is_deleted=True).check_progress()[1]
-        if message:
-            note = build_unfinished_note(request, KINDS_BY_TYPE[request.key.type], message)
-            return ReadResult(request.known_attributes, is_observed=True, is_settled=False, note=note)
-    return ReadResult(None, is_observed=True)
+        title, message = f"{kind} {name}", format_first_items(blockers, _MAX_NAMES)
+    elif type_name in OVERRIDE_TYPES:
+        title = KINDS_BY_TYPE[type_name]
+        message = OverrideRollout(hub, type_name, recorded, is_deleted=True).check_progress()[1]
+    if not message:
+        return ReadResult(None, is_observed=True)
+    note = build_unfinished_note(request, title, message)
+    return ReadResult(recorded, is_observed=True, is_settled=False, note=note)
 
 
 def find_object(
@@ -257,11 +260,19 @@ def find_manifest(
     field manager of this configuration. Raises ProviderProblem, ApiError and HubProblem.
     """
     hub_objects = build_hub_objects(resource_type, arguments)
-    bodies = [hub.get(path) if (path := find_object_path(hub, item)) else None for item in hub_objects]
-    missing = [item.title for item, body in zip(hub_objects, bodies, strict=True) if body is None]
-    if missing or not hub_objects:
-        raise ProviderProblem(f"The hub {hub.server} has no {format_first_items(missing or ['object'], _MAX_NAMES)}.")
-    existing = [body for body in bodies if body is not None]
+    if not hub_objects:
+        raise ProviderProblem(f"The hub {hub.server} has no object.")
+    existing: list[dict[str, Any]] = []
+    missing: list[str] = []
+    for hub_object in hub_objects:
+        path = find_object_path(hub, hub_object)
+        body = hub.get(path) if path else None
+        if body is None:
+            missing.append(hub_object.title)
+        else:
+            existing.append(body)
+    if missing:
+        raise ProviderProblem(f"The hub {hub.server} has no {format_first_items(missing, _MAX_NAMES)}.")
     for hub_object, body in zip(hub_objects, existing, strict=True):
         reject_tool_managed_object(options, body, "import")
         is_own = is_identity_only(hub_object.body) or is_applied_by(body, options.manager)
@@ -270,11 +281,10 @@ def find_manifest(
                 f"{hub_object.title} was not applied by the field manager {options.manager}. To import it, repeat the "
                 "command with -take-ownership."
             )
-    kind = RESOURCE_TYPES[resource_type]
-    attributes = {**arguments, **(kind.derive(arguments) if kind.derive is not None else {})}
-    if any(True for item, body in zip(hub_objects, existing, strict=True) for _ in _find_differences(item, body)):
+    attributes = add_derived_attributes(resource_type, arguments)
+    if _has_differences(zip(hub_objects, existing, strict=True)):
         attributes = build_observed_attributes(resource_type, attributes, hub_objects, existing)
-    object_id = kind.build_id(arguments)
+    object_id = RESOURCE_TYPES[resource_type].build_id(arguments)
     return ObjectKey(resource_type, object_id, 0), {**attributes, "id": object_id}
 
 
@@ -287,20 +297,23 @@ class _HubObjectReader:
         self._namespaces: dict[str, set[str]] = {}  # of the objects of kinds read by a list
         self._by_placement: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}
         requests_by_type: dict[str, list[ReadRequest]] = {}
+        manifest_objects: list[HubObject] = []
         for request in requests:
-            if request.key.type not in APPROVAL_TYPES and request.key.type in KINDS_BY_TYPE:
+            if request.key.type == MANIFEST_TYPE:
+                manifest_objects += build_hub_objects(MANIFEST_TYPE, request.known_attributes)
+            elif request.key.type not in APPROVAL_TYPES and request.key.type in KINDS_BY_TYPE:
                 requests_by_type.setdefault(request.key.type, []).append(request)
-        manifests = [item for item in requests if item.key.type == MANIFEST_TYPE]
-        objects = (item for r in manifests for item in build_hub_objects(MANIFEST_TYPE, r.known_attributes))
-        self._bodies.update(list_existing_object_bodies(self.hub, objects))
+        self._bodies.update(list_existing_object_bodies(self.hub, manifest_objects))
         for type_name, type_requests in requests_by_type.items():
             if len(type_requests) < CACHE_THRESHOLD:
                 continue
             kind = KINDS[KINDS_BY_TYPE[type_name]]
-            self._bodies.update(
-                {item.path: None for r in type_requests for item in build_hub_objects(type_name, r.known_attributes)}
-            )
-            namespaces = {get_identity(type_name, r.known_attributes)[1] for r in type_requests} - {""}
+            namespaces: set[str] = set()
+            for request in type_requests:
+                hub_objects = build_hub_objects(type_name, request.known_attributes)
+                self._bodies.update((hub_object.path, None) for hub_object in hub_objects)
+                namespaces.add(get_identity(type_name, request.known_attributes)[1])
+            namespaces.discard("")
             self._namespaces[kind.kind] = namespaces
             for body in list_in_namespaces(self.hub, kind, namespaces):
                 namespace, name = get_namespaced_name(body)
@@ -316,8 +329,10 @@ class _HubObjectReader:
         if kind not in self._namespaces:
             return read_placement_objects(self.hub, kind, namespace, name)
         body = self._bodies.get(KINDS[kind].build_path(name, namespace))
-        if body is None or not has_been_scheduled(body):
-            return ObservedPlacementObjects(body, ()) if body is not None else None
+        if body is None:
+            return None
+        if not has_been_scheduled(body):
+            return ObservedPlacementObjects(body, ())
         created = []
         for created_kind in list_created_kinds(kind):
             if created_kind not in self._by_placement:
@@ -344,8 +359,10 @@ def find_pending_rollout(placement_objects: ObservedPlacementObjects) -> str | B
     """Return the pending work of a placement, "" if done; or its blocked rollout."""
     is_run_managed = has_external_rollout(placement_objects.placement)
     progress = check_placement_progress(placement_objects, {}, is_external=is_run_managed)
-    blocked = find_blocked_rollout(placement_objects) if progress.is_decided and not progress.is_done else None
-    return blocked or ("" if progress.is_done else progress.message)
+    if progress.is_done:
+        return ""
+    blocked = find_blocked_rollout(placement_objects) if progress.is_decided else None
+    return blocked or progress.message
 
 
 def describe_pending_work(type_name: str, body: Values) -> str:
@@ -360,7 +377,7 @@ def describe_pending_work(type_name: str, body: Values) -> str:
 
 def is_deletion_in_progress(request: ReadRequest) -> bool:
     """Return True if an earlier apply started the deletion of an object."""
-    return request.is_being_deleted or bool((request.unfinished_change or {}).get("deletes"))
+    return request.is_being_deleted or bool(get_part(request.unfinished_change, ("deletes",)))
 
 
 def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dict[str, Any]:
@@ -379,8 +396,12 @@ def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dic
 # --- attributes ------------------------------------------------------------------------------------
 
 
-def _find_differences(hub_object: HubObject, observed: Values) -> Iterator[tuple[Any, ...]]:
-    return (path for path in find_differences(hub_object.body, observed) if path[:1] != ("apiVersion",))
+def _has_differences(existing: Iterable[tuple[HubObject, Values]]) -> bool:
+    """Return True if any object differs from the sent one in more than its API version."""
+    for hub_object, body in existing:
+        if any(path != ("apiVersion",) for path in find_differences(hub_object.body, body)):
+            return True
+    return False
 
 
 def _build_observed_placement(
@@ -390,15 +411,14 @@ def _build_observed_placement(
     hub_attributes = _build_placement_attributes(placement_objects, str(attributes.get("id")), evictions)
     observed = {name: value for name, value in hub_attributes.items() if name not in PREDICTED_ATTRIBUTES}
     statuses, recorded_statuses = (
-        sorted(map(format_canonical_json, a.get(_STATUSES) or ())) for a in (observed, attributes)
+        sorted(map(format_canonical_json, get_list(values, _STATUSES))) for values in (observed, attributes)
     )
     if statuses == recorded_statuses and _STATUSES in attributes:
         observed[_STATUSES] = attributes[_STATUSES]  # another order is no change
     # Return the observed bindings, each as recorded if unchanged.
-    recorded = get_mapping(attributes, "bindings")
     merged: dict[str, Any] = {}
     for cluster, binding in build_observed_bindings(placement_objects).items():
-        recorded_binding = get_mapping(recorded, cluster)
+        recorded_binding = get_mapping(attributes, "bindings", cluster)
         is_unchanged = all(
             recorded_binding.get(name) == value for name, value in binding.items() if name != "provenance"
         )

@@ -13,15 +13,16 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.domains.fleet.importers.fleet_export import is_deleting
+from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_conditions
 from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_cache import PARENT_LABEL, HubCache, get_namespaced_name, get_parent_placement
 from nexusform.domains.hub.api.hub_client import ClientClock, HubClient
-from nexusform.domains.hub.api.hub_kinds import KINDS, WORK
+from nexusform.domains.hub.api.hub_kinds import KINDS, WORK, get_scoped_kind
 from nexusform.domains.hub.providers.hub_bodies import HubObject
 from nexusform.domains.hub.providers.object_access import (
     describe_deletion_blockers,
     get_uid,
+    list_finalizers,
     list_in_namespaces,
     list_objects_if_permitted,
 )
@@ -33,9 +34,11 @@ from nexusform.domains.hub.providers.rollout_progress import (
     check_placement_progress,
     check_run_progress,
     find_blocked_rollout,
+    find_condition,
     get_generation,
     get_name,
     get_observed_index,
+    get_target_cluster,
     has_predicted_clusters,
     is_approved,
     is_latest_snapshot_outdated,
@@ -48,6 +51,7 @@ _FIRST_INTERVAL: Final = 0.3  # seconds
 _MAX_INTERVAL: Final = 5.0
 _CACHE_LAG: Final = 1.0  # seconds after which bindings are read directly because the cache lags
 _SLICE: Final = 0.2
+MEMBER_NAMESPACE: Final = "fleet-member-"  # prefix of the namespace of a member's Works
 _SNAPSHOT_TIMEOUT: Final = 90.0  # seconds after which a predicted snapshot is not expected anymore
 # Seconds after which an unpredicted decision counts: if members were changed in the same apply, the hub
 # decides again, and reports the previous decision as final until then.
@@ -133,18 +137,16 @@ class HubWaiter(Struct, frozen=True):
                     return False, final.message
             lag_start = None
             placement_objects = placement_objects or _read_needed_objects(self.hub, placement, planned)
-            is_run_managed = has_external_rollout(placement)
-            final = check_placement_progress(placement_objects, planned, is_external=is_run_managed, failing=failing)
-            if final.is_decided and not final.is_done and (blocked := find_blocked_rollout(placement_objects)):
-                final = replace(final, is_done=True, message=blocked.message)
-            decision = decision if decision.is_decided else final
-            if final.is_done and (
-                message := _describe_unobserved_change(placement, predicted, final, elapsed, describe_outdated)
-            ):
-                return False, message
-            if final.is_done and not final.message:
-                final = replace(final, message=_describe_empty_selection(placement, predicted))
-            return final.is_done, final.message
+            final = _check_placement_rollout(placement_objects, planned, failing)
+            if not decision.is_decided:
+                decision = final
+            if not final.is_done:
+                return False, final.message
+            unobserved = _describe_unobserved_change(placement, predicted, final, elapsed, describe_outdated)
+            if unobserved:
+                return False, unobserved
+            final = replace(final, message=final.message or _describe_empty_selection(placement, predicted))
+            return True, final.message
 
         def count_changes() -> int | None:
             return self.cache.count_changes(path) if lag_start is None else None
@@ -229,7 +231,7 @@ class HubWaiter(Struct, frozen=True):
         """
         progress = StagedRunProgress(has_ended=False)
         pending_approval = ""
-        requests_kind = KINDS["ApprovalRequest" if namespace else "ClusterApprovalRequest"]
+        requests_kind = KINDS[get_scoped_kind("ApprovalRequest", namespace)]
 
         def check_run(_elapsed: float) -> tuple[bool, str]:
             nonlocal progress, pending_approval
@@ -244,9 +246,10 @@ class HubWaiter(Struct, frozen=True):
                 approve_request(self.hub, requests_kind.build_path(progress.approval, namespace), self.step)
                 return False, progress.message
             if progress.approval:
+                # The first time, the step that grants it may not have started yet.
                 is_repeated, pending_approval = pending_approval == progress.approval, progress.approval
                 if not is_repeated or requests_kind.build_path(progress.approval, namespace) in other_approvals:
-                    return False, progress.message  # its step may not have started yet
+                    return False, progress.message
                 raise StepPending(
                     f"{kind} {name} waits for a person: {progress.approval} has to be approved. Grant it there, and "
                     "`nexusform apply -resume` continues; or write it in approvals of the block, and apply."
@@ -294,6 +297,16 @@ class HubWaiter(Struct, frozen=True):
         return reason
 
 
+def _check_placement_rollout(
+    placement_objects: ObservedPlacementObjects, planned: Values, failing: AbstractSet[tuple[str, str]]
+) -> PlacementProgress:
+    """Return the progress of a placement; a blocked rollout counts as done, since it does not continue."""
+    is_run_managed = has_external_rollout(placement_objects.placement)
+    progress = check_placement_progress(placement_objects, planned, is_external=is_run_managed, failing=failing)
+    blocked = find_blocked_rollout(placement_objects) if progress.is_decided and not progress.is_done else None
+    return replace(progress, is_done=True, message=blocked.message) if blocked is not None else progress
+
+
 def _reject_object_in_deletion(kind: str, body: Values) -> None:
     """Raise ProviderProblem for an object in deletion: the hub does nothing else for it."""
     if is_deleting(body):
@@ -303,11 +316,11 @@ def _reject_object_in_deletion(kind: str, body: Values) -> None:
 
 def read_eviction_result(body: Mapping[str, Any]) -> tuple[bool, str]:
     """Return whether an eviction is completed, and why it was not executed."""
-    for condition in get_mapping(body, "status").get("conditions") or ():
-        kind, status = condition.get("type"), condition.get("status")
-        if (kind, status) == ("Valid", "False") or (kind, status) == ("Executed", "False"):
+    for condition in list_conditions(body):
+        result = (condition.get("type"), condition.get("status"))
+        if result in (("Valid", "False"), ("Executed", "False")):
             return True, str(condition.get("message") or condition.get("reason"))
-        if (kind, status) == ("Executed", "True"):
+        if result == ("Executed", "True"):
             return True, ""
     return False, ""
 
@@ -367,8 +380,9 @@ def _is_status_sufficient(placement: Values, planned: Values) -> bool:
     """Return True if the placement's status names a snapshot and the plan predicts one."""
     if not has_been_scheduled(placement) or has_external_rollout(placement):
         return False
-    has_prediction = planned and all(isinstance(binding.get("resource_snapshot"), int) for binding in planned.values())
-    return bool(has_prediction) and get_observed_index(placement) is not None
+    if not planned or get_observed_index(placement) is None:
+        return False
+    return all(isinstance(binding.get("resource_snapshot"), int) for binding in planned.values())
 
 
 def _read_all_objects(
@@ -382,18 +396,12 @@ def _read_all_objects(
 
 def has_been_scheduled(placement: Mapping[str, Any]) -> bool:
     """Return True if the hub has scheduled the current generation of a placement."""
-    condition_type = f"{placement.get('kind')}Scheduled"
-    generations = [
-        int(condition.get("observedGeneration") or 0)
-        for condition in get_mapping(placement, "status").get("conditions") or ()
-        if condition.get("type") == condition_type
-    ]
-    return bool(generations) and max(generations) >= get_generation(placement)
+    return bool(find_condition(placement, f"{placement.get('kind')}Scheduled"))
 
 
 def list_created_kinds(kind: str) -> tuple[str, str, str]:
     """Return the kinds created by a hub for placements of a kind: bindings, policy snapshots and resource snapshots."""
-    prefix = "" if kind == "ResourcePlacement" else "Cluster"
+    prefix = kind.removesuffix("ResourcePlacement")
     return f"{prefix}ResourceBinding", f"{prefix}SchedulingPolicySnapshot", f"{prefix}ResourceSnapshot"
 
 
@@ -421,33 +429,29 @@ def list_remaining_objects(hub: HubClient, kind: str, namespace: str, name: str)
     """Return the remaining bindings and Works of a placement with their blockers. Without permission for
     Works the bindings suffice: their finalizer waits for the Works.
     """
-    bindings = list_created_objects(hub, list_created_kinds(kind)[0], namespace, name)
-    works = list_works(hub, namespace, name)
-    return _describe_bindings(bindings) + [
-        f"{str(get_mapping(work, 'metadata').get('namespace')).removeprefix('fleet-member-')}: Work "
-        f"{get_name(work)}{_describe_finalizers(work)}"
-        for work in works or ()
-    ]
+    descriptions = _describe_bindings(list_created_objects(hub, list_created_kinds(kind)[0], namespace, name))
+    for work in list_works(hub, namespace, name) or ():
+        cluster = get_text(work, "metadata", "namespace").removeprefix(MEMBER_NAMESPACE)
+        descriptions.append(f"{cluster}: Work {get_name(work)}{_describe_finalizers(work)}")
+    return descriptions
 
 
 def list_works(hub: HubClient, namespace: str, name: str) -> list[dict[str, Any]] | None:
     """Return the Works of a placement; None without permission."""
-    selector = f"{PARENT_LABEL}={name}" + (
-        f",{PARENT_NAMESPACE_LABEL}={namespace}" if namespace else f",!{PARENT_NAMESPACE_LABEL}"
-    )
+    namespace_selector = f"{PARENT_NAMESPACE_LABEL}={namespace}" if namespace else f"!{PARENT_NAMESPACE_LABEL}"
+    selector = f"{PARENT_LABEL}={name},{namespace_selector}"
     return list_objects_if_permitted(partial(hub.list_objects, WORK.collection, labelSelector=selector))
 
 
 def _describe_bindings(bindings: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
-        f"{get_mapping(binding, 'spec').get('targetCluster')}: binding "
-        f"{get_name(binding)}{_describe_finalizers(binding)}"
+        f"{get_target_cluster(binding)}: binding {get_name(binding)}{_describe_finalizers(binding)}"
         for binding in bindings
     ]
 
 
 def _describe_finalizers(body: Mapping[str, Any]) -> str:
-    names = get_mapping(body, "metadata").get("finalizers") or ()
+    names = list_finalizers(body)
     return f" (held by {format_count(len(names), 'finalizer')}: {', '.join(names)})" if names else ""
 
 
@@ -460,9 +464,7 @@ def read_hub_version(hub: HubClient) -> str:
         agent = hub.get(_AGENT_PATH)
     except ApiError:
         return ""
-    template = get_mapping(agent, "spec", "template", "spec")
-    images = [get_text(container, "image") for container in template.get("containers") or ()]
-    return images[0] if images else ""
+    return get_text(agent, "spec", "template", "spec", "containers", 0, "image")
 
 
 # --- approvals -----------------------------------------------------------------------------------
@@ -512,9 +514,7 @@ def approve_request(hub: HubClient, path: str, step: ChangeRequest) -> bool:
 
 def _build_conditions(request: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the conditions of a request with the approval."""
-    other_conditions = [
-        c for c in get_mapping(request, "status").get("conditions") or () if c.get("type") != "Approved"
-    ]
+    other_conditions = [dict(each) for each in list_conditions(request) if each.get("type") != "Approved"]
     approval = {
         "type": "Approved",
         "status": "True",

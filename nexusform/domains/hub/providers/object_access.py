@@ -9,11 +9,11 @@ from nexusform.domains.fleet.importers.fleet_export import find_external_manager
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD
 from nexusform.domains.hub.api.hub_client import HubClient
-from nexusform.domains.hub.api.hub_kinds import HubKind
+from nexusform.domains.hub.api.hub_kinds import HubKind, build_version_path
 from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, HubObject
 from nexusform.domains.pods.importers.manifest_parser import build_manifest
 from nexusform.interfaces.plugins import ProviderProblem
-from nexusform.json_data.plain_data import get_mapping, get_text
+from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings, list_texts
 
 Body = Mapping[str, Any]
 # Conditions of a namespace that explain its pending deletion.
@@ -36,9 +36,8 @@ def find_object_path(hub: HubClient, hub_object: HubObject) -> str:
     if not plural:
         return ""
     metadata = get_mapping(hub_object.body, "metadata")
-    head = f"/apis/{version}" if "/" in version else f"/api/{version}"
     namespace_part = f"/namespaces/{metadata.get('namespace') or 'default'}" if is_namespaced else ""
-    return f"{head}{namespace_part}/{plural}/{metadata.get('name')}"
+    return f"{build_version_path(version)}{namespace_part}/{plural}/{metadata.get('name')}"
 
 
 def require_object_path(hub: HubClient, hub_object: HubObject) -> str:
@@ -108,24 +107,38 @@ def get_uid(body: Body) -> str:
     return get_text(body, "metadata", "uid")
 
 
+def list_finalizers(body: Body) -> list[str]:
+    """Return the finalizers of an object."""
+    return list_texts(body, "metadata", "finalizers")
+
+
 def describe_deletion_blockers(body: Body) -> str:
     """Return the blockers of a deletion: finalizers, or the content of a namespace."""
-    finalizers = get_mapping(body, "metadata").get("finalizers") or ()
-    finalizer_text = f", held by {', '.join(finalizers)}" if finalizers else ""
-    messages = [
-        str(condition.get("message"))
-        for condition in list_conditions(body)
-        if condition.get("status") == "True" and str(condition.get("type")) in _NAMESPACE_CONDITIONS
+    finalizers = list_finalizers(body)
+    blockers = f", held by {', '.join(finalizers)}" if finalizers else ""
+    for condition in list_conditions(body):
+        if condition.get("status") == "True" and condition.get("type") in _NAMESPACE_CONDITIONS:
+            blockers += f"; {condition.get('message')}"
+    return blockers
+
+
+def list_managed_fields(body: Body) -> list[Mapping[str, Any]]:
+    """Return the entries of an object's `managedFields`: a manager with its fields and operation each."""
+    return list_mappings(body, "metadata", "managedFields")
+
+
+def list_applied_fields(body: Body, manager: str) -> list[Mapping[str, Any]]:
+    """Return the sets of fields applied by a manager; none if it never applied the object."""
+    return [
+        get_mapping(entry, "fieldsV1")
+        for entry in list_managed_fields(body)
+        if entry.get("manager") == manager and entry.get("operation") == "Apply"
     ]
-    return finalizer_text + "".join(f"; {message}" for message in messages)
 
 
 def is_applied_by(body: Body, manager: str) -> bool:
     """Return True if a manager applied fields of an object."""
-    return any(
-        entry.get("manager") == manager and entry.get("operation") == "Apply"
-        for entry in get_mapping(body, "metadata").get("managedFields") or ()
-    )
+    return bool(list_applied_fields(body, manager))
 
 
 def find_tool_manager(body: Body) -> str:

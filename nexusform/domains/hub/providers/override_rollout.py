@@ -11,21 +11,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_override_names, read_placements
+from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_override_names
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride
 from nexusform.domains.fleet.planning.override_rendering import select_overrides
 from nexusform.domains.hub.api.hub_client import HubClient
-from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER
+from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER, get_scoped_kind
 from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE
 from nexusform.domains.hub.providers.hub_wait import has_been_scheduled, has_external_rollout, read_placement_objects
 from nexusform.domains.hub.providers.rollout_progress import (
     LATEST_LABEL,
     ObservedPlacementObjects,
-    build_placement_manifests,
     explain_unready_cluster,
     find_blocked_rollout,
     get_labels,
     get_name,
+    get_target_cluster,
+    is_bound,
+    read_placement_export,
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_mapping
@@ -35,7 +37,7 @@ OVERRIDE_TYPES: Final = frozenset({"fleet_cluster_resource_override", "fleet_res
 _PARENT_LABEL: Final = "kubernetes-fleet.io/parent-resource-override"
 _MAX_NAMES: Final = 4
 Body = Mapping[str, Any]
-ObjectsByIndex = Mapping[int, Sequence[Manifest]]
+ObjectsByIndex = Mapping[int | None, Sequence[Manifest]]  # objects of resource snapshots
 
 
 class OverrideRollout:
@@ -63,52 +65,58 @@ class OverrideRollout:
         if not self._override.placement:
             return True, ""
         namespace, _, name = self._override.placement.rpartition("/")
-        kind = "ResourcePlacement" if namespace else "ClusterResourcePlacement"
+        kind = get_scoped_kind("ResourcePlacement", namespace)
         placement_objects = read_placement_objects(self._hub, kind, namespace, name)
-        placement = placement_objects.placement if placement_objects is not None else {}
-        if placement_objects is None or has_external_rollout(placement) or is_deleting(placement):
+        if placement_objects is None:
+            return True, ""
+        placement = placement_objects.placement
+        if has_external_rollout(placement) or is_deleting(placement):
             return True, ""
         if not has_been_scheduled(placement):
             return False, f"the hub has not picked clusters of {name} yet"
-        if any(explain_unready_cluster(binding)[0] for binding in placement_objects.bindings if _is_bound(binding)):
+        if any(explain_unready_cluster(binding)[0] for binding in filter(is_bound, placement_objects.bindings)):
             return True, ""  # the rollout is blocked there; reported for the placement
         pending = dict(self._find_pending_clusters(placement_objects))
-        blocked = find_blocked_rollout(placement_objects, pending.keys()) if pending else None
+        if not pending:
+            return True, ""
+        blocked = find_blocked_rollout(placement_objects, pending.keys())
         if blocked is not None:
             self.blocked_message = blocked.message
             return True, ""
         messages = [f"{cluster}{message}" for cluster, message in pending.items()]
-        return not pending, format_first_items(messages, _MAX_NAMES)
+        return False, format_first_items(messages, _MAX_NAMES)
 
     def _find_latest_snapshot(self) -> str:
         """Return the name of the snapshot of the current override, "" if it does not exist yet."""
         namespace, name = self._override.namespace, self._override.name
         body = self._hub.get(KINDS[self._kind].build_path(name, namespace))
+        if body is None:
+            return ""
         collection = KINDS[f"{self._kind}Snapshot"].build_collection(namespace)
         snapshots = self._hub.list_objects(collection, labelSelector=f"{_PARENT_LABEL}={name}")
-        for snapshot in snapshots if body is not None else ():
+        for snapshot in snapshots:
             is_latest = get_labels(snapshot).get(LATEST_LABEL) == "true"
-            if is_latest and get_mapping(snapshot, "spec").get("overrideSpec") == (body or {}).get("spec"):
+            if is_latest and get_mapping(snapshot, "spec").get("overrideSpec") == body.get("spec"):
                 return f"{namespace}/{get_name(snapshot)}" if namespace else get_name(snapshot)
         return ""
 
     def _find_pending_clusters(self, placement_objects: ObservedPlacementObjects) -> Iterator[tuple[str, str]]:
         """Yield the clusters still to get or lose the override, with messages."""
-        placement = next(iter(read_placements(build_placement_manifests(placement_objects)).values()), None)
+        placement = read_placement_export(placement_objects)
         if placement is None:
             return
         objects: ObjectsByIndex = {item.index: item.objects for item in placement.snapshots}
         own_pattern = re.compile(rf"{re.escape(self._override.key)}-\d+")
-        for body in filter(_is_bound, placement_objects.bindings):
-            cluster = str(get_mapping(body, "spec").get("targetCluster"))
+        for binding in filter(is_bound, placement_objects.bindings):
+            cluster = get_target_cluster(binding)
             index = placement.bindings[cluster].resource_snapshot if cluster in placement.bindings else None
-            if index is None or index not in objects:
+            if index not in objects:
                 continue
-            bound_snapshots = set(filter(own_pattern.fullmatch, list_override_names(get_mapping(body, "spec"))))
+            bound_snapshots = set(filter(own_pattern.fullmatch, list_override_names(get_mapping(binding, "spec"))))
             expected = {self._snapshot} if self._is_override_for_cluster(cluster, objects[index]) else set()
             if bound_snapshots != expected:
                 yield cluster, f" {'does not have it yet' if expected else 'still has it'}"
-            elif reason := explain_unready_cluster(body)[1]:
+            elif reason := explain_unready_cluster(binding)[1]:
                 yield cluster, f": {reason}"
 
     def _is_override_for_cluster(self, cluster: str, objects: Sequence[Manifest]) -> bool:
@@ -118,7 +126,3 @@ class OverrideRollout:
             members = self._hub.list_objects(MEMBER.collection)
             self._labels = {get_name(member): get_labels(member) for member in members}
         return bool(select_overrides((self._override,), objects, self._labels.get(cluster, {})))
-
-
-def _is_bound(binding: Body) -> bool:
-    return get_mapping(binding, "spec").get("state") == "Bound" and not is_deleting(binding)

@@ -18,7 +18,7 @@ from nexusform.documents.times import parse_time
 from nexusform.domains.fleet.importers.fleet_members import read_member_health
 from nexusform.domains.hub.providers.rollout_progress import find_condition, get_labels, get_name, list_picked_clusters
 from nexusform.domains.hub.types.fleet_hub import is_heartbeat_age_unknown
-from nexusform.json_data.plain_data import get_mapping, get_text
+from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 from nexusform.placements.prediction_scores import VerifiedPrediction
 
 KUBEFLEET: Final = "KubeFleet e160c1cd"  # version of the implemented rules
@@ -120,14 +120,14 @@ def read_figures(members: Iterable[Mapping[str, Any]], observed_at: datetime | N
     for member in members:
         status = get_mapping(member, "status")
         figures: dict[str, Any] = {f"label {name}": value for name, value in get_labels(member).items()}
-        for taint in get_mapping(member, "spec").get("taints") or ():
+        for taint in list_mappings(member, "spec", "taints"):
             figures[f"taint {taint.get('key')}"] = f"{get_text(taint, 'value')}:{taint.get('effect')}"
         for name, entry in get_mapping(status, "properties").items():
-            figures[f"property {name}"] = (entry or {}).get("value")
+            figures[f"property {name}"] = get_mapping(entry).get("value")
         for kind, amounts in get_mapping(status, "resourceUsage").items():
             for name, amount in get_mapping(amounts).items():
                 figures[f"{kind} {name}"] = amount
-        figures["joined"] = (find_condition(member, "Joined") or {}).get("status", "Unknown")
+        figures["joined"] = find_condition(member, "Joined").get("status", "Unknown")
         figures["health"] = str(read_member_health(member, observed_at))
         figures_by_member[get_name(member)] = figures
     return figures_by_member
@@ -141,14 +141,13 @@ def read_plan_figures(responses: Mapping[str, str]) -> dict[str, Figures]:
             dump = json.loads(text)
         except ValueError:
             continue
-        if isinstance(dump, dict) and isinstance(dump.get("items"), list):
-            members = [item for item in dump["items"] if item.get("kind") == "MemberCluster"]
-            if members:
-                observed_at = parse_time(str(dump.get("read_at")))
-                figures = read_figures(members, observed_at)
-                if is_heartbeat_age_unknown(dump):
-                    figures = {name: {**known, "health": UNKNOWN_HEALTH} for name, known in figures.items()}
-                figures_by_server[str(dump.get("server"))] = figures
+        members = [item for item in list_mappings(dump, "items") if item.get("kind") == "MemberCluster"]
+        if members:
+            observed_at = parse_time(str(dump.get("read_at")))
+            figures = read_figures(members, observed_at)
+            if is_heartbeat_age_unknown(dump):
+                figures = {name: {**known, "health": UNKNOWN_HEALTH} for name, known in figures.items()}
+            figures_by_server[str(dump.get("server"))] = figures
     return figures_by_server
 
 
@@ -190,11 +189,15 @@ class PredictionVerifier(Struct, frozen=True):
         """Compare the predicted bindings with the observed ones."""
         predictions: list[VerifiedPrediction] = []
         wrong_predictions: list[WrongClusterPrediction] = []
-        predicted, observed = (list_picked_clusters(predicted_bindings), list_picked_clusters(observed_bindings))
-        members = {*predicted} if self.plan_figures is None else {*self.current_figures, *predicted, *observed}
-        changes = [] if self.plan_figures is None else list(_find_changes(self.plan_figures, self.current_figures))
-        has_ages = all(figures.get("health") != UNKNOWN_HEALTH for figures in (self.plan_figures or {}).values())
-        is_certain = self.plan_figures is not None and not changes and has_ages
+        predicted, observed = list_picked_clusters(predicted_bindings), list_picked_clusters(observed_bindings)
+        members = set(predicted)
+        changes: list[tuple[str, str]] = []
+        is_certain = False
+        if self.plan_figures is not None:
+            members |= {*self.current_figures, *observed}
+            changes = list(_find_changes(self.plan_figures, self.current_figures))
+            healths = {figures.get("health") for figures in self.plan_figures.values()}
+            is_certain = not changes and UNKNOWN_HEALTH not in healths
         for cluster in sorted(members):
             was_picked, is_picked = cluster in predicted, cluster in observed
             about = CLUSTER_PREDICTION if was_picked else REJECTION_PREDICTION

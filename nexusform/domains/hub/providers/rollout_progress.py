@@ -5,6 +5,7 @@ has to name the expected snapshot and have conditions of its own generation.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
@@ -12,7 +13,12 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_conditions, read_placements
+from nexusform.domains.fleet.importers.fleet_export import (
+    ObservedPlacement,
+    is_deleting,
+    list_conditions,
+    read_placements,
+)
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.planning.placement_records import read_bindings
 from nexusform.domains.fleet.scheduling.rolling_update import (
@@ -22,14 +28,16 @@ from nexusform.domains.fleet.scheduling.rolling_update import (
     simulate_rollout,
 )
 from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, read_imported_arguments
+from nexusform.domains.hub.providers.object_access import list_finalizers
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
-from nexusform.json_data.plain_data import get_mapping, get_text
+from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 from nexusform.resource_types.registry import RESOURCE_TYPES
 
 LATEST_LABEL: Final = "kubernetes-fleet.io/is-latest-snapshot"
 PARENT_NAMESPACE_LABEL: Final = "kubernetes-fleet.io/parent-placement-namespace"
 _MAX_NAMES: Final = 4
 _PICKED_STATES: Final = ("Scheduled", "Bound")
+_SNAPSHOT_NAME: Final = re.compile(r".*-(\d+)-[^-]*", re.DOTALL)  # placement, index, and a suffix
 _BINDING_FIELDS: Final = (
     "state",
     "previous_state",
@@ -80,12 +88,22 @@ def get_labels(body: Body) -> Mapping[str, Any]:
     return get_mapping(body, "metadata", "labels")
 
 
-def find_condition(body: Body, kind: str) -> Mapping[str, Any] | None:
-    """Return a condition of an object's current generation."""
+def find_condition(body: Body, kind: str) -> Mapping[str, Any]:
+    """Return a condition of an object's current generation; an empty one if it is missing."""
     for item in list_conditions(body):
         if item.get("type") == kind and int(item.get("observedGeneration") or 0) >= get_generation(body):
             return item
-    return None
+    return {}
+
+
+def is_bound(binding: Body) -> bool:
+    """Return True if a binding distributes its snapshot, and is not being deleted."""
+    return get_mapping(binding, "spec").get("state") == "Bound" and not is_deleting(binding)
+
+
+def get_target_cluster(binding: Body) -> str:
+    """Return the cluster of a binding."""
+    return str(get_mapping(binding, "spec").get("targetCluster"))
 
 
 def build_manifests(bodies: Iterable[Body]) -> list[Manifest]:
@@ -99,9 +117,14 @@ def build_placement_manifests(placement_objects: ObservedPlacementObjects) -> li
     return build_manifests([placement_objects.placement, *created])
 
 
+def read_placement_export(placement_objects: ObservedPlacementObjects) -> ObservedPlacement | None:
+    """Read a placement with its objects like an export; None if it is in deletion or malformed."""
+    return next(iter(read_placements(build_placement_manifests(placement_objects)).values()), None)
+
+
 def build_observed_bindings(placement_objects: ObservedPlacementObjects) -> dict[str, dict[str, Any]]:
     """Return the bindings as attributes of a placement."""
-    placement = next(iter(read_placements(build_placement_manifests(placement_objects)).values()), None)
+    placement = read_placement_export(placement_objects)
     if placement is None:
         return {}
     return {
@@ -113,12 +136,12 @@ def build_observed_bindings(placement_objects: ObservedPlacementObjects) -> dict
 
 def list_predicted_failures(planned: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
     """Return the failures predicted by a placement's plan: cluster, and condition with reason as text."""
-    return frozenset(
-        (str(status.get("cluster_name")), _format_failure(condition_item))
-        for status in planned.get("placement_statuses") or ()
-        for condition_item in status.get("conditions") or ()
-        if condition_item.get("status") == "False"
-    )
+    failures: set[tuple[str, str]] = set()
+    for status in list_mappings(planned, "placement_statuses"):
+        for condition in list_mappings(status, "conditions"):
+            if condition.get("status") == "False":
+                failures.add((str(status.get("cluster_name")), _format_failure(condition)))
+    return frozenset(failures)
 
 
 def check_placement_progress(
@@ -133,7 +156,7 @@ def check_placement_progress(
     kind = str(body.get("kind"))
     scheduled_condition = find_condition(body, f"{kind}Scheduled")
     bindings = build_observed_bindings(placement_objects)
-    if scheduled_condition is None or scheduled_condition.get("status") == "Unknown":
+    if scheduled_condition.get("status", "Unknown") == "Unknown":
         return PlacementProgress(is_done=False, message="the hub has not picked clusters yet", bindings=bindings)
     if scheduled_condition.get("reason") == "InvalidResourceSelectors":
         message = str(scheduled_condition.get("message") or "its selectors are invalid")
@@ -183,8 +206,7 @@ def _is_binding_in_progress(placement: Body, binding: Body) -> bool:
     spec = get_mapping(binding, "spec")
     if is_deleting(binding):
         return True
-    is_bound = spec.get("state") == "Bound"
-    return is_bound and (_has_outdated_strategy(placement, spec) or bool(explain_unready_cluster(binding)[1]))
+    return is_bound(binding) and (_has_outdated_strategy(placement, spec) or bool(explain_unready_cluster(binding)[1]))
 
 
 def _is_policy_observed(placement_objects: ObservedPlacementObjects) -> bool:
@@ -209,12 +231,11 @@ def _find_pending_clusters(
     pending: list[str] = []
     expected_failures: list[str] = []
     for binding in placement_objects.bindings:
-        spec, cluster = get_mapping(binding, "spec"), _get_cluster(binding)
-        predicted, name = get_mapping(planned, cluster), spec.get("resourceSnapshotName")
-        parts = str(name or "").rsplit("-", 2)
-        index = int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else None
-        is_bound = spec.get("state") == "Bound" and not is_deleting(binding)
-        if is_bound and latest is not None and index != latest:
+        cluster, name = get_target_cluster(binding), get_text(binding, "spec", "resourceSnapshotName")
+        predicted = get_mapping(planned, cluster)
+        match = _SNAPSHOT_NAME.fullmatch(name)
+        index = int(match[1]) if match is not None else None
+        if is_bound(binding) and latest is not None and index != latest:
             message = f"{cluster} still has {name}" if name else f"{cluster} has no snapshot yet"
             is_predicted = index is not None and predicted.get("resource_snapshot") == index
         else:
@@ -225,23 +246,19 @@ def _find_pending_clusters(
     return pending, expected_failures
 
 
-def _get_cluster(binding: Body) -> str:
-    return str(get_mapping(binding, "spec").get("targetCluster"))
-
-
 def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -> tuple[str, str]:
     """Return the failure ("" for none) and the pending work ("" for none) of a cluster with the latest
     snapshot, or without any.
     """
-    spec, cluster = get_mapping(binding, "spec"), _get_cluster(binding)
+    spec, cluster = get_mapping(binding, "spec"), get_target_cluster(binding)
     if is_deleting(binding):
-        names = ", ".join(get_mapping(binding, "metadata").get("finalizers") or ())
+        names = ", ".join(list_finalizers(binding))
         return "", f"{cluster} still goes{f' (held by {names})' if names else ''}"
     state = str(spec.get("state"))
+    if state == "Unscheduled":
+        return "", "" if predicted.get("state") == "Unscheduled" else f"{cluster} is to be left"
     if state != "Bound":
-        final_state = "Unscheduled" if state == "Unscheduled" else "Scheduled"
-        message = f"{cluster} is to be left" if state == "Unscheduled" else f"{cluster} is {state}"
-        return "", "" if predicted.get("state") == final_state else message
+        return "", "" if predicted.get("state") == "Scheduled" else f"{cluster} is {state}"
     if _has_outdated_strategy(placement, spec):
         return "", f"{cluster} still has the previous instruction to apply"
     reason = explain_unready_cluster(binding)[1]
@@ -261,10 +278,10 @@ def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> 
 
 def explain_unready_cluster(binding: Body) -> tuple[str, str]:
     """Return the failed condition ("" for none) and the reason a bound cluster is not ready ("" if ready)."""
-    if any((find_condition(binding, kind) or {}).get("status") == "True" for kind in ("Available", "DiffReported")):
+    if any(find_condition(binding, kind).get("status") == "True" for kind in ("Available", "DiffReported")):
         return "", ""
     for kind in ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "DiffReported", "Available"):
-        condition = find_condition(binding, kind) or {}
+        condition = find_condition(binding, kind)
         if condition.get("status") == "False":
             return kind, _format_failure(condition)
     return "", "not available yet"
@@ -286,7 +303,7 @@ def list_picked_clusters(bindings: Mapping[str, Any]) -> set[str]:
 
 def is_latest_snapshot_outdated(planned: Mapping[str, Any], latest: int | None) -> bool:
     """Return True if the hub's latest snapshot is older than predicted."""
-    predicted = [binding.get("resource_snapshot") for binding in planned.values() if isinstance(binding, Mapping)]
+    predicted = [get_mapping(binding).get("resource_snapshot") for binding in planned.values()]
     numbers = [number for number in predicted if isinstance(number, int)]
     return bool(numbers) and (latest is None or latest < max(numbers))
 
@@ -301,7 +318,7 @@ def _get_latest_index(placement_objects: ObservedPlacementObjects) -> int | None
     if placement_objects.is_partial:
         return get_observed_index(placement_objects.placement)
     latest = _find_latest(placement_objects.snapshots)
-    number = str(get_labels(latest or {}).get("kubernetes-fleet.io/resource-index", ""))
+    number = get_text(latest, "metadata", "labels", "kubernetes-fleet.io/resource-index")
     return int(number) if number.isdecimal() else None
 
 
@@ -321,44 +338,39 @@ class StagedRunProgress(Struct, frozen=True):
 
 def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress:
     """Return the progress of a run; `requests` are its approval requests."""
-    initialized = find_condition(run, "Initialized")
-    if initialized is not None and initialized.get("status") == "False":
-        message = str(initialized.get("message") or initialized.get("reason"))
-        return StagedRunProgress(has_ended=True, failure=message)
-    succeeded = find_condition(run, "Succeeded")
-    if succeeded is not None and succeeded.get("status") == "True":
+    initialized, succeeded = find_condition(run, "Initialized"), find_condition(run, "Succeeded")
+    for condition in (initialized, succeeded):
+        if condition.get("status") == "False":
+            return StagedRunProgress(has_ended=True, failure=str(condition.get("message") or condition.get("reason")))
+    if succeeded.get("status") == "True":
         return StagedRunProgress(has_ended=True)
-    if succeeded is not None and succeeded.get("status") == "False":
-        return StagedRunProgress(has_ended=True, failure=str(succeeded.get("message") or succeeded.get("reason")))
-    state = str(get_mapping(run, "spec").get("state") or "Initialize")
+    stage = _describe_current_stage(run)
+    state = get_text(run, "spec", "state") or "Initialize"
+    if state == "Stop":
+        is_stopped = find_condition(run, "Progressing").get("status") == "False"
+        return StagedRunProgress(is_stopped, message="it is to stop" if is_stopped else f"it is to stop; {stage}")
     if state != "Run":
-        state_condition = {"Initialize": initialized, "Stop": find_condition(run, "Progressing")}.get(state)
-        is_stopped = state_condition is not None and (state == "Initialize" or state_condition.get("status") == "False")
-        stage = f"; {_describe_current_stage(run)}" if state == "Stop" and not is_stopped else ""
-        return StagedRunProgress(has_ended=is_stopped, message=f"it is to {state.lower()}{stage}")
-    open_requests = [request for request in requests if not is_approved(request)]
-    message = _describe_current_stage(run)
-    if open_requests:
-        name = get_name(open_requests[0])
-        return StagedRunProgress(has_ended=False, approval=name, message=f"{message}; {name} waits for approval")
-    return StagedRunProgress(has_ended=False, message=message)
+        is_initialized = state == "Initialize" and bool(initialized)
+        return StagedRunProgress(is_initialized, message=f"it is to {state.lower()}")
+    approval = next((get_name(request) for request in requests if not is_approved(request)), "")
+    if approval:
+        return StagedRunProgress(has_ended=False, approval=approval, message=f"{stage}; {approval} waits for approval")
+    return StagedRunProgress(has_ended=False, message=stage)
 
 
 def is_approved(request: Body) -> bool:
     """Return True if a request is granted."""
-    return any(c.get("type") == "Approved" and c.get("status") == "True" for c in list_conditions(request))
+    return _is_condition_true(list_conditions(request), "Approved")
 
 
 def _describe_current_stage(run: Body) -> str:
     """Return the current stage: `stage canary: 1 of 2 clusters (ams1 Started)`."""
     status = get_mapping(run, "status")
-    for stage in (*(status.get("stagesStatus") or ()), get_mapping(status, "deletionStageStatus")):
-        if not isinstance(stage, Mapping) or not stage.get("stageName") or _has_condition(stage, "Succeeded"):
+    for stage in (*list_mappings(status, "stagesStatus"), get_mapping(status, "deletionStageStatus")):
+        if not stage.get("stageName") or _has_succeeded(stage):
             continue
-        clusters = [cluster for cluster in stage.get("clusters") or () if isinstance(cluster, Mapping)]
-        remaining = [
-            str(cluster.get("clusterName")) for cluster in clusters if not _has_condition(cluster, "Succeeded")
-        ]
+        clusters = list_mappings(stage, "clusters")
+        remaining = [str(cluster.get("clusterName")) for cluster in clusters if not _has_succeeded(cluster)]
         done_count = len(clusters) - len(remaining)
         remaining_text = f" ({format_first_items(remaining, _MAX_NAMES)} to come)" if remaining else ""
         return (
@@ -368,6 +380,10 @@ def _describe_current_stage(run: Body) -> str:
     return "it begins"
 
 
-def _has_condition(status: Mapping[str, Any], kind: str) -> bool:
-    conditions = status.get("conditions") or ()
-    return any(item.get("type") == kind and item.get("status") == "True" for item in conditions)
+def _has_succeeded(status: Mapping[str, Any]) -> bool:
+    """Return True if a stage of a run, or a cluster of a stage, is complete."""
+    return _is_condition_true(list_mappings(status, "conditions"), "Succeeded")
+
+
+def _is_condition_true(conditions: Iterable[Mapping[str, Any]], kind: str) -> bool:
+    return any(condition.get("type") == kind and condition.get("status") == "True" for condition in conditions)

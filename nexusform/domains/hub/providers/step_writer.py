@@ -16,7 +16,7 @@ from nexusform.domains.fleet.planning.selected_resources import OPEN_CLUSTERS
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_cache import HubCache
 from nexusform.domains.hub.api.hub_client import ClientClock, HubClient
-from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER
+from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER, get_scoped_kind
 from nexusform.domains.hub.providers.content_verification import (
     NO_SNAPSHOTS,
     ContentVerifier,
@@ -91,7 +91,7 @@ from nexusform.interfaces.plugins import (
     StepPending,
     StepProgress,
 )
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_mapping, list_texts
 
 Values = Mapping[str, Any]
 EXTERNAL_PATCH: Final[Mapping[str, Any]] = {"spec": {"strategy": {"type": "External", "rollingUpdate": None}}}
@@ -130,7 +130,8 @@ class HubStepWriter(Struct, frozen=True):
         """Delete the objects, and wait for the removal of their resources. Raises ProviderProblem and ApiError."""
         if self._type_name in APPROVAL_TYPES:
             return  # created by the hub, and approvals stay granted
-        hub_objects = build_hub_objects(self._type_name, self.request.prior or {})
+        prior = self.request.prior or {}
+        hub_objects = build_hub_objects(self._type_name, prior)
         if self.options.is_read_only:
             existing = [hub_object for hub_object in hub_objects if self._read_existing(hub_object) is not None]
             self._raise_until_changed_externally(existing, "delete")
@@ -143,19 +144,19 @@ class HubStepWriter(Struct, frozen=True):
             self._delete_object(hub_object)
         if self._type_name in PLACEMENT_TYPES:
             uid = get_recorded_uid(self._type_name, hub_objects[0], self.request.private_note)
-            identity = get_identity(self._type_name, self.request.prior or {})
+            identity = get_identity(self._type_name, prior)
             self._waiter.wait_for_removal(*identity, hub_objects[0].path, uid)
         elif self._type_name in OVERRIDE_TYPES:
-            self._wait_for_override(self.request.prior or {}, is_removed=True)
+            self._wait_for_override(prior, is_removed=True)
 
     def _delete_object(self, hub_object: HubObject) -> None:
         body = self._read_existing(hub_object)
-        if body is None and self.options.keeps_missing:
-            raise ProviderProblem(
-                f"{hub_object.title} is not on {self.hub.server}, which may be another hub than the recorded one. It "
-                f"stays in the state. To remove it there: nexusform state rm {quote(self.request.address)}"
-            )
         if body is None:
+            if self.options.keeps_missing:
+                raise ProviderProblem(
+                    f"{hub_object.title} is not on {self.hub.server}, which may be another hub than the recorded one. "
+                    f"It stays in the state. To remove it there: nexusform state rm {quote(self.request.address)}"
+                )
             return
         if is_recreated(self._type_name, hub_object, body, self.request.private_note):
             message = f"{hub_object.title} was re-created by another manager since the plan, and is kept"
@@ -225,7 +226,7 @@ class HubStepWriter(Struct, frozen=True):
         if self.request.prior is not None or self._type_name not in RUN_TYPES | {EVICTION_TYPE}:
             return
         namespace = str(self._planned.get("namespace") or "")
-        kind = "ResourcePlacement" if namespace else "ClusterResourcePlacement"
+        kind = get_scoped_kind("ResourcePlacement", namespace)
         name = _get_placement(hub_object)
         if self._type_name == EVICTION_TYPE and self.hub.get(KINDS[kind].build_path(name, namespace)) is None:
             return  # predicted as invalid
@@ -277,13 +278,14 @@ class HubStepWriter(Struct, frozen=True):
         """Return True if an earlier run of this step wrote an object. Applying an identity-only body owns
         nothing; then the last recorded operation decides.
         """
-        if self.request.resumed_operation is None or is_applied_by(body, self.options.manager):
-            return self.request.resumed_operation is not None
+        if self.request.resumed_operation is None:
+            return False
+        if is_applied_by(body, self.options.manager):
+            return True
+        if not is_identity_only(hub_object.body):
+            return False
         operations = [_format_operation(item) for item in build_hub_objects(self._type_name, self._planned)]
-        return (
-            is_identity_only(hub_object.body)
-            and self.request.resumed_operation in operations[operations.index(_format_operation(hub_object)) :]
-        )
+        return self.request.resumed_operation in operations[operations.index(_format_operation(hub_object)) :]
 
     def _write_object(self, hub_object: HubObject, body: Values | None) -> dict[str, Any]:
         path, manager = require_object_path(self.hub, hub_object), self.options.manager
@@ -318,8 +320,7 @@ class HubStepWriter(Struct, frozen=True):
             decision, final = waiter.wait_for_placement(*identity, planned, sent_body, content.describe_outdated)
             verification = content.verify_placement(self._verify_predictions(decision, final), final)
             renumbered = content.report_renumbered_snapshots(final)
-            for wrong_prediction in verification.wrong_predictions:
-                self.request.report_progress(StepProgress(message=wrong_prediction.message))
+            self._report_wrong_predictions(verification)
             if note:
                 note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}
             is_run_managed = has_external_rollout(build_hub_objects(self._type_name, planned)[0].body)
@@ -389,7 +390,7 @@ class HubStepWriter(Struct, frozen=True):
     def _wait_for_run(self) -> VerificationResult:
         """Wait for a run; return its verified predictions. Raises ProviderProblem if it failed."""
         planned = self._planned
-        granted, identity = frozenset(map(str, planned.get("approvals") or ())), get_identity(self._type_name, planned)
+        granted, identity = frozenset(list_texts(planned, "approvals")), get_identity(self._type_name, planned)
         progress = self._waiter.wait_for_run(*identity, granted, self.coordination.granted_requests)
         if progress.failure:
             detail = (
@@ -403,7 +404,7 @@ class HubStepWriter(Struct, frozen=True):
         """Compare a completed run with the planned one. Raises ProviderProblem for other resources."""
         kind, namespace, name = get_identity(self._type_name, self._planned)
         run = self.hub.get(KINDS[kind].build_path(name, namespace)) or {}
-        snapshot_kind = "ResourceSnapshot" if namespace else "ClusterResourceSnapshot"
+        snapshot_kind = get_scoped_kind("ResourceSnapshot", namespace)
         placement = str(get_mapping(run, "spec").get("placementName"))
         content = ContentVerifier(self.hub, self.request, self.coordination)
         snapshots = content.list_snapshots(snapshot_kind, namespace, placement)
@@ -417,9 +418,12 @@ class HubStepWriter(Struct, frozen=True):
         if snapshots is None:
             return VerificationResult(predictions, not_verified=NO_SNAPSHOTS)
         verification = content.verify_run(VerificationResult(predictions), snapshots, namespace, placement)
+        self._report_wrong_predictions(verification)
+        return verification
+
+    def _report_wrong_predictions(self, verification: VerificationResult) -> None:
         for wrong_prediction in verification.wrong_predictions:
             self.request.report_progress(StepProgress(message=wrong_prediction.message))
-        return verification
 
     def _approve_request(self) -> ChangeResult:
         planned = self._planned
@@ -449,7 +453,7 @@ class HubStepWriter(Struct, frozen=True):
 
 
 def _build_run_path(namespace: str, name: str) -> str:
-    return KINDS["StagedUpdateRun" if namespace else "ClusterStagedUpdateRun"].build_path(name, namespace)
+    return KINDS[get_scoped_kind("StagedUpdateRun", namespace)].build_path(name, namespace)
 
 
 def _format_operation(hub_object: HubObject) -> str:
@@ -462,10 +466,10 @@ def _get_placement(hub_object: HubObject) -> str:
     return str(get_mapping(hub_object.body, "spec").get("placementName"))
 
 
-def is_switching_to_external(hub_objects: Values, existing: Values) -> bool:
+def is_switching_to_external(sent_body: Values, existing: Values) -> bool:
     """Return True if a placement changes to staged runs while its rolling update settings still exist."""
-    is_placement = hub_objects.get("kind") in ("ClusterResourcePlacement", "ResourcePlacement")
-    return is_placement and has_external_rollout(hub_objects) and not has_external_rollout(existing)
+    is_placement = sent_body.get("kind") in ("ClusterResourcePlacement", "ResourcePlacement")
+    return is_placement and has_external_rollout(sent_body) and not has_external_rollout(existing)
 
 
 def _add_bindings(planned: Values, progress: PlacementProgress, note: Values, *, is_run_managed: bool) -> ChangeResult:

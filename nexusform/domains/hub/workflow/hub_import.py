@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from nexusform.applying.events import StepListener
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_error, build_warning, has_errors
-from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.domains.fleet.importers.fleet_export import AZURE_MANAGER
+from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
+from nexusform.domains.fleet.importers.fleet_export import AZURE_MANAGER, is_deleting
 from nexusform.domains.hub.api.api_errors import ApiError
+from nexusform.domains.hub.api.hub_cache import get_namespaced_name
 from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubProblem, resolve_hub_location
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.providers.fleet import NAME
@@ -29,7 +30,7 @@ from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.plan_request import ImportedObject
 from nexusform.planning.preparation.prior_state import ImportTarget, normalize_imported_attributes
-from nexusform.plans.plan import Action, Plan
+from nexusform.plans.plan import Action, Change, Plan
 from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address
 from nexusform.state.objects import EMPTY, ObjectState, State
@@ -148,22 +149,31 @@ def _read_hub_objects_to_import(
             skipped.append(f"{object_id} ({manager})")
             continue
         match = provider.find(type_name, object_id)
-        if match is not None:
-            if block is not None:
-                address = Address((), "managed", type_name, block.name)
-            else:
-                label = re.sub(r"[^A-Za-z0-9_-]", "_", object_id)
-                label = label if label[:1].isalpha() else f"_{label}"
-                names[type_name, label] += 1
-                number = names[type_name, label]
-                address = Address((), "managed", type_name, label if number == 1 else f"{label}_{number}")
-            imported[address] = (object_id, match[1])
+        if match is None:
+            continue
+        label = block.name if block is not None else _choose_label(type_name, object_id, names)
+        imported[Address((), "managed", type_name, label)] = (object_id, match[1])
     return hub.server, imported, list(_build_skipped_objects_warning(skipped))
+
+
+def _choose_label(type_name: str, object_id: str, names: Counter[tuple[str, str]]) -> str:
+    """Return a label for a new block, with a number if it is used already; `names` counts the uses of labels."""
+    label = re.sub(r"[^A-Za-z0-9_-]", "_", object_id)
+    if not label[:1].isalpha():
+        label = f"_{label}"
+    names[type_name, label] += 1
+    number = names[type_name, label]
+    return label if number == 1 else f"{label}_{number}"
+
+
+def _list_blocks(configuration: Configuration | None) -> list[ResourceBlock]:
+    """Return the resource and data blocks of the root module; none without a configuration."""
+    return list(configuration.root.resources.values()) if configuration is not None else []
 
 
 def _find_block(configuration: Configuration | None, type_name: str, object_id: str) -> ResourceBlock | None:
     """Return the existing block of an object of the hub, by its name; None without one."""
-    for block in configuration.root.resources.values() if configuration is not None else ():
+    for block in _list_blocks(configuration):
         is_single = block.mode == "managed" and block.count is None and block.for_each is None
         if is_single and block.type == type_name and _build_object_id(block) == object_id:
             return block
@@ -184,23 +194,19 @@ def _list_user_objects(
     hub: HubClient, configuration: Configuration | None
 ) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Yield type, id and body of user-created objects; those of `_BLOCK_TYPES` only if a block has the type."""
-    blocks = configuration.root.resources.values() if configuration is not None else ()
-    configured_types = {block.type for block in blocks}
+    configured_types = {block.type for block in _list_blocks(configuration)}
     further_types = {name: kind for name, kind in _BLOCK_TYPES.items() if name in configured_types}
     for type_name, kind in {**_IMPORTED_TYPES, **further_types}.items():
         for body in hub.list_objects(KINDS[kind].collection):
-            metadata = get_mapping(body, "metadata")
-            if metadata.get("deletionTimestamp"):
-                continue
-            namespace = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
-            yield type_name, f"{namespace}{metadata.get('name')}", body
+            if not is_deleting(body):
+                yield type_name, "/".join(filter(None, get_namespaced_name(body))), body
 
 
 def _build_skipped_objects_warning(skipped: list[str]) -> Iterator[Diagnostic]:
     if skipped:
         objects = format_count(len(skipped), "object")
         detail = (
-            f"{objects} of the hub {'is' if len(skipped) == 1 else 'are'} applied by others and left to them: "
+            f"{objects} of the hub {select_word_form(len(skipped), 'is', 'are')} applied by others and left to them: "
             f"{format_first_items(skipped, _MAX_NAMES)}. -take-ownership takes over what Flux or Argo CD applies."
         )
         yield build_warning("unmanaged-object", detail)
@@ -215,20 +221,18 @@ def _format_imported_counts(imported: ImportedObjects) -> str:
 def _render_configuration(server: str, imported: ImportedObjects, configuration: Configuration | None) -> str:
     """Render the configuration of the imported objects, block by block."""
     types = build_registries().resource_types
-    root = configuration.root if configuration is not None else None
-    has_data = root is not None and any(b.type == "fleet_hub" for b in root.resources.values())
-    blocks = [] if root is not None and PROVIDER in root.providers else ['provider "fleet" {}\n']
-    blocks += [] if has_data else [_DATA_BLOCK]
-    configured = {str(block.address) for block in root.resources.values()} if root is not None else set()
+    existing = _list_blocks(configuration)
+    blocks: list[str] = []
+    if configuration is None or PROVIDER not in configuration.root.providers:
+        blocks.append('provider "fleet" {}\n')
+    if not any(block.type == "fleet_hub" for block in existing):
+        blocks.append(_DATA_BLOCK)
+    configured = {str(block.address) for block in existing}
     for address, (_, attributes) in imported.items():
-        if str(address.config_address) in configured:
-            continue
-        schema = types[address.type].schema
-        blocks.append(
-            render_resource_block(
-                address, schema, normalize_imported_attributes(schema, attributes, ""), provider=PROVIDER
-            )
-        )
+        if str(address.config_address) not in configured:
+            schema = types[address.type].schema
+            values = normalize_imported_attributes(schema, attributes, "")
+            blocks.append(render_resource_block(address, schema, values, provider=PROVIDER))
     return _HEADING.format(server=server) + "\n".join(blocks)
 
 
@@ -244,15 +248,15 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
         imports[address] = ImportedObject(object_id, object_state, span)
     imports |= _find_configured_manifest_objects(run, last_creation + len(imports))
     plan = _plan_imported_objects(run, imports)
-    predicted_changes = {c.address: c for c in plan.changes if c.address in imports and c.action is not Action.NO_OP}
-    if predicted_changes:  # a hub reports an empty selection before the first staged run
-        for address, change in predicted_changes.items():
-            imports[address] = _add_predicted_attributes(imports[address], change.after or {})
+    differing = [change for change in _list_changes(plan) if change.address in imports]
+    if differing:  # a hub reports an empty selection before the first staged run
+        for change in differing:
+            imports[change.address] = _add_predicted_attributes(imports[change.address], change.after or {})
         plan = _plan_imported_objects(run, imports)
     problems = [problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"]
     if has_errors(problems):
         return problems
-    changes = [change for change in plan.changes if change.action is not Action.NO_OP]
+    changes = _list_changes(plan)
     if changes:
         address_list = format_first_items([str(change.address) for change in changes], _MAX_NAMES)
         detail = (
@@ -261,6 +265,10 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
         )
         return [*problems, build_error("import-with-changes", detail)]
     return [*problems, *apply_plan(run, plan, StepListener(), PlanApplyOptions()).diagnostics]
+
+
+def _list_changes(plan: Plan) -> list[Change]:
+    return [change for change in plan.changes if change.action is not Action.NO_OP]
 
 
 def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Address, ImportedObject]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from nexusform.domains.hub.providers.hub_bodies import PLACEMENT_TYPES
 from nexusform.domains.hub.providers.hub_provider import FleetHubProvider
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.json_data.plain_data import get_mapping, get_text
+from nexusform.json_data.plain_data import get_mapping, get_part, get_text
 from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, PredictionRecord, parse_record
 from nexusform.planning.planner import make_plan
 from nexusform.plans.plan import SeparationVerdict
@@ -95,15 +96,15 @@ def _reconcile_hub_placements(run: Run) -> HubReconciliation:
         for key, provider in hubs.items():
             for address, current, observed in _read_placements(run, key, provider):
                 recorded = get_mapping(current.attributes, "bindings")
-                observed_bindings = observed.get("bindings") if observed is not None else None
                 name = str(current.attributes.get("id"))
-                bindings = observed_bindings if isinstance(observed_bindings, Mapping) else None
+                bindings: Mapping[str, Any] | None = None
+                if observed is not None:
+                    bindings = get_mapping(observed, "bindings")
+                    observed_states[address] = replace(current, attributes=observed)
                 unread = get_text(current.private, NOT_VERIFIED_KEY)
                 checks.append(
                     PlacementComparison(str(address), name, recorded, bindings, parse_record(current.private), unread)
                 )
-                if observed is not None:
-                    observed_states[address] = replace(current, attributes=observed)
     except ProviderProblem as problem:
         return HubReconciliation(diagnostics=(build_error("refresh-failed", str(problem)),))
     request = replace(
@@ -114,11 +115,10 @@ def _reconcile_hub_placements(run: Run) -> HubReconciliation:
         includes_remedies=False,
     )
     rules = make_plan(request).plan.separation_verdicts
-    pending = sorted(
-        (address_text, message)
-        for provider in hubs.values()
-        for address_text, message in provider.pending_messages.items()
-    )
+    pending: list[tuple[str, str]] = []
+    for provider in hubs.values():
+        pending += provider.pending_messages.items()
+    pending.sort()
     return HubReconciliation(tuple(checks), rules, tuple(pending), tuple(_write_state(run, observed_states)))
 
 
@@ -153,7 +153,7 @@ def _read_placements(
 
 
 def _select_compared_fields(binding: Mapping[str, object] | None) -> tuple[object, ...]:
-    return tuple((binding or {}).get(name) for name in _COMPARED_FIELDS)
+    return tuple(get_part(binding, (name,)) for name in _COMPARED_FIELDS)
 
 
 def _format_binding(binding: Mapping[str, object] | None) -> str:

@@ -123,6 +123,8 @@ def compute_cell_fragmentation(
     unknown_vcpus, unknown_memory = _sum_free_of_machines(site, cells[CellUsability.UNKNOWN])
     stranded = _find_stranded_cells(countable, site.skus.values())
     broken = cells[CellUsability.BROKEN]
+    (broken_vcpus, broken_memory), (stranded_vcpus, stranded_memory) = _sum_free(broken), _sum_free(stranded)
+    free_vcpus, free_memory = _sum_free(countable)
     first_vms = [cell.vms[0].vm for cell in broken]
     counts = Counter((vm.cluster, vm.pool) for vm in first_vms)
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
@@ -137,14 +139,24 @@ def compute_cell_fragmentation(
         closed=len(cells[CellUsability.CLOSED]),
         unknown=len(cells[CellUsability.UNKNOWN]),
         broken_by=tuple(FragmentingPool(cluster, pool, count) for (cluster, pool), count in ranked),
-        broken_vcpus=sum(cell.free_vcpus for cell in broken),
-        broken_memory_gib=sum(cell.free_memory for cell in broken),
+        broken_vcpus=broken_vcpus,
+        broken_memory_gib=broken_memory,
         stranded_cells=len(stranded),
-        stranded_vcpus=sum(cell.free_vcpus for cell in stranded),
-        stranded_memory_gib=sum(cell.free_memory for cell in stranded),
-        free_vcpus=sum(cell.free_vcpus for cell in countable) + unknown_vcpus,
-        free_memory_gib=sum(cell.free_memory for cell in countable) + unknown_memory,
+        stranded_vcpus=stranded_vcpus,
+        stranded_memory_gib=stranded_memory,
+        free_vcpus=free_vcpus + unknown_vcpus,
+        free_memory_gib=free_memory + unknown_memory,
     )
+
+
+def _sum_free(cells: Iterable[_NumaCell]) -> tuple[int, float]:
+    """Sum the free vCPUs and GiB of cells."""
+    vcpus = 0
+    memory: float = 0  # whole GiB stay whole numbers
+    for cell in cells:
+        vcpus += cell.free_vcpus
+        memory += cell.free_memory
+    return vcpus, memory
 
 
 def _sum_free_of_machines(site: SiteSnapshot, cells: Iterable[_NumaCell]) -> tuple[int, float]:

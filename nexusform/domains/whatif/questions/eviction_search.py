@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from itertools import combinations, permutations
 from typing import Final
@@ -61,7 +62,7 @@ class TrialOutcome(Struct, frozen=True):
 
     waiting: tuple[Feasibility, ...] = ()
     unknown: tuple[Feasibility, ...] = ()
-    clusters: Mapping[str, frozenset[str]] = {}
+    clusters: Mapping[str, AbstractSet[str]] = {}
     rejections: tuple[str, ...] = ()
     error: str = ""
 
@@ -110,16 +111,23 @@ Evaluate = Callable[[EvictionProposal], TrialOutcome]
 
 
 def build_trial_outcome(plan: Plan, error: str = "") -> TrialOutcome:
-    """Return the outcome of a trial from its plan."""
-    selected = [row for row in plan.feasibility if row.is_selected]
+    """Return the outcome of a trial from its plan; `error` is the reason why there is no plan."""
+    waiting: list[Feasibility] = []
+    unknown: list[Feasibility] = []
+    for row in plan.feasibility:
+        if row.is_waiting:
+            waiting.append(row)
+        elif row.is_selected and row.result is FeasibilityResult.UNKNOWN:
+            unknown.append(row)
     clusters: dict[str, set[str]] = {}
-    for row in plan.placements:
-        if row.kind == _BINDING and row.target is not None and row.action is not PlacementAction.REMOVE:
-            clusters.setdefault(str(row.address), set()).add(row.object)
+    for placement in plan.placements:
+        is_removed = placement.target is None or placement.action is PlacementAction.REMOVE
+        if placement.kind == _BINDING and not is_removed:
+            clusters.setdefault(str(placement.address), set()).add(placement.object)
     return TrialOutcome(
-        tuple(row for row in selected if row.is_waiting),
-        tuple(row for row in selected if row.result is FeasibilityResult.UNKNOWN and not row.is_waiting),
-        {address: frozenset(names) for address, names in clusters.items()},
+        tuple(waiting),
+        tuple(unknown),
+        clusters,
         tuple(problem.detail for problem in plan.diagnostics if problem.id in _REJECTED_IDS),
         error,
     )
@@ -131,8 +139,8 @@ def find_minimum_evictions(
     """Find the fewest evictions to let all pods in scope run. `taintable` are the clusters with a block for a taint."""
     before = evaluate(EvictionProposal())
     fixed = tuple(item for item in candidates if item.policy is PlacementPolicy.PICK_FIXED)
-    movable = tuple(item for item in candidates if item.policy is not PlacementPolicy.PICK_FIXED)
-    movable = tuple(item for item in movable if request.source_cluster in ("", item.cluster))
+    in_scope = [item for item in candidates if request.source_cluster in ("", item.cluster)]
+    movable = tuple(item for item in in_scope if item.policy is not PlacementPolicy.PICK_FIXED)
     result = RebalanceResult(request, before, movable, fixed)
     if not result.waiting_bindings:
         return result
@@ -148,6 +156,11 @@ def find_minimum_evictions(
         untaintable=tuple(search.untaintable),
         interruptions=tuple(search.interruptions),
     )
+
+
+def _list_bindings(rows: Iterable[Feasibility]) -> dict[tuple[Address, str], None]:
+    """Return the placement and cluster of these rows, in order."""
+    return {(row.placement, row.cluster): None for row in rows}
 
 
 class _EvictionSearch(Struct):
@@ -211,13 +224,16 @@ class _EvictionSearch(Struct):
 
     def _describe_interruption(self, trial: EvictionProposal) -> str:
         """Describe the pods without a node between two evictions; "" if there are none."""
-        former = {(row.placement, row.cluster) for row in self.before.waiting}
+        former = _list_bindings(self.before.waiting)
         for count in range(1, len(trial.evictions)):
             outcome = self._evaluate_trial(EvictionProposal(trial.evictions[:count], trial.tainted_clusters))
-            row = next((row for row in outcome.waiting if (row.placement, row.cluster) not in former), None)
-            if outcome.error or row is not None:
+            effect = outcome.error
+            newly_waiting = [binding for binding in _list_bindings(outcome.waiting) if binding not in former]
+            if newly_waiting:
+                address, cluster = newly_waiting[0]
+                effect = f"{address.name} waits on {cluster}"
+            if effect:
                 names = ", then ".join(f"{item.placement} from {item.cluster}" for item in trial.evictions[:count])
-                effect = outcome.error if row is None else f"{row.placement.name} waits on {row.cluster}"
                 return f"{names}: {effect}"
         return ""
 
@@ -229,10 +245,8 @@ class _EvictionSearch(Struct):
         """Return True if the pods in scope run, no other binding is worse, and no placement of N clusters has fewer."""
         if outcome.error or any(self.request.is_binding_in_scope(row) for row in outcome.waiting):
             return False
-        former = {(row.placement, row.cluster) for row in self.before.waiting}
-        new_waiting = {(row.placement, row.cluster) for row in outcome.waiting} - former
-        known_unknown = {(row.placement, row.cluster) for row in self.before.unknown}
-        new_unknown = {(row.placement, row.cluster) for row in outcome.unknown} - known_unknown
+        new_waiting = _list_bindings(outcome.waiting).keys() - _list_bindings(self.before.waiting)
+        new_unknown = _list_bindings(outcome.unknown).keys() - _list_bindings(self.before.unknown)
         if new_waiting or new_unknown or outcome.list_repicked_evictions(trial):
             return False
         removed = {

@@ -243,11 +243,8 @@ def _build_members(
 
 def _build_fleet_record(instance: Instance) -> object:
     """Read the fleet record of an instance, None if it is not part of a fleet."""
-    return (
-        instance.type.build_fleet_object(instance.before or {})
-        if instance.type.build_fleet_object is not None
-        else None
-    )
+    build = instance.type.build_fleet_object
+    return build(instance.before or {}) if build is not None else None
 
 
 def _infer_unmanaged_usage(

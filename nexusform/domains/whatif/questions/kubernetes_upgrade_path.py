@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_error
 from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, simulate_kubernetes_upgrade
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
+from nexusform.domains.whatif.questions.repack_context import create_empty_scheduler
 from nexusform.kubernetes.releases.kubernetes_versions import (
     KubernetesVersion,
     OfferedVersions,
@@ -24,7 +25,6 @@ from nexusform.kubernetes.releases.kubernetes_versions import (
     select_available_versions,
 )
 from nexusform.plans.maintenance import Upgrade
-from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerSnapshot
 
@@ -102,6 +102,10 @@ class SiteUpgradePath(Struct, frozen=True):
         """Whether a hop has findings."""
         return any(cluster.has_findings for cluster in self.clusters)
 
+    def list_hops(self) -> list[tuple[ClusterHops, ClusterUpgradeHop]]:
+        """Return the hops of all clusters in order, each with its cluster."""
+        return [(cluster, hop) for cluster in self.clusters for hop in cluster.hops]
+
 
 def find_upgrade_path(
     site: SiteSnapshot,
@@ -149,11 +153,9 @@ def _find_version_hops(
     version = parse_version(version_text)
     address = str(cluster.pools[0].address) if cluster.pools else ""
     if version is None:
-        reason = (
-            f'The kubernetes_version of {cluster.id} cannot be read ("{version_text}")'
-            if version_text
-            else (f"{cluster.id} has no kubernetes_version")
-        )
+        reason = f"{cluster.id} has no kubernetes_version"
+        if version_text:
+            reason = f'The kubernetes_version of {cluster.id} cannot be read ("{version_text}")'
         detail = f"{reason}. The hops to {target} are unknown. Set it in {address} and apply."
         return build_error("invalid-kubernetes-version", detail, address=address)
     offers = OfferedVersions(site.versions, site.upgrades.get(cluster.name, ()), site.available_until)
@@ -214,22 +216,14 @@ def _apply_upgrade(site: SiteSnapshot, cluster: VmOwnerSnapshot, upgrade: Kubern
     for pool in upgrade.pools:
         moves = [move for batch in pool.batches if batch.fits for move in batch.moves]
         locations |= {(pool.pool, move.vm.name): move.placement for move in moves if move.placement is not None}
-    by_handle = {
-        pool.handles[vm.name]: locations[pool.name, vm.name]
-        for pool in cluster.pools
-        for vm in pool.vms
-        if (pool.name, vm.name) in locations
-    }
-    old_scheduler = site.scheduler
-    scheduler = RackScheduler(
-        old_scheduler.machines,
-        old_scheduler.spread,
-        old_scheduler.seed,
-        split_choice=old_scheduler.split_choice,
-        profile=old_scheduler.profile,
-    )
+    by_handle: dict[int, Placement] = {}
+    for pool_before in cluster.pools:
+        for vm_name, handle in pool_before.handles.items():
+            if (pool_before.name, vm_name) in locations:
+                by_handle[handle] = locations[pool_before.name, vm_name]
+    scheduler = create_empty_scheduler(site.scheduler, site.scheduler.machines)
     handles: dict[int, int] = {}
-    for vm in old_scheduler.list_vms():
+    for vm in site.scheduler.list_vms():
         handles[vm.handle] = scheduler.add_existing(vm.vm, vm.sku, by_handle.get(vm.handle, vm.placement))
 
     def update_pool(pool: PoolSnapshot, *, is_upgraded: bool) -> PoolSnapshot:

@@ -251,7 +251,7 @@ def _add_observed_pods(
 def _build_planned_pods(workload: Workload, pods: Mapping[str, Any] | None, nodes: set[str]) -> Iterable[ExistingPod]:
     """Build the planned pods of a workload; without a node if that no longer exists."""
     for name, location in (pods or {}).items():
-        node = get_text(location, "node") if isinstance(location, Mapping) else ""
+        node = get_text(location, "node")
         digits = name.rpartition("-")[2]
         number = int(digits) if digits.isdecimal() and workload.kind != "Pod" else 0
         yield ExistingPod(

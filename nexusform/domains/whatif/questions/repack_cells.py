@@ -31,13 +31,14 @@ MAX_LEAVINGS: Final = 4_000
 
 
 class CellChange(Struct, frozen=True):
-    """Possible change of a cell: leaving VMs, VMs of the demand, resulting sink. `arrival`: class of a multi-cell VM
-    with a share here, -1 for the demand, None for none. `spanning`: indexes of leaving multi-cell VMs of the machine.
+    """Possible change of a cell: leaving VMs, VMs of the demand, and the capacity left for re-created VMs. `arrival`:
+    class of a multi-cell VM with a share here, -1 for the demand, None for none. `spanning`: indexes of leaving
+    multi-cell VMs of the machine.
     """
 
     leaving: Leaving
     demand: int
-    sink: CellPatterns | None
+    capacity: CellPatterns | None
     pods: int = 0
     arrival: int | None = None
     spanning: tuple[int, ...] = ()
@@ -72,7 +73,7 @@ class CellKey(Struct, frozen=True):
 
 
 class CellCatalogue:
-    """Cached sinks and options. `is_capped`: some were dropped. Classes of equal size share a size: `sizes`
+    """Cached capacities and options. `is_capped`: some were dropped. Classes of equal size share a size: `sizes`
     by number, `size_numbers_by_class` by class number.
     """
 
@@ -86,7 +87,7 @@ class CellCatalogue:
         self.is_capped = False
 
     def find_cell_capacity(self, splits: CellSplits, key: CellKey, disk: int | None = None) -> CellPatterns | None:
-        """Find the sink of cells for every split, None without capacity."""
+        """Find the VMs fitting into the cells under every split; None if there are none."""
         narrow = [kind for kind in key.admitted if self._kinds[kind].sku.numa_cells == 1]
         sizes = frozenset(self.size_numbers_by_class[kind] for kind in narrow)
         cache_key = (splits, sizes, disk)

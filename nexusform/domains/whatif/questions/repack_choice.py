@@ -45,13 +45,14 @@ def choose_vms_to_recreate(
 ) -> RepackChoice:
     """Choose the VMs for the counts of a solution; prefer cells with the fewest pods and already affected pools."""
     groups = assign_groups(context, tracked_pools)
-    cells_by_sink = {sink: list(cells) for sink, cells in program.cells_by_sink.items()}
-    choice = _ChoiceBuilder(groups, cells_by_sink, program.size_numbers_by_class)
+    cells_by_capacity = {capacity: list(cells) for capacity, cells in program.cells_by_capacity.items()}
+    choice = _ChoiceBuilder(groups, cells_by_capacity, program.size_numbers_by_class)
     for source in solution.spanning:
         choice.add_vm_to_recreate(source)
-    cleared = {host.machine.name for clear in solution.cleared for host in clear.hosts[: clear.count]}
+    cleared: set[str] = set()
     for clear in solution.cleared:
         for host in clear.hosts[: clear.count]:
+            cleared.add(host.machine.name)
             choice.clear_machine(host, program)
     for cells, options in _group_options_by_unit(solution.options):
         choice.assign_options(cells, options, cleared)
@@ -76,7 +77,7 @@ class _ChoiceBuilder(Struct):
     """Builder of a choice."""
 
     _groups: Mapping[int, Group]
-    _cells_by_sink: dict[CellPatterns, list[CellPosition]]
+    _cells_by_capacity: dict[CellPatterns, list[CellPosition]]
     _size_of: Sequence[int]
     _affected_pools: set[int] = set()
     sources: list[MovableVm] = []
@@ -93,12 +94,12 @@ class _ChoiceBuilder(Struct):
         """Move all VMs in unknown cells off this machine; its cells are then separate."""
         for source in host.unknown_cell_vms:
             self.add_vm_to_recreate(source)
-        for cells in self._cells_by_sink.values():
+        for cells in self._cells_by_capacity.values():
             cells[:] = [cell for cell in cells if cell.host is not host]
         for cell in range(len(host.cells)):
-            sink = program.find_cleared_sink(host, cell)
-            if sink is not None:
-                self._cells_by_sink.setdefault(sink, []).append(
+            capacity = program.find_cleared_capacity(host, cell)
+            if capacity is not None:
+                self._cells_by_capacity.setdefault(capacity, []).append(
                     CellPosition(host, cell, host.movable_vms_by_cell[cell])
                 )
 
@@ -136,21 +137,22 @@ class _ChoiceBuilder(Struct):
             self.add_vm_to_recreate(source)
         if option.demand or option.arrival == -1:
             self.reserved.add(cell.host.machine.name)
-        for cells in self._cells_by_sink.values():
+        for cells in self._cells_by_capacity.values():
             cells[:] = [candidate for candidate in cells if (candidate.host, candidate.cell) != (cell.host, cell.cell)]
-        if option.sink is not None:
-            self._cells_by_sink.setdefault(option.sink, []).append(cell)
+        if option.capacity is not None:
+            self._cells_by_capacity.setdefault(option.capacity, []).append(cell)
         if option.arrival is not None and option.arrival >= 0 and cell.cell == 0:
             self.wide_slots.append((self._size_of[option.arrival], cell.host))
 
-    def build_slots(self, fillings: Iterable[PatternCount]) -> list[tuple[int, RepackMachine]]:
+    def build_slots(self, pattern_counts: Iterable[PatternCount]) -> list[tuple[int, RepackMachine]]:
         """Build the slots for one VM each: size and machine."""
         slots = list(self.wide_slots)
-        for fill in fillings:
-            cells = self._cells_by_sink.get(fill.sink, [])
-            for cell in cells[: fill.count]:
-                slots += [(size, cell.host) for size, count in fill.pattern for _ in range(count)]
-            del cells[: fill.count]
+        for pattern_count in pattern_counts:
+            cells = self._cells_by_capacity.get(pattern_count.capacity, [])
+            for cell in cells[: pattern_count.count]:
+                for size, count in pattern_count.pattern:
+                    slots += [(size, cell.host)] * count
+            del cells[: pattern_count.count]
         return slots
 
 

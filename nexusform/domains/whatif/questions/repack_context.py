@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
+from itertools import chain
 from math import ceil
 from typing import Final, NamedTuple
 
@@ -76,6 +77,10 @@ class RepackRequest(Struct, frozen=True, kw_only=True):
     window: int | None = None
     excluded: frozenset[str] = frozenset()
     separation_rules: tuple[SeparationRule, ...] = ()
+
+    def can_recreate(self, count: int) -> bool:
+        """Return True if so many VMs may be re-created."""
+        return self.moves is None or count <= self.moves
 
     @property
     def demand(self) -> Demand:
@@ -166,7 +171,7 @@ class RepackContext(Struct, frozen=True, dict=True):
         """Every movable VM once, by pool and number."""
         by_handle: dict[int, MovableVm] = {}
         for host in self.hosts:
-            for source in (*host.unknown_cell_vms, *(vm for cell in host.movable_vms_by_cell for vm in cell)):
+            for source in chain(host.unknown_cell_vms, *host.movable_vms_by_cell):
                 by_handle[source.handle] = source
         return tuple(sorted(by_handle.values(), key=lambda source: source.handle))
 
@@ -185,9 +190,10 @@ def build_repack_context(
     movable_vms: dict[int, MovableVm] = {}
     kinds: dict[VmClass, int] = {}
     for number, (cluster, pool) in enumerate(zip(clusters, pools, strict=True)):
-        pod_counts = _count_pods(pods.get(cluster.id))
+        cluster_pods = pods.get(cluster.id)
+        pod_counts = _count_pods(cluster_pods)
         for vm in pool.vms:
-            constraint = _find_blocking_constraint(cluster, pool, vm, request, pods.get(cluster.id), lifted)
+            constraint = _find_blocking_constraint(cluster, pool, vm, request, cluster_pods, lifted)
             if constraint is not None:
                 blocked_by[vm.name] = constraint
                 continue
@@ -277,7 +283,7 @@ def _find_blocking_constraint(
 ) -> Constraint | None:
     """Find the constraint that keeps a VM in place, None if it is movable."""
     address = str(pool.address)
-    is_excluded = address in request.excluded or any(f"{address}:{name}" in request.excluded for name in vm.names)
+    is_excluded = not request.excluded.isdisjoint([address, *(f"{address}:{name}" for name in vm.names)])
     hinted = any(hint.is_hard for hint in pool.demand.hints)
     has_hard_hints = hinted or any(group.is_hard for group in pool.demand.groups)
     count = len(pool.vms)

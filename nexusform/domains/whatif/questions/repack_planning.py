@@ -133,8 +133,7 @@ def plan_repack(
         orders_cut_at=attempt.orders_cut_at,
         movable_vms=len(attempt.context.all_movable_vms),
     )
-    is_within_limit = request.moves is None or attempt.recreations <= request.moves
-    if attempt.found and is_within_limit:
+    if attempt.found and request.can_recreate(attempt.recreations):
         is_proved = attempt.recreations == attempt.bound
         return replace(
             result,
@@ -146,7 +145,7 @@ def plan_repack(
         )
     bound = attempt.bound
     is_open = attempt.undecided or attempt.found
-    if is_open and bound is not None and (request.moves is None or bound <= request.moves):
+    if is_open and bound is not None and request.can_recreate(bound):
         blocking = find_order_constraints(site, request, search)
         return replace(result, status=RepackStatus.GAP, has_no_order=True, blocking=blocking)
     maximum = find_maximum_demand(site, request, pods, time_budget.split(0.3))
@@ -166,8 +165,8 @@ _LOOSENINGS: Final[Mapping[Constraint, str]] = {
 
 
 class BlockingConstraint(Struct, frozen=True):
-    """A constraint that was lifted alone, and how many re-creations would do then; None: it does not go with that alone
-    either, or (`undecided`) time was over first. `loosened_by` says in words how it is lifted.
+    """A constraint, and the number of re-creations without it; None if there is no solution either, or (`undecided`)
+    if the time ended first. `loosened_by` describes how to lift it.
     """
 
     constraint: Constraint
@@ -225,13 +224,11 @@ def _search_without_constraints(
         share = 1 / (len(attempts) - number)
         attempt = search.run(site, loosened_request, frozenset({constraint}), is_verified=False, share=share)
         recreations = attempt.recreations if attempt.found else None
-        fits = recreations is not None and (loosened_request.moves is None or recreations <= loosened_request.moves)
-        is_possible = attempt.undecided and (
-            loosened_request.moves is None or (attempt.bound or 0) <= loosened_request.moves
-        )
-        yield BlockingConstraint(
-            constraint, description, recreations if fits else None, undecided=is_possible and not fits
-        )
+        if recreations is not None and loosened_request.can_recreate(recreations):
+            yield BlockingConstraint(constraint, description, recreations)
+        else:
+            is_possible = attempt.undecided and loosened_request.can_recreate(attempt.bound or 0)
+            yield BlockingConstraint(constraint, description, None, undecided=is_possible)
 
 
 def find_maximum_demand(
@@ -242,9 +239,9 @@ def find_maximum_demand(
     low, high = 0, request.want
     while low + 1 < high:
         want = (low + high) // 2
-        is_solvable = (
-            None if time_budget.is_exhausted else _has_solution(context, replace(request, want=want), time_budget)
-        )
+        if time_budget.is_exhausted:
+            return None
+        is_solvable = _has_solution(context, replace(request, want=want), time_budget)
         if is_solvable is None:
             return None
         low, high = (want, high) if is_solvable else (low, want)
@@ -254,12 +251,11 @@ def find_maximum_demand(
 def _has_solution(context: RepackContext, request: RepackRequest, time_budget: TimeBudget) -> bool | None:
     """Return True if the program has a solution within -moves; None if undecided."""
     solution = RepackProgram(context, request).solve(time_budget.compute_share(1.0))
-    moves = request.moves
+    if not request.can_recreate(solution.bound):
+        return False
     if isinstance(solution, NoRepackSolution):
-        return False if solution.is_proved or (moves is not None and solution.bound > moves) else None
-    if moves is None or solution.recreations <= moves:
-        return True
-    return False if solution.bound > moves else None
+        return False if solution.is_proved else None
+    return True if request.can_recreate(solution.recreations) else None
 
 
 def fix_unknown_cells(site: SiteSnapshot) -> SiteSnapshot:

@@ -76,20 +76,14 @@ class _PodSimulation:
         self._pods[cluster] = moved_cluster = replace(pods, cluster=replace(pods.cluster, nodes=moved_nodes))
         self._existing[cluster] = simulate_nodes_up(moved_cluster, meanwhile)
         final_nodes = {pod.name: pod.node for pod in self._existing[cluster]}
-        return [
-            MovedPod(
-                cluster,
-                impact.workload,
-                move.pod,
-                move.old_node,
-                move.node,
-                final_nodes.get(move.pod, ""),
-                move.is_certain,
-            )
-            for impact in impacts
-            if impact.workload.split("/")[1] != _DAEMONS
-            for move in impact.moves
-        ]
+        moved: list[MovedPod] = []
+        for impact in impacts:
+            if impact.workload.split("/")[1] == _DAEMONS:
+                continue
+            for move in impact.moves:
+                nodes_of_pod = (move.old_node, move.node, final_nodes.get(move.pod, ""))
+                moved.append(MovedPod(cluster, impact.workload, move.pod, *nodes_of_pod, move.is_certain))
+        return moved
 
     def _find_shared_locations(self) -> frozenset[tuple[int, str]]:
         """Find the machines and racks shared by groups of a rule: (number of the rule, location)."""

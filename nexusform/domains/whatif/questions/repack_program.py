@@ -51,9 +51,9 @@ class ClearedMachineCount(Struct, frozen=True):
 
 
 class PatternCount(Struct, frozen=True):
-    """Number of cells of a sink filled with this pattern."""
+    """Number of cells of a capacity to get the VMs of this pattern."""
 
-    sink: CellPatterns
+    capacity: CellPatterns
     pattern: Pattern
     count: int
 
@@ -142,10 +142,10 @@ class RepackProgram:
         self._catalogue = CellCatalogue(context.kinds, request.sku)
         self._groups = assign_groups(context, tracked_pools)
         self._program = LinearProgram()
-        self._sinks: Counter[CellPatterns] = Counter()
-        self._used_sinks: dict[CellPatterns, int] = {}
-        # Cells (or whole machines) by the sink of their current contents.
-        self.cells_by_sink: dict[CellPatterns, list[CellPosition]] = {}
+        self._cell_counts: Counter[CellPatterns] = Counter()
+        self._capacity_rows: dict[CellPatterns, int] = {}
+        # Cells (or whole machines) by their current capacity.
+        self.cells_by_capacity: dict[CellPatterns, list[CellPosition]] = {}
         self._arrivals: list[tuple[int, VmSku]] = [
             (kind, vm_class.sku) for kind, vm_class in enumerate(context.kinds) if vm_class.sku.numa_cells > 1
         ]
@@ -196,8 +196,8 @@ class RepackProgram:
         for number, hosts in enumerate(unknown_groups.values()):
             ordered_hosts = sorted(hosts, key=lambda host: sum(source.pods for source in host.unknown_cell_vms))
             self._add_unknown_machines(-2 - number, ordered_hosts)
-        for sink in list(self._used_sinks):
-            self._add_cell_capacity(sink)
+        for capacity in list(self._capacity_rows):
+            self._add_cell_capacity(capacity)
         self._add_rack_arrivals()
 
     def _build_cell_key(self, host: RepackMachine, cell: int) -> CellKey:
@@ -282,14 +282,14 @@ class RepackProgram:
         )
         default = self._catalogue.find_cell_capacity(((unit.key.free,),), unit.key)
         if default is not None and not unit.is_cleared:
-            self._sinks[default] += size
+            self._cell_counts[default] += size
             self._get_cell_capacity_row(default)
-            self.cells_by_sink.setdefault(default, []).extend(unit.cells)
+            self.cells_by_capacity.setdefault(default, []).extend(unit.cells)
         skus = {self._groups[source.handle]: self._get_sku(source) for cell in unit.cells for source in cell.sources}
         spanning = {index: self._context.kinds[kind].sku for index, kind in unit.key.spanning}
         for option in self._catalogue.list_cell_changes(unit.key, skus, self._arrivals, spanning):
             entries: list[tuple[int, float]] = [(row, 1.0)]
-            entries += self._build_sink_change(default, option.sink)
+            entries += self._build_capacity_change(default, option.capacity)
             for group, count in option.leaving:
                 entries += self._build_departure_entries(group, count, first)
             if option.demand:
@@ -309,18 +309,20 @@ class RepackProgram:
         """Add machines with unknown cells: only what fits every split is added, or all their VMs leave."""
         first, size = hosts[0], len(hosts)
         program = self._program
-        sink = None
+        capacity = None
         if first.splits:
             key = self._build_cell_key(first, 0)
-            sink = self._catalogue.find_cell_capacity(first.splits, key, first.disk)
-            if sink is not None:
-                self._sinks[sink] += size
-                self._get_cell_capacity_row(sink)
-                self.cells_by_sink.setdefault(sink, []).extend(CellPosition(host, WHOLE_MACHINE, ()) for host in hosts)
+            capacity = self._catalogue.find_cell_capacity(first.splits, key, first.disk)
+            if capacity is not None:
+                self._cell_counts[capacity] += size
+                self._get_cell_capacity_row(capacity)
+                self.cells_by_capacity.setdefault(capacity, []).extend(
+                    CellPosition(host, WHOLE_MACHINE, ()) for host in hosts
+                )
         if not first.unknown_cell_vms:
             return
         cells = list(first.cells)
-        entries = self._build_sink_change(sink, None)
+        entries = self._build_capacity_change(capacity, None)
         for source in first.unknown_cell_vms:
             entries += self._build_departure_entries(self._groups[source.handle], 1, first)
         for cell in range(len(cells)):
@@ -335,27 +337,31 @@ class RepackProgram:
             self._add_cell_unit(unit)
             row = program.add_row(("unit", number, cell, key, True))
             entries.append((row, -1.0))
-            entries += self._build_sink_change(None, self._catalogue.find_cell_capacity(((key.free,),), key))
+            entries += self._build_capacity_change(None, self._catalogue.find_cell_capacity(((key.free,),), key))
         self._add_multi_cell_arrivals(number, first, size)
         if first.machine.name in self._single_machines:
             released_disk = sum(self._get_sku(source).disk_gib for source in first.unknown_cell_vms)
             entries.append((program.add_row(("disk", first.machine.name)), -float(released_disk)))
         program.add_column(float(len(first.unknown_cell_vms)), size, entries, tuple(hosts))
 
-    def find_cleared_sink(self, host: RepackMachine, cell: int) -> CellPatterns | None:
-        """Find the sink of a cell after all VMs in unknown cells left its machine."""
+    def find_cleared_capacity(self, host: RepackMachine, cell: int) -> CellPatterns | None:
+        """Find the capacity of a cell after all VMs in unknown cells left its machine; None without capacity."""
         key = self._build_cell_key(host, cell)
         return self._catalogue.find_cell_capacity(((key.free,),), key)
 
-    def _get_cell_capacity_row(self, sink: CellPatterns) -> int:
-        """Return the row of a sink: fillings do not exceed its cells."""
-        row = self._used_sinks.get(sink)
+    def _get_cell_capacity_row(self, capacity: CellPatterns) -> int:
+        """Return the constraint row of cells with this capacity, added on first use: no more patterns than cells.
+        `_add_cell_capacity` sets its bound.
+        """
+        row = self._capacity_rows.get(capacity)
         if row is None:
-            row = self._used_sinks[sink] = self._program.add_row(("sink", sink))
+            row = self._capacity_rows[capacity] = self._program.add_row(("capacity", capacity))
         return row
 
-    def _build_sink_change(self, before: CellPatterns | None, after: CellPatterns | None) -> list[tuple[int, float]]:
-        """Build the entries of a cell changing from one sink to another."""
+    def _build_capacity_change(
+        self, before: CellPatterns | None, after: CellPatterns | None
+    ) -> list[tuple[int, float]]:
+        """Build the entries of a cell changing from one capacity to another."""
         if before == after:
             return []
         entries = []
@@ -381,18 +387,20 @@ class RepackProgram:
         """Return the row of slots of one size for these classes."""
         return self._program.add_row(("slots", rack, admitted, size))
 
-    def _add_cell_capacity(self, sink: CellPatterns) -> None:
-        """Add the columns of a sink's patterns."""
+    def _add_cell_capacity(self, capacity: CellPatterns) -> None:
+        """Add the columns of a capacity's patterns, and bound their number by the number of cells."""
         program = self._program
-        row = self._get_cell_capacity_row(sink)
-        program.upper[row] = float(self._sinks[sink])
-        for pattern in sink.patterns:
+        row = self._get_cell_capacity_row(capacity)
+        program.upper[row] = float(self._cell_counts[capacity])
+        for pattern in capacity.patterns:
             entries = [(row, 1.0)]
-            entries += [(self._get_slot_row(sink.rack, sink.admitted, size), -float(count)) for size, count in pattern]
-            if sink.single_machine:
+            entries += [
+                (self._get_slot_row(capacity.rack, capacity.admitted, size), -float(count)) for size, count in pattern
+            ]
+            if capacity.single_machine:
                 disk = sum(count * self._catalogue.sizes[size].disk for size, count in pattern)
-                entries.append((program.add_row(("disk", sink.single_machine)), float(disk)))
-            program.add_column(0.0, _INFINITE, entries, (sink, pattern))
+                entries.append((program.add_row(("disk", capacity.single_machine)), float(disk)))
+            program.add_column(0.0, _INFINITE, entries, (capacity, pattern))
 
     def _add_rack_arrivals(self) -> None:
         """Add the arrivals of leaving VMs on a rack, by class or by tracked pool."""
@@ -435,8 +443,8 @@ class RepackProgram:
             match column.subject:
                 case (_CellGroup() as unit, CellChange() as option):
                     options.append(OptionUse(unit.machines, unit.cells, option, value))
-                case (CellPatterns() as sink, tuple() as pattern):
-                    patterns.append(PatternCount(sink, pattern, value))
+                case (CellPatterns() as capacity, tuple() as pattern):
+                    patterns.append(PatternCount(capacity, pattern, value))
                 case (RepackMachine(), *_) as hosts:
                     cleared.append(ClearedMachineCount(cast("tuple[RepackMachine, ...]", hosts), value))
                 case (MovableVm(), *_) as sources:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from nexusform.domains.pods.scheduling.cluster_records import PodSpec
 from nexusform.domains.whatif.questions.pod_outage import NO_PODS, ClusterPods
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_mapping, list_mappings, list_texts
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.scheduling.racks.vms import Placement, ScheduledVm
 from nexusform.snapshots.snapshot import SiteSnapshot
@@ -107,7 +107,7 @@ def build_separation_rules(
         is_blocking_verdict = (attributes.get("enforcement") or _DENY) == _DENY
         if thing.address.type != _RULE or not is_blocking_verdict or attributes.get("scope") == "site":
             continue
-        groups = tuple(resolver.resolve_group(group) for group in attributes.get("group") or ())
+        groups = tuple(map(resolver.resolve_group, list_mappings(attributes, "group")))
         rules.append(SeparationRule(str(attributes.get("scope")), groups))
     return tuple(rules)
 
@@ -132,11 +132,11 @@ class _GroupResolver:
     def resolve_group(self, group: Mapping[str, Any]) -> SeparationRuleGroup:
         """Resolve a group to its members."""
         pools: set[PoolKey] = set()
-        for cluster in group.get("cluster_ids") or ():
-            pools |= self._clusters.get(str(cluster), set())
-        for pool in group.get("pool_ids") or ():
-            if str(pool) in self._pools:
-                pools.add(self._pools[str(pool)])
+        for cluster in list_texts(group, "cluster_ids"):
+            pools |= self._clusters.get(cluster, set())
+        for pool in list_texts(group, "pool_ids"):
+            if pool in self._pools:
+                pools.add(self._pools[pool])
         selector = _parse_selector(group.get("workload_selector"))
         if selector is None:
             return SeparationRuleGroup(frozenset(pools))
@@ -150,4 +150,4 @@ def _parse_selector(values: Any) -> PodSelector | None:
     if not isinstance(values, Mapping):
         return None
     labels = frozenset((str(key), str(value)) for key, value in get_mapping(values, "match_labels").items())
-    return PodSelector(labels, frozenset(map(str, values.get("namespaces") or ())))
+    return PodSelector(labels, frozenset(list_texts(values, "namespaces")))

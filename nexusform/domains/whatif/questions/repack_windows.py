@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
-from itertools import chain
+from itertools import chain, product
 from math import ceil
 from typing import Final
 
@@ -84,19 +84,18 @@ def find_window_sequence(
     machine not reserved for the demand, with the fewest cordons. Otherwise, VMs are steered to their target
     machines if all have one. An order with uncertain machines is the last choice.
     """
-    best_sequence, best_certainty = None, 0.0
+    best_sequence, best_certainty = None, -1.0
     for strategy, is_strict in _list_window_strategies(context, choice):
-        sequence = _RepackSequenceBuilder(context, request, choice, strategy, is_strict=is_strict).build_sequence(
-            time_budget
-        )
+        builder = _RepackSequenceBuilder(context, request, choice, strategy, is_strict=is_strict)
+        sequence = builder.build_sequence(time_budget)
         if sequence is None or not has_capacity(sequence.scheduler_after, request):
             continue
-        certainty = (
-            compute_certainty(verify_sequence(context, sequence, time_budget)) if context.scheduler.is_sampled else 1.0
-        )
+        if not context.scheduler.is_sampled:
+            return sequence
+        certainty = compute_certainty(verify_sequence(context, sequence, time_budget))
         if certainty == 1.0:
             return sequence
-        if certainty > best_certainty or best_sequence is None:
+        if certainty > best_certainty:
             best_sequence, best_certainty = sequence, certainty
     return best_sequence
 
@@ -117,13 +116,13 @@ def build_ordered_sequence(
 
 
 def _list_window_strategies(context: RepackContext, choice: RepackChoice) -> list[tuple[_WindowStrategy, bool]]:
-    """List the strategies to try, each with the strictness of targets over all legal splits."""
+    """List the strategies to try, each with True if targets must hold in all legal splits, or False."""
     if choice.crowding_pools or not choice.targets:
         return [(_WindowStrategy.FREE, True)]
     if not context.scheduler.is_sampled:
-        return [(strategy, True) for strategy in _WindowStrategy if strategy not in _FOR_UNKNOWN_CELLS]
-    steering = [strategy for strategy in _WindowStrategy if strategy is not _WindowStrategy.FREE]
-    return [(strategy, True) for strategy in _WindowStrategy] + [(strategy, False) for strategy in steering]
+        return [(_WindowStrategy.FREE, True), (_WindowStrategy.STEERED, True)]
+    strict = list(product(_WindowStrategy, [True]))
+    return [*strict, *product(_STEERING_STRATEGIES, [False])]
 
 
 class _WindowStrategy(Enum):
@@ -140,7 +139,12 @@ class _WindowStrategy(Enum):
 
 
 _RETURN_TURN: Final = 1
-_FOR_UNKNOWN_CELLS: Final = frozenset({_WindowStrategy.BY_TURNS, _WindowStrategy.AT_ONCE, _WindowStrategy.LARGEST})
+_STEERING_STRATEGIES: Final = (
+    _WindowStrategy.STEERED,
+    _WindowStrategy.BY_TURNS,
+    _WindowStrategy.AT_ONCE,
+    _WindowStrategy.LARGEST,
+)
 
 
 def has_capacity(scheduler: RackScheduler, request: RepackRequest) -> bool:

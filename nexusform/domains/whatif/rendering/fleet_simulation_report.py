@@ -236,13 +236,17 @@ def _build_capacity_section(simulation: FleetSimulation) -> Iterator[Section]:
         affected |= {*placement.gained, *placement.lost}
     selected = [member for member in simulation.members if member.name in affected or member.before != member.after]
     unaffected_count = len(simulation.members) - len(selected)
-    without_data = [member.name for member in selected if not any(_build_capacity_row(member).cells[1:])]
-    rows = tuple(_build_capacity_row(member) for member in selected if member.name not in without_data)
-    with_fixed_figures = [
-        member.name
-        for member in selected
-        if not member.is_derived and member.after is not None and member.name not in without_data
-    ]
+    rows: list[Row] = []
+    without_data: list[str] = []
+    with_fixed_figures: list[str] = []
+    for member in selected:
+        row = _build_capacity_row(member)
+        if not any(row.cells[1:]):
+            without_data.append(member.name)
+            continue
+        rows.append(row)
+        if member.after is not None and not member.is_derived:
+            with_fixed_figures.append(member.name)
     lines = []
     if with_fixed_figures:
         lines.append(
@@ -256,7 +260,7 @@ def _build_capacity_section(simulation: FleetSimulation) -> Iterator[Section]:
             f"{format_count(unaffected_count, 'other member')} "
             f"{select_word_form(unaffected_count, 'stays', 'stay')} as before."
         )
-    table = Table(("member", "cpu", "memory"), rows) if rows else None
+    table = Table(("member", "cpu", "memory"), tuple(rows)) if rows else None
     yield Section("Capacity: available of allocatable", tuple(lines), table=table)
 
 

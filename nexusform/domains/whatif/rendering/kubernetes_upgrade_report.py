@@ -163,17 +163,16 @@ def build_upgrade_path_report(path: SiteUpgradePath, origin: str) -> Report:
 
 
 def _build_path_summary(path: SiteUpgradePath) -> str:
-    hops = [hop for cluster in path.clusters for hop in cluster.hops]
+    hops = path.list_hops()
     if not hops:
         return "Nothing to do: already at this version."
-    blocked = [(cluster, hop) for cluster in path.clusters for hop in cluster.hops if not hop.has_surge_capacity]
-    if blocked:
-        cluster, hop = blocked[0]
-        pools = format_list(pool.pool for pool in hop.upgrade.blocked_pools)
-        reason = f"no surge capacity for {pools}" if pools else "surge capacity in some samples only"
-        return f"The upgrade does not fit: {cluster.cluster} stops at {hop.start} -> {hop.end}, {reason}."
+    for cluster, hop in hops:
+        if not hop.has_surge_capacity:
+            pools = format_list(pool.pool for pool in hop.upgrade.blocked_pools)
+            reason = f"no surge capacity for {pools}" if pools else "surge capacity in some samples only"
+            return f"The upgrade does not fit: {cluster.cluster} stops at {hop.start} -> {hop.end}, {reason}."
     if path.has_findings:
-        count = sum(hop.has_findings for hop in hops)
+        count = sum(hop.has_findings for _, hop in hops)
         verb = select_word_form(count, "takes", "take")
         return f"Every surge fits, but {format_count(count, 'hop')} {verb} workload down."
     return f"The upgrade fits in {format_count(len(hops), 'hop')}: every surge fits."
@@ -189,10 +188,11 @@ def _describe_order_and_versions(path: SiteUpgradePath) -> Iterable[str]:
         else:
             orders_text = "each order" if path.is_exhaustive else f"{path.tried_orders} orders"
             yield f"No tested order fits every surge ({orders_text} tested); shown in the given order: {order}."
-    hops = [hop for cluster in path.clusters for hop in cluster.hops]
-    if any(hop.supported_until for hop in hops):
+    hops = [hop for _, hop in path.list_hops()]
+    has_support_dates = [bool(hop.supported_until) for hop in hops]
+    if any(has_support_dates):
         yield "End-of-support dates by day: from the site's kubernetesVersions catalog."
-    if not all(hop.supported_until for hop in hops):
+    if not all(has_support_dates):
         yield f"End-of-support dates by month: {SOURCE}, with long-term support."
     if hops and hops[0].available_versions is None:
         yield "The site's Kubernetes versions were not captured."

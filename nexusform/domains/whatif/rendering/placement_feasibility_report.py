@@ -55,23 +55,24 @@ class PlacementFeasibility(Struct, frozen=True):
 
 def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibility:
     """Select the rows of the simulated placement, and compare its clusters with the requested ones."""
-    selected = {
-        row.object
-        for row in plan.placements
-        if row.kind == "binding" and row.address.name == NAME and row.action is PlacementAction.PLACE
-    }
+    selected: set[str] = set()
+    for change in plan.placements:
+        if change.kind == "binding" and change.address.name == NAME and change.action is PlacementAction.PLACE:
+            selected.add(change.object)
     names = [cluster for cluster in dict.fromkeys(trial.clusters) if cluster not in selected]
     missing = f"not selected: {format_list(names)}" if names else ""
     if trial.count is not None and trial.count > len(selected):
         missing = f"{trial.count - len(selected):,} of {format_count(trial.count, 'requested cluster')} are missing"
-    bindings = [row for row in plan.feasibility if row.placement.name == NAME and row.is_selected]
-    others = [
-        row
-        for row in plan.feasibility
-        if row.placement.name != NAME and row.is_selected and row.result is not FeasibilityResult.RUNS
-    ]
+    bindings: list[Feasibility] = []
+    candidates: list[Feasibility] = []
+    others: list[Feasibility] = []
+    for row in plan.feasibility:
+        if row.placement.name == NAME:
+            rows = bindings if row.is_selected else candidates
+            rows.append(row)
+        elif row.is_selected and row.result is not FeasibilityResult.RUNS:
+            others.append(row)
     rejected = [row for row in plan.rejected_clusters if row.address.name == NAME]
-    candidates = [row for row in plan.feasibility if row.placement.name == NAME and not row.is_selected]
     return PlacementFeasibility(plan, bindings, rejected, others, candidates, missing)
 
 
@@ -135,17 +136,13 @@ def _format_loss_effect(effect: LossEffect | None) -> str:
 
 def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
     """Build the data of the answer: the rows of the placement, and its rejected clusters."""
-    selected = Plan(feasibility=(*answer.bindings, *answer.candidates))
-    moved = [
-        row
-        for row in answer.plan.placements
-        if row.kind == "binding" and row.action in (PlacementAction.MOVE, PlacementAction.REMOVE)
-    ]
+    bindings = [row for row in answer.plan.placements if row.kind == "binding"]
+    changed = [row for row in bindings if row.action in (PlacementAction.MOVE, PlacementAction.REMOVE)]
     return {
-        "feasibility": [FEASIBILITY_FORM(row) for row in selected.feasibility],
-        "other_feasibility": [FEASIBILITY_FORM(row) for row in answer.others],
+        "feasibility": list(map(FEASIBILITY_FORM, (*answer.bindings, *answer.candidates))),
+        "other_feasibility": list(map(FEASIBILITY_FORM, answer.others)),
         "missing": answer.missing,
         "warnings": list(_list_missing_data_warnings(answer.plan)),
         "rejected": [{"cluster": row.cluster, "reason": row.reason} for row in answer.rejected],
-        "changed_bindings": [{"placement": str(row.address), "cluster": row.object} for row in moved],
+        "changed_bindings": [{"placement": str(row.address), "cluster": row.object} for row in changed],
     }

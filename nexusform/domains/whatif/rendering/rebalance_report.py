@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from nexusform.diagnostics.phrases import format_count
-from nexusform.domains.whatif.questions.eviction_search import MAX_TRIALS, PlacementPolicy, RebalanceResult
+from nexusform.domains.whatif.questions.eviction_search import (
+    MAX_TRIALS,
+    EvictionProposal,
+    PlacementPolicy,
+    RebalanceResult,
+)
 from nexusform.rendering.json.json_placements import FEASIBILITY_FORM
 from nexusform.rendering.report.report_tree import CodeBlock, Report, Row, Section, Table
 
@@ -115,10 +120,18 @@ def list_failure_reasons(result: RebalanceResult) -> Iterator[str]:
 
 def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
     """Build the data of the answer."""
-    trial = result.trial
-    items = trial.evictions if trial is not None else ()
+    trial = result.trial or EvictionProposal()
+    is_possible: bool | None = result.trial is not None
+    proof = ""
+    reasons: list[str] = []
+    if not result.waiting_bindings:
+        is_possible = None if result.before.unknown else True
+    elif result.trial is None:
+        reasons = list(list_failure_reasons(result))
+    if result.trial is not None:
+        proof = describe_minimality_proof(result)
     return {
-        "is_possible": trial is not None if result.waiting_bindings else (None if result.before.unknown else True),
+        "is_possible": is_possible,
         "is_proven": result.is_proven,
         "plans": sum(result.trial_counts),
         "evictions": [
@@ -129,12 +142,12 @@ def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
                 "policy": item.policy.value,
                 "targets": list_newly_picked_clusters(result, str(item.address)),
             }
-            for item in items
+            for item in trial.evictions
         ],
-        "tainted_clusters": list(trial.tainted_clusters) if trial is not None else [],
-        "proof": describe_minimality_proof(result) if trial is not None else "",
-        "reasons": list(list_failure_reasons(result)) if result.waiting_bindings and trial is None else [],
-        "waiting_before": [FEASIBILITY_FORM(row) for row in result.before.waiting],
-        "waiting_after": [FEASIBILITY_FORM(row) for row in result.best.waiting],
-        "unknown": [FEASIBILITY_FORM(row) for row in result.before.unknown],
+        "tainted_clusters": list(trial.tainted_clusters),
+        "proof": proof,
+        "reasons": reasons,
+        "waiting_before": list(map(FEASIBILITY_FORM, result.before.waiting)),
+        "waiting_after": list(map(FEASIBILITY_FORM, result.best.waiting)),
+        "unknown": list(map(FEASIBILITY_FORM, result.before.unknown)),
     }

@@ -28,17 +28,11 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
     """Build the report: summary with proof, blocking constraints, and every window with commands."""
     sections: list[Section] = []
     if repack.blocking:
-        rows = tuple(
-            Row(
-                (
-                    constraint.loosened_by,
-                    _format_constraint_answer(constraint),
-                    "" if constraint.recreations is None else f"{constraint.recreations:,}",
-                )
-            )
-            for constraint in repack.blocking
-        )
-        table = Table(("loosened", "fits then", "re-creations"), rows, frozenset({2}))
+        constraint_rows: list[Row] = []
+        for constraint in repack.blocking:
+            recreations = "" if constraint.recreations is None else f"{constraint.recreations:,}"
+            constraint_rows.append(Row((constraint.loosened_by, _format_constraint_answer(constraint), recreations)))
+        table = Table(("loosened", "fits then", "re-creations"), tuple(constraint_rows), frozenset({2}))
         sections.append(Section("Blocking constraints (each tested alone)", table=table))
     for number, window in enumerate(repack.windows, 1):
         sections.append(_build_window_section(repack, window, number))
@@ -122,11 +116,9 @@ def _describe_proof(repack: RepackResult) -> Iterable[str]:
 def _describe_order_search(repack: RepackResult) -> str:
     """Describe how far the orders of re-creations were searched."""
     if repack.searched_orders is None:
-        cause = (
-            f"NUMA use is unknown on {format_count(repack.unknown_machines, 'machine')}"
-            if repack.unknown_machines
-            else f"the site has {repack.movable_vms:,} movable VMs, more than {MAX_VMS}"
-        )
+        cause = f"the site has {repack.movable_vms:,} movable VMs, more than {MAX_VMS}"
+        if repack.unknown_machines:
+            cause = f"NUMA use is unknown on {format_count(repack.unknown_machines, 'machine')}"
         return f"Not every order was searched: {cause}."
     if repack.orders_cut_at is not None:
         return f"The search of orders was cut at {format_count(repack.orders_cut_at, 're-creation')}."

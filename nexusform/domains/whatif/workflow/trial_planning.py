@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -41,7 +41,7 @@ from nexusform.domains.whatif.questions.trial_configuration import (
     render_taints,
 )
 from nexusform.interfaces.plugins import FileProblem
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_text
 from nexusform.language.formatter import format_text
 from nexusform.plans.plan import Plan
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
@@ -125,7 +125,7 @@ def write_rebalancing(path: str, rebalancing: RebalanceAnswer, context: CommandC
 
 
 class _EvictionTrials:
-    """Plans with evictions, each made once. `problems` are errors of the plan without evictions."""
+    """Plans with evictions, each made once. `problems` are errors of the base: the plan without evictions."""
 
     def __init__(self, run: Run, members: Mapping[str, MemberBlock]) -> None:
         self.run = run
@@ -141,35 +141,45 @@ class _EvictionTrials:
         return self._outcomes[trial]
 
     def _plan_trial(self, trial: EvictionProposal) -> TrialOutcome:
+        """Plan the project with the blocks of a trial. The errors of the base, without evictions, are kept for the
+        answer; those of other trials reject the trial only.
+        """
         texts = {
             _EVICTIONS_FILE: render_evictions(trial, self.members),
             _TAINTS_FILE: render_taints(trial, self.members),
         }
         extra = tuple(SourceFile(name, text) for name, text in texts.items() if text)
+        # The run plans its project: for this trial, one with the evictions and taints.
         self.run.project = self.project
         if extra:
             configuration, problems = load_project_configuration(self.project.context, extra)
-            if configuration is None or has_errors(problems):
-                return TrialOutcome(error=problems[0].detail)
+            errors = _select_errors(problems)
+            if configuration is None or errors:
+                return TrialOutcome(error=(errors or problems)[0].detail)
             self.run.project = replace(self.project, configuration=configuration)
         plan = self.run.plan(PlanOptions(refresh=False, samples=0, includes_remedies=False)).plan
-        errors = [problem for problem in plan.diagnostics if has_errors([problem])]
+        errors = _select_errors(plan.diagnostics)
         if not trial.evictions:
             self.problems = errors
         return build_trial_outcome(plan, errors[0].detail if errors else "")
 
 
+def _select_errors(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
+    return [problem for problem in problems if has_errors([problem])]
+
+
 def _list_candidate_bindings(run: Run) -> Iterator[EvictionCandidate]:
     """Yield the bindings of the state, of cluster-scoped placements: an eviction names no other."""
-    blocks = run.project.configuration.root.resources
-    for address, instance in run.stored.state.instances.items():
-        if address.type != _PLACEMENT_TYPE or instance.current is None:
+    blocks = {block.address: block for block in run.project.configuration.root.resources.values()}
+    for address, current in run.stored.state.list_current_objects():
+        if address.type != _PLACEMENT_TYPE:
             continue
-        attributes = instance.current.attributes
-        policy = PlacementPolicy(get_mapping(attributes, "policy").get("placement_type") or PlacementPolicy.PICK_ALL)
-        block = next((item for item in blocks.values() if item.address == address.config_address), None)
-        provider = block.provider if block is not None else instance.current.provider
-        provider = "" if provider == DEFAULT_PROVIDER else provider
+        attributes = current.attributes
+        policy = PlacementPolicy(get_text(attributes, "policy", "placement_type") or PlacementPolicy.PICK_ALL)
+        block = blocks.get(address.config_address)
+        provider = block.provider if block is not None else current.provider
+        if provider == DEFAULT_PROVIDER:
+            provider = ""
         for binding in read_bindings(attributes):
             if not binding.is_deleting:
                 yield EvictionCandidate(str(attributes["name"]), binding.cluster, policy, address, provider)
@@ -229,5 +239,5 @@ def plan_trial_placement(trial: SimulatedPlacement, context: CommandContext) -> 
         if not run.is_ready:
             return PlacementPlanningResult(None, (*opened.diagnostics, *run.diagnostics), opened.sources)
         plan = run.plan(PlanOptions(refresh=False, samples=0, includes_losses=True)).plan
-    errors = tuple(problem for problem in plan.diagnostics if has_errors([problem]))
+    errors = tuple(_select_errors(plan.diagnostics))
     return PlacementPlanningResult(None if errors else plan, errors, opened.sources)
