@@ -11,6 +11,7 @@ PUBLIC = {
     ),
     "quantity": (
         "IntegerOrPercent compute_amount_of_total build_cpu_quantity QuantityFormat MAX_INT32 MAX_INT64 "
-        "build_quantity InvalidQuantity parse_int_or_percent parse_duration parse_quantity Quantity"
+        "build_quantity InvalidQuantity parse_int_or_percent parse_duration parse_quantity Quantity read_quantity "
+        "read_quantity_or_zero"
     ),
 }

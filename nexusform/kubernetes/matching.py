@@ -51,6 +51,11 @@ class LabelSelector(Struct, frozen=True):
     match_labels: tuple[tuple[str, str], ...] = ()
     match_expressions: tuple[Requirement, ...] = ()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no requirements, and so selects everything."""
+        return not self.match_labels and not self.match_expressions
+
 
 class Taint(Struct, frozen=True):
     """Taint of a node or cluster: it repels pods without a matching toleration."""
@@ -99,9 +104,9 @@ def is_requirement_met(requirement: Requirement, labels: Mapping[str, str]) -> b
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":
-            return value is not None and value in requirement.values
+            return value in requirement.values
         case "NotIn":
-            return value is None or value not in requirement.values
+            return value not in requirement.values
         case "Exists":
             return value is not None
         case "DoesNotExist":
@@ -129,9 +134,7 @@ def _parse_whole_number(text: str) -> int | None:
 
 def is_matching_toleration(toleration: Toleration, taint: Taint) -> bool:
     """Check whether a pod's toleration matches a taint."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
     if toleration.operator == EXISTS:
         return True

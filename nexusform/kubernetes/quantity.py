@@ -116,7 +116,7 @@ def build_cpu_quantity(milli: int) -> Quantity:
 
 @lru_cache(maxsize=65536)
 def parse_quantity(text: str) -> Quantity | InvalidQuantity:
-    """Parse a quantity as in Kubernetes; MalformedQuantity contains the error."""
+    """Parse a quantity as in Kubernetes; InvalidQuantity contains the error."""
     match = _QUANTITY_PATTERN.fullmatch(text)
     if not text or match is None:
         return InvalidQuantity(text, WRONG_FORM)
@@ -141,6 +141,18 @@ def parse_quantity(text: str) -> Quantity | InvalidQuantity:
         is_canonical = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
     source_text = text if is_canonical else ""
     return Quantity(unscaled, scale, quantity_format, unscaled * int(10 ** (scale - _NANO)), source_text)
+
+
+def read_quantity(value: object) -> Quantity | None:
+    """Return the quantity of a value in a document, a text or a number; None if it is absent or invalid."""
+    quantity = parse_quantity(str(value))
+    return None if isinstance(quantity, InvalidQuantity) else quantity
+
+
+def read_quantity_or_zero(value: object) -> Quantity:
+    """Return the quantity of a value in a document; 0 if it is absent or invalid."""
+    quantity = parse_quantity(str(value))
+    return build_quantity(0) if isinstance(quantity, InvalidQuantity) else quantity
 
 
 class _Number(Struct, frozen=True):

@@ -185,8 +185,14 @@ def list_upgrade_hops(
 
 
 def _select_newest(minor: KubernetesVersion, choices: Sequence[str] | None) -> KubernetesVersion:
-    offered = [parsed for text in select_available_versions(minor, choices) or () if (parsed := parse_version(text))]
-    return max(offered, default=minor)
+    offered_texts = select_available_versions(minor, choices) or ()
+    return max((version for _, version in _parse_versions(offered_texts)), default=minor)
+
+
+def _parse_versions(texts: Sequence[str]) -> list[tuple[str, KubernetesVersion]]:
+    """Return the valid versions among these texts, each with its text."""
+    versions = [(text, parse_version(text)) for text in texts]
+    return [(text, version) for text, version in versions if version is not None]
 
 
 def _explain_missing_offer(current: str, hops: Sequence[KubernetesVersion], offers: OfferedVersions) -> str:
@@ -206,9 +212,7 @@ def select_available_versions(requested: KubernetesVersion, versions: Sequence[s
     """Select a site's versions for a requested minor version, patch and bundle. None if those are unknown."""
     if versions is None:
         return None
-    return tuple(
-        text for text in versions if (parsed := parse_version(text)) is not None and _is_match(parsed, requested)
-    )
+    return tuple(text for text, version in _parse_versions(versions) if _is_match(version, requested))
 
 
 def _is_match(available: KubernetesVersion, requested: KubernetesVersion) -> bool:
@@ -244,8 +248,8 @@ def find_availability_end(
     known_dates = [dates[text] for text in offered or () if text in dates]
     if known_dates:
         return _build_availability_end(max(known_dates), today)
-    listed = [parsed for text in versions or () if (parsed := parse_version(text)) is not None]
-    if listed and all((version.major, version.minor) < (parsed.major, parsed.minor) for parsed in listed):
+    listed = [(parsed.major, parsed.minor) for _, parsed in _parse_versions(versions or ())]
+    if listed and (version.major, version.minor) < min(listed):
         return VersionAvailabilityEnd("", -1)
     built_in = _END_OF_EXTENDED_AVAILABILITY.get(version.minor_version)
     if (version.major, version.minor) < _FIRST_LISTED:

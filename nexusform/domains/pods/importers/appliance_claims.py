@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect_storage
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
-from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
+from nexusform.kubernetes.quantity import read_quantity
 from nexusform.placements.vm_demands import ClaimDemand
 
 NEXUS_VOLUME: Final = "nexus-volume"
@@ -130,10 +130,12 @@ class _ApplianceClaimReader(Struct, frozen=True):
         """Return the appliance claim of an existing object."""
         claim_name = (manifest.namespace, manifest.name)
         status = Fields(manifest, [], manifest.body).get_mapping("status")
-        has_volume = bool(spec.get_text("volumeName")) or claim_name in self.storage.reserved_volumes
-        is_bound = True if has_volume else False if claim_name in self.observed_names else self._get_default_binding()
-        capacity = _parse_bytes(status.get_mapping("capacity")) if has_volume else None
-        return ApplianceClaim(_parse_requested_bytes(spec), capacity, is_bound, owner)
+        size = _parse_requested_bytes(spec)
+        if spec.get_text("volumeName") or claim_name in self.storage.reserved_volumes:
+            capacity = _parse_bytes(status.get_mapping("capacity"))
+            return ApplianceClaim(size, capacity, is_bound=True, owner=owner)
+        is_bound = False if claim_name in self.observed_names else self._get_default_binding()
+        return ApplianceClaim(size, is_bound=is_bound, owner=owner)
 
     def is_on_appliance(self, claim: Fields) -> bool:
         """Return whether the volume of a claim is created on the appliance, by its class."""
@@ -158,9 +160,9 @@ def _parse_requested_bytes(claim: Fields) -> int | None:
 
 
 def _parse_bytes(amounts: Fields) -> int | None:
-    text = amounts.data.get("storage")
-    quantity = None if text is None else parse_quantity(str(text))
-    return None if quantity is None or isinstance(quantity, InvalidQuantity) else quantity.round_to_units()
+    """Return an amount of storage in bytes; None if it is absent or unreadable."""
+    quantity = read_quantity(amounts.data.get("storage"))
+    return None if quantity is None else quantity.round_to_units()
 
 
 def compute_storage_demand(claims: Claims) -> ClaimDemand:

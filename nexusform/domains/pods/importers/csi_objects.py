@@ -14,7 +14,7 @@ from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.cluster_records import AttachLimits
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.kubernetes.matching import IN, NodeSelectorTerm, Requirement
-from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
+from nexusform.kubernetes.quantity import read_quantity
 
 # In-tree plugins of volumes and provisioners, all replaced by CSI drivers.
 _MIGRATED_DRIVERS: Final[Mapping[str, str]] = {
@@ -75,12 +75,10 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
             case "CSINode":
                 maximums |= {(manifest.name, name): count for name, count in _list_attach_limits(body)}
             case "VolumeAttachment":
-                driver, node, volume = (
-                    str(get_value_at_path(body, "spec", *path) or "")
-                    for path in (("attacher",), ("nodeName",), ("source", "persistentVolumeName"))
-                )
+                driver = get_text(body, "spec", "attacher")
+                volume = get_text(body, "spec", "source", "persistentVolumeName")
                 if driver and volume:
-                    attachments.append((node, driver, volume))
+                    attachments.append((get_text(body, "spec", "nodeName"), driver, volume))
             case "CSIDriver" if get_value_at_path(body, "spec", "storageCapacity") is True:
                 checked_drivers.add(manifest.name)
             case "CSIStorageCapacity":
@@ -101,8 +99,8 @@ def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:
     """Return the free storage of an object; None without nodes or without an amount."""
     fields = Fields(manifest, [], manifest.body)
     selector = parse_selector(fields, "nodeTopology")
-    size = parse_quantity(str(manifest.body.get("maximumVolumeSize") or manifest.body.get("capacity")))
-    if selector is None or isinstance(size, InvalidQuantity):
+    size = read_quantity(manifest.body.get("maximumVolumeSize") or manifest.body.get("capacity"))
+    if selector is None or size is None:
         return None
     pairs = tuple(Requirement(key, IN, (value,)) for key, value in selector.match_labels)
     requirements = (*pairs, *selector.match_expressions)

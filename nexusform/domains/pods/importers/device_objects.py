@@ -231,32 +231,41 @@ class _DeviceClaimReader:
         if name:
             key = f"{namespace}/{name}"
             manifest = self._objects.claims.get(key)
-            error = "" if manifest is not None else f'resourceclaim.resource.k8s.io "{name}" not found'
-            return self._parse_claim(key, manifest, error, get_mapping(manifest.body, "spec") if manifest else {})
+            if manifest is None:
+                return self._report_missing_object(key, f'resourceclaim.resource.k8s.io "{name}" not found')
+            return self._parse_claim(key, manifest, get_mapping(manifest.body, "spec"))
+        own_name = reference.get_text("name")
         manifest = self._objects.templates.get(f"{namespace}/{template}")
-        error = "" if manifest is not None else f'resourceclaimtemplate.resource.k8s.io "{template}" not found'
-        spec = get_mapping(manifest.body, "spec", "spec") if manifest else {}
-        return self._parse_claim(reference.get_text("name"), manifest, error, spec, is_own=True)
+        if manifest is None:
+            error = f'resourceclaimtemplate.resource.k8s.io "{template}" not found'
+            return self._report_missing_object(own_name, error, is_own=True)
+        return self._parse_claim(own_name, manifest, get_mapping(manifest.body, "spec", "spec"), is_own=True)
+
+    def _report_missing_object(self, name: str, error: str, *, is_own: bool = False) -> DeviceClaim:
+        """Return a claim without its object: with an error if the object cannot exist, else reported as unknown."""
+        if self._is_complete:
+            return DeviceClaim(name, is_own, error=error)
+        self.problems.append(error)
+        return DeviceClaim(name, is_own)
 
     def _parse_claim(
-        self, name: str, manifest: Manifest | None, error: str, spec: Mapping[str, Any], *, is_own: bool = False
+        self, name: str, manifest: Manifest, spec: Mapping[str, Any], *, is_own: bool = False
     ) -> DeviceClaim:
-        if manifest is None or not spec:
-            if not self._is_complete:
-                self.problems.append(error)
-            return DeviceClaim(name, is_own, error=error if self._is_complete else "")
+        """Return the claim of an object or a template with this spec."""
+        if not spec:
+            return self._report_missing_object(name, "", is_own=is_own)
         if manifest.version != _VERSION:
             self.problems.append(f"{manifest.title} has version {manifest.version}, not {_VERSION}")
         errors: list[str] = []
         items = list_mappings(spec, "devices", "requests")
         requests = [self._parse_request(manifest.title, item, errors) for item in items]
-        constraints = [
-            DeviceMatchConstraint(str(item["matchAttribute"]), tuple(map(str, get_list(item, "requests"))))
-            for item in list_mappings(spec, "devices", "constraints")
-            if item.get("matchAttribute")
-        ]
-        if len(constraints) < len(list_mappings(spec, "devices", "constraints")):
-            self.problems.append(f"{manifest.title} has a constraint other than matchAttribute")
+        constraints: list[DeviceMatchConstraint] = []
+        for item in list_mappings(spec, "devices", "constraints"):
+            if item.get("matchAttribute"):
+                requests_of_constraint = tuple(map(str, get_list(item, "requests")))
+                constraints.append(DeviceMatchConstraint(str(item["matchAttribute"]), requests_of_constraint))
+            else:
+                self.problems.append(f"{manifest.title} has a constraint other than matchAttribute")
         return DeviceClaim(name, is_own, tuple(requests), tuple(constraints), next(iter(errors), ""))
 
     def _parse_request(self, title: str, request: Mapping[str, Any], errors: list[str]) -> DeviceRequest:

@@ -39,7 +39,7 @@ from nexusform.domains.pods.scheduling.cluster_records import ClaimedUses, Obser
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.kubernetes.matching import LabelSelector, Taint
-from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
+from nexusform.kubernetes.quantity import read_quantity_or_zero
 from nexusform.scheduling.kubelet import NodeSize
 
 COMMAND: Final = "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json > cluster.json"
@@ -343,13 +343,23 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
     is_complete = NAMESPACE not in missing_kinds
     storage, devices = collect_storage(objects, is_complete=is_complete), collect_device_objects(objects)
     build_pod = partial(_build_pod, storage=storage, devices=devices, is_complete=is_complete)
+    pods: list[ObservedPod] = []
+    nominated_pods: list[ObservedPod] = []
+    waiting_pods: list[ObservedPod] = []
     active_pods = [(name, body) for name, body in data["pods"] if body["phase"] not in _FINISHED_PHASES]
-    assigned_pods = [item for item in active_pods if item[1]["spec"].get("nodeName")]
+    for name, body in active_pods:
+        pod = build_pod(name, body)
+        if not pod.node:
+            waiting_pods.append(pod)
+        elif body.get("promised"):
+            nominated_pods.append(pod)
+        else:
+            pods.append(pod)
     return KubectlSnapshot(
         nodes=tuple(nodes),
-        pods=tuple(build_pod(name, body) for name, body in assigned_pods if not body.get("promised")),
-        nominated_pods=tuple(build_pod(name, body) for name, body in assigned_pods if body.get("promised")),
-        waiting_pods=tuple(build_pod(name, body) for name, body in active_pods if not body["spec"].get("nodeName")),
+        pods=tuple(pods),
+        nominated_pods=tuple(nominated_pods),
+        waiting_pods=tuple(waiting_pods),
         workloads={body["key"]: build_live_workload(body) for body in data.get("workloads") or ()},
         has_pods=bool(data["pods"]),
         duplicate_nodes=tuple(data.get("duplicates") or ()),
@@ -399,12 +409,8 @@ def _build_node(name: str, body: _Object) -> ObservedNode:
 
 def _parse_node_size(amounts: Mapping[str, Any]) -> NodeSize:
     other_resources = {name: parse_amount(amount) for name, amount in amounts.items() if name not in _BASIC_RESOURCES}
-    cpu = parse_quantity(str(amounts.get("cpu", "0")))
-    return NodeSize(
-        0 if isinstance(cpu, InvalidQuantity) else cpu.round_to_milli(),
-        parse_amount(amounts.get("memory")),
-        other_resources,
-    )
+    cpu = read_quantity_or_zero(amounts.get("cpu")).round_to_milli()
+    return NodeSize(cpu, parse_amount(amounts.get("memory")), other_resources)
 
 
 def _build_spread_selector(kind: str, labels: Mapping[str, str]) -> LabelSelector | None:

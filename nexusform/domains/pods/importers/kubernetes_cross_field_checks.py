@@ -19,7 +19,7 @@ from nexusform.kubernetes.matching import (
     validate_label_value,
     validate_qualified_name,
 )
-from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, parse_quantity
+from nexusform.kubernetes.quantity import Quantity, read_quantity
 
 CheckFailure: TypeAlias = tuple[Node, str, str]
 # Part of the metadata, its path, and the problem as a sentence.
@@ -193,8 +193,7 @@ def _check_resources(resources: Node) -> Iterator[CheckFailure]:
 def _parse_quantity(data: Any) -> Quantity | None:
     if not isinstance(data, str | int | float) or isinstance(data, bool):
         return None
-    quantity = parse_quantity(str(data))
-    return None if isinstance(quantity, InvalidQuantity) else quantity
+    return read_quantity(data)
 
 
 def _check_toleration(toleration: Node) -> Iterator[CheckFailure]:
@@ -210,12 +209,13 @@ def _check_toleration(toleration: Node) -> Iterator[CheckFailure]:
 def _check_requirement(requirement: Node) -> Iterator[CheckFailure]:
     operator, values = requirement.get_node("operator").text, requirement.get_node("values")
     count = len(values.data) if isinstance(values.data, list) else 0
-    if operator in ("In", "NotIn") and not count:
-        yield requirement, ".values", f"must have a value for {operator}."
-    if operator in ("Exists", "DoesNotExist") and count:
-        yield values, ".values", f"must be empty for {operator}."
-    if operator in ("Gt", "Lt") and count != 1:
-        yield values, ".values", f"must have one value for {operator}."
+    match operator:
+        case "In" | "NotIn" if not count:
+            yield requirement, ".values", f"must have a value for {operator}."
+        case "Exists" | "DoesNotExist" if count:
+            yield values, ".values", f"must be empty for {operator}."
+        case "Gt" | "Lt" if count != 1:
+            yield values, ".values", f"must have one value for {operator}."
 
 
 def _check_labels(node: Node, key: str) -> Iterator[CheckFailure]:
@@ -262,10 +262,8 @@ CHECKS: Final[Mapping[str, Check]] = {
 
 def list_metadata_problems(metadata: Node) -> Iterator[MetadataProblem]:
     """Yield invalid labels and annotations. Values of other types are reported elsewhere."""
-    if not isinstance(metadata.data, dict):
-        return
     yield from list_label_problems(metadata.get_node("labels"), "metadata.labels", ("labels",))
-    for key, value_node in _list_mapping_fields(metadata.get_node("annotations")):
+    for key, value_node in metadata.get_node("annotations").list_fields():
         # The case of an annotation key does not matter.
         for problem in validate_qualified_name(key.lower()):
             yield value_node, ("annotations", key), f'metadata.annotations: key "{key}": {problem}.'
@@ -273,14 +271,9 @@ def list_metadata_problems(metadata: Node) -> Iterator[MetadataProblem]:
 
 def list_label_problems(labels: Node, name: str, path: Path = ()) -> Iterator[MetadataProblem]:
     """Yield invalid labels; `name` is the path of the label mapping."""
-    for key, value_node in _list_mapping_fields(labels):
+    for key, value_node in labels.list_fields():
         for problem in validate_qualified_name(key):
             yield value_node, (*path, key), f'{name}: key "{key}": {problem}.'
         if isinstance(value_node.data, str):
             for problem in validate_label_value(value_node.data):
                 yield value_node, (*path, key), f'{name}.{key} is "{value_node.data}": {problem}.'
-
-
-def _list_mapping_fields(node: Node) -> Iterator[tuple[str, Node]]:
-    if isinstance(node.data, dict):
-        yield from node.list_fields()

@@ -188,11 +188,7 @@ def parse_containers(spec: Fields) -> tuple[Container, ...]:
         image = container.get_text("image")
         amounts = _get_effective_requests(container, is_reported=True)
         containers.append(
-            Container(
-                container.get_text("name"),
-                add_default_tag(image) if image else "",
-                tuple(sorted((name, amount) for name, amount in amounts.items() if amount)),
-            )
+            Container(container.get_text("name"), add_default_tag(image) if image else "", _sort_amounts(amounts))
         )
     return tuple(containers)
 
@@ -205,10 +201,7 @@ def _collect_quota_figures(spec: Fields) -> PodQuotaFields:
             unspecified.append(f"{section}.{name}")
     limits = _sum_container_requests(spec, lambda container: _get_reported_amounts(container, "limits"))
     return PodQuotaFields(
-        tuple(sorted((name, amount) for name, amount in limits.items() if amount)),
-        tuple(unspecified),
-        "activeDeadlineSeconds" in spec,
-        spec.get_text("priorityClassName"),
+        _sort_amounts(limits), tuple(unspecified), "activeDeadlineSeconds" in spec, spec.get_text("priorityClassName")
     )
 
 
@@ -227,10 +220,10 @@ def _list_numa_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
     requests = []
     for container in containers:
         container_requests = []
-        for name, amount in sorted(_get_effective_requests(container, is_reported=True).items()):
-            if name == "cpu" and is_guaranteed and amount and amount % 1000 == 0:
+        for name, amount in _sort_amounts(_get_effective_requests(container, is_reported=True)):
+            if name == "cpu" and is_guaranteed and amount % 1000 == 0:
                 container_requests.append(("cpu", amount // 1000))
-            elif amount and ("/" in name or name.startswith(HUGEPAGES)):
+            elif "/" in name or name.startswith(HUGEPAGES):
                 container_requests.append((name, amount))
         if container_requests:
             requests.append(tuple(container_requests))
@@ -290,10 +283,13 @@ def _compute_requests(spec: Fields, fallback: Mapping[str, int], *, has_pod_leve
     if has_pod_level:
         total |= _get_pod_level_amounts(spec, is_reported)
     _add_amounts(total, _parse_quantities(spec.get_mapping("overhead"), is_reported))
-    other_resources = tuple(
-        sorted((name, amount) for name, amount in total.items() if name not in _SCORE_DEFAULTS and amount)
-    )
-    return Requests(total.get("cpu", 0), total.get("memory", 0), other_resources)
+    cpu, memory = total.pop("cpu", 0), total.pop("memory", 0)
+    return Requests(cpu, memory, _sort_amounts(total))
+
+
+def _sort_amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """Return the amounts other than 0 by name, sorted."""
+    return tuple(sorted((name, amount) for name, amount in amounts.items() if amount))
 
 
 def _get_pod_level_amounts(spec: Fields, is_reported: bool) -> Amounts:
@@ -341,7 +337,9 @@ def _get_effective_requests(container: Fields, is_reported: bool) -> Amounts:
 
 
 def _parse_quantities(fields: Fields, is_reported: bool) -> Amounts:
-    """Return amounts by resource, CPU in milli; invalid ones are omitted, and reported by default."""
+    """Return amounts by resource, CPU in milli. Invalid ones are omitted, and reported unless they are already
+    (`is_reported`).
+    """
     amounts: Amounts = {}
     for name, value in fields.data.items():
         quantity = parse_quantity(format_scalar(value))

@@ -19,7 +19,7 @@ from nexusform.documents.yaml_documents import Node, YamlDocument, build_problem
 from nexusform.domains.pods.importers.kubernetes_cross_field_checks import CHECKS, list_metadata_problems
 from nexusform.domains.pods.importers.manifest_parser import INVALID, Manifest, is_envelope, unwrap_envelopes
 from nexusform.kubernetes.matching import validate_dns_label, validate_dns_subdomain, validate_qualified_name
-from nexusform.kubernetes.quantity import MAX_INT32, MAX_INT64, InvalidQuantity, parse_quantity
+from nexusform.kubernetes.quantity import MAX_INT32, MAX_INT64, read_quantity
 
 _MAX_LISTED_FIELDS: Final = 12
 _UNLESS: Final = "An API server rejects it, unless a webhook of the hub sets it."
@@ -305,6 +305,10 @@ _FIELD: Final = re.compile(
 )
 
 
+# Upper bounds without a number.
+_NAMED_MAXIMUMS: Final = {"": MAX_INT32, "L": MAX_INT64}
+
+
 @cache
 def parse_field_rules() -> Mapping[str, Mapping[str, FieldShape]]:
     """Return the rules by type and field, without the value types."""
@@ -318,16 +322,18 @@ def parse_field_rules() -> Mapping[str, Mapping[str, FieldShape]]:
 def _parse_field_rule(text: str) -> tuple[str, FieldShape]:
     parts = _FIELD.match(text)
     assert parts is not None, text
-    minimum, maximum = parts["least"], parts["most"]
-    upper = None
-    if minimum is not None:
-        upper = MAX_INT64 if maximum == "L" else int(maximum) if maximum else MAX_INT32
+    minimum: int | None = None
+    maximum: int | None = None
+    if parts["least"] is not None:
+        minimum = int(parts["least"])
+        maximum_text = parts["most"]
+        maximum = _NAMED_MAXIMUMS[maximum_text] if maximum_text in _NAMED_MAXIMUMS else int(maximum_text)
     return parts["name"], FieldShape(
         FieldKind.ANY,
         is_required=bool(parts["required"]),
         choices=tuple(parts["choices"].split("|")) if parts["choices"] else (),
-        minimum=int(minimum) if minimum else None,
-        maximum=upper,
+        minimum=minimum,
+        maximum=maximum,
         check_form=FORMS[parts["form"]] if parts["form"] else None,
     )
 
@@ -364,13 +370,12 @@ def _check_pod_count_or_percentage(value: Any) -> str:
 
 def check_quantity(value: Any) -> str:
     """Return why a value is no quantity, as a clause; "" if it is one."""
-    is_quantity = not isinstance(parse_quantity(str(value)), InvalidQuantity)
-    return "" if is_quantity else f"it must be {FieldKind.QUANTITY.value}"
+    return f"it must be {FieldKind.QUANTITY.value}" if read_quantity(value) is None else ""
 
 
 def _check_resource_amount(value: Any) -> str:
-    quantity = parse_quantity(str(value))
-    if isinstance(quantity, InvalidQuantity):
+    quantity = read_quantity(value)
+    if quantity is None:
         return check_quantity(value)
     return "" if quantity.nano >= 0 else "an amount must not be below 0"
 

@@ -35,7 +35,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
 from nexusform.domains.pods.scheduling.rules.volume_binding import UNBOUND, ZONE_LABELS
 from nexusform.domains.pods.scheduling.volume_binder import can_bind_volume
 from nexusform.kubernetes.matching import IN, NodeSelectorTerm, Requirement
-from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
+from nexusform.kubernetes.quantity import read_quantity_or_zero
 
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
@@ -221,42 +221,47 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
     name = source.get_text("claimName")
     reference = (source, "claimName")
     claim_object = storage.claims.get((namespace, name))
-    claim = (
-        _get_silent_fields(claim_object, "spec")
-        if claim_object is not None
-        else _find_template_claim(namespace, name, storage)
-    )
-    if claim is None:
-        text = f'names the claim "{name}", but no manifest defines it'
-        outcome = "its pods stay Pending" if storage.is_complete else _REACHABILITY_UNKNOWN
-        _warn_unknown_nodes(reference, text, f"claim {name} is not on the cluster", outcome)
-        return PodVolumes(missing_objects=(f'persistentvolumeclaim "{name}" not found',) if storage.is_complete else ())
-    exclusive_claims = (f"{namespace}/{name}",) if _SINGLE_POD_MODE in claim.get_texts("accessModes") else ()
-    error = _explain_unschedulable_claim(claim_object, storage) if claim_object is not None else ""
+    if claim_object is None:
+        template_claim = _find_template_claim(namespace, name, storage)
+        if template_claim is None:
+            return _report_missing_claim(name, reference, storage)
+        exclusive_claims = _list_exclusive_claims(namespace, name, template_claim)
+        unbound_claim = _build_unbound_claim(f"{namespace}/{name}", template_claim, reference, storage)
+        return PodVolumes((), _filter_unique([unbound_claim]), exclusive_claims)
+    claim = _get_silent_fields(claim_object, "spec")
+    exclusive_claims = _list_exclusive_claims(namespace, name, claim)
+    error = _explain_unschedulable_claim(claim_object, storage)
     if error:
         _warn_unknown_nodes(reference, f'names the claim "{name}": {error}', error, "its pods stay Pending")
         return PodVolumes(exclusive_claims=exclusive_claims, missing_objects=(error,))
-    if claim_object is not None and _has_existing_volume(claim_object, storage):
-        return PodVolumes(
-            _filter_unique([_compute_bound_volume_nodes(claim_object, reference, storage)]),
-            exclusive_claims=exclusive_claims,
-            bound_claims=_list_bound_claims(claim_object, storage),
-        )
-    selected_node = (
-        _get_silent_fields(claim_object, "metadata").get_mapping("annotations").get_text(_SELECTED_NODE)
-        if claim_object is not None
-        else ""
-    )
+    if _has_existing_volume(claim_object, storage):
+        needs = _filter_unique([_compute_bound_volume_nodes(claim_object, reference, storage)])
+        bound_claims = _list_bound_claims(claim_object, storage)
+        return PodVolumes(needs, exclusive_claims=exclusive_claims, bound_claims=bound_claims)
+    selected_node = _get_silent_fields(claim_object, "metadata").get_mapping("annotations").get_text(_SELECTED_NODE)
     if selected_node:
         # Its volume is being provisioned for a pod with a node.
         node_term = NodeSelectorTerm(fields=(Requirement("metadata.name", IN, (selected_node,)),))
-        bound_claims = _list_bound_claims(claim_object, storage) if claim_object is not None else ()
-        return PodVolumes(
-            (VolumeNeed((node_term,), is_bound=False),), exclusive_claims=exclusive_claims, bound_claims=bound_claims
-        )
-    return PodVolumes(
-        (), _filter_unique([_build_unbound_claim(f"{namespace}/{name}", claim, reference, storage)]), exclusive_claims
-    )
+        need = VolumeNeed((node_term,), is_bound=False)
+        bound_claims = _list_bound_claims(claim_object, storage)
+        return PodVolumes((need,), exclusive_claims=exclusive_claims, bound_claims=bound_claims)
+    unbound_claim = _build_unbound_claim(f"{namespace}/{name}", claim, reference, storage)
+    return PodVolumes((), _filter_unique([unbound_claim]), exclusive_claims)
+
+
+def _report_missing_claim(name: str, reference: _FieldReference, storage: Storage) -> PodVolumes:
+    """Warn about a claim without a manifest, and return the volumes of its pods: Pending if it cannot exist."""
+    text, summary = f'names the claim "{name}", but no manifest defines it', f"claim {name} is not on the cluster"
+    if not storage.is_complete:
+        _warn_unknown_nodes(reference, text, summary)
+        return PodVolumes()
+    _warn_unknown_nodes(reference, text, summary, "its pods stay Pending")
+    return PodVolumes(missing_objects=(f'persistentvolumeclaim "{name}" not found',))
+
+
+def _list_exclusive_claims(namespace: str, name: str, claim: Fields) -> tuple[str, ...]:
+    """Return the name of a claim (`namespace/name`) for one pod only; empty for others."""
+    return (f"{namespace}/{name}",) if _SINGLE_POD_MODE in claim.get_texts("accessModes") else ()
 
 
 def _list_bound_claims(claim: Manifest, storage: Storage) -> Pairs:
@@ -485,8 +490,7 @@ def _can_bind_free_volume(claim: Claim, storage: Storage) -> bool:
 
 def parse_amount(value: Any) -> int:
     """Return an amount in whole units, 0 if it is absent or invalid."""
-    quantity = parse_quantity(str(value))
-    return 0 if isinstance(quantity, InvalidQuantity) else quantity.round_to_units()
+    return read_quantity_or_zero(value).round_to_units()
 
 
 def _parse_node_terms(volume: Manifest) -> Terms | None:

@@ -54,6 +54,8 @@ _IMPLICIT_RESOURCE: Final = "deviceclass.resource.kubernetes.io/"
 LIVE_REPLICAS: Final = "replicas-of-cluster"
 
 _PERCENT: Final = re.compile(r"([0-9]{1,4})%\Z")
+# maxSurge and maxUnavailable of a Deployment by default.
+_DEFAULT_SHARE: Final = "25%"
 
 
 class ParsedWorkloads(Struct, frozen=True):
@@ -222,13 +224,11 @@ class _WorkloadReader(Struct):
     def _add_revisions(self, manifest: Manifest, workload: Workload, template: Mapping[str, Any]) -> Workload:
         """Return a workload with the revisions of its current template, as far as the live objects show them."""
         key = _format_key(manifest)
-        live, replica_sets = self.live_workloads.get(key), self.replica_sets.get(key, ())
-        if not live and not replica_sets:
-            return workload
-        if live is not None and live.remaining_pods is not None:
+        live, replica_sets = self.live_workloads.get(key, LiveWorkload(key)), self.replica_sets.get(key, ())
+        if live.remaining_pods is not None:
             return replace(workload, replicas=min(workload.replicas, live.remaining_pods))
         revisions = find_current_revisions(template, live, replica_sets)
-        if revisions == () and live is not None and manifest.kind in _REVISION_KINDS:
+        if revisions == () and manifest.kind in _REVISION_KINDS:
             return replace(workload, replaced_revision=live.revision or NEWEST_REVISION)
         is_scaled = any(item.desired_pods not in (0, workload.replicas) for item in replica_sets)
         maximum = max((item.max_pods for item in replica_sets), default=0) if is_scaled else 0
@@ -265,9 +265,8 @@ class _WorkloadReader(Struct):
             if manifest.kind == "Deployment":
                 # Its pods belong to a ReplicaSet, which selects one template only.
                 pairs["pod-template-hash"] = labels["pod-template-hash"]
-        if not pairs and not expressions:
-            return None
-        return LabelSelector(tuple(sorted(pairs.items())), expressions)
+        spread_selector = LabelSelector(tuple(sorted(pairs.items())), expressions)
+        return None if spread_selector.is_empty else spread_selector
 
     def _apply_autoscaler(self, manifest: Manifest, workload: Workload) -> Workload:
         # Replicas set by an autoscaler before its first measurement.
@@ -313,7 +312,7 @@ def _format_key(manifest: Manifest) -> str:
 def _parse_workload_selector(spec: Fields, labels: Mapping[str, str]) -> LabelSelector | None:
     # Selector of the controller's own pods.
     selector = parse_selector(spec, "selector")
-    if selector is None or not (selector.match_labels or selector.match_expressions):
+    if selector is None or selector.is_empty:
         spec.report("selector", "must be set: it selects the pods of the controller.")
     elif not is_selected(selector, labels):
         spec.report("selector", "does not match the labels of the template.")
@@ -354,10 +353,11 @@ def _apply_deployment_strategy(workload: Workload, spec: Fields) -> Workload:
     rolling_update = strategy.get_mapping("rollingUpdate")
     surge = _parse_count_or_percentage(rolling_update, "maxSurge", workload.replicas, rounds_up=True)
     unavailable = _parse_count_or_percentage(rolling_update, "maxUnavailable", workload.replicas, rounds_up=False)
-    max_unavailable_text = rolling_update.data.get("maxUnavailable")
+    surge_text = _get_amount_text(rolling_update, "maxSurge", _DEFAULT_SHARE)
+    unavailable_text = _get_amount_text(rolling_update, "maxUnavailable", _DEFAULT_SHARE)
     if kind == "Recreate" and "rollingUpdate" in strategy:
         strategy.report("rollingUpdate", "must not be set when type is Recreate.")
-    _check_rollout_limits(rolling_update, surge="25%", unavailable="25%")
+    _check_rollout_limits(rolling_update, surge_text, unavailable_text)
     if surge == 0 and unavailable == 0:
         # Kubernetes allows one unavailable pod if both values round to 0.
         unavailable = 1
@@ -366,7 +366,7 @@ def _apply_deployment_strategy(workload: Workload, spec: Fields) -> Workload:
         strategy=Strategy(kind),
         max_surge=surge,
         max_unavailable=unavailable,
-        max_unavailable_text="25%" if max_unavailable_text is None else str(max_unavailable_text),
+        max_unavailable_text=unavailable_text,
         is_paused=spec.get_flag("paused"),
     )
 
@@ -388,15 +388,12 @@ def _apply_daemon_set_strategy(workload: Workload, spec: Fields) -> Workload:
     updates = spec.get_mapping("updateStrategy")
     kind = updates.get_choice("type", ("RollingUpdate", "OnDelete"), "RollingUpdate")
     rolling_update = updates.get_mapping("rollingUpdate")
-    surge, unavailable = (rolling_update.data.get(key) for key in ("maxSurge", "maxUnavailable"))
+    surge_text = _get_amount_text(rolling_update, "maxSurge", "0")
+    unavailable_text = _get_amount_text(rolling_update, "maxUnavailable", "1")
     if kind == "RollingUpdate":
-        _check_rollout_limits(rolling_update, surge=0, unavailable=1)
+        _check_rollout_limits(rolling_update, surge_text, unavailable_text)
     return replace(
-        workload,
-        strategy=Strategy(kind),
-        max_surge=0,
-        max_surge_text="0" if surge is None else str(surge),
-        max_unavailable_text="1" if unavailable is None else str(unavailable),
+        workload, strategy=Strategy(kind), max_surge=0, max_surge_text=surge_text, max_unavailable_text=unavailable_text
     )
 
 
@@ -408,11 +405,15 @@ def _apply_on_delete_strategy(workload: Workload, _: Fields) -> Workload:
     return replace(workload, strategy=Strategy.ON_DELETE)
 
 
-def _check_rollout_limits(rolling_update: Fields, *, surge: str | int, unavailable: str | int) -> None:
+def _get_amount_text(fields: Fields, key: str, default: str) -> str:
+    """Return a configured amount of pods as text, such as 25% or 1."""
+    amount = fields.data.get(key)
+    return default if amount is None else str(amount)
+
+
+def _check_rollout_limits(rolling_update: Fields, surge_text: str, unavailable_text: str) -> None:
     # As configured, before rounding: the API server rejects a rollout without surge and unavailability.
-    amounts = ((rolling_update.data.get("maxSurge"), surge), (rolling_update.data.get("maxUnavailable"), unavailable))
-    effective_amounts = [default if amount is None else amount for amount, default in amounts]
-    if all(str(amount) in ("0", "0%") for amount in effective_amounts):
+    if {surge_text, unavailable_text} <= {"0", "0%"}:
         rolling_update.report("maxUnavailable", "must not be 0 while maxSurge is 0: no pod could ever be replaced.")
 
 
@@ -421,7 +422,7 @@ def _parse_count_or_percentage(fields: Fields, key: str, replicas: int, *, round
     value = fields.data.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    percent = _PERCENT.match("25%" if value is None else str(value))
+    percent = _PERCENT.match(_get_amount_text(fields, key, _DEFAULT_SHARE))
     if percent is None:
         fields.report(key, f'is "{value}"; it must be a number of pods or a percentage such as 25%.')
         return 1 if rounds_up else 0

@@ -6,7 +6,7 @@ templates. A manifest without such a field keeps it. Source: managedFields of th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -92,8 +92,8 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
     """Return the number of pods left to run by a Job, None if unlimited."""
-    ends = [item for item in list_mappings(status, "conditions") if item.get("type") in ("Complete", "Failed")]
-    if any(item.get("status") == "True" for item in ends):
+    conditions = [(item.get("type"), item.get("status")) for item in list_mappings(status, "conditions")]
+    if ("Complete", "True") in conditions or ("Failed", "True") in conditions:
         return 0
     succeeded, completions = status.get("succeeded") or 0, spec.get("completions")
     if isinstance(completions, int):
@@ -133,15 +133,14 @@ def group_replica_sets(workloads: Iterable[LiveWorkload]) -> dict[str, list[Live
 
 
 def find_current_revisions(
-    template: Mapping[str, Any], live: LiveWorkload | None, replica_sets: Iterable[LiveWorkload]
+    template: Mapping[str, Any], live: LiveWorkload, replica_sets: Sequence[LiveWorkload]
 ) -> tuple[str, ...] | None:
     """Return the revision labels of a workload's pods with this pod spec: () if no pod has it, None if unknown."""
-    expected = _select_placement_fields(template)
-    sets = tuple(replica_sets)
-    if sets:
-        return tuple(replica_set.revision for replica_set in sets if replica_set.template == expected)
-    if live is None or not live.template:
+    if not replica_sets and not live.template:
         return None
+    expected = _select_placement_fields(template)
+    if replica_sets:
+        return tuple(replica_set.revision for replica_set in replica_sets if replica_set.template == expected)
     return (live.revision or NEWEST_REVISION,) if live.template == expected else ()
 
 
@@ -222,8 +221,7 @@ def _list_owned_field_values(tree: Mapping[str, Any], value: Any, path: FieldPat
 
 
 def _find_list_item(value: Any, step: tuple[tuple[str, Any], ...]) -> Any:
-    items = value if isinstance(value, list) else []
-    return next((item for item in list_mappings(items) if all(item.get(key) == part for key, part in step)), None)
+    return next((item for item in list_mappings(value) if all(item.get(key) == part for key, part in step)), None)
 
 
 def _freeze_path(path: Any) -> FieldPath:

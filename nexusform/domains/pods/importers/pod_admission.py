@@ -19,7 +19,7 @@ from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.cluster_records import PodDisruptionBudget, ResourceQuota, ResourceQuotaScope
 from nexusform.json_data.plain_data import get_mapping, list_mappings
 from nexusform.kubernetes.matching import EXISTS
-from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
+from nexusform.kubernetes.quantity import read_quantity, read_quantity_or_zero
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 _NETWORK_RESOURCE: Final = "k8s.v1.cni.cncf.io/resourceName"
@@ -110,10 +110,9 @@ def find_limit_range_rejection(namespace: str, spec: Fields, rules: AdmissionRul
         if reason:
             return reason
     for bounds in rules.bounds.get(namespace, ()):
-        is_pod_limit = bounds.target == "Pod"
-        container_groups = (
-            [list(spec.list_mappings("containers"))] if is_pod_limit else [[container] for container in containers]
-        )
+        container_groups = [[container] for container in containers]
+        if bounds.target == "Pod":
+            container_groups = [list(spec.list_mappings("containers"))]
         for group in container_groups:
             reason = _find_bounds_violation(bounds, group)
             if reason:
@@ -138,9 +137,9 @@ def _find_bounds_violation(bounds: LimitRangeBounds, containers: Sequence[Fields
         ("limits", "maximum", "limit", bounds.maximum),
     ):
         for name, bound in bounds_by_name.items():
-            bound_quantity = parse_quantity(str(bound))
+            bound_quantity = read_quantity(bound)
             amounts = [_read_nano(container.get_mapping("resources"), section, name) for container in containers]
-            if isinstance(bound_quantity, InvalidQuantity):
+            if bound_quantity is None:
                 continue
             clause = f"{adjective} {name} usage per {bounds.target} is {bound}"
             if None in amounts:
@@ -156,8 +155,8 @@ def _read_nano(resources: Fields, section: str, name: str) -> int | None:
     value = resources.get_mapping(section).data.get(name)
     if value is None and section == "requests":
         value = resources.get_mapping("limits").data.get(name)
-    quantity = None if value is None else parse_quantity(str(value))
-    return None if quantity is None or isinstance(quantity, InvalidQuantity) else quantity.nano
+    quantity = read_quantity(value)
+    return None if quantity is None else quantity.nano
 
 
 def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuota, ...]:
@@ -173,8 +172,8 @@ def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuot
             fields = spec.get_mapping("hard")
             limits = []
             for name, value in fields.data.items():
-                quantity = parse_quantity(str(value))
-                if not isinstance(quantity, InvalidQuantity):
+                quantity = read_quantity(value)
+                if quantity is not None:
                     amount = quantity.round_to_milli() if name.endswith("cpu") else quantity.round_to_units()
                     limits.append((name, amount))
             quotas.append(ResourceQuota(manifest.namespace, manifest.name, tuple(limits), tuple(scopes)))
@@ -313,8 +312,7 @@ def _sum_requested(containers: Iterable[Any], name: str) -> int:
     for container in containers:
         amounts = [get_mapping(container, "resources", section) for section in ("requests", "limits")]
         value = next((amount[name] for amount in amounts if name in amount), "0")
-        quantity = parse_quantity(str(value))
-        total += 0 if isinstance(quantity, InvalidQuantity) else quantity.round_to_units()
+        total += read_quantity_or_zero(value).round_to_units()
     return total
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
-from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
+from nexusform.kubernetes.quantity import read_quantity_or_zero
 
 _STARTING: Final = ("ContainerCreating", "PodInitializing", "")
 _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
@@ -110,11 +110,6 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
 def _merge_larger_amounts(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     amounts = dict(first)
     for name, amount in second.items():
-        if name not in amounts or _parse_amount_in_nano(amount) > _parse_amount_in_nano(amounts[name]):
+        if name not in amounts or read_quantity_or_zero(amounts[name]) < read_quantity_or_zero(amount):
             amounts[name] = amount
     return amounts
-
-
-def _parse_amount_in_nano(value: Any) -> int:
-    quantity = parse_quantity(str(value))
-    return 0 if isinstance(quantity, InvalidQuantity) else quantity.nano

@@ -100,9 +100,9 @@ def list_unpredicted_problems(manifests: Iterable[Manifest], known_kinds: Collec
 def _describe_effect_on_pods(manifest: Manifest) -> str:
     """Return the effect of an object on pods by the table; for other kinds by their group."""
     group, kind = manifest.group, manifest.kind
-    for row in ((group, kind), (group, _ANY)):
-        if row in _EFFECTS:
-            return _EFFECTS[row]
+    effect = _EFFECTS.get((group, kind), _EFFECTS.get((group, _ANY)))
+    if effect is not None:
+        return effect
     if kind == "MutatingWebhookConfiguration":
         rules = [rule for hook in list_mappings(manifest.body, "webhooks") for rule in list_mappings(hook, "rules")]
         has_pod_rules = any({"*", "*/*", "pods"} & set(map(str, get_list(rule, "resources"))) for rule in rules)

@@ -6,7 +6,7 @@ PUBLIC = {
         "list_manifest_diagnostics parse_objects plan_fleet_objects list_pod_risk_warnings create_pod_phase "
         "collect_prior_members compute_state_demand list_hosted_workloads list_prior_pods"
     ),
-    "object_pods": "parse_pod_number PodKey PredictionInput",
+    "object_pods": "parse_pod_number PredictionInput",
     "external_clusters": "list_data_blocks list_read_blocks collect_external_clusters",
     "node_clusters": "find_cluster_attributes build_node NodeCluster build_existing_clusters",
     "cluster_observation": (

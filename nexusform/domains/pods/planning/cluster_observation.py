@@ -18,9 +18,10 @@ from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, O
 from nexusform.domains.pods.importers.live_workloads import LiveWorkload
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, sum_node_sizes
-from nexusform.domains.pods.planning.object_pods import PodKey, PriorPods
+from nexusform.domains.pods.planning.object_pods import PriorPods
 from nexusform.domains.pods.scheduling import profile
-from nexusform.domains.pods.scheduling.cluster_records import ZONE, ExistingPod, Node, PodDisruptionBudget
+from nexusform.domains.pods.scheduling.cluster_records import ZONE, ExistingPod, Node, PodDisruptionBudget, PodKey
+from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.domains.pods.scheduling.preemption import compute_allowed_disruptions, is_pod_covered
 from nexusform.domains.pods.scheduling.rules import image_locality, taints
 from nexusform.interfaces.plugins import PlanningKind
@@ -216,16 +217,12 @@ def _build_existing_pods(
 
 
 def _build_new_daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> list[ExistingPod]:
-    by_workload: dict[str, list[ObservedPod]] = {}
-    for pod in pods:
-        if "/DaemonSet/" in pod.workload:
-            by_workload.setdefault(pod.workload, []).append(pod)
+    """Return the pods created by DaemonSets on nodes without an observation."""
     existing_pods: list[ExistingPod] = []
-    for workload, own_pods in by_workload.items():
+    daemons = [pod for pod in pods if "/DaemonSet/" in pod.workload]
+    for workload, own_pods in group_by(daemons, lambda pod: pod.workload).items():
         spec = own_pods[-1].spec
-        open_nodes = [
-            node for node in nodes if not any(rule.find_rejection(spec, node) for rule in profile.NODE_FILTERS)
-        ]
+        open_nodes = [node for node in nodes if profile.find_node_rejection(spec, node) is None]
         for number, node in enumerate(open_nodes, len(own_pods)):
             existing_pods.append(ExistingPod(workload, number, node.name, spec))
     return existing_pods
@@ -256,7 +253,7 @@ def merge_observed_pods(
     result: dict[str, list[ExistingPod]] = {}
     for key, own_pods in observed_pods.items():
         result[key] = _assign_predicted_numbers(own_pods, predicted_nodes.get(key, {}))
-        existing_pods.update({(pod.workload, pod.number): pod for pod in result[key]})
+        existing_pods.update({pod.key: pod for pod in result[key]})
     return result
 
 
@@ -264,12 +261,10 @@ def _assign_predicted_numbers(pods: Sequence[ExistingPod], predicted_nodes: Mapp
     """Return pods of one workload with the numbers recorded for their nodes, if there are any."""
     if "/StatefulSet/" in pods[0].workload:
         return list(pods)
-    numbers_on: dict[str, list[int]] = {}
-    for number, node in predicted_nodes.items():
-        numbers_on.setdefault(node, []).append(number)
+    numbers_by_node = group_by(predicted_nodes, lambda number: predicted_nodes[number])
     numbers: list[int | None] = []
     for pod in pods:
-        node_numbers = numbers_on.get(pod.node)
+        node_numbers = numbers_by_node.get(pod.node)
         numbers.append(node_numbers.pop(0) if node_numbers else None)
     used_numbers = set(numbers)
     free_numbers = (number for number in count() if number not in used_numbers)

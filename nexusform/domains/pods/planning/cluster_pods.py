@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.pods.importers.appliance_claims import (
@@ -23,20 +25,16 @@ from nexusform.domains.pods.planning.cluster_observation import (
     merge_observed_pods,
 )
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
-from nexusform.domains.pods.planning.object_pods import (
-    ObjectPods,
-    PodKey,
-    PriorPods,
-    build_prior_workloads,
-    get_pod_specs,
-)
+from nexusform.domains.pods.planning.object_pods import ObjectPods, PriorPods, build_prior_workloads, get_pod_specs
 from nexusform.domains.pods.planning.template_matching import create_replacement_check, estimate_replicas
-from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodSpec
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodKey, PodSpec
+from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.placements.vm_demands import ClaimDemand
 
 # Address of a hub manifest or a placement (as text), and the id of a cluster with its pods.
 ObjectKey = tuple[str, str]
 _ManifestKey = tuple[str, str, str, str]
+_NOT_OBSERVED: Final = ObservedCluster(NodeCluster("", "", "", ()))
 
 
 class PodsByCluster:
@@ -71,9 +69,7 @@ class PodsByCluster:
         self._kept_namespaces: dict[ObjectKey, set[str]] = {}
         objects = list(prior)
         self._prior_pods = {(item.address, item.cluster_id): item for item in objects}
-        self._prior_pods_by_cluster: dict[str, list[PriorPods]] = {}
-        for item in self._prior_pods.values():
-            self._prior_pods_by_cluster.setdefault(item.cluster_id, []).append(item)
+        self._prior_pods_by_cluster = group_by(self._prior_pods.values(), lambda item: item.cluster_id)
         # By cluster id and workload.
         self._prior_workloads = build_prior_workloads(objects)
         for item in objects:
@@ -86,7 +82,7 @@ class PodsByCluster:
             existing_pods = self._existing_pods.setdefault(item.cluster_id, {})
             self._namespaces.setdefault(item.cluster_id, set()).update(list_namespaces(item.manifests))
             for _, pod in item.list_existing_pods(get_pod_specs(external_workloads[item.cluster_id])):
-                existing_pods.setdefault((pod.workload, pod.number), pod)
+                existing_pods.setdefault(pod.key, pod)
         self._observed_clusters: dict[str, ObservedCluster] = dict(observed_clusters or {})
         # Observed pods by cluster id and workload; their outcomes are recorded in state.
         self._observed_pods = {
@@ -98,13 +94,13 @@ class PodsByCluster:
         object_pods = self._get_object_pods(prior.address, prior.cluster_id)
         existing_pods = self._existing_pods.setdefault(prior.cluster_id, {})
         pods = list(object_pods.load_prior(prior, specs))
-        existing_pods.update({(pod.workload, pod.number): pod for pod in pods})
+        existing_pods.update({pod.key: pod for pod in pods})
         # Record the pods lost with nodes created in this plan, such as those of a forgotten cluster.
         cluster = self.clusters.get(prior.cluster_id)
         if cluster is None:
             return
         created_nodes = cluster.recreated_nodes | cluster.new_nodes
-        lost_pods = {(pod.workload, pod.number) for pod in pods if pod.node in created_nodes}
+        lost_pods = {pod.key for pod in pods if pod.node in created_nodes}
         self._lost_pods[prior.cluster_id] = self._lost_pods.get(prior.cluster_id, frozenset()) | lost_pods
 
     def _load_observed_pods(self, cluster_id: str, observed_cluster: ObservedCluster) -> dict[str, list[ExistingPod]]:
@@ -120,11 +116,13 @@ class PodsByCluster:
         observed_pods = merge_observed_pods(
             existing_pods, observed_cluster.existing_pods, observed_cluster.cluster.node_by_name, is_replaced
         )
-        observed_keys = {
-            (pod.workload, pod.number) for workload_pods in observed_pods.values() for pod in workload_pods
-        }
+        observed_keys = {pod.key for pod in chain.from_iterable(observed_pods.values())}
         self._lost_pods[cluster_id] = self._lost_pods.get(cluster_id, frozenset()) - observed_keys
         return observed_pods
+
+    def _get_observed_cluster(self, cluster_id: str) -> ObservedCluster:
+        """Return the observation of a cluster; an empty one if it is not observed."""
+        return self._observed_clusters.get(cluster_id, _NOT_OBSERVED)
 
     def _get_object_pods(self, address: str, cluster_id: str) -> ObjectPods:
         """Return the pods of an object on a cluster, empty at first."""
@@ -153,8 +151,7 @@ class PodsByCluster:
             if (manifest.group, manifest.kind) == ("", "Namespace")
         }
         storage = collect_cluster_storage(manifests, is_complete=self._is_complete(cluster.id))
-        observed_cluster = self._observed_clusters.get(cluster.id)
-        observed_objects = observed_cluster.objects if observed_cluster is not None else ()
+        observed_cluster = self._get_observed_cluster(cluster.id)
         return Cluster(
             name=cluster.name,
             nodes=cluster.nodes,
@@ -165,11 +162,11 @@ class PodsByCluster:
             claims=storage.claims,
             invalid_claims=storage.invalid_claims,
             attach_limits=storage.attach_limits,
-            devices=collect_device_inventory(manifests, observed_objects),
-            nominated_pods=observed_cluster.nominated_pods if observed_cluster is not None else (),
+            devices=collect_device_inventory(manifests, observed_cluster.objects),
+            nominated_pods=observed_cluster.nominated_pods,
             version=cluster.version,
-            observation_time=observed_cluster.snapshot.observation_time if observed_cluster is not None else 0,
-            extreme_image_values=observed_cluster.extreme_image_values if observed_cluster is not None else (),
+            observation_time=observed_cluster.snapshot.observation_time,
+            extreme_image_values=observed_cluster.extreme_image_values,
         )
 
     def _collect_manifests(self, cluster_id: str) -> list[Manifest]:
@@ -180,9 +177,8 @@ class PodsByCluster:
             prior_pods = self._prior_pods.get(key)
             prior_manifests = prior_pods.manifests if prior_pods is not None else ()
             planned_keys.update(manifest.identity for manifest in (*object_pods.manifests, *prior_manifests))
-        observed_cluster = self._observed_clusters.get(cluster_id)
         # Objects applied or removed by this plan take precedence over observed ones.
-        observed_objects = observed_cluster.objects if observed_cluster is not None else ()
+        observed_objects = self._get_observed_cluster(cluster_id).objects
         return [*manifests, *(manifest for manifest in observed_objects if manifest.identity not in planned_keys)]
 
     def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey) -> ParsedWorkloads:
@@ -190,26 +186,23 @@ class PodsByCluster:
         _, cluster_id = key
         prior_pods = self._prior_pods.get(key)
         # The live workloads of a cluster by key. Without an observed one, that of its known pods.
-        observed_cluster = self._observed_clusters.get(cluster_id)
-        pods = {(pod.workload, pod.number): pod for pod in self._existing_pods.get(cluster_id, {}).values()}
-        if observed_cluster is not None:
-            waiting_pods = (*observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
-            pods |= {(pod.workload, -1 - index): pod for index, pod in enumerate(waiting_pods)}
+        observed_cluster = self._get_observed_cluster(cluster_id)
+        known_pods = self._existing_pods.get(cluster_id, {}).values()
+        pods = (*known_pods, *observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
         live_workloads = {
-            key: build_workload_with_pod_count(key, count) for key, count in estimate_replicas(pods.values()).items()
+            key: build_workload_with_pod_count(key, count) for key, count in estimate_replicas(pods).items()
         }
         return collect_workloads(
             object_pods.manifests,
             self._collect_manifests(cluster_id),
             is_complete=self._is_complete(cluster_id),
-            live_workloads=live_workloads | dict(observed_cluster.workloads if observed_cluster is not None else {}),
+            live_workloads=live_workloads | dict(observed_cluster.workloads),
             previous_manifests=prior_pods.manifests if prior_pods is not None else (),
         )
 
     def _is_complete(self, cluster_id: str) -> bool:
         """Return whether all objects of a cluster that affect pods are known."""
-        observed_cluster = self._observed_clusters.get(cluster_id)
-        return observed_cluster is None or observed_cluster.is_complete
+        return self._get_observed_cluster(cluster_id).is_complete
 
     def compute_storage_demand(self) -> dict[str, tuple[ClaimDemand, ClaimDemand]]:
         """Return the storage demand of each known cluster (id) before and after this plan."""
@@ -218,7 +211,6 @@ class PodsByCluster:
 
     def _compute_cluster_storage_demand(self, cluster_id: str) -> tuple[ClaimDemand, ClaimDemand]:
         """Return the storage demand of a cluster before and after this plan."""
-        observed_cluster = self._observed_clusters.get(cluster_id)
         prior_objects = self._prior_pods_by_cluster.get(cluster_id, [])
         object_pods = self._object_pods_by_cluster.get(cluster_id, {})
         prior_manifests: dict[_ManifestKey, Manifest] = {}
@@ -227,7 +219,7 @@ class PodsByCluster:
             prior_manifests.update((manifest.identity, manifest) for manifest in item.manifests)
             pods_before |= {key: len(pods) for key, pods in item.workloads.items()}
         # Observed objects take precedence.
-        observed_objects = observed_cluster.objects if observed_cluster is not None else ()
+        observed_objects = self._get_observed_cluster(cluster_id).objects
         prior_manifests.update((item.identity, item) for item in observed_objects)
         manifests = self._collect_manifests(cluster_id)
         # Objects of state keep running without an apply: untargeted or forgotten.
@@ -239,25 +231,22 @@ class PodsByCluster:
         pods_after = dict(pods_before)
         for applied_pods in object_pods.values():
             pods_after |= {item.key: len(applied_pods.list_outcomes(item.key)) for item in applied_pods.workloads}
-        prior_claims = self._collect_claims(list(prior_manifests.values()), pods_before, observed_cluster)
-        planned_claims = self._collect_claims(manifests, pods_after, observed_cluster)
+        prior_claims = self._collect_claims(list(prior_manifests.values()), pods_before, cluster_id)
+        planned_claims = self._collect_claims(manifests, pods_after, cluster_id)
         stateful_sets = {(item.namespace, item.name) for item in manifests if item.kind == "StatefulSet"}
         removed_namespaces = list_namespaces(prior_manifests.values()) - list_namespaces(manifests)
         return compute_storage_demand(prior_claims), compute_planned_storage_demand(
             prior_claims, planned_claims, stateful_sets, removed_namespaces
         )
 
-    def _collect_claims(
-        self, manifests: Sequence[Manifest], pods: Mapping[str, int], observed_cluster: ObservedCluster | None
-    ) -> Claims:
+    def _collect_claims(self, manifests: Sequence[Manifest], pod_counts: Mapping[str, int], cluster_id: str) -> Claims:
         """Return the claims of these pods on storage appliances; observed claims have their volume already."""
-        objects = observed_cluster.objects if observed_cluster is not None else ()
+        objects = self._get_observed_cluster(cluster_id).objects
         observed_names = {
             (manifest.namespace, manifest.name) for manifest in objects if manifest.kind == "PersistentVolumeClaim"
         }
-        return collect_appliance_claims(
-            manifests, pods, observed_names, is_complete=observed_cluster is not None and observed_cluster.is_complete
-        )
+        has_all_claims = cluster_id in self._observed_clusters and self._is_complete(cluster_id)
+        return collect_appliance_claims(manifests, pod_counts, observed_names, is_complete=has_all_claims)
 
 
 def list_namespaces(manifests: Iterable[Manifest]) -> set[str]:

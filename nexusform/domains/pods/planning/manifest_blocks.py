@@ -39,7 +39,6 @@ from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
 from nexusform.state.objects import InstanceState, State
-from nexusform.values.typed_value import UNKNOWN
 
 _MAX_LISTED: Final = 5
 
@@ -236,9 +235,8 @@ def _place_pods(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, 
         if instance.is_invalid or instance.is_removed or not target or instance.config is None:
             continue
         body = instance.config.get("yaml_body")
-        if body is UNKNOWN or not isinstance(body, str):
-            continue
-        by_cluster.setdefault(target, []).append((instance, parse_objects(body)))
+        if isinstance(body, str):
+            by_cluster.setdefault(target, []).append((instance, parse_objects(body)))
     values: dict[Address, Any] = {}
     for cluster_id, cluster_instances in by_cluster.items():
         # New objects follow the existing ones.

@@ -8,6 +8,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.domains.pods.scheduling.cluster_records import Node
+from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.domains.pods.scheduling.kubelet_admission import compute_cells
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
@@ -110,9 +111,7 @@ class _ClusterPart(Struct, frozen=True):
 
 def _build_clusters(parts: Iterable[_ClusterPart]) -> dict[str, NodeCluster]:
     """Return the clusters by id from their parts; owners of other types are skipped."""
-    by_owner: dict[str, list[_ClusterPart]] = {}
-    for part in parts:
-        by_owner.setdefault(part.demand.owner, []).append(part)
+    by_owner = group_by(parts, lambda part: part.demand.owner)
     clusters: dict[str, NodeCluster] = {}
     for owner in sorted(by_owner):
         kind, _, cluster_id = owner.partition(":")

@@ -25,7 +25,7 @@ from nexusform.domains.pods.planning.pod_rows import (
 )
 from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.assumptions import PodDoubt
-from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodSpec, PodState, Workload
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodKey, PodSpec, PodState, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, WorkloadForecast
 from nexusform.domains.pods.scheduling.workload_warnings import NO_EXECUTE_EVICTS, PREEMPTS, WorkloadWarning
 
@@ -34,7 +34,6 @@ OVERRIDE_CHANGED: Final = "override_changed"
 # Kinds without a replacement for failed pods: a Job gives up after some.
 _PERMANENT_FAILURE_KINDS: Final = ("Pod", "Job")
 
-PodKey = tuple[str, int]
 PodMap = dict[str, dict[str, Any]]
 _QUOTA: Final = "a full quota"
 # Triggers of a repeated prediction that continue an earlier change of the same plan.
@@ -155,7 +154,7 @@ class ObjectPods(Struct):
         for workload in self.workloads:
             pods = self.list_outcomes(workload.key)
             running_count = sum(bool(pod.node) for pod in pods)
-            is_current = all(pod.spec is not None and pod.spec.template == workload.pod.template for pod in pods)
+            is_current = all(pod.spec.template == workload.pod.template for pod in pods)
             if running_count < max(len(pods), workload.replicas * (workload.kind != "DaemonSet")) or not is_current:
                 return False
         return True
@@ -183,18 +182,18 @@ class ObjectPods(Struct):
     def import_pod(self, pod: ExistingPod, cluster: NodeCluster, template: str) -> None:
         """Add an observed pod of one of the workloads, with its current template, to the object."""
         node = cluster.find_node(pod.node)
-        is_former = pod.spec.template != template
-        self.prior_pods.setdefault(pod.workload, {})[pod.name] = pod
-        self.records[pod.workload, pod.name] = RecordedPod(
+        record = RecordedPod(
             pod.node,
             node.machine if node is not None else None,
             node.zone if node is not None else None,
             is_certain=True,
             provenance=OBSERVED,
-            former_template=pod.spec.template if is_former else "",
-            former_pod=format_pod_spec(pod.spec) if is_former else "",
             state=str(PodState.SCHEDULED if pod.node else PodState.PENDING),
         )
+        if pod.spec.template != template:
+            record = replace(record, former_template=pod.spec.template, former_pod=format_pod_spec(pod.spec))
+        self.prior_pods.setdefault(pod.workload, {})[pod.name] = pod
+        self.records[pod.workload, pod.name] = record
 
     def replace_spec(self, key: str, spec: PodSpec) -> Iterator[ExistingPod]:
         """Replace the spec of a workload's pods in state, and yield the pods."""
@@ -207,7 +206,7 @@ class ObjectPods(Struct):
         """Record the outcome of each pod."""
         for outcome in outcomes:
             outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
-            if outcome.action == pod_outcomes.REMOVE:
+            if outcome.is_removed:
                 if outcome.name in self.prior_pods.get(outcome.workload, {}):
                     self.removed_outcomes.append(outcome)
                 outcome_by_number.pop(outcome.number, None)
@@ -226,7 +225,7 @@ class ObjectPods(Struct):
 
     def record_eviction_by_other(self, outcome: PodOutcome) -> None:
         """Record the outcome of a pod evicted for one of another object."""
-        self.displacements[outcome.workload, outcome.number] = outcome
+        self.displacements[outcome.key] = outcome
         pods = self.prior_pods.get(outcome.workload, {})
         if outcome.name in pods:
             pods[outcome.name] = replace(pods[outcome.name], node=outcome.node)
@@ -235,7 +234,7 @@ class ObjectPods(Struct):
 
     def _merge_pod_outcome(self, outcome: PodOutcome) -> None:
         outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
-        displacement = self.displacements.get((outcome.workload, outcome.number))
+        displacement = self.displacements.get(outcome.key)
         earlier_outcome = outcome_by_number.get(outcome.number, displacement)
         if earlier_outcome is not None and earlier_outcome.trigger and outcome.trigger in _CONTINUING_TRIGGERS:
             # A repeated outcome as one change from the pod's state before the plan.
@@ -261,7 +260,7 @@ class ObjectPods(Struct):
             outcomes = self.list_outcomes(workload.key)
             is_rolling = any(item.trigger == pod_outcomes.TEMPLATE_CHANGED for item in outcomes)
             if workload.kind == "Deployment" and is_rolling and not workload.admission_error:
-                yield from (((workload.key, item.number), PodDoubt(_QUOTA)) for item in outcomes)
+                yield from ((item.key, PodDoubt(_QUOTA)) for item in outcomes)
 
     def record_doubts(self, doubts: Mapping[PodKey, PodDoubt | None]) -> None:
         """Record the doubtful outcomes. A pod with no doubt (None) is certain despite random choices."""
@@ -272,15 +271,18 @@ class ObjectPods(Struct):
 
     def update_warnings(self, warnings: Sequence[WorkloadWarning]) -> None:
         """Set the warnings of this prediction, and keep its earlier evictions."""
+        new_warnings = {(warning.workload, warning.kind) for warning in warnings}
         preempting_workloads = {pod.workload for pod in self.list_all_outcomes() if pod.node and pod.victims}
-        preempting_workloads -= {warning.workload for warning in warnings if warning.kind == PREEMPTS}
-        earlier_preemptions = [item for item in self.warnings if item.kind == PREEMPTS]
-        kept_warnings = [item for item in earlier_preemptions if item.workload in preempting_workloads]
-        # Likewise for pods evicted by a taint: the next prediction finds them on other nodes.
-        evicted_workloads = {warning.workload for warning in warnings if warning.kind == NO_EXECUTE_EVICTS}
-        earlier_evictions = [item for item in self.warnings if item.kind == NO_EXECUTE_EVICTS]
-        kept_warnings += [item for item in earlier_evictions if item.workload not in evicted_workloads]
-        self.warnings = (*warnings, *kept_warnings)
+        kept_preemptions: list[WorkloadWarning] = []
+        kept_evictions: list[WorkloadWarning] = []
+        for earlier in self.warnings:
+            if (earlier.workload, earlier.kind) in new_warnings:
+                continue
+            if earlier.kind == PREEMPTS and earlier.workload in preempting_workloads:
+                kept_preemptions.append(earlier)
+            elif earlier.kind == NO_EXECUTE_EVICTS:  # the next prediction finds these pods on other nodes
+                kept_evictions.append(earlier)
+        self.warnings = (*warnings, *kept_preemptions, *kept_evictions)
 
     def update_values(self, cluster: NodeCluster) -> None:
         """Update the value of the object in place: callers hold it already."""
@@ -293,10 +295,9 @@ class ObjectPods(Struct):
 
 
 def _set_outcome_certainty(outcome: PodOutcome, doubts: Mapping[PodKey, PodDoubt | None]) -> PodOutcome:
-    key = (outcome.workload, outcome.number)
-    if key not in doubts:
+    if outcome.key not in doubts:
         return outcome
-    doubt = doubts[key]
+    doubt = doubts[outcome.key]
     if doubt is None:
         return replace(outcome, is_certain=True, doubt="")
     return replace(outcome, is_certain=False, doubt=outcome.doubt or doubt.assumption, alternative=doubt.text)

@@ -97,10 +97,9 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
     workloads = pods.list_workloads(address, cluster.id)
     if not workloads:
         return None
-    outcomes = [outcome for outcome in pods.list_outcomes(address, cluster.id) if outcome.action != "remove"]
-    requested = sum(workload.replicas for workload in workloads if workload.kind != "DaemonSet")
+    outcomes = [outcome for outcome in pods.list_outcomes(address, cluster.id) if not outcome.is_removed]
+    requested, running = _count_requested(workloads), _count_running(outcomes)
     waiting = [outcome for outcome in outcomes if not outcome.node]
-    running = sum(bool(outcome.node) and _get_workload_kind(outcome) != "DaemonSet" for outcome in outcomes)
     is_certain = all(outcome.is_certain for outcome in outcomes)
     if not waiting and running >= requested:
         maximum = capacity.compute_maximum_replicas(workloads, running)
@@ -111,12 +110,21 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
     reason = next((outcome.reason for outcome in waiting if outcome.reason), _REJECTED)
     inputs = capacity.initial_prediction_input
     keys = {outcome.workload for outcome in waiting}
-    is_possible = not pods.has_uncreated(address, cluster.id) and _can_run(workloads, keys, inputs, cluster)
-    additions: Mapping[str, int] = {}
-    if is_possible:
-        additions = find_additions(inputs, cluster, {workload.key for workload in workloads}, capacity.waiting_pods)
-    tried = compute_search_limit(inputs) if is_possible else 0
-    return _build_waiting_feasibility(additions, reason, requested, running, tried, is_certain=is_certain)
+    infeasible = ObjectFeasibility(FeasibilityResult.CANNOT_RUN, {}, reason, requested, running, is_certain)
+    if pods.has_uncreated(address, cluster.id) or not _can_run(workloads, keys, inputs, cluster):
+        return infeasible
+    own_keys = {workload.key for workload in workloads}
+    return _try_more_nodes(infeasible, inputs, cluster, own_keys, capacity.waiting_pods)
+
+
+def _count_requested(workloads: Iterable[Workload]) -> int:
+    """Count the requested pods, without those of DaemonSets."""
+    return sum(workload.replicas for workload in workloads if workload.kind != "DaemonSet")
+
+
+def _count_running(outcomes: Iterable[PodOutcome]) -> int:
+    """Count the pods with a node, without those of DaemonSets."""
+    return sum(bool(outcome.node) and "/DaemonSet/" not in outcome.workload for outcome in outcomes)
 
 
 def _can_run(
@@ -134,20 +142,22 @@ def _can_run(
     return True
 
 
-def _build_waiting_feasibility(
-    additions: Mapping[str, int], reason: str, requested: int, running: int, tried: int, *, is_certain: bool
+def _try_more_nodes(
+    infeasible: ObjectFeasibility,
+    inputs: PredictionInput,
+    cluster: NodeCluster,
+    keys: set[str],
+    waiting_pods: WaitingPods,
 ) -> ObjectFeasibility:
-    """Build the result of an object with waiting pods. It is unknown if no number of nodes up to `tried` per pool is
-    enough; 0: the pods run on no node.
+    """Return the feasibility of an object with waiting pods after the fewest additional nodes. It is unknown if no
+    number up to the search limit is enough.
     """
-    result = FeasibilityResult.CANNOT_RUN
+    additions = find_additions(inputs, cluster, keys, waiting_pods)
     if additions:
-        result = FeasibilityResult.RUNS_AFTER
-    elif tried:
-        nodes = format_count(tried, "more node")
-        result, reason = FeasibilityResult.UNKNOWN, f"not enough: up to {nodes} per pool; {reason}"
-    is_certain = is_certain and result is not FeasibilityResult.UNKNOWN
-    return ObjectFeasibility(result, additions, reason, requested, running, is_certain)
+        return replace(infeasible, result=FeasibilityResult.RUNS_AFTER, missing_nodes=additions)
+    nodes = format_count(compute_search_limit(inputs), "more node")
+    reason = f"not enough: up to {nodes} per pool; {infeasible.reason}"
+    return replace(infeasible, result=FeasibilityResult.UNKNOWN, reason=reason, is_certain=False)
 
 
 def find_candidate_feasibility(
@@ -160,21 +170,21 @@ def find_candidate_feasibility(
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
     keys = {workload.key for workload in workloads}
     prediction = predict(inputs.cluster, inputs.existing_pods, inputs.workloads, seed=inputs.seed)
-    outcomes = [item for item in prediction.outcomes if item.workload in keys and item.action != "remove"]
-    running = sum(bool(item.node) and _get_workload_kind(item) != "DaemonSet" for item in outcomes)
-    requested = sum(workload.replicas for workload in workloads if workload.kind != "DaemonSet")
-    reason = next((item.reason for item in outcomes if not item.node and item.reason), "")
-    if running >= requested and all(item.node for item in outcomes):
+    outcomes = [item for item in prediction.outcomes if item.workload in keys and not item.is_removed]
+    requested, running = _count_requested(workloads), _count_running(outcomes)
+    waiting = [item for item in outcomes if not item.node]
+    if running >= requested and not waiting:
         maximum = ClusterPodCapacity(pods, cluster).compute_maximum_replicas(workloads, 0)
         return ObjectFeasibility(FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum)
     inputs = pods.build_initial_input(cluster)
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
     is_rejected = any(prediction.forecasts[key].uncreated for key in keys)
-    waiting_keys = {item.workload for item in outcomes if not item.node}
-    is_possible = tries_nodes and not is_rejected and _can_run(workloads, waiting_keys, inputs, cluster)
-    additions = find_additions(inputs, cluster, keys, {}) if is_possible else {}
-    tried = compute_search_limit(inputs) if is_possible else 0
-    return _build_waiting_feasibility(additions, reason or _REJECTED, requested, running, tried, is_certain=False)
+    waiting_keys = {item.workload for item in waiting}
+    reason = next((item.reason for item in waiting if item.reason), _REJECTED)
+    infeasible = ObjectFeasibility(FeasibilityResult.CANNOT_RUN, {}, reason, requested, running)
+    if tries_nodes and not is_rejected and _can_run(workloads, waiting_keys, inputs, cluster):
+        return _try_more_nodes(infeasible, inputs, cluster, keys, {})
+    return infeasible
 
 
 class ClusterLossEffects:
@@ -214,10 +224,6 @@ def _find_worst_loss(losses: Mapping[str, Counter[str]], keys: set[str]) -> Loss
     if worst is None:
         return None
     return LossEffect(worst, effects[worst]) if effects[worst] else LossEffect()
-
-
-def _get_workload_kind(outcome: PodOutcome) -> str:
-    return outcome.workload.split("/")[1]
 
 
 def find_additions(
@@ -287,14 +293,16 @@ def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int]
     """Find the fewest nodes of several pools; empty without a result. Each pool needs at least the number needed
     beside the maximum of the others. Larger mixes follow in the order of their size.
     """
+    if len(maximum) < 2:
+        return {}
     fewest: dict[str, int] = {}
-    for pool, limit in maximum.items() if len(maximum) > 1 else ():
+    for pool, limit in maximum.items():
         count = _find_fewest_nodes(partial(is_enough, maximum, pool), -1, limit)
         if count is None:
             return {}
         fewest[pool] = count
     further = chain.from_iterable(combinations_with_replacement(fewest, size) for size in range(_MAX_MIXES))
-    for added in islice(further, _MAX_MIXES if fewest else 0):
+    for added in islice(further, _MAX_MIXES):
         counts = {pool: count + added.count(pool) for pool, count in fewest.items()}
         if is_enough(counts, *next(iter(counts.items()))):
             return {pool: count for pool, count in counts.items() if count}
@@ -307,7 +315,7 @@ def count_waiting_pods(inputs: PredictionInput) -> Counter[str]:
         inputs.cluster, inputs.existing_pods, inputs.workloads, seed=inputs.seed, lost_pods=inputs.lost_pods
     )
     waiting = Counter({key: forecast.uncreated for key, forecast in prediction.forecasts.items()})
-    waiting.update(item.workload for item in prediction.outcomes if item.action != "remove" and not item.node)
+    waiting.update(item.workload for item in prediction.outcomes if not item.is_removed and not item.node)
     return waiting
 
 
@@ -342,7 +350,7 @@ def copy_node(node: Node, number: int) -> Node:
 
 
 def _is_node_usable_by_pod(spec: PodSpec, node: Node) -> bool:
-    if any(rule.find_rejection(spec, node) for rule in profile.NODE_FILTERS):
+    if profile.find_node_rejection(spec, node) is not None:
         return False
     usage = NodeUsage()
     return not any(find_rejection(spec, node, usage) for _, find_rejection in profile.USAGE_FILTERS)

@@ -18,7 +18,6 @@ from nexusform.domains.pods.planning.cluster_pods import ObjectKey, PodsByCluste
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import (
     ObjectPods,
-    PodKey,
     PodMap,
     PredictionInput,
     PriorPods,
@@ -34,8 +33,13 @@ from nexusform.domains.pods.planning.template_matching import (
     is_replaced_orphan,
 )
 from nexusform.domains.pods.scheduling import pod_outcomes
-from nexusform.domains.pods.scheduling.assumptions import PredictionScenario, find_doubtful_pods, has_permanent_failure
-from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodSpec, Workload
+from nexusform.domains.pods.scheduling.assumptions import (
+    PodDoubt,
+    PredictionScenario,
+    find_doubtful_pods,
+    has_permanent_failure,
+)
+from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodKey, PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings, list_displaced_warnings
@@ -86,7 +90,7 @@ class PodPhase(PodsByCluster):
             has_orphans = workload.kind == "ReplicaSet" and bool(orphans) and len(pods) > adjusted.replicas
             workloads.append(replace(adjusted, is_stuck=is_stuck, has_orphans=has_orphans))
             # The prior pods of a re-created object are removed; the observed ones still exist.
-            self._existing_pods[cluster.id] |= {(pod.workload, pod.number): pod for pod in pods}
+            self._existing_pods[cluster.id] |= {pod.key: pod for pod in pods}
             for pod in pods:
                 object_pods.import_pod(pod, cluster, workload.pod.template)
         object_pods.workloads = tuple(workloads)
@@ -105,17 +109,20 @@ class PodPhase(PodsByCluster):
             *(pod for pod in observed.waiting_pods if pod.workload not in managed and not pod.spec.gates),
         ]
         orphans = list(find_orphan_pods(workload, object_pods.manifests, candidates))
+        if not orphans:
+            return []
         for pod in orphans:
             observed_pods.pop(pod.workload, None)
-            self._existing_pods[cluster_id].pop((pod.workload, pod.number), None)
+            self._existing_pods[cluster_id].pop(pod.key, None)
         keys = {pod.workload for pod in orphans}
         waiting_pods = tuple(pod for pod in observed.waiting_pods if pod.workload not in keys)
         self._observed_clusters[cluster_id] = replace(observed, waiting_pods=waiting_pods)
         orphans = [pod for pod in orphans if not is_replaced_orphan(object_pods, workload, pod)]
         numbers = {pod.number for pod in own_pods}
         known_pods = self._existing_pods.get(cluster_id, {}).items()
-        recorded = {number: pod.node for (key, number), pod in known_pods if key == workload.key} if orphans else {}
-        recorded = {number: node for number, node in recorded.items() if number not in numbers}
+        recorded = {
+            number: pod.node for (key, number), pod in known_pods if key == workload.key and number not in numbers
+        }
         return assign_pod_numbers(workload, orphans, recorded, numbers)
 
     def _list_waiting_pods(
@@ -241,35 +248,40 @@ class PodPhase(PodsByCluster):
         """Check the pods of each cluster under other assumptions, and record the doubtful ones."""
         for cluster_id, base_pods in self._base_pods.items():
             object_pods_list = list(self._object_pods_by_cluster.get(cluster_id, {}).values())
-            outcomes = [item for object_pods in object_pods_list for item in object_pods.list_all_outcomes()]
-            outcomes += [item for object_pods in object_pods_list for item in object_pods.removed_outcomes]
+            outcomes: list[PodOutcome] = []
+            removed_outcomes: list[PodOutcome] = []
+            direct_doubts: list[tuple[PodKey, PodDoubt]] = []
+            for object_pods in object_pods_list:
+                outcomes += object_pods.list_all_outcomes()
+                removed_outcomes += object_pods.removed_outcomes
+                direct_doubts += object_pods.list_quota_doubts()
+            outcomes += removed_outcomes
             scene = self._build_scene(cluster_id, base_pods)
-            doubts = find_doubtful_pods(scene, outcomes)
             observed = self._observed_clusters.get(cluster_id)
             if observed is not None:
                 workloads = {workload.key: workload for workload in scene.workloads}
-                direct_doubts = find_pods_in_doubt(outcomes, workloads, observed, now)
-                doubts |= {key: doubt for key, doubt in direct_doubts.items() if doubts.get(key) is None}
-            quota_doubts = chain.from_iterable(item.list_quota_doubts() for item in object_pods_list)
-            doubts |= {key: doubt for key, doubt in quota_doubts if doubts.get(key) is None}
+                direct_doubts = [*find_pods_in_doubt(outcomes, workloads, observed, now).items(), *direct_doubts]
+            doubts = find_doubtful_pods(scene, outcomes)
+            for key, doubt in direct_doubts:
+                if doubts.get(key) is None:
+                    doubts[key] = doubt
             for object_pods in object_pods_list:
                 object_pods.record_doubts(doubts)
                 object_pods.update_values(self.clusters[cluster_id])
 
     def _build_scene(self, cluster_id: str, base_pods: Mapping[PodKey, ExistingPod]) -> PredictionScenario:
-        cluster, observed = self.clusters[cluster_id], self._observed_clusters.get(cluster_id)
+        cluster, observed = self.clusters[cluster_id], self._get_observed_cluster(cluster_id)
         object_pods_list = self._object_pods_by_cluster.get(cluster_id, {}).values()
         workloads = tuple(workload for object_pods in object_pods_list for workload in object_pods.workloads)
         own_keys = {workload.key for workload in workloads}
-        waiting_pods = observed.waiting_pods if observed is not None else ()
         return PredictionScenario(
             self._build_cluster(cluster),
             tuple(base_pods.values()),
             workloads,
             cluster.seed,
             self._base_lost_pods.get(cluster_id, frozenset()),
-            tuple(pod for pod in waiting_pods if pod.workload not in own_keys and not pod.spec.gates),
-            observed.unready_nodes if observed is not None else frozenset(),
+            tuple(pod for pod in observed.waiting_pods if pod.workload not in own_keys and not pod.spec.gates),
+            observed.unready_nodes,
         )
 
     def _record_pods_before_prediction(self, keys: Sequence[ObjectKey], cluster_id: str) -> None:
@@ -279,8 +291,9 @@ class PodPhase(PodsByCluster):
             self._base_pods[cluster_id] = dict(existing_pods)
             self._base_lost_pods[cluster_id] = self._lost_pods.get(cluster_id, frozenset())
             return
-        new_objects = [self._object_pods[key] for key in keys if self._object_pods[key].inputs is None]
-        own_keys = {workload.key for object_pods in new_objects for workload in object_pods.workloads}
+        object_pods_list = [self._object_pods[key] for key in keys]
+        new_keys = [object_pods.list_keys() for object_pods in object_pods_list if object_pods.inputs is None]
+        own_keys = set(chain.from_iterable(new_keys))
         base_pods = {key: pod for key, pod in self._base_pods[cluster_id].items() if key[0] not in own_keys}
         self._base_pods[cluster_id] = base_pods | {key: pod for key, pod in existing_pods.items() if key[0] in own_keys}
 
@@ -321,10 +334,10 @@ class PodPhase(PodsByCluster):
         lost_pods = self._lost_pods.get(cluster.id, frozenset())
         inputs = PredictionInput(cluster_model, existing_pods, tuple(workloads), cluster.seed, lost_pods)
         prediction = predict(cluster_model, existing_pods, workloads, seed=cluster.seed, lost_pods=lost_pods)
-        self._existing_pods[cluster.id] = {(pod.workload, pod.number): pod for pod in prediction.list_existing_pods()}
+        self._existing_pods[cluster.id] = {pod.key: pod for pod in prediction.list_existing_pods()}
         # A pod is lost only once: after this it has its new node.
         decided_outcomes = (*prediction.outcomes, *prediction.displaced_outcomes)
-        self._lost_pods[cluster.id] = lost_pods.difference((item.workload, item.number) for item in decided_outcomes)
+        self._lost_pods[cluster.id] = lost_pods.difference(item.key for item in decided_outcomes)
         warnings = collect_pod_warnings(cluster_model, prediction)
         for key in keys:
             object_pods = self._object_pods[key]
@@ -359,11 +372,10 @@ class PodPhase(PodsByCluster):
         self, object_pods: ObjectPods, cluster_id: str, key: str, pods: Mapping[str, ExistingPod], trigger: str
     ) -> None:
         existing_pods = self._existing_pods.get(cluster_id, {})
-        for name, pod in pods.items():
+        for pod in pods.values():
             self._base_pods.get(cluster_id, {}).pop((key, pod.number), None)
             if existing_pods.pop((key, pod.number), None) is not None:
-                removal = PodOutcome(key, pod.number, name, pod_outcomes.REMOVE, "", pod.node, trigger)
-                object_pods.removed_outcomes.append(removal)
+                object_pods.removed_outcomes.append(pod_outcomes.build_removal(pod, trigger))
         object_pods.outcomes.pop(key, None)
 
     @property
@@ -439,38 +451,33 @@ class PodPhase(PodsByCluster):
             cluster, existing_pods = self.clusters[cluster_id], self._existing_pods.get(cluster_id, {})
             matching_outcomes = [outcome for outcome in object_pods.list_all_outcomes() if outcome.name == name]
             for outcome in matching_outcomes:
-                own_key = (outcome.workload, outcome.number)
-                other_pods = tuple(pod for key, pod in existing_pods.items() if key != own_key)
+                other_pods = tuple(pod for key, pod in existing_pods.items() if key != outcome.key)
                 decisions.append(PlannedPod(cluster, outcome, object_pods.inputs, other_pods))
         return decisions
 
-    def list_with_inputs(self) -> Iterator[tuple[PredictionInput, dict[tuple[str, int], tuple[str, PodOutcome]]]]:
+    def list_with_inputs(self) -> Iterator[tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]]:
         """Yield the input of each first prediction, with object address and outcome of its pods."""
-        pods: dict[int, dict[tuple[str, int], tuple[str, PodOutcome]]] = {}
-        inputs: dict[int, PredictionInput] = {}
+        pods_by_input: dict[int, tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]] = {}
         for (address, _), object_pods in self._object_pods.items():
-            if object_pods.inputs is None:
+            inputs = object_pods.inputs
+            if inputs is None:
                 continue
-            key = id(object_pods.inputs)
-            inputs[key] = object_pods.inputs
+            _, pods = pods_by_input.setdefault(id(inputs), (inputs, {}))
             for outcome in object_pods.list_all_outcomes():
-                pods.setdefault(key, {})[outcome.workload, outcome.number] = (address, outcome)
-        yield from ((item, pods.get(key, {})) for key, item in inputs.items())
+                pods[outcome.key] = (address, outcome)
+        yield from pods_by_input.values()
 
     def list_workloads(self, address: str, cluster_id: str) -> tuple[Workload, ...]:
         """Return the workloads of an object on a cluster."""
-        object_pods = self._object_pods.get((address, cluster_id))
-        return object_pods.workloads if object_pods is not None else ()
+        return self._object_pods.get((address, cluster_id), ObjectPods()).workloads
 
     def list_outcomes(self, address: str, cluster_id: str) -> list[PodOutcome]:
         """Return the outcomes of an object's pods on a cluster."""
-        object_pods = self._object_pods.get((address, cluster_id))
-        return list(object_pods.list_all_outcomes()) if object_pods is not None else []
+        return list(self._object_pods.get((address, cluster_id), ObjectPods()).list_all_outcomes())
 
     def has_uncreated(self, address: str, cluster_id: str) -> bool:
         """Return whether a quota or an admission rule rejects pods of an object on a cluster."""
-        object_pods = self._object_pods.get((address, cluster_id))
-        return object_pods is not None and object_pods.has_uncreated
+        return self._object_pods.get((address, cluster_id), ObjectPods()).has_uncreated
 
     def is_cluster_certain(self, cluster_id: str) -> bool:
         """Return whether every outcome of a pod on a cluster is certain."""
@@ -496,7 +503,7 @@ class PodPhase(PodsByCluster):
         for (_, cluster_id), object_pods in self._object_pods.items():
             for outcome in object_pods.list_all_outcomes():
                 node, name, spec = outcome.node, outcome.name, outcome.spec
-                if node and spec is not None:
+                if node:
                     labels = dict(spec.labels)
                     pods.append(ScheduledPod(cluster_id, node, spec.namespace, name, labels, outcome.trigger))
         return pods

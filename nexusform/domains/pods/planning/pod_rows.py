@@ -114,11 +114,14 @@ def build_pod_values(
         "node": node.name if node else None,
         "machine": node.machine if node else None,
         "availability_zone": node.zone if node else None,
-        "certain": kept_pod.is_certain if kept_pod is not None else outcome.is_certain,
-        "provenance": kept_pod.provenance if kept_pod is not None else "predicted",
+        "certain": outcome.is_certain,
+        "provenance": "predicted",
     }
+    volumes = outcome.volumes
+    if kept_pod is not None:
+        values |= {"certain": kept_pod.is_certain, "provenance": kept_pod.provenance}
+        volumes = kept_pod.volumes
     values |= _build_state_and_reason(outcome, kept_pod)
-    volumes = outcome.volumes if kept_pod is None else kept_pod.volumes
     if volumes:
         values[VOLUMES] = dict(volumes)
     return values | _build_values_before_plan(workload, outcome, kept_pod)
@@ -137,7 +140,7 @@ def _build_state_and_reason(outcome: PodOutcome, kept_pod: RecordedPod | None) -
 def _build_values_before_plan(workload: Workload, outcome: PodOutcome, kept_pod: RecordedPod | None) -> dict[str, str]:
     """Return the former template of a pod not reached by an update."""
     spec = outcome.spec
-    if spec is None or spec.template == workload.pod.template:
+    if spec.template == workload.pod.template:
         return {}
     template = spec.template or _UNKNOWN_TEMPLATE
     if kept_pod is not None and kept_pod.former_template == template:
@@ -170,8 +173,7 @@ def build_pod_row(
 ) -> PlacementChange:
     """Return the row of one pod. `cluster` is None if removed; `keeps_running`: it is forgotten."""
     name = cluster.name if cluster is not None else cluster_id.rpartition("/")[2]
-    is_removed, is_kept = outcome.action == pod_outcomes.REMOVE, outcome.action == pod_outcomes.KEEP
-    has_source = outcome.previous or is_removed or is_kept
+    has_source = outcome.previous or outcome.action in (pod_outcomes.REMOVE, pod_outcomes.KEEP)
     scores: dict[str, Any] = {}
     if outcome.feasible_nodes is not None or outcome.doubt:
         scores = {"certain": outcome.is_certain, "feasible_nodes": outcome.feasible_nodes}
@@ -183,7 +185,7 @@ def build_pod_row(
         object=outcome.name,
         action=_ACTIONS[outcome.action],
         source=_build_former_location(cluster, name, outcome, record) if has_source else None,
-        target=None if is_removed else _build_location(cluster, name, outcome.node, str(outcome.state)),
+        target=None if outcome.is_removed else _build_location(cluster, name, outcome.node, str(outcome.state)),
         trigger=REJECTED if outcome.trigger and outcome.is_failed else outcome.trigger,
         cluster="",
         pool=f"{name}/{outcome.workload}",
@@ -220,7 +222,7 @@ def build_rejected_rows(
 def _build_pod_reason(outcome: PodOutcome) -> str:
     """Return why a pod has no node, else the cause of its eviction, its victims, or its trigger."""
     reason = f"preempted by {outcome.preempted_by}" if outcome.preempted_by else ""
-    if outcome.is_pending or outcome.is_failed or outcome.is_gated:
+    if not outcome.node and not outcome.is_removed:
         return f"{reason}; {outcome.reason}" if reason else outcome.reason
     if outcome.victims:
         reason = f"preempts {format_first_items([pod.name for pod in outcome.victims], _MAX_NAMES)}"

@@ -18,8 +18,8 @@ from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, ObservedCluster
-from nexusform.domains.pods.scheduling.assumptions import PodDoubt, PodKey
-from nexusform.domains.pods.scheduling.cluster_records import PodSpec, Workload
+from nexusform.domains.pods.scheduling.assumptions import PodDoubt
+from nexusform.domains.pods.scheduling.cluster_records import PodKey, PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
 from nexusform.json_data.plain_data import get_list, get_mapping, list_mappings
 from nexusform.kubernetes.matching import is_selected
@@ -88,22 +88,23 @@ def warn_snapshot_doubts(external: ExternalClusters, now: str) -> Iterator[Diagn
 
 
 def _has_volume_claims(outcome: PodOutcome) -> bool:
-    return outcome.spec is not None and bool(outcome.spec.claim_count)
+    return bool(outcome.spec.claim_count)
 
 
 def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
     """Return whether a pod may have another outcome by objects of unread kinds."""
     spec = outcome.spec
-    if spec is None or kinds.intersection(_ADMISSION_KINDS):
-        return True
     has_namespaces = any(term.namespace_selector for term in (*spec.affinity, *spec.anti_affinity))
-    return bool(
-        (spec.claim_count and kinds.intersection(_CLAIM_KINDS))
-        or (spec.device_claims and kinds.intersection(_DEVICE_KINDS))
-        or (not outcome.node and "PriorityClass" in kinds)
-        or (outcome.victims and "PodDisruptionBudget" in kinds)
-        or (has_namespaces and "Namespace" in kinds)
+    # Facts about the pod, each with the kinds that matter to such pods.
+    dependencies: tuple[tuple[object, tuple[str, ...]], ...] = (
+        (True, _ADMISSION_KINDS),
+        (spec.claim_count, _CLAIM_KINDS),
+        (spec.device_claims, _DEVICE_KINDS),
+        (not outcome.node, ("PriorityClass",)),
+        (outcome.victims, ("PodDisruptionBudget",)),
+        (has_namespaces, ("Namespace",)),
     )
+    return any(fact and kinds.intersection(relevant_kinds) for fact, relevant_kinds in dependencies)
 
 
 def _list_node_agent_doubts(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
@@ -128,7 +129,7 @@ def find_pods_in_doubt(
     counts = Counter(pod.workload for pod in observed.existing_pods)
     doubts: dict[PodKey, PodDoubt] = {}
     for outcome in outcomes:
-        key, workload = (outcome.workload, outcome.number), workloads.get(outcome.workload)
+        key, workload = outcome.key, workloads.get(outcome.workload)
         count = counts[outcome.workload]
         if workload is not None and count and workload.configured_replicas not in (None, count):
             doubts[key] = PodDoubt(AUTOSCALER)  # the apply and the autoscaler undo each other's replicas
@@ -139,7 +140,7 @@ def find_pods_in_doubt(
         for doubt in dump_doubts:
             if doubt.is_affected(outcome):
                 doubts.setdefault(key, PodDoubt(doubt.assumption))
-        if workload is not None and outcome.spec is not None:
+        if workload is not None:
             is_unknown = not workload.is_admission_known and _can_be_changed(hooks, outcome.spec, labels)
             if workload.is_rewritten or is_unknown:
                 doubts.setdefault(key, PodDoubt(WEBHOOKS))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from itertools import chain, count
 from typing import Final
 
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.planning.object_pods import ObjectPods
 from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION, Container, ExistingPod, PodSpec, Workload
+from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.kubernetes.matching import is_selected
 
 # Kinds with template updates; pods of all others are created once.
@@ -44,24 +45,34 @@ def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *
     elif workload.current_revisions is not None:
         current_revisions = [revision for revision in by_revision if revision in workload.current_revisions]
     else:
-        replaced_revision: str | None = workload.replaced_revision
-        if replaced_revision == NEWEST_REVISION:
-            replaced_revision = _find_newest_revision(by_revision, by_revision)
-        current_revisions = [
-            revision
-            for revision, revision_pods in by_revision.items()
-            if (not replaced_revision or revision != replaced_revision)
-            and any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in revision_pods)
-            and (not replaced_revision or all(_has_template_rules(workload.pod, pod.spec) for pod in revision_pods))
-        ]
+        current_revisions = _find_matching_revisions(workload, by_revision, is_complete=is_complete)
     # Several revisions may match: the current template is the one rolled out last.
     newest_revision = _find_newest_revision(current_revisions, by_revision)
-    return {
-        pod.number
-        for revision, revision_pods in by_revision.items()
-        for pod in revision_pods
-        if revision != newest_revision
-    }
+    outdated_pods = [pods for revision, pods in by_revision.items() if revision != newest_revision]
+    return {pod.number for pod in chain.from_iterable(outdated_pods)}
+
+
+def _find_matching_revisions(
+    workload: Workload, by_revision: Mapping[str, Sequence[ExistingPod]], *, is_complete: bool
+) -> list[str]:
+    """Return the revisions with the containers of the template in some pod. If the template replaced a known revision,
+    this one does not count, and all pods of a revision must have the template's rules, too.
+    """
+    candidates = dict(by_revision)
+    replaced_revision: str | None = workload.replaced_revision
+    if replaced_revision == NEWEST_REVISION:
+        replaced_revision = _find_newest_revision(by_revision, by_revision)
+    if replaced_revision:
+        candidates = {
+            revision: pods
+            for revision, pods in by_revision.items()
+            if revision != replaced_revision and all(_has_template_rules(workload.pod, pod.spec) for pod in pods)
+        }
+    return [
+        revision
+        for revision, pods in candidates.items()
+        if any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in pods)
+    ]
 
 
 def _find_newest_revision(revisions: Iterable[str], by_revision: Mapping[str, Sequence[ExistingPod]]) -> str | None:
@@ -98,16 +109,29 @@ def add_observed_changes(
 
 def _find_rewritten_revisions(workload: Workload, pods: Iterable[ExistingPod]) -> tuple[str, ...]:
     """Return the revisions with no pods but rewritten ones."""
-    is_rewritten: dict[str, bool] = {}
-    for pod in pods:
-        revision = pod.observed_template.revision if pod.observed_template is not None else ""
-        is_rewritten[revision] = is_rewritten.get(revision, True) and _is_rewritten_pod(workload, pod)
-    return tuple(revision for revision, is_of_template in is_rewritten.items() if is_of_template)
+    by_revision = group_by(pods, _get_revision)
+    return tuple(
+        revision
+        for revision, revision_pods in by_revision.items()
+        if all(_is_rewritten_pod(workload, pod) for pod in revision_pods)
+    )
+
+
+def _get_revision(pod: ExistingPod) -> str:
+    """Return the revision label of an observed pod; "" without one."""
+    return pod.observed_template.revision if pod.observed_template is not None else ""
+
+
+def _index_observed_containers(pod: ExistingPod) -> dict[str, Container]:
+    """Return the observed containers of a pod by name."""
+    if pod.observed_template is None:
+        return {}
+    return {container.name: container for container in pod.observed_template.containers}
 
 
 def _is_rewritten_pod(workload: Workload, pod: ExistingPod) -> bool:
     """Return whether a pod has the containers of a template, their images possibly rewritten."""
-    observed = {item.name: item for item in pod.observed_template.containers} if pod.observed_template else {}
+    observed = _index_observed_containers(pod)
     return all(
         container.name in observed and _is_same_image(container.image, observed[container.name].image)
         for container in workload.containers
@@ -154,7 +178,7 @@ def assign_template_specs(
     for pod in orphans:
         if workload.kind == "ReplicaSet":
             result.append(replace(pod, spec=replace(pod.spec, template=workload.pod.template)))
-        elif _has_template_revision(pod):
+        elif _get_revision(pod):
             pods = [*pods, pod]
         else:
             result.append(replace(pod, spec=_build_former_spec(pod)))
@@ -169,20 +193,14 @@ def assign_template_specs(
     return result
 
 
-def _has_template_revision(pod: ExistingPod) -> bool:
-    return pod.observed_template is not None and bool(pod.observed_template.revision)
-
-
 def _build_former_spec(pod: ExistingPod) -> PodSpec:
-    revision = pod.observed_template.revision if pod.observed_template is not None else ""
-    return replace(pod.spec, template=f"seen-{revision}")
+    """Return the spec of an observed pod of an earlier template, with a template hash by its revision."""
+    return replace(pod.spec, template=f"seen-{_get_revision(pod)}")
 
 
 def _has_template_containers(workload: Workload, pod: ExistingPod, *, is_complete: bool) -> bool:
     """Return whether a pod has the containers of a template. It may have further ones."""
-    container_by_name = {
-        container.name: container for container in (pod.observed_template.containers if pod.observed_template else ())
-    }
+    container_by_name = _index_observed_containers(pod)
     return all(
         container.name in container_by_name
         and _is_same_container(container, container_by_name[container.name], is_complete=is_complete)
@@ -246,7 +264,7 @@ def find_orphan_pods(
 
 def is_replaced_orphan(object_pods: ObjectPods, workload: Workload, orphan: ExistingPod) -> bool:
     """Return whether state has a pod of the current template instead of a pod to adopt."""
-    if workload.kind == "ReplicaSet" or _has_template_revision(orphan):
+    if workload.kind == "ReplicaSet" or _get_revision(orphan):
         return False
     ordinal = _parse_ordinal(workload, orphan.workload.rpartition("/")[2])
     return any(
@@ -262,15 +280,13 @@ def assign_pod_numbers(
     """Return adopted pods as pods of a workload: with their ordinals, else the numbers recorded for their nodes,
     else new ones. `recorded` are nodes by number.
     """
-    numbers_on: dict[str, list[int]] = {}
-    for number, node in sorted(recorded.items()):
-        numbers_on.setdefault(node, []).append(number)
+    numbers_by_node = group_by(sorted(recorded), lambda number: recorded[number])
     free_numbers = count(1 + max((*recorded, *used_numbers), default=-1))
     pods: list[ExistingPod] = []
     for pod in orphans:
         ordinal = _parse_ordinal(workload, pod.workload.rpartition("/")[2])
         if workload.kind != "StatefulSet" or ordinal is None:
-            node_numbers = numbers_on.get(pod.node)
+            node_numbers = numbers_by_node.get(pod.node)
             ordinal = node_numbers.pop(0) if node_numbers else next(free_numbers)
         pods.append(replace(pod, workload=workload.key, number=ordinal))
     return pods

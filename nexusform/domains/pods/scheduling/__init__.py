@@ -8,7 +8,7 @@ PUBLIC = {
     "workload_warnings": "RISKS",
     "pod_prediction": "predict",
     "cluster_records": (
-        "PodDisruptionBudget Cluster Node PodSpec PodState ExistingPod Workload SpreadConstraint PodTerm"
+        "PodDisruptionBudget Cluster Node PodKey PodSpec PodState ExistingPod Workload SpreadConstraint PodTerm"
     ),
     "pod_spec_scheduler": "PodSpecScheduler",
 }

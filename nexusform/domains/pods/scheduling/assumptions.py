@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, permutations
+from itertools import chain, islice, permutations, repeat
 from math import factorial
 from typing import Final
 from zlib import crc32
@@ -15,7 +15,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import pod_outcomes
-from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodCondition, Strategy, Workload
+from nexusform.domains.pods.scheduling.cluster_records import (
+    Cluster,
+    ExistingPod,
+    PodCondition,
+    PodKey,
+    Strategy,
+    Workload,
+)
+from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.domains.pods.scheduling.pod_orders import (
     ArrivalOrder,
     count_controller_hops,
@@ -28,7 +36,6 @@ from nexusform.domains.pods.scheduling.scheduler_versions import BALANCE_CHANGE
 from nexusform.domains.pods.scheduling.workload_progress import has_stuck_template
 from nexusform.kubernetes.matching import NO_SCHEDULE, Taint
 
-PodKey = tuple[str, int]
 ARRIVAL_ORDER: Final = "arrival order"
 TIES: Final = "ties"
 VERSION: Final = "the Kubernetes version"
@@ -98,37 +105,38 @@ class PredictionAssumption(Struct, frozen=True):
 
 
 def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]) -> dict[PodKey, PodDoubt | None]:
-    """Return the pods with a doubtful outcome, and (None) those unaffected by random choices."""
-    placed_pods = [outcome for outcome in outcomes if outcome.feasible_nodes is not None]
-    changed_pods = [outcome for outcome in outcomes if outcome.action != pod_outcomes.KEEP]
-    if not changed_pods:
+    """Return the pods with a doubtful outcome (by workload and number), and those without an effect of their random
+    choices in any sample (None).
+    """
+    if all(outcome.action == pod_outcomes.KEEP for outcome in outcomes):
         return {}
+    placed_pods = [outcome for outcome in outcomes if outcome.feasible_nodes is not None]
     samples = min(_MOST_SAMPLES, _MOST_PLACEMENTS // max(1, len(placed_pods) + len(scene.existing_pods) // 20))
-    by_workload: dict[str, list[PodOutcome]] = {}
-    for outcome in outcomes:
-        by_workload.setdefault(outcome.workload, []).append(outcome)
+    by_workload = group_by(outcomes, lambda outcome: outcome.workload)
     doubts: dict[PodKey, PodDoubt | None] = {
-        _get_key(outcome): PodDoubt(TIES) for outcome in placed_pods if not outcome.is_certain
+        outcome.key: PodDoubt(TIES) for outcome in placed_pods if not outcome.is_certain
     }
-    open_keys = set(map(_get_key, outcomes)) - doubts.keys()
-    ties = {key for key in doubts if samples >= _FEWEST_SAMPLES}
-    if len(scene.cluster.nodes) > _MOST_SAMPLED_NODES or any(
-        outcome.doubt not in ("", TIES) for outcome in placed_pods
-    ):
-        ties.clear()
+    open_keys = {outcome.key for outcome in outcomes} - doubts.keys()
+    # Pods with ties are certain if no sample moves them: on few nodes, and with no other doubt about any pod.
+    ties: set[PodKey] = set()
+    has_enough_samples = samples >= _FEWEST_SAMPLES and len(scene.cluster.nodes) <= _MOST_SAMPLED_NODES
+    if has_enough_samples and all(outcome.doubt in ("", TIES) for outcome in placed_pods):
+        ties = set(doubts)
     tie_seeds = iter(range(1, 1 + samples))
     for assumption in ASSUMPTIONS:
         for number, (condition, alternative) in enumerate(assumption.list_alternatives(scene, samples)):
             if not (open_keys or ties) or (number >= _SAMPLES_WITHOUT_DOUBT and not doubts):
                 break
             seeds = () if assumption.has_samples else tie_seeds
-            found = _sample_changed_pods(by_workload, alternative, seeds, open_keys)
-            for key, node in found.items():
-                if key in open_keys or key in ties:
-                    name = assumption.name if key in open_keys else TIES
-                    doubts[key] = PodDoubt(name, f"{node or 'no node'} {condition}".strip())
-            open_keys -= found.keys()
-            ties -= found.keys()
+            changed_nodes = _sample_changed_pods(by_workload, alternative, seeds, open_keys)
+            for key, node in changed_nodes.items():
+                text = f"{node or 'no node'} {condition}".strip()
+                if key in open_keys:
+                    doubts[key] = PodDoubt(assumption.name, text)
+                elif key in ties:
+                    doubts[key] = PodDoubt(TIES, text)
+            open_keys -= changed_nodes.keys()
+            ties -= changed_nodes.keys()
     if samples < _FEWEST_SAMPLES:
         doubts |= _list_unsampled_doubts(scene, placed_pods, open_keys)
     return doubts | dict.fromkeys(ties)
@@ -136,14 +144,14 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
 
 def _list_unsampled_doubts(
     scene: PredictionScenario, placed_pods: Iterable[PodOutcome], open_keys: Collection[PodKey]
-) -> Iterator[tuple[PodKey, PodDoubt]]:
-    """Yield the doubts about pods of plans too large for samples."""
-    has_choice = {_get_key(outcome) for outcome in placed_pods if (outcome.feasible_nodes or 0) > 1}
-    for key in open_keys:
-        if len(scene.workloads) > 1:
-            yield key, PodDoubt(ARRIVAL_ORDER)
-        elif not scene.cluster.version and key in has_choice:
-            yield key, PodDoubt(VERSION)
+) -> dict[PodKey, PodDoubt]:
+    """Return the doubts about pods of plans too large for samples."""
+    if len(scene.workloads) > 1:
+        return dict.fromkeys(open_keys, PodDoubt(ARRIVAL_ORDER))
+    if scene.cluster.version:
+        return {}
+    keys_with_choice = {outcome.key for outcome in placed_pods if (outcome.feasible_nodes or 0) > 1}
+    return dict.fromkeys(keys_with_choice.intersection(open_keys), PodDoubt(VERSION))
 
 
 def _sample_changed_pods(
@@ -160,8 +168,8 @@ def _sample_changed_pods(
     if _count_uncertain(prediction.outcomes) - _count_uncertain(chain.from_iterable(by_workload.values())):
         for seed in islice(seeds, _TIE_SAMPLES):
             sample = replace(alternative, seed=alternative.seed + seed)
-            sampled = _find_moved_pods(by_workload, sample.predict())
-            changed_pods = {key: node for key, node in sampled.items() if key in open_keys} | changed_pods
+            sampled_pods = _find_moved_pods(by_workload, sample.predict())
+            changed_pods = {key: node for key, node in sampled_pods.items() if key in open_keys} | changed_pods
     return changed_pods
 
 
@@ -170,15 +178,9 @@ def _count_uncertain(outcomes: Iterable[PodOutcome]) -> Counter[str]:
     return Counter(outcome.workload for outcome in outcomes if not outcome.is_certain)
 
 
-def _get_key(outcome: PodOutcome) -> PodKey:
-    return (outcome.workload, outcome.number)
-
-
 def _find_moved_pods(by_workload: Mapping[str, Sequence[PodOutcome]], alternative: PodsPrediction) -> dict[PodKey, str]:
     """Return the pods with another outcome in an alternative prediction, each with its other node."""
-    alternatives: dict[str, list[PodOutcome]] = {}
-    for outcome in alternative.outcomes:
-        alternatives.setdefault(outcome.workload, []).append(outcome)
+    alternatives = group_by(alternative.outcomes, lambda outcome: outcome.workload)
     differences: dict[PodKey, str] = {}
     for key, outcomes in by_workload.items():
         others = alternatives.get(key, [])
@@ -193,46 +195,48 @@ def _find_moved_pods(by_workload: Mapping[str, Sequence[PodOutcome]], alternativ
 def _find_moved_numbered_pods(
     outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]
 ) -> Iterator[tuple[PodKey, str]]:
+    """Yield the pods with another node, or removed, in the other prediction, each with its other node."""
     other_by_number = {other.number: other for other in others}
     for outcome in outcomes:
         other = other_by_number.get(outcome.number)
-        is_removed = outcome.action == pod_outcomes.REMOVE
-        if other is None or other.node != outcome.node or (other.action == pod_outcomes.REMOVE) != is_removed:
-            yield _get_key(outcome), other.node if other is not None else ""
+        if other is None:
+            yield outcome.key, ""
+        elif (other.node, other.is_removed) != (outcome.node, outcome.is_removed):
+            yield outcome.key, other.node
 
 
 def _find_pods_removed_in_one_prediction(
     outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]
 ) -> Iterator[tuple[PodKey, str]]:
     """Yield the existing pods removed in one of two predictions only."""
-    removed = {outcome.number for outcome in outcomes if outcome.action == pod_outcomes.REMOVE}
-    other_removed = {other.number for other in others if other.action == pod_outcomes.REMOVE}
+    removed_numbers = _collect_removed_numbers(outcomes)
+    differing_numbers = removed_numbers ^ _collect_removed_numbers(others)
     for outcome in outcomes:
-        is_existing = outcome.action in (pod_outcomes.REMOVE, pod_outcomes.KEEP)
-        if is_existing and (outcome.number in removed) != (outcome.number in other_removed):
-            yield _get_key(outcome), outcome.previous if outcome.number in removed else ""
+        if outcome.action in (pod_outcomes.REMOVE, pod_outcomes.KEEP) and outcome.number in differing_numbers:
+            yield outcome.key, outcome.previous if outcome.number in removed_numbers else ""
+
+
+def _collect_removed_numbers(outcomes: Iterable[PodOutcome]) -> set[int]:
+    return {outcome.number for outcome in outcomes if outcome.is_removed}
 
 
 def _find_surplus_pods_by_node(
     outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]
 ) -> Iterator[tuple[PodKey, str]]:
     """Yield the surplus of pods per node: the pods of one template are interchangeable."""
-    others_by_node = Counter(map(_get_location, (other for other in others if other.action != pod_outcomes.REMOVE)))
-    surplus: list[PodOutcome] = []
+    others_by_location = Counter((other.node, other.spec.template) for other in others if not other.is_removed)
+    surplus_pods: list[PodOutcome] = []
     for outcome in sorted(outcomes, key=lambda outcome: (outcome.feasible_nodes is not None, outcome.number)):
-        if outcome.action == pod_outcomes.REMOVE:
+        location = (outcome.node, outcome.spec.template)
+        if outcome.is_removed:
             continue
-        if others_by_node[_get_location(outcome)]:
-            others_by_node[_get_location(outcome)] -= 1
+        if others_by_location[location]:
+            others_by_location[location] -= 1
         else:
-            surplus.append(outcome)
-    other_nodes = sorted(node for node, _ in others_by_node.elements())
-    for index, outcome in enumerate(surplus):
-        yield _get_key(outcome), other_nodes[index] if index < len(other_nodes) else ""
-
-
-def _get_location(outcome: PodOutcome) -> tuple[str, str]:
-    return (outcome.node, outcome.spec.template if outcome.spec is not None else "")
+            surplus_pods.append(outcome)
+    other_nodes = sorted(node for node, _ in others_by_location.elements())
+    for outcome, node in zip(surplus_pods, chain(other_nodes, repeat("")), strict=False):
+        yield outcome.key, node
 
 
 def _list_resampled_scenarios(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
@@ -261,29 +265,41 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
     claiming_keys = frozenset(
         workload.key for workload in scene.workloads if any(claim.is_own for claim in workload.pod.device_claims)
     )
-    ranked = [keys, sorted(keys, key=count_controller_hops)]
-    # The controller of any workload may be late, or faster than all others.
-    for key in keys[:_MOST_LATE_WORKLOADS]:
-        if count_controller_hops(key) or key in claiming_keys:
-            ranked += [sorted(keys, key=key.__ne__), sorted(keys, key=key.__eq__)]
+    rankings = _rank_workloads(keys, claiming_keys)
     ordered_keys = frozenset(workload.key for workload in scene.workloads if workload.is_ordered)
     orders = _list_workload_orders(keys, samples // 3) if ordered_keys else []
     for number in range(samples):
-        if number < len(ranked):
-            first, last = (key.rpartition("/")[2] for key in (ranked[number][0], ranked[number][-1]))
-            arrival = ArrivalOrder(0, tuple(ranked[number]), ordered_keys, has_fast_replacements=number % 2 == 0)
-            condition = f"if {last} arrives last" if number % 2 and number > 1 else f"if {first} arrives first"
-        elif number < len(ranked) + len(orders):
+        condition = "if the pods arrive in another order"
+        if number < len(rankings):
+            condition, ranks = rankings[number]
+            arrival = ArrivalOrder(0, ranks, ordered_keys, has_fast_replacements=number % 2 == 0)
+        elif number < len(rankings) + len(orders):
             # Pods that start at once: the next one of an ordered set arrives before those of slower controllers.
-            arrival = ArrivalOrder(0, orders[number - len(ranked)], has_fast_replacements=number % 2 == 0)
-            condition = "if the pods arrive in another order"
+            arrival = ArrivalOrder(0, orders[number - len(rankings)], has_fast_replacements=number % 2 == 0)
         else:
             arrival = ArrivalOrder(number, tuple(keys), ordered_keys, number % 4 > 1, claiming_keys, number % 4 < 1)
-            condition = "if the pods arrive in another order"
         pods = _shuffle_eviction_ages(scene, number)
         slow = number if arrival.has_slow_victims else 0
         seed = scene.seed + 1 + number
         yield condition, replace(scene, arrival=arrival, seed=seed, existing_pods=pods, slow_terminations=slow)
+
+
+def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return orders of arrival of workloads, each with its condition: in order of creation, by the hops of their
+    controllers, and with one controller later, or faster, than all others.
+    """
+    orders = [list(keys), sorted(keys, key=count_controller_hops)]
+    rankings = [(f"if {_get_name(order[0])} arrives first", tuple(order)) for order in orders]
+    for key in keys[:_MOST_LATE_WORKLOADS]:
+        if count_controller_hops(key) or key in claiming_keys:
+            first_order, last_order = sorted(keys, key=key.__ne__), sorted(keys, key=key.__eq__)
+            rankings.append((f"if {_get_name(key)} arrives first", tuple(first_order)))
+            rankings.append((f"if {_get_name(key)} arrives last", tuple(last_order)))
+    return rankings
+
+
+def _get_name(workload: str) -> str:
+    return workload.rpartition("/")[2]
 
 
 def _list_workload_orders(keys: Sequence[str], count: int) -> list[tuple[str, ...]]:
@@ -356,7 +372,7 @@ def _list_readiness_changes(scene: PredictionScenario, _: int) -> Iterator[tuple
 
 
 def _mark_pods_recovered(pod: ExistingPod) -> ExistingPod:
-    if not pod.is_stuck or pod.condition is None or pod.condition.stuck_reason in _PERMANENT_REASONS:
+    if pod.condition is None or pod.stuck_reason in ("", *_PERMANENT_REASONS):
         return pod
     ready_condition = PodCondition(pod.condition.name, pod.condition.uid)
     return replace(pod, condition=ready_condition)
@@ -364,8 +380,7 @@ def _mark_pods_recovered(pod: ExistingPod) -> ExistingPod:
 
 def has_permanent_failure(workload: Workload, pods: Sequence[ExistingPod]) -> bool:
     """Return whether no pod of the current template can start, for permanent reasons."""
-    reasons = {pod.condition.stuck_reason for pod in pods if pod.condition is not None and pod.is_stuck}
-    return has_stuck_template(workload, pods) and reasons <= set(_PERMANENT_REASONS)
+    return has_stuck_template(workload, pods) and all(pod.stuck_reason in ("", *_PERMANENT_REASONS) for pod in pods)
 
 
 def _mark_pod_not_starting(pod: ExistingPod) -> ExistingPod:
@@ -390,10 +405,7 @@ def _change_time_and_pod_order(scene: PredictionScenario, samples: int) -> Itera
 def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Iterator[tuple[ExistingPod, ...]]:
     """Yield the existing pods with other ages: of those created in one second, each is the newest once."""
     keys = {workload.key for workload in scene.workloads}
-    groups: dict[tuple[str, int], list[ExistingPod]] = {}
-    for pod in scene.existing_pods:
-        time = pod.condition.creation_time if pod.condition is not None else pod.age
-        groups.setdefault((pod.workload, time), []).append(pod)
+    groups = group_by(scene.existing_pods, _get_workload_and_time)
     largest = max((len(pods) for (key, _), pods in groups.items() if key in keys), default=0)
     for order in range(min(_MOST_ORDERS, largest, max(1, samples))):
         permuted_pods = []
@@ -404,6 +416,10 @@ def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Itera
                 distance = (position - order) * direction % len(pods)
                 permuted_pods.append(replace(pod, age=(oldest << _RANK_BITS) - distance))
         yield tuple(permuted_pods)
+
+
+def _get_workload_and_time(pod: ExistingPod) -> tuple[str, int]:
+    return pod.workload, pod.condition.creation_time if pod.condition is not None else pod.age
 
 
 def _list_newer_versions(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:

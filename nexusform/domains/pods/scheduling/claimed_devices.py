@@ -6,7 +6,7 @@ pkg/scheduler/framework/plugins/dynamicresources and staging/src/k8s.io/dynamic-
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Final
 
@@ -32,10 +32,11 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     ResourceSlice,
     VolumeNeed,
 )
-from nexusform.domains.pods.scheduling.rules.node_affinity import is_term_satisfied
+from nexusform.domains.pods.scheduling.grouping import group_by
+from nexusform.domains.pods.scheduling.rules.node_affinity import is_any_term_satisfied
 from nexusform.domains.pods.scheduling.rules.volume_binding import NO_DEVICES, UNAVAILABLE_CLAIM
 from nexusform.domains.pods.scheduling.volume_binder import build_node_volume_need
-from nexusform.kubernetes.matching import EXISTS, NodeSelectorTerm, Taint, Toleration
+from nexusform.kubernetes.matching import EXISTS, Taint, Toleration
 
 # Versions of the scheduler that ran beside this allocation.
 _TESTED_VERSIONS: Final = ((1, 34), (1, 37))
@@ -102,23 +103,30 @@ class ClaimedDevices:
                 allocations[node.name] = self._allocate_claims_on_node(claims, node)
         except AllocationError as problem:
             return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=str(problem)),), RANDOM)
-        allocated_names = [name for name, allocation in allocations.items() if allocation is not None]
+        allocated_names: list[str] = []
+        unallocated_names: list[str] = []
+        scores: set[int] = set()
+        for name, allocation in allocations.items():
+            if allocation is None:
+                unallocated_names.append(name)
+            else:
+                allocated_names.append(name)
+                scores.add(allocation.score)
         reachable_names = [node.name for node in self._nodes if self._has_allocated_claims(claims, node)]
         needs = []
-        if len(allocated_names) < len(self._nodes):
+        if unallocated_names:
             needs.append(build_node_volume_need(allocated_names, NO_DEVICES))
         if len(reachable_names) < len(self._nodes):
             names = [name for name in reachable_names if name in allocated_names]
-            unallocated_names = [name for name in allocations if allocations[name] is None]
             needs.append(build_node_volume_need([*names, *unallocated_names], UNAVAILABLE_CLAIM))
-        return DeviceNodeRequirements(tuple(needs), self._find_doubt(claims, allocations))
+        return DeviceNodeRequirements(tuple(needs), self._find_doubt(claims, scores))
 
-    def _find_doubt(self, claims: Iterable[DeviceClaim], allocations: Mapping[str, DeviceAllocation | None]) -> str:
+    def _find_doubt(self, claims: Iterable[DeviceClaim], scores: Collection[int]) -> str:
+        """Return the assumption behind the allocations; `scores`: the different ones of the nodes."""
         if self._version not in _TESTED_VERSIONS:
             return _VERSION
         if self._has_gated_slices and self._version < _ORDERED_POOLS:
             return GATED
-        scores = {allocation.score for allocation in allocations.values() if allocation is not None}
         has_unheld = any(claim.name in self._unheld_claims for claim in claims)
         if self._random_nodes or has_unheld or (len(scores) > 1 and self._version >= _ORDERED_POOLS):
             return RANDOM
@@ -149,9 +157,9 @@ class ClaimedDevices:
         except AllocationError:
             allocation = None
         open_claims = self._select_unallocated(claims)
-        for index, claim in enumerate(open_claims):
-            if allocation is not None:
-                self._uses[_build_claim_name(claim, pod)] = allocation.uses[index]
+        if allocation is not None:
+            for claim, uses in zip(open_claims, allocation.uses, strict=True):
+                self._uses[_build_claim_name(claim, pod)] = uses
         if allocation is None or allocation.is_random:
             self._random_nodes.add(pod.node)
         for claim in claims:
@@ -226,13 +234,12 @@ class DeviceAllocator:
 
     def __init__(self, slices: Iterable[ResourceSlice], version: tuple[int, ...], seed: int) -> None:
         self._is_ordered, self._seed = version >= _ORDERED_POOLS, seed
-        by_pool: dict[tuple[str, str], list[ResourceSlice]] = {}
-        for item in sorted(slices, key=lambda item: item.name):
-            by_pool.setdefault((item.driver, item.pool), []).append(item)
+        sorted_slices = sorted(slices, key=lambda item: item.name)
+        by_pool = group_by(sorted_slices, lambda item: (item.driver, item.pool))
         self._pools: list[list[ResourceSlice]] = []
-        for key in sorted(by_pool):
-            newest_generation = max(item.generation for item in by_pool[key])
-            self._pools.append([item for item in by_pool[key] if item.generation == newest_generation])
+        for _, pool in sorted(by_pool.items()):
+            newest_generation = max(item.generation for item in pool)
+            self._pools.append([item for item in pool if item.generation == newest_generation])
         self._slice_by_device = {
             (item.driver, item.pool, device.name): (item, device)
             for pool in self._pools
@@ -259,7 +266,7 @@ class DeviceAllocator:
         if device not in self._slice_by_device:
             return None
         item, record = self._slice_by_device[device]
-        return _is_node_matching(record.terms if item.has_own_nodes else item.terms, node)
+        return is_any_term_satisfied(record.terms if item.has_own_nodes else item.terms, node)
 
     def allocate(
         self, node: Node, pools: Sequence[DeviceSlicePool], claims: Sequence[DeviceClaim], used: Collection[DeviceId]
@@ -275,12 +282,8 @@ class DeviceAllocator:
 
 def _has_devices_for(item: ResourceSlice, node: Node) -> bool:
     if item.has_own_nodes:
-        return any(_is_node_matching(device.terms, node) for device in item.devices)
-    return _is_node_matching(item.terms, node)
-
-
-def _is_node_matching(terms: tuple[NodeSelectorTerm, ...] | None, node: Node) -> bool:
-    return terms is None or any(is_term_satisfied(term, node) for term in terms)
+        return any(is_any_term_satisfied(device.terms, node) for device in item.devices)
+    return is_any_term_satisfied(item.terms, node)
 
 
 class _AllocationSearch:
@@ -360,9 +363,7 @@ class _AllocationSearch:
         candidates = self._list_candidates(alternative)
         is_all = alternative.count == ALL_DEVICES
         for candidate in candidates[first : first + 1] if is_all else candidates:
-            self._steps += 1
-            if self._steps > _MOST_STEPS:
-                raise AllocationError("too many combinations of devices")
+            self._take_step()
             if not self._is_usable(claim_index, alternative, candidate):
                 continue
             request = self._claims[claim_index].requests[request_index]
@@ -378,6 +379,12 @@ class _AllocationSearch:
                 self._values[claim_index, index].pop()
         return False
 
+    def _take_step(self) -> None:
+        """Count one more tried device; raise an error after too many."""
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise AllocationError("too many combinations of devices")
+
     def _list_candidates(self, alternative: DeviceSubRequest) -> list[CandidateDevice]:
         """Return the devices selected by an alternative, in use or not."""
         if id(alternative) in self._candidates:
@@ -388,13 +395,8 @@ class _AllocationSearch:
                 raise AllocationError(f"pool {pool.slices[0].pool} has two devices {pool.duplicate_name}")
             for item in pool.slices:
                 for device in item.devices:
-                    try:
-                        is_selected = all(
-                            is_device_selected(selector, item.driver, device) for selector in alternative.selectors
-                        )
-                    except CelSelectorError as problem:
-                        raise AllocationError(str(problem)) from problem
-                    if is_selected and not (item.has_own_nodes and not _is_node_matching(device.terms, self._node)):
+                    is_near = not item.has_own_nodes or is_any_term_satisfied(device.terms, self._node)
+                    if _is_selected(alternative, item, device) and is_near:
                         candidates.append(CandidateDevice((item.driver, item.pool, device.name), device, item))
         self._candidates[id(alternative)] = candidates
         return candidates
@@ -447,6 +449,14 @@ class _AllocationSearch:
         for index, constraint in enumerate(self._claims[claim_index].constraints):
             if not constraint.requests or names.intersection(constraint.requests):
                 yield index, constraint
+
+
+def _is_selected(alternative: DeviceSubRequest, item: ResourceSlice, device: Device) -> bool:
+    """Return whether all selectors of an alternative select a device; raise an error if one fails on it."""
+    try:
+        return all(is_device_selected(selector, item.driver, device) for selector in alternative.selectors)
+    except CelSelectorError as problem:
+        raise AllocationError(str(problem)) from problem
 
 
 def find_device_attribute(candidate: CandidateDevice, name: str) -> Attribute | None:

@@ -24,6 +24,9 @@ DEFAULT_SEED: Final = 8
 NEWEST_REVISION: Final = "newest"
 
 Pairs = tuple[tuple[str, str], ...]
+# Workload (key) and number of a pod.
+PodKey = tuple[str, int]
+# Workload, number and template of a pod.
 PodIdentity = tuple[str, int, str]
 # Requests of one container from the same NUMA cells: exclusive CPUs, hugepages, devices.
 AlignedRequests = tuple[tuple[str, int], ...]
@@ -177,6 +180,11 @@ class VolumeNeed(Struct, frozen=True):
     zones: tuple[Requirement, ...] = ()
     error: str = ""
     reason: str = ""
+
+    @property
+    def is_unusable(self) -> bool:
+        """Whether the volume must exist before its pod is scheduled, but no node reaches it."""
+        return self.is_bound and self.terms == ()
 
 
 class InlineVolume(Struct, frozen=True):
@@ -356,6 +364,11 @@ class PodSpec(Struct, frozen=True):
     compares_balance: bool = False
     device_claims: tuple[DeviceClaim, ...] = ()
 
+    @property
+    def has_own_claims(self) -> bool:
+        """Whether each pod of the spec may need other nodes, by the volumes or devices of its claims."""
+        return bool(self.claims or self.device_claims)
+
 
 class Strategy(StrEnum):
     """Update strategy of a workload after a template change."""
@@ -412,6 +425,11 @@ class Workload(Struct, frozen=True):
         """Key of the workload: `<namespace>/<kind>/<name>`."""
         return f"{self.namespace}/{self.kind}/{self.name}"
 
+    @property
+    def has_rolling_update(self) -> bool:
+        """Whether it is a Deployment with gradual updates, within max surge and max unavailable."""
+        return self.kind == "Deployment" and self.strategy is Strategy.ROLLING
+
     def format_pod_name(self, number: int) -> str:
         """Return the name of its pod with this number: a generated one, not that of Kubernetes."""
         return format_pod_name(self.key, number)
@@ -461,9 +479,24 @@ class ExistingPod(Struct, frozen=True):
         return self.workload, self.number, self.spec.template
 
     @property
+    def key(self) -> PodKey:
+        """Workload and number."""
+        return self.workload, self.number
+
+    @property
+    def stuck_reason(self) -> str:
+        """Why the pod is not ready and does not start; "" if it is ready, starts, or is predicted."""
+        return self.condition.stuck_reason if self.condition is not None else ""
+
+    @property
     def is_stuck(self) -> bool:
         """Whether the pod is not ready, without any sign of a start."""
-        return self.condition is not None and bool(self.condition.stuck_reason)
+        return bool(self.stuck_reason)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the pod is ready, as observed or as predicted."""
+        return self.condition is None or self.condition.is_ready
 
 
 class ResourceQuotaScope(Struct, frozen=True):

@@ -12,10 +12,8 @@ from itertools import combinations
 from typing import Final
 
 from nexusform.domains.pods.scheduling.cluster_records import AlignedRequests, Node, PodSpec
-from nexusform.domains.pods.scheduling.rules import node_affinity, node_usage
-from nexusform.domains.pods.scheduling.rules.taints import NO_EXECUTE
+from nexusform.domains.pods.scheduling.rules import node_affinity, node_usage, taints
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
-from nexusform.kubernetes.matching import select_untolerated_taint
 from nexusform.scheduling.kubelet import STORAGE, TopologyPolicy
 
 _OS: Final = "kubernetes.io/os"
@@ -54,8 +52,7 @@ def _list_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Iterator[str
     if node_usage.find_port_rejection(pod, node, usage):
         yield f"NodePorts: Predicate NodePorts failed: {node_usage.NO_PORTS}"
     # Static pods tolerate every taint, so they are never checked here.
-    no_execute_taints = [taint for taint in node.taints if taint.effect == NO_EXECUTE]
-    taint = select_untolerated_taint(no_execute_taints, pod.tolerations)
+    taint = taints.find_evicting_taint(pod, node)
     if taint is not None:
         taint_text = f"untolerated taint {{{taint.key}: {taint.value}}}"
         yield f"TaintToleration: Predicate TaintToleration failed: {taint_text}"

@@ -35,7 +35,7 @@ def format_pending_message(rejections: Iterable[Rejection], nodes: int) -> str:
 
 def describe_missing(spec: PodSpec, nodes: Sequence[Node]) -> str:
     """Return hints: labels and resources missing on all nodes, and untolerated taints."""
-    return "".join(f" {sentence}." for sentence in (*_list_unmet(spec, nodes), *_list_untolerated_taints(spec, nodes)))
+    return describe_unmet(spec, nodes) + _describe_untolerated_taints(spec, nodes)
 
 
 def describe_unmet(spec: PodSpec, nodes: Sequence[Node]) -> str:
@@ -44,34 +44,38 @@ def describe_unmet(spec: PodSpec, nodes: Sequence[Node]) -> str:
 
 
 def _list_unmet(spec: PodSpec, nodes: Sequence[Node]) -> list[str]:
+    """Return requirements of a pod unmet on every node, without their full stops; none in a cluster without nodes."""
+    if not nodes:
+        return []
     sentences = [f"No node has the label {text}" for text in dict.fromkeys(_list_missing_labels(spec, nodes))]
     sentences += [f"Every node has the label {text}" for text in dict.fromkeys(_list_unwanted_labels(spec, nodes))]
-    if nodes:
-        offered_resources = set(chain.from_iterable(node.other_resources for node in nodes))
-        required_resources = [name for name, amount in spec.requests.other_resources if amount and name != STORAGE]
-        sentences += [
-            f"No node has the resource {name}" for name in required_resources if name not in offered_resources
-        ]
+    offered_resources = set(chain.from_iterable(node.other_resources for node in nodes))
+    required_resources = [name for name, amount in spec.requests.other_resources if amount and name != STORAGE]
+    sentences += [f"No node has the resource {name}" for name in required_resources if name not in offered_resources]
     return sentences
 
 
-def _list_untolerated_taints(spec: PodSpec, nodes: Iterable[Node]) -> Iterator[str]:
-    """Yield the untolerated taints, the first one of each node."""
+def _describe_untolerated_taints(spec: PodSpec, nodes: Iterable[Node]) -> str:
+    """Return a sentence with the untolerated taints, the first one of each node; "" without any."""
     keys: Counter[str] = Counter()
     for node in nodes:
         taint = taints.find_untolerated_taint(spec, node)
         if taint is not None:
             keys[taints.format_taint(taint)] += 1
-    if keys:
-        taint_texts = [f"{key} ({count} {select_word_form(count, 'node')})" for key, count in sorted(keys.items())]
-        text = ", ".join(taint_texts[:_MOST_VALUES])
-        yield f"Not tolerated: {text}{', ...' if len(taint_texts) > _MOST_VALUES else ''}"
+    if not keys:
+        return ""
+    taint_texts = [f"{key} ({count} {select_word_form(count, 'node')})" for key, count in sorted(keys.items())]
+    return f" Not tolerated: {_join_first_texts(taint_texts)}."
+
+
+def _join_first_texts(texts: Sequence[str]) -> str:
+    """Join the first texts, with an ellipsis in place of the others."""
+    ellipsis = ", ..." if len(texts) > _MOST_VALUES else ""
+    return ", ".join(texts[:_MOST_VALUES]) + ellipsis
 
 
 def _list_missing_labels(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:
     """Yield the required labels missing on every node, with the values present on nodes."""
-    if not nodes:
-        return
     for key, value in spec.node_selector:
         values = _collect_values(key, nodes)
         if value not in values:
@@ -93,7 +97,7 @@ def _list_unwanted_labels(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]
 def _list_unmet_requirements(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[Requirement]:
     """Yield the requirements of required terms unmet on every node."""
     for requirement in chain.from_iterable(term.labels for term in spec.node_terms or ()):
-        if nodes and not any(is_requirement_met(requirement, node.labels) for node in nodes):
+        if not any(is_requirement_met(requirement, node.labels) for node in nodes):
             yield requirement
 
 
@@ -105,6 +109,4 @@ def _format_label(key: str, condition: str, values: set[str]) -> str:
     """Format a condition on a label with the existing values: `zone=4 (there is 1, 2)`."""
     if not values:
         return f"{key}{condition}"
-    text = ", ".join(sorted(values)[:_MOST_VALUES])
-    ellipsis = ", ..." if len(values) > _MOST_VALUES else ""
-    return f"{key}{condition} (there is {text}{ellipsis})"
+    return f"{key}{condition} (there is {_join_first_texts(sorted(values))})"

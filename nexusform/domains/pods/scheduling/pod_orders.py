@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
 from hashlib import blake2b
 from typing import Final
 
@@ -76,12 +76,12 @@ class ArrivalOrder(Struct, frozen=True):
         # The next pod of an ordered set waits until the one before runs.
         return start + (count * _START_TIME if key in self.ordered_keys else (count + delay) * pace * slowness)
 
-    def sort_pod_numbers(self, workload: Workload, numbers: Sequence[int]) -> dict[int, int]:
+    def compute_positions(self, workload: Workload, numbers: Sequence[int]) -> dict[int, int]:
         """Return the position of each pod of a workload, by number. Different pods arrive in any order."""
         if not self.sample or not has_differing_concurrent_pods(workload):
             return {number: number for number in numbers}
-        names = sorted(numbers, key=lambda number: self._hash_arrival_order(f"{workload.key}|{number}"))
-        return {number: position for position, number in enumerate(names)}
+        shuffled_numbers = sorted(numbers, key=lambda number: self._hash_arrival_order(f"{workload.key}|{number}"))
+        return {number: position for position, number in enumerate(shuffled_numbers)}
 
     def _hash_arrival_order(self, text: str) -> bytes:
         return blake2b(f"{self.sample}|{text}".encode(), digest_size=8).digest()
@@ -98,24 +98,31 @@ def sort_for_removal(
     if kind == "StatefulSet":
         return sorted(pods, key=lambda pod: -pod.number)
     pods_by_node = Counter(pod.node for pod in related_pods or pods if pod.node)
-
-    def compare(first: ExistingPod, second: ExistingPod) -> int:
-        first_key, second_key = (_build_removal_sort_key(pod, pods_by_node) for pod in (first, second))
-        if first_key != second_key:
-            return -1 if first_key < second_key else 1
-        # Compare two pods by their times of readiness, restarts and creation; predicted pods by age.
-        one, two = first.condition, second.condition
-        if one is None or two is None:
-            return -1 if (-first.age, -first.number) < (-second.age, -second.number) else 1
-        if one.is_ready and two.is_ready and one.ready_time != two.ready_time:
-            return _compare_magnitudes(one.ready_time, two.ready_time, one, two, now)
-        if one.restarts != two.restarts:
-            return two.restarts - one.restarts
-        if one.creation_time != two.creation_time:
-            return _compare_magnitudes(one.creation_time, two.creation_time, one, two, now)
-        return -1 if (-first.age, -first.number) < (-second.age, -second.number) else 1
-
+    compare = partial(_compare_for_removal, pods_by_node=pods_by_node, now=now)
     return sorted(pods, key=cmp_to_key(compare))
+
+
+def _compare_for_removal(first: ExistingPod, second: ExistingPod, pods_by_node: Counter[str], now: int) -> int:
+    """Return a negative number if the first pod is removed first, a positive one if the second is."""
+    first_key, second_key = _build_removal_sort_key(first, pods_by_node), _build_removal_sort_key(second, pods_by_node)
+    if first_key != second_key:
+        return -1 if first_key < second_key else 1
+    if first.condition is not None and second.condition is not None:
+        difference = _compare_conditions(first.condition, second.condition, now)
+        if difference:
+            return difference
+    return -1 if (first.age, first.number) > (second.age, second.number) else 1
+
+
+def _compare_conditions(one: PodCondition, two: PodCondition, now: int) -> int:
+    """Compare two observed pods by their times of readiness, restarts and creation; 0 if these are equal."""
+    if one.is_ready and two.is_ready and one.ready_time != two.ready_time:
+        return _compare_magnitudes(one.ready_time, two.ready_time, one, two, now)
+    if one.restarts != two.restarts:
+        return two.restarts - one.restarts
+    if one.creation_time != two.creation_time:
+        return _compare_magnitudes(one.creation_time, two.creation_time, one, two, now)
+    return 0
 
 
 def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tuple[int, ...]:
@@ -126,12 +133,19 @@ def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tup
 
 
 def _compare_magnitudes(first_time: int, second_time: int, one: PodCondition, two: PodCondition, now: int) -> int:
-    """Compare two times by the logarithm of their distance from now: the later one is smaller."""
-    if not now or not first_time or not second_time:
-        return second_time - first_time if first_time and second_time else first_time - second_time
-    magnitudes = [
-        int(math.log2((now - time) * _NANOSECONDS)) if now > time else -1 for time in (first_time, second_time)
-    ]
-    if magnitudes[0] != magnitudes[1]:
-        return magnitudes[0] - magnitudes[1]
+    """Compare two times by the logarithm of their distance from now: the later one is smaller, an unknown one (0) the
+    smallest. Pods with times of one magnitude are compared by uid.
+    """
+    if not first_time or not second_time:
+        return first_time - second_time
+    if not now:
+        return second_time - first_time
+    difference = _compute_magnitude(now - first_time) - _compute_magnitude(now - second_time)
+    if difference:
+        return difference
     return -1 if one.uid < two.uid else 1
+
+
+def _compute_magnitude(seconds: int) -> int:
+    """Return the whole part of the logarithm of a duration in nanoseconds; -1 if it is not positive."""
+    return int(math.log2(seconds * _NANOSECONDS)) if seconds > 0 else -1

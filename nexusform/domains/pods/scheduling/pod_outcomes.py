@@ -17,6 +17,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     Node,
     Pairs,
     PodCondition,
+    PodKey,
     PodSpec,
     PodState,
     Workload,
@@ -57,13 +58,13 @@ class PodOutcome(Struct, frozen=True):
     name: str
     action: str
     node: str
+    spec: PodSpec
     previous: str = ""
     trigger: str = ""
     is_certain: bool = True
     feasible_nodes: int | None = None
     reason: str = ""
     rejections: tuple[Rejection, ...] = ()
-    spec: PodSpec | None = None
     age: int = 0
     unscheduled_state: PodState = PodState.PENDING
     victims: tuple[ExistingPod, ...] = ()
@@ -75,6 +76,16 @@ class PodOutcome(Struct, frozen=True):
     devices: ClaimedUses = ()
 
     @property
+    def key(self) -> PodKey:
+        """Workload and number."""
+        return self.workload, self.number
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether the pod does not exist after the plan."""
+        return self.action == REMOVE
+
+    @property
     def state(self) -> PodState:
         """State of the pod, if it exists."""
         return PodState.SCHEDULED if self.node else self.unscheduled_state
@@ -82,17 +93,24 @@ class PodOutcome(Struct, frozen=True):
     @property
     def is_pending(self) -> bool:
         """Whether the pod exists and waits for a node."""
-        return self.action != REMOVE and self.state is PodState.PENDING
+        return not self.is_removed and self.state is PodState.PENDING
 
     @property
     def is_gated(self) -> bool:
         """Whether the pod exists and has scheduling gates."""
-        return self.action != REMOVE and self.state is PodState.GATED
+        return not self.is_removed and self.state is PodState.GATED
 
     @property
     def is_failed(self) -> bool:
         """Whether kubelet rejects the pod."""
-        return self.action != REMOVE and self.state is PodState.FAILED
+        return not self.is_removed and self.state is PodState.FAILED
+
+    @property
+    def can_retry(self) -> bool:
+        """Whether the pod may get a node later: it waits, or its controller re-creates it after a failure."""
+        if is_recreated(self.workload):
+            return self.is_pending or self.is_failed
+        return self.is_pending and not self.reason.startswith(EVICTED)
 
 
 class PlaceablePodRange(Struct, frozen=True):
@@ -144,7 +162,7 @@ class PodsPrediction(Struct, frozen=True):
                 devices=outcome.devices,
             )
             for outcome in (*self.outcomes, *self.displaced_outcomes)
-            if outcome.action != REMOVE and outcome.spec is not None
+            if not outcome.is_removed
         )
         return self.unmanaged_pods + decided_pods
 
@@ -161,6 +179,7 @@ def build_removal(pod: ExistingPod, trigger: str) -> PodOutcome:
         name=pod.name,
         action=REMOVE,
         node="",
+        spec=pod.spec,
         previous=pod.node,
         trigger=trigger,
         age=pod.age,
@@ -171,8 +190,8 @@ def describe_condition(condition: PodCondition | None) -> str:
     """Return why an observed pod does not become ready, "" if it is ready or starts."""
     if condition is None or not condition.stuck_reason:
         return ""
-    since = f"since {condition.stuck_since}: " if condition.stuck_since else ": "
-    return f"stuck {since}{condition.stuck_reason} {condition.name}".replace("stuck : ", "stuck: ")
+    since = f" since {condition.stuck_since}" if condition.stuck_since else ""
+    return f"stuck{since}: {condition.stuck_reason} {condition.name}"
 
 
 def count_occurrences(names: Iterable[str]) -> dict[str, int]:
@@ -218,9 +237,8 @@ def _is_permanently_skewed(tally: SpreadCounter, node: int) -> bool:
     if domain < 0:
         return True
     constraint = tally.constraint
-    counts_own_pods = tally.matches_itself and constraint.selector is not None and tally.counts_new_pods
-    if counts_own_pods:
-        return False
+    if tally.matches_itself and tally.counts_new_pods:
+        return False  # its count changes with the pods to place
     skew = tally.counts[domain] + tally.matches_itself - tally.get_minimum_pod_count()
     return skew > constraint.max_skew
 
@@ -303,11 +321,8 @@ def _compute_affinity_range(
     exclusions = (*counts.anti_affinity, *counts.existing_anti_affinity)
     capacity_by_domain: dict[int, dict[int, int]] = {}
     for node, pods in capacity.items():
-        if any(key.domain_by_node[node] < 0 for key in counts.affinity):
-            continue
-        if not any(
-            other.domain_by_node[node] >= 0 and other.counts[other.domain_by_node[node]] for other in exclusions
-        ):
+        has_all_keys = all(counter.domain_by_node[node] >= 0 for counter in counts.affinity)
+        if has_all_keys and not inter_pod_affinity.has_pod_in_domain(exclusions, node):
             capacity_by_domain.setdefault(tally.domain_by_node[node], {})[node] = pods
     totals = [
         min(further, _sum_node_capacity(domain_capacity, anti_affinity, spread))

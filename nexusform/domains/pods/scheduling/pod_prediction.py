@@ -18,14 +18,16 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
     ExistingPod,
     Node,
+    PodKey,
     PodState,
     Workload,
     format_pod_name,
     is_recreated,
 )
+from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.domains.pods.scheduling.pod_orders import ArrivalOrder
 from nexusform.domains.pods.scheduling.pod_outcomes import PlaceablePodRange, PodOutcome, PodsPrediction
-from nexusform.domains.pods.scheduling.preemption import PreemptionVictim, is_pod_covered
+from nexusform.domains.pods.scheduling.preemption import PreemptionVictim, count_expected_pods
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.scheduling_session import Observer, PodVerdict, SchedulingSession
@@ -58,7 +60,7 @@ def predict(
     workloads: Sequence[Workload],
     *,
     seed: int = DEFAULT_SEED,
-    lost_pods: Collection[tuple[str, int]] = (),
+    lost_pods: Collection[PodKey] = (),
     removed_workloads: Collection[str] = (),
     arrival: ArrivalOrder | None = None,
     slow_terminations: int = 0,
@@ -92,7 +94,7 @@ class PodPredictor:
         existing_pods: Sequence[ExistingPod],
         workloads: Sequence[Workload],
         seed: int,
-        lost_pods: Collection[tuple[str, int]],
+        lost_pods: Collection[PodKey],
         removed_workloads: Collection[str],
         observer: Observer | None = None,
     ) -> None:
@@ -101,30 +103,33 @@ class PodPredictor:
         self.workload_queue = sort_workload_queue(workloads)
         self.creation_order = {workload.key: at for at, workload in enumerate(workloads)}
 
-        keys = self.creation_order.keys()
-        removed_keys = frozenset(removed_workloads)
-        managed_pods = [pod for pod in existing_pods if pod.workload in keys]
-        other_pods = [pod for pod in existing_pods if pod.workload not in keys]
-        self.unmanaged_pods = tuple(pod for pod in other_pods if pod.workload not in removed_keys)
-        self.removed_pods = [pod for pod in other_pods if pod.workload in removed_keys]
-        self.pods_by_workload: dict[str, list[ExistingPod]] = {}
-        for pod in managed_pods:
-            self.pods_by_workload.setdefault(pod.workload, []).append(pod)
+        managed_pods: list[ExistingPod] = []
+        unmanaged_pods: list[ExistingPod] = []
+        self.removed_pods: list[ExistingPod] = []
+        for pod in existing_pods:
+            if pod.workload in self.creation_order:
+                managed_pods.append(pod)
+            elif pod.workload in removed_workloads:
+                self.removed_pods.append(pod)
+            else:
+                unmanaged_pods.append(pod)
+        self.unmanaged_pods = tuple(unmanaged_pods)
+        self.pods_by_workload = group_by(managed_pods, lambda pod: pod.workload)
 
-        remaining_pods = (*self.unmanaged_pods, *managed_pods)
-        running_pods = [pod for pod in remaining_pods if self._is_running(pod)]
-        unplaced_pods = [pod for pod in remaining_pods if not self._is_running(pod)]
-        expected_counts = []
-        for budget in cluster.budgets:
-            workloads = [w for w in self.workload_queue if w.kind != "DaemonSet" and is_pod_covered(budget, w.pod)]
-            unmanaged_count = sum(is_pod_covered(budget, pod.spec) for pod in self.unmanaged_pods)
-            expected_counts.append(sum(workload.replicas for workload in workloads) + unmanaged_count)
+        running_pods: list[ExistingPod] = []
+        unplaced_pods: list[ExistingPod] = []
+        for pod in (*unmanaged_pods, *managed_pods):
+            if self._is_running(pod):
+                running_pods.append(pod)
+            else:
+                unplaced_pods.append(pod)
+        expected_counts = [count_expected_pods(budget, workloads, unmanaged_pods) for budget in cluster.budgets]
         self.session = SchedulingSession(cluster, running_pods, seed, observer, expected_counts, unplaced_pods)
         self.quota_usage = QuotaUsage(cluster.quotas)
         self.progress_by_key: dict[str, WorkloadProgress] = {}
         # Unmanaged workloads with evicted pods, which their controllers re-create.
         self.displaced_workloads: dict[str, WorkloadProgress] = {}
-        self.displaced_pods: set[tuple[str, int]] = set()
+        self.displaced_pods: set[PodKey] = set()
         self._arrival: ArrivalOrder | None = None
         self._has_replacements = False  # of evicted pods, since the last retry
 
@@ -133,7 +138,7 @@ class PodPredictor:
         return not self._is_pod_lost(pod) and self._compute_remaining_seconds(pod) != 0
 
     def _is_pod_lost(self, pod: ExistingPod) -> bool:
-        return pod.node not in self.nodes or (pod.workload, pod.number) in self.lost_pods
+        return pod.node not in self.nodes or pod.key in self.lost_pods
 
     def _find_node_loss_trigger(self, pod: ExistingPod) -> str:
         return pod_outcomes.NODE_REMOVED if self._is_pod_lost(pod) else pod_outcomes.NO_EXECUTE
@@ -169,7 +174,7 @@ class PodPredictor:
         removed_outcomes = [pod_outcomes.build_removal(pod, pod_outcomes.WORKLOAD_REMOVED) for pod in self.removed_pods]
         forecasts = {progress.workload.key: build_forecast(progress, self.nodes) for progress in progress_list}
         displaced_outcomes = self._collect_outcomes(self.displaced_workloads.values())
-        kept_pods = [pod for pod in self.unmanaged_pods if (pod.workload, pod.number) not in self.displaced_pods]
+        kept_pods = [pod for pod in self.unmanaged_pods if pod.key not in self.displaced_pods]
         outcomes = (*self._collect_outcomes(progress_list), *removed_outcomes)
         return PodsPrediction(outcomes, forecasts, tuple(kept_pods), tuple(displaced_outcomes))
 
@@ -195,9 +200,9 @@ class PodPredictor:
             name=pod.name,
             action=pod_outcomes.KEEP,
             node=pod.node,
+            spec=pod.spec,
             previous=pod.node,
             reason=pod.rejection,
-            spec=pod.spec,
             age=pod.age,
             unscheduled_state=PodState.FAILED if pod.rejection else PodState.PENDING,
             volumes=self.session.volume_binder.list_bound_volumes(pod.spec, pod.number),
@@ -231,10 +236,13 @@ class PodPredictor:
                 trigger = self._find_node_loss_trigger(pod)
                 progress.pods_to_place.append(PodToPlace(pod.number, "", pod.node, trigger))
             else:  # no node took it
-                hung = is_pending_outdated(workload, pod)
-                former_spec = pod.spec if hung or must_keep_former_template(workload, pod) else None
-                retried_pod = PodToPlace(pod.number, was_pending=True, age=pod.age, former_spec=former_spec)
-                (progress.pending_outdated_pods if hung else progress.pods_to_place).append(retried_pod)
+                retried_pod = PodToPlace(pod.number, was_pending=True, age=pod.age)
+                if is_pending_outdated(workload, pod):
+                    progress.pending_outdated_pods.append(replace(retried_pod, former_spec=pod.spec))
+                elif must_keep_former_template(workload, pod):
+                    progress.pods_to_place.append(replace(retried_pod, former_spec=pod.spec))
+                else:
+                    progress.pods_to_place.append(retried_pod)
         missing_count = max(0, workload.replicas - len(pods))
         numbers = find_unused_pod_numbers([pod.number for pod in pods], workload.first_ordinal, missing_count)
         progress.pods_to_place += [PodToPlace(number, trigger=progress.creation_trigger) for number in numbers]
@@ -293,18 +301,20 @@ class PodPredictor:
                 if not pod_to_place.is_new:
                     quota_usage.add(progress.workload.pod)
             for pending_pod in progress.pending_outdated_pods:
-                quota_usage.add(pending_pod.former_spec or progress.workload.pod)
+                quota_usage.add(pending_pod.get_spec(progress.workload))
         for progress in sorted(progress_list, key=lambda progress: self.creation_order[progress.workload.key]):
             drop_rejected_pods(progress, quota_usage)
 
     def _place_workloads(self, progress_list: Sequence[WorkloadProgress], arrival: ArrivalOrder | None) -> None:
         """Place the pods of all workloads one by one: in their order, or as they arrive."""
         steps = {progress.workload.key: self._place_workload(progress) for progress in progress_list}
-        for key in list(steps) if arrival is None else []:
-            for _ in steps.pop(key):
-                pass
+        if arrival is None:
+            for workload_steps in steps.values():
+                for _ in workload_steps:
+                    pass
+            return
         counts = dict.fromkeys(steps, -1)
-        while arrival is not None and steps:
+        while steps:
             key = arrival.select_next_workload(counts)
             counts[key] += 1
             if next(steps[key], None) is None:
@@ -353,7 +363,7 @@ class PodPredictor:
             self.session.get_scheduler(spec), len(progress.pods_to_place)
         )
         # The number of pods with a volume depends on the order of placement.
-        minimum = 0 if spec.claims or spec.device_claims else further_range.minimum
+        minimum = 0 if spec.has_own_claims else further_range.minimum
         return PlaceablePodRange(
             kept_count + minimum,
             kept_count + further_range.maximum,
@@ -376,7 +386,7 @@ class PodPredictor:
         verdicts: dict[int, PodVerdict] = {}
         pods = list(progress.pods_to_place)
         if self._arrival is not None:
-            positions = self._arrival.sort_pod_numbers(workload, [pod.number for pod in pods])
+            positions = self._arrival.compute_positions(workload, [pod.number for pod in pods])
             pods.sort(key=lambda pod: positions[pod.number])
         for pod in pods:
             yield workload.key
@@ -455,7 +465,7 @@ class PodPredictor:
         if outcome is not None and outcome.node == pod.node:
             progress.outcomes[pod.number] = replace(outcome, node="", feasible_nodes=0, victims=())
             return
-        self.displaced_pods.add((pod.workload, pod.number))
+        self.displaced_pods.add(pod.key)
         if is_recreated(pod.workload):
             self._request_pod_again(progress, pod, trigger, preemptor)
         else:
@@ -477,7 +487,7 @@ class PodPredictor:
 
     def _evict_pods_after_toleration(self, progress_list: list[WorkloadProgress]) -> None:
         """Evict pods with an expiring toleration if another node now suits them better."""
-        if not any(taint.effect == taints.NO_EXECUTE for node in self.nodes.values() for taint in node.taints):
+        if not any(taints.select_taints(node, taints.NO_EXECUTE) for node in self.nodes.values()):
             return
         for _ in range(_MOST_EVICTIONS):
             moves = [self._evict_expired_pods(progress) for progress in progress_list if not progress.is_daemon]
@@ -512,7 +522,7 @@ class PodPredictor:
 
     def _evict_expired_unmanaged(self, pod: ExistingPod) -> bool:
         """Evict an expired unmanaged pod, and return whether it moves to another node."""
-        if pod.node not in self.nodes or (pod.workload, pod.number) in self.displaced_pods:
+        if pod.node not in self.nodes or pod.key in self.displaced_pods:
             return False
         verdict = self._reschedule_after_toleration(pod)
         if verdict is None:
@@ -532,10 +542,10 @@ class PodPredictor:
         return None if verdict.node == pod.node else verdict
 
     def _build_outcome(self, workload: Workload, verdict: PodVerdict, pod: PodToPlace) -> PodOutcome:
+        spec = pod.get_spec(workload)
         action = pod_outcomes.MOVE if pod.previous else pod_outcomes.PLACE
         trigger = pod.trigger
-        still_pending = pod.was_pending and not verdict.node
-        if still_pending:
+        if pod.was_pending and not verdict.node:
             action, trigger = pod_outcomes.KEEP, ""
         return PodOutcome(
             workload=workload.key,
@@ -543,22 +553,20 @@ class PodPredictor:
             name=workload.format_pod_name(pod.number),
             action=action,
             node=verdict.node,
+            spec=spec,
             previous=pod.previous,
             trigger=trigger,
             is_certain=verdict.is_certain,
             feasible_nodes=verdict.feasible_nodes,
             reason=verdict.reason,
             rejections=verdict.rejections,
-            spec=pod.former_spec or workload.pod,
             age=pod.age,
             unscheduled_state=verdict.unscheduled_state,
             victims=verdict.victims,
             doubt=verdict.doubt,
             preempted_by=pod.preempted_by,
             volumes=self.session.volume_binder.list_bound_volumes(workload.pod, pod.number),
-            devices=self.session.claimed_devices.list_claims_of_pod(
-                workload.key, pod.number, (pod.former_spec or workload.pod).template
-            ),
+            devices=self.session.claimed_devices.list_claims_of_pod(workload.key, pod.number, spec.template),
         )
 
     def _retry_waiting_pods(self, progress_list: Sequence[WorkloadProgress]) -> None:
@@ -581,11 +589,7 @@ class PodPredictor:
         is_blocked = False  # an earlier pod of an ordered workload has no node: those not made yet wait for it
         stuck_number = find_stuck_number(progress)
         pod_by_number = {pod.number: pod for pod in progress.pods_to_place}
-        waiting_pods = [outcome for outcome in progress.outcomes.values() if outcome.is_pending or outcome.is_failed]
-        if not is_recreated(workload.key):
-            pending_pods = [outcome for outcome in waiting_pods if outcome.is_pending]
-            waiting_pods = [pod for pod in pending_pods if not pod.reason.startswith(pod_outcomes.EVICTED)]
-        for number in sorted(outcome.number for outcome in waiting_pods):
+        for number in sorted(outcome.number for outcome in progress.outcomes.values() if outcome.can_retry):
             is_waiting = is_blocked or (stuck_number is not None and number > stuck_number)
             if is_waiting and not pod_by_number[number].was_pending:
                 continue

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, Node, PodSpec, VolumeNeed
 from nexusform.domains.pods.scheduling.scheduler_cache import PodSpecGroup, SchedulerCache
-from nexusform.domains.pods.scheduling.scheduler_versions import Version, apply_version_deviations
+from nexusform.domains.pods.scheduling.scheduler_versions import Version, apply_version_differences
 from nexusform.domains.pods.scheduling.topology_counts import SpreadCounter, TopologyCounts
 from nexusform.scheduling.placement_decision import Rejection
 
@@ -129,7 +129,7 @@ class PodSpecScheduler:
         self.facts = facts_cache.get_feasible_nodes(self._filter_spec)
         self.group = group
         # Spec of the new pod as read by this scheduler version; existing pods count as configured.
-        self._incoming_spec = apply_version_deviations(spec, facts_cache.version)
+        self._incoming_spec = apply_version_differences(spec, facts_cache.version)
         self.counts = TopologyCounts(cache, group, self._incoming_spec)
         # Whether another node may be better by unknown images.
         self.images_matter = facts_cache.images_unknown and bool(spec.images)
@@ -149,6 +149,15 @@ class PodSpecScheduler:
     def find_rejection(self, node: int) -> Rejection | None:
         """Return the first rejection of a node in kube-scheduler's order; None if it is feasible."""
         return next(self.list_rejections(node), None)
+
+    def collect_rejections(self) -> dict[int, Rejection]:
+        """Return the first rejection of each infeasible node."""
+        rejections: dict[int, Rejection] = {}
+        for node in range(len(self.cache.nodes)):
+            rejection = self.find_rejection(node)
+            if rejection is not None:
+                rejections[node] = rejection
+        return rejections
 
     def list_rejections(self, node: int) -> Iterator[Rejection]:
         """Yield every rejection of a node, with and without the nominated pods."""

@@ -12,7 +12,8 @@ from typing import Final
 
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.domains.pods.scheduling import profile
-from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, Cluster, ExistingPod, Node, Strategy
+from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, Cluster, ExistingPod, Node
+from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, describe_unmet, format_pending_message
 from nexusform.domains.pods.scheduling.pod_outcomes import NO_EXECUTE, PodOutcome, PodsPrediction, describe_condition
 from nexusform.domains.pods.scheduling.pod_spec_scheduler import FeasibleNodesCache
@@ -41,7 +42,6 @@ from nexusform.domains.pods.scheduling.workload_warnings import (
     format_names,
 )
 from nexusform.kubernetes.matching import is_selected
-from nexusform.scheduling.placement_decision import Rejection
 
 # Default volume limit of a node in Kubernetes. Source: pkg/scheduler/framework/plugins/nodevolumelimits
 # (DefaultMaxAzureDiskVolumes, GCE's is the same).
@@ -52,9 +52,7 @@ def collect_pod_warnings(cluster: Cluster, prediction: PodsPrediction) -> tuple[
     """Return every warning about a prediction, workload by workload."""
     cache, facts_cache = SchedulerCache(cluster), FeasibleNodesCache(cluster.nodes)
     node_by_name = {node.name: node for node in cluster.nodes}
-    outcomes_by_workload: dict[str, list[PodOutcome]] = {}
-    for outcome in prediction.outcomes:
-        outcomes_by_workload.setdefault(outcome.workload, []).append(outcome)
+    outcomes_by_workload = group_by(prediction.outcomes, lambda outcome: outcome.workload)
     existing_pods = prediction.list_existing_pods()
     next_rollout = SurgeCapacityCheck(cluster, existing_pods)
     claims_by_node: Counter[str] = Counter()
@@ -103,9 +101,7 @@ def _warn_too_many_replicas(context: WorkloadContext) -> Iterator[WorkloadWarnin
 def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for a rolling update blocked by anti-affinity or missing surge capacity."""
     workload = context.workload
-    if workload.kind != "Deployment" or workload.strategy is not Strategy.ROLLING:
-        return
-    if workload.max_unavailable or not workload.replicas:
+    if not workload.has_rolling_update or workload.max_unavailable or not workload.replicas:
         return
     # Labels of the pods of the previous template.
     old_labels = {**dict(workload.pod.labels), TEMPLATE_KEY: "another"}
@@ -158,11 +154,7 @@ def _warn_blocked_rollout(context: WorkloadContext) -> Iterator[WorkloadWarning]
         return
     waiting_pods = [outcome for outcome in context.outcomes if outcome.is_pending]
     if waiting_pods:
-        former_pods = tuple(
-            outcome
-            for outcome in waiting_pods
-            if outcome.spec is not None and outcome.spec.template != context.workload.pod.template
-        )
+        former_pods = _select_former_pods(context, waiting_pods)
         new_pods = [outcome for outcome in waiting_pods if outcome not in former_pods] or waiting_pods
         names = tuple(outcome.name for outcome in new_pods)
         # A DaemonSet without maxSurge deletes the old pod of a node first.
@@ -189,6 +181,11 @@ def _warn_blocked_rollout(context: WorkloadContext) -> Iterator[WorkloadWarning]
         yield context.build_warning(STUCK, detail)
 
 
+def _select_former_pods(context: WorkloadContext, pods: Iterable[PodOutcome]) -> list[PodOutcome]:
+    """Return the pods of a former template of their workload."""
+    return [pod for pod in pods if pod.spec.template != context.workload.pod.template]
+
+
 def _describe_former_pods(context: WorkloadContext, pods: Sequence[PodOutcome]) -> str:
     """Return the outcome of Pending pods of a former template, and the required action."""
     if not pods:
@@ -212,7 +209,7 @@ def _warn_stuck_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
         return
     texts = [describe_condition(outcome.condition) for outcome in stuck_pods]
     detail = f"{len(texts)} of its pods {select_word_form(len(texts), 'is', 'are')} not ready: {format_names(texts)}."
-    former_pods = [pod for pod in stuck_pods if pod.spec is not None and pod.spec.template != workload.pod.template]
+    former_pods = _select_former_pods(context, stuck_pods)
     if workload.is_ordered and former_pods and former_pods[0].condition is not None:
         name = former_pods[0].condition.name or former_pods[0].name
         detail += (
@@ -226,18 +223,28 @@ def _warn_pending_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     waiting_pods = [outcome for outcome in context.outcomes if outcome.is_pending]
     if not waiting_pods or context.forecast.is_blocked:
         return
-    names = tuple(outcome.name for outcome in waiting_pods)
-    share = f"{len(names):,} of {context.forecast.replicas:,} pods"
-    detail = f"{share} ({format_names(names)}) would stay Pending: {waiting_pods[0].reason}"
-    summary = f"{len(names):,} Pending: {_find_main_reason(context, waiting_pods[0])}"
+    share = _format_share(context, waiting_pods)
+    detail = f"{share} ({_format_names(waiting_pods)}) would stay Pending: {waiting_pods[0].reason}"
+    summary = f"{len(waiting_pods):,} Pending: {_find_main_reason(context, waiting_pods[0])}"
     yield context.build_warning(PENDING, detail, summary=summary)
+
+
+def _format_share(context: WorkloadContext, pods: Sequence[PodOutcome]) -> str:
+    """Format the number of these pods among those of the workload: `2 of 5 pods`."""
+    return f"{len(pods):,} of {context.forecast.replicas:,} pods"
+
+
+def _format_names(pods: Iterable[PodOutcome | ExistingPod]) -> str:
+    return format_names([pod.name for pod in pods])
 
 
 def _find_main_reason(context: WorkloadContext, pod: PodOutcome) -> str:
     """Return requirements unmet on every node, else the most frequent reasons."""
     unmet = describe_unmet(context.workload.pod, context.cluster.nodes).strip()
-    if unmet or not pod.rejections:
-        return unmet or pod.reason
+    if unmet:
+        return unmet
+    if not pod.rejections:
+        return pod.reason
     pod_reasons = [rejection.reason for rejection in pod.rejections if profile.is_pod_rejection(rejection)]
     if pod_reasons:
         return pod_reasons[0]
@@ -248,18 +255,16 @@ def _find_main_reason(context: WorkloadContext, pod: PodOutcome) -> str:
 def _warn_failed_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     failed_pods = [outcome for outcome in context.outcomes if outcome.is_failed]
     if failed_pods:
-        names = tuple(outcome.name for outcome in failed_pods)
-        share = f"{len(names):,} of {context.forecast.replicas:,} pods"
-        detail = f"{share} ({format_names(names)}) would be Failed, rejected by kubelet {failed_pods[0].reason}"
+        share = _format_share(context, failed_pods)
+        detail = f"{share} ({_format_names(failed_pods)}) would be Failed, rejected by kubelet {failed_pods[0].reason}"
         yield context.build_warning(FAILED, detail, summary=f"{share} would be Failed {failed_pods[0].reason}")
 
 
 def _warn_gated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     gated_pods = [outcome for outcome in context.outcomes if outcome.is_gated]
     if gated_pods:
-        names = tuple(outcome.name for outcome in gated_pods)
-        share = f"{len(names):,} of {context.forecast.replicas:,} pods"
-        detail = f"{share} ({format_names(names)}) would be SchedulingGated: {gated_pods[0].reason}"
+        share = _format_share(context, gated_pods)
+        detail = f"{share} ({_format_names(gated_pods)}) would be SchedulingGated: {gated_pods[0].reason}"
         yield context.build_warning(GATED, detail, summary=f"{share} would be SchedulingGated: {gated_pods[0].reason}")
 
 
@@ -277,15 +282,9 @@ def _warn_daemon_without_node(context: WorkloadContext) -> Iterator[WorkloadWarn
         return
     nodes = context.cluster.nodes
     pod = context.workload.pod
-    rejections = []
-    for node in nodes:
-        # The first reason why the node does not permit the pod, regardless of its usage.
-        for rule in profile.NODE_FILTERS:
-            rejection_text = rule.find_rejection(pod, node)
-            if rejection_text:
-                rejections.append(Rejection(node.name, rule.name, rejection_text))
-                break
-    reason = format_pending_message(rejections, len(nodes))
+    rejections = [profile.find_node_rejection(pod, node) for node in nodes]
+    known_rejections = [rejection for rejection in rejections if rejection is not None]
+    reason = format_pending_message(known_rejections, len(nodes))
     yield context.build_warning(NOWHERE, f"it would get no pod: {reason}{describe_missing(pod, nodes)}")
 
 
@@ -312,7 +311,7 @@ def _warn_preemption(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     if not preemptors:
         return
     victims = list(chain.from_iterable(preemptor.victims for preemptor in preemptors))
-    texts = [f"{preemptor.name} ({_format_pods(preemptor.victims)})" for preemptor in preemptors]
+    texts = [f"{preemptor.name} ({_format_names(preemptor.victims)})" for preemptor in preemptors]
     priority = context.workload.pod.priority
     count = f"{len(victims)} {select_word_form(len(victims), 'pod')}"
     detail = (
@@ -322,12 +321,8 @@ def _warn_preemption(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     )
     if any(not preemptor.is_certain for preemptor in preemptors):
         detail += " This is one possible outcome: Kubernetes breaks ties at random."
-    summary = f"evicts {_format_pods(victims)}"
+    summary = f"evicts {_format_names(victims)}"
     yield context.build_warning(PREEMPTS, detail, summary=summary)
-
-
-def _format_pods(pods: Sequence[ExistingPod]) -> str:
-    return format_names([pod.name for pod in pods])
 
 
 def _warn_no_execute_evictions(context: WorkloadContext) -> Iterator[WorkloadWarning]:
@@ -342,11 +337,8 @@ def _warn_no_execute_evictions(context: WorkloadContext) -> Iterator[WorkloadWar
 def list_displaced_warnings(cluster: Cluster, displaced_outcomes: Iterable[PodOutcome]) -> Iterator[WorkloadWarning]:
     """Yield warnings for unmanaged pods evicted by a NoExecute taint, workload by workload."""
     node_by_name = {node.name: node for node in cluster.nodes}
-    outcomes_by_workload: dict[str, list[PodOutcome]] = {}
-    for outcome in displaced_outcomes:
-        if outcome.trigger == NO_EXECUTE:
-            outcomes_by_workload.setdefault(outcome.workload, []).append(outcome)
-    for workload, evicted_pods in outcomes_by_workload.items():
+    evicted_outcomes = [outcome for outcome in displaced_outcomes if outcome.trigger == NO_EXECUTE]
+    for workload, evicted_pods in group_by(evicted_outcomes, lambda outcome: outcome.workload).items():
         namespace, kind, name = workload.split("/", 2)
         count = len(evicted_pods)
         subject = f"{count:,} {select_word_form(count, 'pod')} {select_word_form(count, 'is', 'are')}"
@@ -362,7 +354,7 @@ def _format_evictions(evicted_pods: Iterable[PodOutcome], nodes: Mapping[str, No
     for outcome in evicted_pods:
         text = f"{outcome.name} from {outcome.previous}"
         node = nodes.get(outcome.previous)
-        if node is not None and outcome.spec is not None:
+        if node is not None:
             causes = [taints.format_taint(taint) for taint in taints.list_evicting_taints(outcome.spec, node)]
             seconds = taints.compute_toleration_seconds(outcome.spec, node)
             if seconds:
@@ -433,11 +425,8 @@ def find_location_label_key(
     located_nodes = [node for node in nodes if get_location(node)]
     if not located_nodes:
         return ""
-    keys = [
-        key
-        for key in sorted(located_nodes[0].labels)
-        if key != HOSTNAME and _is_key_of_location(key, located_nodes, get_location)
-    ]
+    candidate_keys = sorted(located_nodes[0].labels.keys() - {HOSTNAME})
+    keys = [key for key in candidate_keys if _is_key_of_location(key, located_nodes, get_location)]
     preferred_keys = [key for key in (*used_keys, *_KNOWN_HARDWARE_KEYS) if key in keys]
     return next(iter(preferred_keys + keys), "")
 
@@ -474,9 +463,9 @@ def _explain_shared_hardware(context: WorkloadContext, proposed_label: str, loca
         return _explain_too_few(
             context, proposed_label, f"{len(domains)} {location_noun}", has_one_value=len(domains) == 1
         )
-    if proposed_label and proposed_label in required_keys:
+    if proposed_label in required_keys:
         return f"Its rule over {proposed_label} allows that. Use anti-affinity over it to separate them."
-    if proposed_label and proposed_label in preferred_keys:
+    if proposed_label in preferred_keys:
         return f"Its rule over {proposed_label} is only preferred. Make it required."
     keys = required_keys + preferred_keys
     if keys:
@@ -524,7 +513,7 @@ def find_missing_topology_labels(context: WorkloadContext) -> Iterator[WorkloadW
         if not unlabelled_nodes:
             continue
         if len(unlabelled_nodes) == len(context.nodes):
-            hint = f" Workers have the label {proposed_label}." if proposed_label and proposed_label != key else ""
+            hint = "" if proposed_label in ("", key) else f" Workers have the label {proposed_label}."
             detail = f"no feasible worker has the label {key}: {_EFFECTS[use]}.{hint}"
             summary = f"{_RULES_OVER_KEYS[use]} uses {key}, which no worker has"
             yield context.build_warning(UNKNOWN_KEY, detail, summary=summary)

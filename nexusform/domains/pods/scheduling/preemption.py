@@ -14,7 +14,13 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.domains.pods.scheduling import profile
-from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodDisruptionBudget, PodIdentity, PodSpec
+from nexusform.domains.pods.scheduling.cluster_records import (
+    ExistingPod,
+    PodDisruptionBudget,
+    PodIdentity,
+    PodSpec,
+    Workload,
+)
 from nexusform.domains.pods.scheduling.pod_spec_scheduler import PodSpecScheduler
 from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
 from nexusform.kubernetes.matching import is_selected
@@ -84,7 +90,7 @@ def compute_eviction_allowances(
     """Return the evictions allowed by each budget; `expected_pods` belong to each."""
     result: list[DisruptionAllowance] = []
     for budget, pods in zip(budgets, expected_pods, strict=True):
-        if not (budget.selector.match_labels or budget.selector.match_expressions):
+        if budget.selector.is_empty:
             continue
         covered_groups = cache.select_groups(budget.selector, budget.namespace)
         healthy = sum(sum(group.nodes.values()) for group in covered_groups if not group.spec.is_terminating)
@@ -153,17 +159,7 @@ class _PreemptionTrial:
         violations = 0
         is_feasible = self._scheduler.find_rejection(node) is None
         if is_feasible:
-            # The pods with an eviction that violates a budget after those before them, and the others.
-            remaining_evictions = [allowance.evictions for allowance in self._allowances]
-            violating_pods: list[ExistingPod] = []
-            other_pods: list[ExistingPod] = []
-            for pod in lower_priority_pods:
-                is_violation = False
-                for at, allowance in enumerate(self._allowances):
-                    if has_budget(allowance.budget, pod):
-                        remaining_evictions[at] -= 1
-                        is_violation = is_violation or remaining_evictions[at] < 0
-                (violating_pods if is_violation else other_pods).append(pod)
+            violating_pods, other_pods = self._split_by_violation(lower_priority_pods)
             victims = self._select_victims(violating_pods, node)
             violations = len(victims)
             victims += self._select_victims(other_pods, node)
@@ -174,6 +170,21 @@ class _PreemptionTrial:
             return None
         victims.sort(key=_rank_importance)
         return _Candidate(node, tuple(victims), violations, _is_victim_choice_arbitrary(lower_priority_pods, victims))
+
+    def _split_by_violation(self, pods: Iterable[ExistingPod]) -> tuple[list[ExistingPod], list[ExistingPod]]:
+        """Return the pods with an eviction beyond a budget, after the evictions of earlier pods, and the others."""
+        remaining_evictions = [allowance.evictions for allowance in self._allowances]
+        violating_pods: list[ExistingPod] = []
+        other_pods: list[ExistingPod] = []
+        for pod in pods:
+            own_budgets = [at for at, allowance in enumerate(self._allowances) if has_budget(allowance.budget, pod)]
+            for at in own_budgets:
+                remaining_evictions[at] -= 1
+            if any(remaining_evictions[at] < 0 for at in own_budgets):
+                violating_pods.append(pod)
+            else:
+                other_pods.append(pod)
+        return violating_pods, other_pods
 
     def _restore_or_remove_pod(self, pod: ExistingPod, node: int, sign: int) -> None:
         """Put a pod back on its node (sign 1) or remove it (sign -1), and update the counters."""
@@ -229,29 +240,41 @@ def has_budget(budget: PodDisruptionBudget, pod: ExistingPod) -> bool:
     return budget.name not in pod.charged_budgets and is_pod_covered(budget, pod.spec)
 
 
+def count_expected_pods(
+    budget: PodDisruptionBudget, workloads: Iterable[Workload], unmanaged_pods: Iterable[ExistingPod]
+) -> int:
+    """Count the expected pods under a budget: replicas of workloads, and unmanaged pods. DaemonSets have none."""
+    count = sum(is_pod_covered(budget, pod.spec) for pod in unmanaged_pods)
+    for workload in workloads:
+        if workload.kind != "DaemonSet" and is_pod_covered(budget, workload.pod):
+            count += workload.replicas
+    return count
+
+
 def find_drain_obstacles(
     budgets: Sequence[PodDisruptionBudget], existing_pods: Sequence[ExistingPod], nodes: Collection[str]
 ) -> DrainObstacles:
     """Return the obstacles for draining nodes: exhausted budgets, and single-pod workloads."""
     drained_pods = [pod for pod in existing_pods if pod.node in nodes]
-    applied_budgets = list(list_applied_budgets(budgets, drained_pods, existing_pods))
-    blocking_budgets = [budget for budget, evictions in applied_budgets if evictions <= 0]
-    running_counts = Counter(pod.workload for pod in existing_pods if pod.node)
     drained_workloads = {pod.workload for pod in drained_pods}
-    single_workloads = [
-        workload for workload, count in sorted(running_counts.items()) if count == 1 and workload in drained_workloads
+    running_counts = Counter(pod.workload for pod in existing_pods if pod.node)
+    single_replicas = [
+        workload
+        for workload in sorted(drained_workloads)
+        if running_counts[workload] == 1 and "/DaemonSet/" not in workload
     ]
-    single_replicas = tuple(workload for workload in single_workloads if "/DaemonSet/" not in workload)
+    blocking_names: list[str] = []
     # The workloads with a budget of their own, and a pod kept running by it during evictions.
     protected_workloads: set[str] = set()
-    for budget, _ in applied_budgets:
+    for budget, evictions in list_applied_budgets(budgets, drained_pods, existing_pods):
+        if evictions <= 0:
+            blocking_names.append(f"{budget.namespace}/{budget.name}")
         covered_pods = [pod for pod in existing_pods if is_pod_covered(budget, pod.spec)]
         workloads = {pod.workload for pod in covered_pods}
         healthy = sum(bool(pod.node) for pod in covered_pods)
         if len(workloads) == 1 and (count_allowed_disruptions(budget, existing_pods) or 0) < healthy:
             protected_workloads |= workloads & drained_workloads
-    blocking_names = tuple(f"{budget.namespace}/{budget.name}" for budget in blocking_budgets)
-    return DrainObstacles(blocking_names, single_replicas, tuple(sorted(protected_workloads)))
+    return DrainObstacles(tuple(blocking_names), tuple(single_replicas), tuple(sorted(protected_workloads)))
 
 
 def count_allowed_disruptions(budget: PodDisruptionBudget, existing_pods: Iterable[ExistingPod]) -> int | None:
@@ -259,7 +282,7 @@ def count_allowed_disruptions(budget: PodDisruptionBudget, existing_pods: Iterab
     covered_pods = [pod for pod in existing_pods if is_pod_covered(budget, pod.spec)]
     if not covered_pods:
         return None
-    healthy = sum(bool(pod.node) and (budget.is_met is not None or _is_ready(pod)) for pod in covered_pods)
+    healthy = sum(bool(pod.node) and (budget.is_met is not None or pod.is_ready) for pod in covered_pods)
     return compute_allowed_disruptions(budget, len(covered_pods), healthy) - budget.withheld_disruptions
 
 
@@ -279,9 +302,5 @@ def list_applied_budgets(
         covered = [(pod, own) for pod, own in budgets_by_pod if budget in own]
         if any(len(own) > 1 for _, own in covered):
             yield budget, 0
-        elif any(_is_ready(pod) or not (is_met or budget.evicts_unready) for pod, _ in covered):
+        elif any(pod.is_ready or not (is_met or budget.evicts_unready) for pod, _ in covered):
             yield budget, allowed
-
-
-def _is_ready(pod: ExistingPod) -> bool:
-    return pod.condition is None or pod.condition.is_ready

@@ -166,6 +166,15 @@ DOMAIN_SCORES: Final[tuple[TopologyDomainScoreRule, ...]] = (
 )
 
 
+def find_node_rejection(pod: PodSpec, node: Node) -> Rejection | None:
+    """Return the first reason why a node does not permit a pod, regardless of its usage; None if it permits it."""
+    for rule in NODE_FILTERS:
+        reason = rule.find_rejection(pod, node)
+        if reason:
+            return Rejection(node.name, rule.name, reason)
+    return None
+
+
 def should_run_daemon(pod: PodSpec, node: Node) -> bool:
     """Return whether the DaemonSet controller creates such a pod for a node."""
     return not any(rule.find_rejection(pod, node) for rule in DAEMON_FILTERS)

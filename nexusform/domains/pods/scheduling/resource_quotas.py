@@ -14,7 +14,8 @@ from nexusform.kubernetes.matching import EXISTS, IN, NOT_IN
 _REQUESTS: Final = "requests."
 _LIMITS: Final = "limits."
 _PODS: Final = ("pods", "count/pods")
-_PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
+# Short names of requests in quotas.
+_FULL_NAMES: Final = {name: _REQUESTS + name for name in ("cpu", "memory", "ephemeral-storage")}
 
 
 class QuotaUsage:
@@ -55,14 +56,14 @@ class QuotaUsage:
 def _find_quota_rejection(quota: ResourceQuota, used_amounts: Mapping[str, int], pod: PodSpec) -> str:
     """Return why a quota rejects a pod, in the words of Kubernetes; "" if it does not."""
     limits = dict(quota.hard)
-    unspecified_names = [
-        name for name in limits if (_REQUESTS + name if name in _PLAIN else name) in pod.quota_figures.unspecified
-    ]
+    unspecified = pod.quota_figures.unspecified
+    unspecified_names = [name for name in limits if _FULL_NAMES.get(name, name) in unspecified]
     if unspecified_names:
         return f"failed quota: {quota.name}: must specify {', '.join(unspecified_names)} for every container"
     pod_amounts = _compute_pod_amounts(quota, pod)
-    new_amounts = {name: used_amounts.get(name, 0) + amount for name, amount in pod_amounts.items()}
-    exceeded_names = [name for name, amount in pod_amounts.items() if amount and new_amounts[name] > limits[name]]
+    exceeded_names = [
+        name for name, amount in pod_amounts.items() if amount and used_amounts.get(name, 0) + amount > limits[name]
+    ]
     if not exceeded_names:
         return ""
     figures = [_format_amounts(exceeded_names, amounts) for amounts in (pod_amounts, used_amounts, limits)]
@@ -75,9 +76,10 @@ def _format_amounts(names: Iterable[str], amounts: Mapping[str, int]) -> str:
 
 def _format_amount(name: str, amount: int) -> str:
     """Format an amount as Kubernetes does: CPU, counted in milli, in whole units where possible."""
-    if not name.endswith("cpu") or amount % 1000 == 0:
-        return str(amount // 1000 if name.endswith("cpu") else amount)
-    return f"{amount}m"
+    if not name.endswith("cpu"):
+        return str(amount)
+    units, remainder = divmod(amount, 1000)
+    return f"{amount}m" if remainder else str(units)
 
 
 def _compute_pod_amounts(quota: ResourceQuota, pod: PodSpec) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Deviations of kube-scheduler from its documentation, by version: a table. A version is predicted as it behaves. If
+"""Differences of kube-scheduler from its documentation, by version: a table. A version is predicted as it behaves. If
 the version is unknown and matters to a pod, the documented rule is used, and the result is not certain.
 """
 
@@ -30,7 +30,7 @@ def parse_version(text: str) -> tuple[int, ...]:
 
 
 class SchedulerVersionDifference(Struct, frozen=True):
-    """Deviation of the versions from `since` on, before `until` (None: all known ones). `is_affected`: new
+    """Difference of the versions from `since` on, before `until` (None: all known ones). `is_affected`: new
     pods affected by it. `apply`: such a pod as read by these versions. `affects_scores_only`: it only affects
     the choice among several nodes. `is_repeated`: an unknown version repeats the prediction with and without it.
     """
@@ -44,7 +44,7 @@ class SchedulerVersionDifference(Struct, frozen=True):
     is_repeated: bool = False
 
     def is_in(self, version: Version) -> bool | None:
-        """Return whether a version has the deviation; None if unknown."""
+        """Return whether a version has the difference; None if unknown."""
         if not version:
             return None
         if version < self.since:
@@ -54,11 +54,11 @@ class SchedulerVersionDifference(Struct, frozen=True):
         return version < self.until
 
 
-def apply_version_deviations(spec: PodSpec, version: Version) -> PodSpec:
+def apply_version_differences(spec: PodSpec, version: Version) -> PodSpec:
     """Return a new pod as read by the scheduler of this version."""
-    for quirk in QUIRKS:
-        if quirk.is_affected(spec) and quirk.is_in(version):
-            spec = quirk.apply(spec)
+    for difference in VERSION_DIFFERENCES:
+        if difference.is_affected(spec) and difference.is_in(version):
+            spec = difference.apply(spec)
     return spec
 
 
@@ -66,11 +66,11 @@ def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -
     """Return whether the scheduler's reading of a new pod with this many feasible nodes is unknown."""
     if spec.has_unknown_rules:
         return True
-    for quirk in QUIRKS:
-        if quirk.is_repeated and not version:
+    for difference in VERSION_DIFFERENCES:
+        if difference.is_repeated and not version:
             continue
-        is_relevant = feasible_nodes > 1 or not quirk.affects_scores_only
-        if is_relevant and quirk.is_affected(spec) and quirk.is_in(version) is None:
+        is_relevant = feasible_nodes > 1 or not difference.affects_scores_only
+        if is_relevant and difference.is_affected(spec) and difference.is_in(version) is None:
             return True
     return False
 
@@ -110,7 +110,7 @@ def _apply_all_namespaces(spec: PodSpec) -> PodSpec:
     )
 
 
-QUIRKS: Final[tuple[SchedulerVersionDifference, ...]] = (
+VERSION_DIFFERENCES: Final[tuple[SchedulerVersionDifference, ...]] = (
     # LeastAllocated uses the requests of a new pod's containers, not its pod-level requests.
     SchedulerVersionDifference(
         "pod_level_requests", (1, 34), None, _has_pod_level_requests, _apply_container_scores, affects_scores_only=True

@@ -34,6 +34,8 @@ from nexusform.domains.pods.scheduling.volume_binder import AttachedVolumes, Vol
 from nexusform.scheduling.placement_decision import Rejection
 
 _MAX_PRIORITY = 1 << 31
+# The choice for a pod that may run on one node only, or on none.
+_NO_CHOICE = BestNodes((), 0)
 
 
 class PodVerdict(Struct, frozen=True):
@@ -133,16 +135,21 @@ class SchedulingSession:
         """Return the scheduler of a spec; `volume_needs` are those of a pod's own claims."""
         group = self.cache.get_group(spec)
         scheduler = self._scheduler
-        is_stale = scheduler is None or scheduler.group is not group or scheduler.version != self.cache.version
-        if scheduler is None or is_stale or scheduler.volume_needs != volume_needs:
-            # The nominated groups by node with at least the priority of this spec.
-            result: dict[int, list[PodSpecGroup]] = {}
-            for node_index, groups in self._nominated_groups.items():
-                prior_groups = [group for group in groups if group.spec.priority >= spec.priority]
-                if prior_groups:
-                    result[node_index] = prior_groups
-            scheduler = self._scheduler = PodSpecScheduler(self.cache, group, self.facts_cache, volume_needs, result)
-        return scheduler
+        if (
+            scheduler is not None
+            and scheduler.group is group
+            and scheduler.version == self.cache.version
+            and scheduler.volume_needs == volume_needs
+        ):
+            return scheduler
+        # The nominated groups by node with at least the priority of this spec.
+        prior_groups_by_node: dict[int, list[PodSpecGroup]] = {}
+        for node_index, nominated_groups in self._nominated_groups.items():
+            prior_groups = [nominated for nominated in nominated_groups if nominated.spec.priority >= spec.priority]
+            if prior_groups:
+                prior_groups_by_node[node_index] = prior_groups
+        self._scheduler = PodSpecScheduler(self.cache, group, self.facts_cache, volume_needs, prior_groups_by_node)
+        return self._scheduler
 
     def create_scheduler(self, spec: PodSpec, number: int) -> PodSpecScheduler:
         """Return the scheduler for one pod, with its immediate claims bound."""
@@ -154,7 +161,7 @@ class SchedulingSession:
         scheduler = self.get_scheduler(spec, (*volume_needs, *limits, *devices.needs))
         scheduler.device_doubt = devices.doubt
         # Evictions may detach volumes of a node.
-        can_detach = limit is not None and spec.can_preempt and spec.priority > self._lowest_priority
+        can_detach = limit is not None and self._can_evict(spec)
         scheduler.is_storage_uncertain = can_detach or self.volume_binder.is_storage_uncertain(spec, number)
         return scheduler
 
@@ -165,11 +172,7 @@ class SchedulingSession:
             return
         self.cache.place(self.cache.get_group(pod.spec), node_index, -1)
         is_registered = self._pods_by_node[node_index].pop(pod.identity, None) is not None
-        is_slow = may_linger and self.slow_terminations > 0
-        if is_slow and self.slow_terminations > 1:
-            text = f"{self.slow_terminations}|{pod.workload}|{pod.number}"
-            is_slow = bool(blake2b(text.encode(), digest_size=1).digest()[0] & 1)
-        if is_slow:
+        if may_linger and self._is_terminating_slowly(pod):
             terminating_pod = replace(pod, spec=replace(pod.spec, is_terminating=True))
             self.cache.place(self.cache.get_group(terminating_pod.spec), node_index)
             self._pods_by_node[node_index][terminating_pod.identity] = terminating_pod
@@ -180,6 +183,13 @@ class SchedulingSession:
             self.claimed_devices.release(pod)
         if node_index in self._cells:
             self._cells[node_index].release(pod.spec)
+
+    def _is_terminating_slowly(self, pod: ExistingPod) -> bool:
+        """Return whether a removed pod holds its capacity for now: none (0), all (1), or half of them by a digest."""
+        if self.slow_terminations <= 1:
+            return self.slow_terminations == 1
+        text = f"{self.slow_terminations}|{pod.workload}|{pod.number}"
+        return bool(blake2b(text.encode(), digest_size=1).digest()[0] & 1)
 
     def remove_lingering_pods(self) -> bool:
         """Remove the slowly terminating pods, and return whether there were any."""
@@ -211,13 +221,21 @@ class SchedulingSession:
             return self._decide_unschedulable_pod(scheduler, pod)
         is_certain = self._is_choice_certain(scheduler, choice)
         if not is_certain:
-            is_sampled = choice.feasible_nodes > profile.compute_scored_node_limit(len(self._names))
-            if self._uncertain_nodes or is_sampled or self._is_choice_undetermined(scheduler, choice):
-                self._uncertain_nodes |= scheduler.facts.mask
-            else:
-                for node in choice.tied_nodes:
-                    self._uncertain_nodes |= 1 << node
+            self._mark_uncertain_nodes(scheduler, choice)
         return self._add_tie_uncertainty(self._start_on_best(scheduler, pod, choice, is_certain), scheduler, choice)
+
+    def _mark_uncertain_nodes(self, scheduler: PodSpecScheduler, choice: BestNodes) -> None:
+        """Mark the possible nodes of an uncertain choice: the tied ones, or all feasible ones."""
+        is_undetermined = self._is_choice_undetermined(scheduler, choice)
+        if self._uncertain_nodes or self._is_search_cut_short(choice) or is_undetermined:
+            self._uncertain_nodes |= scheduler.facts.mask
+            return
+        for node in choice.tied_nodes:
+            self._uncertain_nodes |= 1 << node
+
+    def _is_search_cut_short(self, choice: BestNodes) -> bool:
+        """Return whether kube-scheduler stops its search before it has scored all feasible nodes."""
+        return choice.feasible_nodes > profile.compute_scored_node_limit(len(self._names))
 
     def _sample_pod_age(self, workload: str, number: int) -> int:
         """Return the age of a new pod; kubelets start pods in any order."""
@@ -227,11 +245,11 @@ class SchedulingSession:
         return self.age + digest[0]
 
     def _add_tie_uncertainty(
-        self, verdict: PodVerdict, scheduler: PodSpecScheduler, choice: BestNodes | None = None
+        self, verdict: PodVerdict, scheduler: PodSpecScheduler, choice: BestNodes = _NO_CHOICE
     ) -> PodVerdict:
         return verdict if verdict.is_certain else replace(verdict, doubt=self._find_doubt(scheduler, choice))
 
-    def _find_doubt(self, scheduler: PodSpecScheduler, choice: BestNodes | None) -> str:
+    def _find_doubt(self, scheduler: PodSpecScheduler, choice: BestNodes) -> str:
         """Return the assumption behind an uncertain decision."""
         if scheduler.group.spec.has_unknown_rules:
             return "rules of others"
@@ -239,9 +257,9 @@ class SchedulingSession:
             return "storage of nodes"
         if scheduler.device_doubt:
             return scheduler.device_doubt
-        if self._is_doubtful(scheduler, choice.feasible_nodes if choice is not None else 0):
+        if self._is_doubtful(scheduler, choice.feasible_nodes):
             return "the Kubernetes version"
-        return "images of nodes" if choice is not None and self._is_choice_undetermined(scheduler, choice) else "ties"
+        return "images of nodes" if self._is_choice_undetermined(scheduler, choice) else "ties"
 
     def _start_on_best(
         self, scheduler: PodSpecScheduler, pod: ExistingPod, choice: BestNodes, is_certain: bool
@@ -327,8 +345,7 @@ class SchedulingSession:
         """Return the verdict on a pod without a feasible node, cached until something changes."""
         if self.remove_lingering_pods():
             return self.place_pod(pod.spec, pod.workload, pod.number)
-        rejection_by_node = {node: scheduler.find_rejection(node) for node in range(len(self._names))}
-        rejections = {node: rejection for node, rejection in rejection_by_node.items() if rejection is not None}
+        rejections = scheduler.collect_rejections()
         preemption_verdict = self._try_preemption(scheduler, pod, rejections)
         if preemption_verdict is not None:
             return self._add_tie_uncertainty(preemption_verdict, scheduler)
@@ -336,28 +353,28 @@ class SchedulingSession:
         reasons = tuple(rejections.values())
         reason = format_pending_message(reasons, len(self._names)) + describe_missing(pod.spec, self.cluster.nodes)
         verdict = self._add_tie_uncertainty(PodVerdict("", is_certain, 0, reason, reasons), scheduler)
-        if not (pod.spec.claims or pod.spec.device_claims):  # else others of the spec may have other volumes
+        if not pod.spec.has_own_claims:
             self._failures[id(scheduler.group)] = (self.cache.version, verdict)
         return verdict
 
     def find_obstacle(self, spec: PodSpec, number: int) -> str:
         """Return why one more pod of a spec fits no node now; "" if it fits, or may fit by preemption."""
         scheduler = self.create_scheduler(spec, number)
-        can_evict = spec.can_preempt and spec.priority > self._lowest_priority
-        if spec.gates or spec.node_name or can_evict:
+        if spec.gates or spec.node_name or self._can_evict(spec):
             return ""
         if any(scheduler.find_rejection(node) is None for node in scheduler.facts.points):
             return ""
-        rejections = [scheduler.find_rejection(node) for node in range(len(self._names))]
-        return format_pending_message(
-            [rejection for rejection in rejections if rejection is not None], len(self._names)
-        ).rstrip(".")
+        return format_pending_message(scheduler.collect_rejections().values(), len(self._names)).rstrip(".")
+
+    def _can_evict(self, spec: PodSpec) -> bool:
+        """Return whether a pod may evict others: some pod here has a lower priority."""
+        return spec.can_preempt and spec.priority > self._lowest_priority
 
     def _try_preemption(
         self, scheduler: PodSpecScheduler, pod: ExistingPod, rejections: Mapping[int, Rejection]
     ) -> PodVerdict | None:
         """Evict less important pods for one without a feasible node, if that helps."""
-        if not pod.spec.can_preempt or pod.spec.priority <= self._lowest_priority:
+        if not self._can_evict(pod.spec):
             return None
         budgets = self.cluster.budgets
         budget_allowances = compute_eviction_allowances(
@@ -422,9 +439,7 @@ class SchedulingSession:
         """Return whether a choice is certain: one best node, all scored, none relevant uncertain."""
         if len(choice.tied_nodes) > 1:
             return False
-        if choice.feasible_nodes > 1 and choice.feasible_nodes > profile.compute_scored_node_limit(len(self._names)):
-            return False
-        if self._is_choice_undetermined(scheduler, choice):
+        if self._is_search_cut_short(choice) or self._is_choice_undetermined(scheduler, choice):
             return False
         return self._is_certain(scheduler, scheduler.facts.mask)
 
@@ -444,7 +459,7 @@ class SchedulingSession:
         if not self._uncertain_nodes:
             return True
         spec = scheduler.group.spec
-        if self._uncertain_nodes & nodes or spec.claims or spec.device_claims:
+        if self._uncertain_nodes & nodes or spec.has_own_claims:
             return False
         # Pods on other nodes can affect the pod.
         counts = scheduler.counts

@@ -84,7 +84,7 @@ def replace_pods(session: SchedulingSession, workload: Workload, state: RolloutS
     if workload.kind == "ReplicaSet" or workload.strategy is Strategy.ON_DELETE:
         return
     replacement = _PodReplacement(session, workload, state, quota_usage)
-    if workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING:
+    if workload.has_rolling_update:
         replacement.replace_with_surge()
     elif workload.kind == "StatefulSet":
         replacement.replace_in_order()
@@ -116,11 +116,12 @@ class _PodReplacement(Struct, frozen=True):
         if self.workload.is_ordered and (state.stuck_numbers or any(pod.is_stuck for pod in state.remaining_pods)):
             state.is_blocked = True
             return
+        highest_stuck_number = max(state.stuck_numbers, default=-1)
         for pod in sorted(state.remaining_pods, key=lambda pod: -pod.number):
             if pod.number < self.workload.partition:
                 return
-            is_waiting = any(number > pod.number for number in state.stuck_numbers)
-            is_waiting = is_waiting or (state.is_template_stuck and bool(state.new_verdicts or state.existing_count))
+            is_waiting = state.is_template_stuck and bool(state.new_verdicts or state.existing_count)
+            is_waiting = is_waiting or highest_stuck_number > pod.number
             if state.list_unscheduled() or state.uncreated or is_waiting:
                 state.is_blocked = True
                 return
@@ -201,8 +202,7 @@ class _PodReplacement(Struct, frozen=True):
         state.new_verdicts[number] = verdict
 
     def _remove_pod(self, pod: ExistingPod) -> None:
-        is_gradual = self.workload.kind == "Deployment" and self.workload.strategy is Strategy.ROLLING
-        self.session.remove_pod(pod, may_linger=is_gradual)
+        self.session.remove_pod(pod, may_linger=self.workload.has_rolling_update)
         self.quota_usage.remove(pod.spec)
         self.state.remaining_pods.remove(pod)
         self.state.removed_pods.append(pod)
@@ -292,7 +292,7 @@ class TemplateRollout:
             if number in counted_numbers or not self._quota_usage.try_add(spec):
                 pending_pods.append(PodToPlace(number, trigger=progress.creation_trigger, former_spec=spec))
         for pod in pending_pods:
-            spec = pod.former_spec or progress.workload.pod
+            spec = pod.get_spec(progress.workload)
             verdict = self._session.place_pod(spec, progress.workload.key, pod.number)
             if not verdict.node:
                 progress.pending_outdated_pods.append(pod)
@@ -327,7 +327,7 @@ class TemplateRollout:
 
     def _build_pending_pod(self, pod: PodToPlace) -> ExistingPod:
         workload = self._progress.workload
-        return ExistingPod(workload.key, pod.number, "", pod.former_spec or workload.pod)
+        return ExistingPod(workload.key, pod.number, "", pod.get_spec(workload))
 
     def resume(self, verdicts: Mapping[int, PodVerdict]) -> dict[int, PodVerdict]:
         """Replace outdated pods step by step, and return the verdicts of all pods by their final numbers."""
@@ -336,7 +336,7 @@ class TemplateRollout:
         state = RolloutState(
             list(progress.outdated_pods), dict(verdicts), len(progress.kept_pods), further_numbers=self._further_numbers
         )
-        state.pending_specs = {pod.number: pod.former_spec or workload.pod for pod in progress.pending_outdated_pods}
+        state.pending_specs = {number: pod.get_spec(workload) for number, pod in pending_pods.items()}
         state.uncreated = progress.uncreated
         state.stuck_numbers = frozenset(pod.number for pod in progress.kept_pods if pod.is_stuck)
         state.is_template_stuck = progress.is_template_stuck

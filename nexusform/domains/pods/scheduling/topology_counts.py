@@ -8,9 +8,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, ZONE, Node, PodSpec, PodTerm, SpreadConstraint
-from nexusform.domains.pods.scheduling.rules import node_affinity
+from nexusform.domains.pods.scheduling.rules import node_affinity, taints
 from nexusform.domains.pods.scheduling.scheduler_cache import PodSpecGroup, SchedulerCache
-from nexusform.kubernetes.matching import NO_SCHEDULE, LabelSelector, is_selected, select_untolerated_taint
+from nexusform.kubernetes.matching import LabelSelector, is_selected
 
 # Points for required affinity of existing pods towards a new one.
 HARD_AFFINITY_WEIGHT: Final = 1
@@ -298,15 +298,12 @@ def _is_node_eligible(constraint: SpreadConstraint, spec: PodSpec, node: Node) -
     """Return whether a node counts for a constraint by its policies for node affinity and taints."""
     if constraint.honor_affinity and not node_affinity.is_node_affinity_satisfied(spec, node):
         return False
-    if constraint.honor_taints:
-        hard_taints = (taint for taint in node.taints if taint.effect in (NO_SCHEDULE, "NoExecute"))
-        return select_untolerated_taint(hard_taints, spec.tolerations) is None
-    return True
+    return not constraint.honor_taints or taints.find_untolerated_taint(spec, node) is None
 
 
 def _is_empty_selector(selector: LabelSelector | None) -> bool:
     """Return whether a selector (not None) has no requirements and so selects everything."""
-    return selector is not None and not selector.match_labels and not selector.match_expressions
+    return selector is not None and selector.is_empty
 
 
 def _list_preferred_terms(spec: PodSpec) -> tuple[PodTerm, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from math import inf
 from typing import Final
 
 from msgspec.structs import replace
@@ -22,7 +23,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     Volume,
     VolumeNeed,
 )
-from nexusform.domains.pods.scheduling.rules.node_affinity import is_term_satisfied
+from nexusform.domains.pods.scheduling.rules.node_affinity import is_any_term_satisfied
 from nexusform.domains.pods.scheduling.rules.volume_binding import NO_STORAGE, NO_VOLUME, TOO_MANY
 from nexusform.kubernetes.matching import IN, NodeSelectorTerm, Requirement, is_selected
 
@@ -73,19 +74,27 @@ class VolumeBinder:
 
     def _bind_to_provisioned_volumes(self, spec: PodSpec, number: int) -> None:
         """Bind unbound claims of an existing pod to provisioned volumes where the class provisions them."""
-        for claim in spec.claims:
-            name = claim.format_name(number)
-            can_provision = claim.provisioning_terms != () and name not in self._volume_by_claim
-            if can_provision and not self._bind_prebound(claim, name):
+        for claim, name in self._list_unbound_claims(spec, number):
+            if claim.provisioning_terms != () and not self._bind_prebound(claim, name):
                 self._bind_claim(name, _PROVISIONED)
 
     def _bind_pod_claims_on_node(self, spec: PodSpec, number: int, node: Node) -> None:
-        for claim in sorted(spec.claims, key=lambda claim: claim.size):
-            name = claim.format_name(number)
-            if name not in self._volume_by_claim and not self._bind_prebound(claim, name):
+        """Bind the unbound claims of a pod, smallest first, to volumes reachable from its node."""
+        unbound_claims = self._list_unbound_claims(spec, number)
+        for claim, name in sorted(unbound_claims, key=lambda item: item[0].size):
+            if not self._bind_prebound(claim, name):
                 fitting = self._select_unused(self._list_fitting_volumes(claim))
-                best_volume = next((volume for volume in fitting if _is_reachable(volume.terms, node)), None)
-                self._bind_claim(name, best_volume.name if best_volume is not None else _PROVISIONED)
+                reachable_names = (volume.name for volume in fitting if is_any_term_satisfied(volume.terms, node))
+                self._bind_claim(name, next(reachable_names, _PROVISIONED))
+
+    def _list_unbound_claims(self, spec: PodSpec, number: int) -> list[tuple[Claim, str]]:
+        """Return the claims of a pod without a volume, each with its name."""
+        unbound_claims: list[tuple[Claim, str]] = []
+        for claim in spec.claims:
+            name = claim.format_name(number)
+            if name not in self._volume_by_claim:
+                unbound_claims.append((claim, name))
+        return unbound_claims
 
     def bind_immediate_claims(self, spec: PodSpec, number: int) -> None:
         """Bind the claims of a new pod that do not wait for a node."""
@@ -95,11 +104,7 @@ class VolumeBinder:
     def compute_volume_needs(self, spec: PodSpec, number: int) -> tuple[VolumeNeed, ...]:
         """Return the current node requirements of a pod's claims."""
         needs = [self._compute_need(claim, claim.format_name(number)) for claim in spec.claims]
-        waiting = [
-            claim
-            for claim in spec.claims
-            if claim.waits_for_pod and claim.format_name(number) not in self._volume_by_claim
-        ]
+        waiting = [claim for claim, _ in self._list_unbound_claims(spec, number) if claim.waits_for_pod]
         if waiting:
             claims_by_size = sorted(waiting, key=lambda claim: claim.size)
             shortages = [self._find_shortage(claims_by_size, at) for at in range(len(self._nodes))]
@@ -116,28 +121,29 @@ class VolumeBinder:
     def is_storage_uncertain(self, spec: PodSpec, number: int) -> bool:
         """Return whether the free storage for a pod is unknown after other volumes of this prediction."""
         return any(
-            claim.storage_terms is not None
-            and claim.waits_for_pod
-            and claim.storage_class in self._provisioned_classes
-            and claim.format_name(number) not in self._volume_by_claim
-            for claim in spec.claims
+            claim.storage_terms is not None and claim.waits_for_pod and claim.storage_class in self._provisioned_classes
+            for claim, _ in self._list_unbound_claims(spec, number)
         )
 
     def bind_on_node(self, spec: PodSpec, number: int, node: str) -> None:
         """Bind the claims of a pod to volumes on its node."""
-        names = [(claim, claim.format_name(number)) for claim in spec.claims]
-        unbound_claims = [(claim, name) for claim, name in names if name not in self._volume_by_claim]
-        if spec.claims:
-            self._bind_pod_claims_on_node(spec, number, self._by_name[node])
+        unbound_claims = self._list_unbound_claims(spec, number)
+        if not unbound_claims:
+            return
+        self._bind_pod_claims_on_node(spec, number, self._by_name[node])
         for claim, name in unbound_claims:
-            if self._volume_by_claim.get(name) == _PROVISIONED:
+            if self._volume_by_claim[name] == _PROVISIONED:
                 self._provisioned_classes.add(claim.storage_class)
 
     def list_bound_volumes(self, spec: PodSpec, number: int) -> tuple[tuple[str, str], ...]:
         """Return the claims of a pod bound to volumes of the cluster, as (claim, volume) pairs."""
-        names = [claim.format_name(number) for claim in spec.claims]
-        volumes = [self._volume_by_claim.get(name, _PROVISIONED) for name in names]
-        return tuple((name, volume) for name, volume in zip(names, volumes, strict=True) if volume != _PROVISIONED)
+        bound_volumes: list[tuple[str, str]] = []
+        for claim in spec.claims:
+            name = claim.format_name(number)
+            volume = self._volume_by_claim.get(name, _PROVISIONED)
+            if volume != _PROVISIONED:
+                bound_volumes.append((name, volume))
+        return tuple(bound_volumes)
 
     def _bind_claim(self, claim: str, volume: str) -> None:
         self._volume_by_claim[claim] = volume
@@ -165,7 +171,7 @@ class VolumeBinder:
         return True
 
     def _compute_need(self, claim: Claim, name: str) -> VolumeNeed | None:
-        """Return the node requirement of a bound claim, or of one due to be bound by now."""
+        """Return the node requirement of a claim already bound or required to be bound by now; None without any."""
         if name in self._invalid_claims:
             return VolumeNeed((), is_bound=True, error=self._invalid_claims[name])
         if name in self._volume_by_claim:
@@ -183,17 +189,8 @@ class VolumeBinder:
         """Return why a node (position) has and provisions no separate volume for each claim, "" if it does."""
         chosen_names: set[str] = set()
         for claim in claims:
-            # The free volumes for a claim by node, the smallest last.
-            question = replace(claim, name="")
-            by_node = self._reachable_volumes.get(question)
-            if by_node is None:
-                largest_first = self._list_fitting_volumes(claim)[::-1]
-                by_node = []
-                for node in self._nodes:
-                    by_node.append([volume for volume in largest_first if _is_reachable(volume.terms, node)])
-                self._reachable_volumes[question] = by_node
             # The smallest free volume for a claim on a node (position), except the chosen ones.
-            fitting = by_node[at]
+            fitting = self._list_reachable_volumes(claim)[at]
             while fitting and fitting[-1].name in self._used_volumes:
                 fitting.pop()
             best_volume = next(
@@ -201,20 +198,30 @@ class VolumeBinder:
             )
             if best_volume is not None:
                 chosen_names.add(best_volume.name)
-            elif not _is_reachable(claim.provisioning_terms, self._nodes[at]):
+            elif not is_any_term_satisfied(claim.provisioning_terms, self._nodes[at]):
                 return NO_VOLUME
-            elif not _is_reachable(claim.storage_terms, self._nodes[at]):
+            elif not is_any_term_satisfied(claim.storage_terms, self._nodes[at]):
                 return NO_STORAGE
         return ""
 
+    def _list_reachable_volumes(self, claim: Claim) -> list[list[Volume]]:
+        """Return the free volumes for a claim by node, the smallest last."""
+        requirements = replace(claim, name="")
+        by_node = self._reachable_volumes.get(requirements)
+        if by_node is None:
+            by_node = self._reachable_volumes[requirements] = []
+            largest_first = self._list_fitting_volumes(claim)[::-1]
+            for node in self._nodes:
+                by_node.append([volume for volume in largest_first if is_any_term_satisfied(volume.terms, node)])
+        return by_node
+
     def _list_fitting_volumes(self, claim: Claim) -> list[Volume]:
         """Return the free volumes for a claim on any node, the smallest first."""
-        question = replace(claim, name="")
-        fitting = self._fitting_volumes.get(question)
+        requirements = replace(claim, name="")
+        fitting = self._fitting_volumes.get(requirements)
         if fitting is None:
-            fitting = self._fitting_volumes[question] = [
-                volume for volume in self._free_volumes if can_bind_volume(volume, claim)
-            ]
+            fitting = [volume for volume in self._free_volumes if can_bind_volume(volume, claim)]
+            self._fitting_volumes[requirements] = fitting
         return fitting
 
     def _select_unused(self, volumes: Iterable[Volume]) -> Iterator[Volume]:
@@ -243,11 +250,6 @@ def _has_requested_size(volume: Volume, claim: Claim) -> bool:
     return volume.size >= claim.size and volume.is_block == claim.is_block
 
 
-def _is_reachable(terms: tuple[NodeSelectorTerm, ...] | None, node: Node) -> bool:
-    """Return whether a node satisfies one of these terms; None means every node does."""
-    return terms is None or any(is_term_satisfied(term, node) for term in terms)
-
-
 class AttachedVolumes:
     """Volumes of each CSI driver attached to nodes, and the limits of the drivers. Volumes of pods and attached volumes
     without a pod count; a claim used by several pods of a node counts once. Source: kubernetes
@@ -270,20 +272,21 @@ class AttachedVolumes:
 
     def compute_need(self, spec: PodSpec, number: int) -> VolumeNeed | None:
         """Return the nodes with capacity for the volumes of a pod, None for all."""
-        if not self._maximums or not (spec.claims or spec.bound_claims):
+        if not self._maximums:
             return None
         volumes = set(self._list_volumes(spec, number))
+        if not volumes:
+            return None
         names = [node.name for node in self._nodes if self._has_capacity(node.name, volumes)]
         return None if len(names) == len(self._nodes) else build_node_volume_need(names, TOO_MANY)
 
     def _has_capacity(self, node: str, volumes: set[_Volume]) -> bool:
         pod_volumes = {volume for volume, count in self._pod_volumes[node].items() if count > 0}
         counts = Counter(driver for driver, _ in pod_volumes | self._attachments[node])
-        for driver, count in Counter(driver for driver, _ in volumes - pod_volumes).items():
-            maximum = self._maximums.get((node, driver))
-            if maximum is not None and counts[driver] + count > maximum:
-                return False
-        return True
+        added_counts = Counter(driver for driver, _ in volumes - pod_volumes)
+        return all(
+            counts[driver] + count <= self._maximums.get((node, driver), inf) for driver, count in added_counts.items()
+        )
 
     def _list_volumes(self, spec: PodSpec, number: int) -> Iterator[_Volume]:
         for name, driver in spec.bound_claims:

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import pod_outcomes
-from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, Node, PodSpec, Strategy, Workload
+from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, Node, PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_orders import sort_for_removal
 from nexusform.domains.pods.scheduling.pod_outcomes import PlaceablePodRange, PodOutcome, WorkloadForecast
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
@@ -32,6 +32,10 @@ class PodToPlace(Struct, frozen=True, order=True):
     def is_new(self) -> bool:
         """Whether the pod did not exist before, not even without a node."""
         return not self.was_pending and not self.previous
+
+    def get_spec(self, workload: Workload) -> PodSpec:
+        """Return the spec of the pod: by its former template, else the current one of its workload."""
+        return self.former_spec or workload.pod
 
 
 class WorkloadProgress(Struct):
@@ -83,9 +87,8 @@ class WorkloadProgress(Struct):
 
 def is_pending_outdated(workload: Workload, pod: ExistingPod) -> bool:
     """Return whether an unscheduled pod belongs to a set of a former template of its Deployment."""
-    is_rolling = workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING
     is_former = pod.spec.template != workload.pod.template
-    return is_rolling and is_former and not (pod.node or pod.rejection)
+    return workload.has_rolling_update and is_former and not (pod.node or pod.rejection)
 
 
 def has_stuck_template(workload: Workload, pods: Iterable[ExistingPod]) -> bool:
@@ -152,20 +155,18 @@ def _select_excess_pods(
 
 
 def _compute_pod_limit(workload: Workload, pods: Iterable[ExistingPod], pending_outdated: Collection[int]) -> int:
-    """Return the maximum number of pods of a workload, surge included during a rolling update."""
-    if workload.kind != "Deployment" or workload.strategy is not Strategy.ROLLING:
+    """Return the maximum number of pods of a workload, surge included while a rolling update is in progress."""
+    if not workload.has_rolling_update:
         return workload.replicas
     outdated_pods = (pod for pod in pods if pod.spec.template != workload.pod.template)
-    is_rolling = any(pod.node or pod.number in pending_outdated for pod in outdated_pods)
-    surge = workload.max_surge if is_rolling else 0
-    return workload.replicas + surge
+    is_in_progress = any(pod.node or pod.number in pending_outdated for pod in outdated_pods)
+    return workload.replicas + workload.max_surge * is_in_progress
 
 
 def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpec]:
     """Return pods of former templates to add by scaling, spec by number, and drop these numbers."""
     workload = progress.workload
-    is_rolling = workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING
-    if not is_rolling or not (progress.outdated_pods or progress.pending_outdated_pods):
+    if not workload.has_rolling_update or not (progress.outdated_pods or progress.pending_outdated_pods):
         return {}
     new_pods = [pod for pod in progress.pods_to_place if pod.is_new]
     retried_pods = [pod for pod in progress.pods_to_place if not pod.is_new]
@@ -173,7 +174,7 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
     current_pods = [ExistingPod(workload.key, pod.number, "", workload.pod, pod.age) for pod in retried_pods]
     has_waited = any(pod.was_pending for pod in retried_pods)
     pending_outdated = [
-        ExistingPod(workload.key, pod.number, "", pod.former_spec or workload.pod, pod.age)
+        ExistingPod(workload.key, pod.number, "", pod.get_spec(workload), pod.age)
         for pod in progress.pending_outdated_pods
     ]
     former_pods = [*progress.outdated_pods, *pending_outdated]
@@ -183,8 +184,8 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
     specs, own_growth = _compute_new_pods(workload, [*progress.kept_pods, *former_pods, *current_pods])
     used_numbers = [pod.number for pod in (*progress.kept_pods, *former_pods)]
     used_numbers += [pod.number for pod in progress.pods_to_place]
-    # A paused Deployment creates no other pods of its own; otherwise the rollout continues.
-    own_growth = own_growth if workload.is_paused else 0
+    if not workload.is_paused:
+        own_growth = 0  # the rollout creates the pods of the current template
     spare_numbers = find_unused_pod_numbers(used_numbers, workload.first_ordinal, len(specs) + own_growth)
     numbers = [*(pod.number for pod in new_pods), *spare_numbers][: len(specs)]
     progress.pods_to_place = [*retried_pods, *new_pods[len(specs) :]]
@@ -203,7 +204,7 @@ def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> Wor
     replicas = len(progress.kept_pods) + len(progress.outcomes) if progress.is_daemon else workload.replicas
     running_count = len(names)
     placeable_range = progress.placeable_range
-    if running_count < placeable_range.minimum or running_count > placeable_range.maximum:
+    if not placeable_range.minimum <= running_count <= placeable_range.maximum:
         # Later pods of other workloads changed the range.
         placeable_range = PlaceablePodRange(
             min(running_count, placeable_range.minimum), max(running_count, placeable_range.maximum), is_exact=False
@@ -228,13 +229,13 @@ def sort_workload_queue(workloads: Iterable[Workload]) -> list[Workload]:
 def find_unused_pod_numbers(used_numbers: Iterable[int], first: int, count: int) -> list[int]:
     """Return the lowest `count` unused numbers from `first` on."""
     used_set = set(used_numbers)
-    free_list: list[int] = []
+    unused_numbers: list[int] = []
     number = first
-    while len(free_list) < count:
+    while len(unused_numbers) < count:
         if number not in used_set:
-            free_list.append(number)
+            unused_numbers.append(number)
         number += 1
-    return free_list
+    return unused_numbers
 
 
 class _TemplatePods(Struct):
@@ -262,7 +263,7 @@ def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> 
     previous_maximum = workload.previous_max_pods
     maximum = workload.replicas + workload.max_surge if workload.replicas else 0
     to_add = maximum - sum(pod_set.count for pod_set in sets)
-    is_scaled = previous_maximum and workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING
+    is_scaled = previous_maximum and workload.has_rolling_update
     if not is_scaled or len(sets) < 2 or not to_add:
         return []
     # The largest set is first and gets the rounding remainder; of equal sets the newer grows, the older shrinks.
@@ -283,12 +284,12 @@ def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> 
 
 
 def _compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[list[PodSpec], int]:
-    """Return specs of new pods for sets of former templates, and the number of current ones."""
-    specs: list[PodSpec] = []
-    current = 0
+    """Return the specs of the pods to add to sets of former templates, and the number to add to the current set."""
+    former_specs: list[PodSpec] = []
+    current_growth = 0
     for pod_set, count in _compute_template_sizes(workload, pods):
         if pod_set.is_current:
-            current = count - pod_set.count
+            current_growth = count - pod_set.count
         else:
-            specs += [pod_set.spec] * (count - pod_set.count)
-    return specs, current
+            former_specs += [pod_set.spec] * (count - pod_set.count)
+    return former_specs, current_growth

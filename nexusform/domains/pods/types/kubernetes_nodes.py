@@ -86,11 +86,11 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     # A truncated file explains all other problems, so it is first.
     findings = sorted(reading.findings, key=lambda finding: finding.id != "truncated-file")
     problems = [*(Problem(argument, item.id, str(item), item.severity) for item in findings), *problems]
-    if not any(problem.severity is Severity.ERROR for problem in problems) and not reading.nodes:
-        detail = f"No Node in these files. Create them with: {_COMMAND} > cluster.json"
-        problems.append(Problem(argument, "no-nodes-in-files", detail))
     if any(problem.severity is Severity.ERROR for problem in problems):
         return DataResult({}, problems)
+    if not reading.nodes:
+        detail = f"No Node in these files. Create them with: {_COMMAND} > cluster.json"
+        return DataResult({}, [*problems, Problem(argument, "no-nodes-in-files", detail)])
     reading.version = str(attributes.get("kubernetes_version") or "")
     if reading.version and not parse_version(reading.version):
         detail = f'"{reading.version}" is not a Kubernetes version. Write major and minor number: "1.34".'

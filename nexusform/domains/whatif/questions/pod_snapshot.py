@@ -23,11 +23,10 @@ from nexusform.domains.pods.planning.cluster_observation import (
     merge_observed_pods,
 )
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_node, find_cluster_attributes
-from nexusform.domains.pods.planning.object_pods import PodKey
 from nexusform.domains.pods.planning.pod_rows import parse_volumes
 from nexusform.domains.pods.planning.template_matching import assign_template_specs
 from nexusform.domains.pods.scheduling.cluster_records import Cluster as PodCluster
-from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, Node, Workload
+from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, Node, PodKey, Workload
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.interfaces.plugins import PluginRegistries

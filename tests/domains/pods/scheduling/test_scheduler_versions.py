@@ -22,7 +22,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
 )
 from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.scheduler_versions import QUIRKS, apply_version_deviations
+from nexusform.domains.pods.scheduling.scheduler_versions import VERSION_DIFFERENCES, apply_version_differences
 from nexusform.kubernetes.matching import LabelSelector, Requirement
 
 GIB = 1 << 30
@@ -57,16 +57,16 @@ def test_small_lead_is_not_certain_without_image_lists() -> None:
     )
 
 
-@pytest.mark.parametrize("quirk", QUIRKS[:2], ids=lambda quirk: quirk.name)
-def test_deviation_starts_and_ends_with_a_version(quirk: object) -> None:
-    spec = APART if quirk is QUIRKS[0] else ALONE
-    quirky = apply_version_deviations(spec, (1, 34))
-    assert quirky != spec
-    assert apply_version_deviations(spec, (1, 33)) == spec
-    assert apply_version_deviations(SPEC, (1, 34)) == SPEC
-    until = QUIRKS[0 if spec is APART else 1].until
-    newest = replace(quirky, compares_balance=True)
-    assert apply_version_deviations(spec, (1, 37)) == (replace(spec, compares_balance=True) if until else newest)
+@pytest.mark.parametrize("difference", VERSION_DIFFERENCES[:2], ids=lambda difference: difference.name)
+def test_difference_starts_and_ends_with_a_version(difference: object) -> None:
+    spec = APART if difference is VERSION_DIFFERENCES[0] else ALONE
+    changed_spec = apply_version_differences(spec, (1, 34))
+    assert changed_spec != spec
+    assert apply_version_differences(spec, (1, 33)) == spec
+    assert apply_version_differences(SPEC, (1, 34)) == SPEC
+    until = VERSION_DIFFERENCES[0 if spec is APART else 1].until
+    newest = replace(changed_spec, compares_balance=True)
+    assert apply_version_differences(spec, (1, 37)) == (replace(spec, compares_balance=True) if until else newest)
 
 
 def test_balance_is_compared_from_1_36_on() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.domains.pods.scheduling.topology_counts import TopologyCounts
+from nexusform.domains.pods.scheduling.topology_counts import DomainCounter, TopologyCounts
 
 AFFINITY: Final = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"
@@ -18,15 +18,18 @@ def find_rejection(counts: TopologyCounts, node: int) -> str | None:
     """
     if counts.affinity and not _is_affinity_satisfied(counts, node):
         return AFFINITY
-    for tally in counts.anti_affinity:
+    if has_pod_in_domain(counts.anti_affinity, node):
+        return ANTI_AFFINITY
+    return EXISTING if has_pod_in_domain(counts.existing_anti_affinity, node) else None
+
+
+def has_pod_in_domain(tallies: Sequence[DomainCounter], node: int) -> bool:
+    """Return whether one of these counters has counted a pod in the domain of a node."""
+    for tally in tallies:
         domain = tally.domain_by_node[node]
         if domain >= 0 and tally.counts[domain]:
-            return ANTI_AFFINITY
-    for tally in counts.existing_anti_affinity:
-        domain = tally.domain_by_node[node]
-        if domain >= 0 and tally.counts[domain]:
-            return EXISTING
-    return None
+            return True
+    return False
 
 
 def _is_affinity_satisfied(counts: TopologyCounts, node: int) -> bool:

@@ -16,29 +16,31 @@ _OTHER_NODE: Final = "node(s) didn't match the requested node name"
 
 def find_node_name_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return a reason if the pod names another node."""
-    return _OTHER_NODE if pod.node_name and pod.node_name != node.name else None
+    return None if pod.node_name in ("", node.name) else _OTHER_NODE
 
 
 def find_contradictory_terms(pod: PodSpec) -> str | None:
     """Return a reason if every required term names contradictory nodes: then no node is checked."""
-    if not pod.node_terms:
-        return None
-    for term in pod.node_terms:
-        name_sets = [set(field.values) for field in term.fields if field.operator == IN]
-        if not name_sets or set.intersection(*name_sets):
-            return None
-    return CONFLICT
+    return CONFLICT if _collect_named_nodes(pod) == set() else None
 
 
 def find_unnamed_node_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return a reason if every required term names nodes and none names this one: the node is not checked."""
+    named_nodes = _collect_named_nodes(pod)
+    return None if named_nodes is None or node.name in named_nodes else EXCLUDED
+
+
+def _collect_named_nodes(pod: PodSpec) -> set[str] | None:
+    """Return the node names permitted by the required terms; None if some term permits any name."""
     if not pod.node_terms:
         return None
+    names: set[str] = set()
     for term in pod.node_terms:
-        name_fields = [field for field in term.fields if field.operator == IN]
-        if all(node.name in field.values for field in name_fields):
-            return None  # true of a term without names, too
-    return EXCLUDED
+        name_sets = [set(field.values) for field in term.fields if field.operator == IN]
+        if not name_sets:
+            return None
+        names |= set.intersection(*name_sets)
+    return names
 
 
 def find_rejection(pod: PodSpec, node: Node) -> str | None:
@@ -50,7 +52,12 @@ def is_node_affinity_satisfied(pod: PodSpec, node: Node) -> bool:
     """Return whether the node satisfies nodeSelector and one of the required terms, if there are any."""
     if any(node.labels.get(key) != value for key, value in pod.node_selector):
         return False
-    return pod.node_terms is None or any(is_term_satisfied(term, node) for term in pod.node_terms)
+    return is_any_term_satisfied(pod.node_terms, node)
+
+
+def is_any_term_satisfied(terms: tuple[NodeSelectorTerm, ...] | None, node: Node) -> bool:
+    """Return whether a node satisfies one of these terms; None permits every node."""
+    return terms is None or any(is_term_satisfied(term, node) for term in terms)
 
 
 def is_term_satisfied(term: NodeSelectorTerm, node: Node) -> bool:

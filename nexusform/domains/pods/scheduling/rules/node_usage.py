@@ -14,9 +14,10 @@ _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every addre
 
 def find_port_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
     """Return a reason if a host port of the pod is in use (NodePorts)."""
-    if not pod.host_ports or not usage.ports:
-        return None
-    return NO_PORTS if any(_has_port_conflict(a, b) for a in pod.host_ports for b in usage.ports) else None
+    for port in pod.host_ports:
+        if any(_has_port_conflict(port, used_port) for used_port in usage.ports):
+            return NO_PORTS
+    return None
 
 
 def _has_port_conflict(first: HostPort, second: HostPort) -> bool:
@@ -46,8 +47,6 @@ def find_resource_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str |
 
 def find_disk_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
     """Return a reason if a pod on the node has a disk of the pod, and one of them writes to it (VolumeRestrictions)."""
-    if not pod.disks or not usage.disks:
-        return None
     for disk in pod.disks:
         if any(disk.name == used.name and not (disk.is_read_only and used.is_read_only) for used in usage.disks):
             return NO_DISK

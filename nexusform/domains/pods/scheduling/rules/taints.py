@@ -36,37 +36,33 @@ def find_rejection(pod: PodSpec, node: Node) -> str | None:
     return None if find_untolerated_taint(pod, node) is None else REASON
 
 
+def select_taints(node: Node, *effects: str) -> list[Taint]:
+    """Return the taints of a node with one of these effects."""
+    return [taint for taint in node.taints if taint.effect in effects]
+
+
 def find_untolerated_taint(pod: PodSpec, node: Node) -> Taint | None:
-    """Return the first untolerated taint of a node."""
-    if not node.taints:
-        return None
-    hard_taints = (taint for taint in node.taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE))
-    return select_untolerated_taint(hard_taints, pod.tolerations)
+    """Return the first taint of a node against a new pod; None if all are tolerated."""
+    return select_untolerated_taint(select_taints(node, NO_SCHEDULE, NO_EXECUTE), pod.tolerations)
 
 
 def find_evicting_taint(pod: PodSpec, node: Node) -> Taint | None:
-    """Return the first taint of a node that evicts a running pod."""
-    no_execute_taints = (taint for taint in node.taints if taint.effect == NO_EXECUTE)
-    return select_untolerated_taint(no_execute_taints, pod.tolerations)
+    """Return the first taint of a node against a running pod; None if all are tolerated."""
+    return select_untolerated_taint(select_taints(node, NO_EXECUTE), pod.tolerations)
 
 
 def list_evicting_taints(pod: PodSpec, node: Node) -> list[Taint]:
     """Return the taints of a node that evict a running pod, at once or after a time."""
     permanent_tolerations = [toleration for toleration in pod.tolerations if toleration.seconds is None]
-    no_execute_taints = (taint for taint in node.taints if taint.effect == NO_EXECUTE)
-    return [taint for taint in no_execute_taints if not is_tolerated(taint, permanent_tolerations)]
+    return [taint for taint in select_taints(node, NO_EXECUTE) if not is_tolerated(taint, permanent_tolerations)]
 
 
 def compute_toleration_seconds(pod: PodSpec, node: Node) -> int | None:
     """Return after how many seconds a node evicts a pod; None for never. The first toleration per taint
     counts, of several the shortest time (pkg/controller/tainteviction).
     """
-    if not node.taints:
-        return None
     times: list[int] = []
-    for taint in node.taints:
-        if taint.effect != NO_EXECUTE:
-            continue
+    for taint in select_taints(node, NO_EXECUTE):
         toleration = next(
             (candidate for candidate in pod.tolerations if is_matching_toleration(candidate, taint)), None
         )
@@ -79,12 +75,9 @@ def compute_toleration_seconds(pod: PodSpec, node: Node) -> int | None:
 
 def score(pod: PodSpec, node: Node) -> int:
     """Return the number of untolerated PreferNoSchedule taints of the node."""
-    if not node.taints:
-        return 0
+    soft_taints = select_taints(node, PREFER_NO_SCHEDULE)
     soft_tolerations = [toleration for toleration in pod.tolerations if toleration.effect in ("", PREFER_NO_SCHEDULE)]
-    return sum(
-        taint.effect == PREFER_NO_SCHEDULE and not is_tolerated(taint, soft_tolerations) for taint in node.taints
-    )
+    return sum(not is_tolerated(taint, soft_tolerations) for taint in soft_taints)
 
 
 def normalize_scores(raws: Sequence[int]) -> list[int]:

@@ -42,9 +42,13 @@ def score(counts: TopologyCounts, node: int, sizes: Sequence[int]) -> int | None
 def normalize_scores(raws: Sequence[int | None]) -> list[int]:
     """Scale the scores so that the emptiest node is best; a node without a key gets 0."""
     known_scores = [raw for raw in raws if raw is not None]
-    if not known_scores:
-        return [0] * len(raws)
-    minimum, maximum = min(known_scores), max(known_scores)
-    if maximum == 0:
-        return [0 if raw is None else 100 for raw in raws]
-    return [0 if raw is None else 100 * (maximum + minimum - raw) // maximum for raw in raws]
+    minimum, maximum = min(known_scores, default=0), max(known_scores, default=0)
+    scores: list[int] = []
+    for raw in raws:
+        if raw is None:
+            scores.append(0)
+        elif maximum == 0:
+            scores.append(100)
+        else:
+            scores.append(100 * (maximum + minimum - raw) // maximum)
+    return scores

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from nexusform.domains.pods.scheduling.cluster_records import REGION, ZONE, Node, PodSpec, VolumeNeed
-from nexusform.domains.pods.scheduling.rules.node_affinity import is_term_satisfied
+from nexusform.domains.pods.scheduling.cluster_records import REGION, ZONE, Node, PodSpec
+from nexusform.domains.pods.scheduling.rules.node_affinity import is_any_term_satisfied
 from nexusform.domains.pods.scheduling.topology_counts import TopologyCounts
 
 CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
@@ -33,14 +33,14 @@ ZONE_LABELS: Final = {
 
 
 def find_pod_rejection(pod: PodSpec) -> str | None:
-    """Return a reason if a claim is missing, or unbound though it should be bound: no node is checked."""
+    """Return a reason if a claim is missing, or no node reaches a required volume: no node is checked."""
     reasons = [*pod.missing_objects]
-    reasons += [volume.error or UNBOUND for volume in pod.volumes if volume.is_bound and volume.terms == ()]
+    reasons += [volume.error or UNBOUND for volume in pod.volumes if volume.is_unusable]
     return min(reasons, key=_rank_volume_reason, default=None)
 
 
 def _rank_volume_reason(reason: str) -> int:
-    """Return the position of a volume check in the scheduler."""
+    """Return the position of a reason in the order of the scheduler's checks."""
     if reason.startswith("persistentvolumeclaim "):
         return 0 if reason.endswith(" not found") else 1
     return 2 if reason == UNBOUND else 3
@@ -48,29 +48,30 @@ def _rank_volume_reason(reason: str) -> int:
 
 def find_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return the reasons if a volume is unreachable from the node or cannot be provisioned."""
-    reasons: dict[str, None] = {}
+    reasons: set[str] = set()
     for volume in pod.volumes:
-        if volume.reason not in _OTHER_RULES and not _is_reachable(volume, node):
-            reasons[volume.reason or (CONFLICT if volume.is_bound else NO_VOLUME)] = None
+        if volume.reason not in _OTHER_RULES and not is_any_term_satisfied(volume.terms, node):
+            default_reason = CONFLICT if volume.is_bound else NO_VOLUME
+            reasons.add(volume.reason or default_reason)
     return ", ".join(sorted(reasons)) or None
 
 
 def find_volume_count_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return a reason if the node has no capacity for the volumes of a CSI driver."""
-    limits = (volume for volume in pod.volumes if volume.reason == TOO_MANY)
-    return None if all(_is_reachable(volume, node) for volume in limits) else TOO_MANY
+    return _find_unsatisfied_need(pod, node, (TOO_MANY,))
 
 
 def find_device_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return a reason if the node has no devices for the claims of the pod."""
+    return _find_unsatisfied_need(pod, node, _DEVICE_REASONS)
+
+
+def _find_unsatisfied_need(pod: PodSpec, node: Node, reasons: tuple[str, ...]) -> str | None:
+    """Return the reason of the first need not satisfied by the node, among needs with these reasons."""
     for volume in pod.volumes:
-        if volume.reason in _DEVICE_REASONS and not _is_reachable(volume, node):
+        if volume.reason in reasons and not is_any_term_satisfied(volume.terms, node):
             return volume.reason
     return None
-
-
-def _is_reachable(volume: VolumeNeed, node: Node) -> bool:
-    return volume.terms is None or any(is_term_satisfied(term, node) for term in volume.terms)
 
 
 def find_zone_rejection(pod: PodSpec, node: Node) -> str | None:
