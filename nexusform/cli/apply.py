@@ -108,8 +108,8 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
 def apply(arguments: ApplyArguments) -> int:
     """Plan, ask for approval and apply; or apply the saved plan PLANFILE.
 
-    Exit code 0 if all steps succeeded or the last ones wait for manual changes on the site, 1 for errors and other
-    waiting steps.
+    Exit code 0 if all steps succeeded or the last ones wait for changes by another tool (azure_export, read_only),
+    1 for errors and other waiting steps.
     Exit code 2: applied, but a certain prediction was wrong.
     """
     planning_flags = arguments.planning.list_flags_set()
