@@ -8,5 +8,7 @@ PUBLIC = {
         "PredictionRecordScore VerifiedPrediction TIE_PREDICTION VM_PREDICTIONS"
     ),
     "node_properties": "CONTROL_PLANE_TAINT NodeProperties",
-    "vm_demands": "ClaimDemand compute_number_sort_key PlacementGroupRule OBSERVED PlacedVm PoolDemand VmDemand",
+    "vm_demands": (
+        "ClaimDemand compute_number_sort_key index_pools PlacementGroupRule OBSERVED PlacedVm PoolDemand VmDemand"
+    ),
 }

@@ -14,6 +14,8 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
+from nexusform.json_data.plain_data import get_mapping
+
 RECORD_KEY: Final = "forecasts"  # the record's key in a private note
 NOT_VERIFIED_KEY: Final = "not_verified"  # that of the results the last apply could not read
 # Predictions about a VM: its rack, its machine, and the number of VMs of its pool on its rack.
@@ -69,6 +71,15 @@ class ShareClassScore(Struct, frozen=True):
         """Number of verified predictions."""
         return self.correct + self.incorrect
 
+    def add_score(self, score: ShareClassScore) -> ShareClassScore:
+        """Return the sum of two scores."""
+        return ShareClassScore(
+            self.correct + score.correct,
+            self.incorrect + score.incorrect,
+            self.squares + score.squares,
+            self.chance_squares + score.chance_squares,
+        )
+
     def add_prediction(self, prediction: VerifiedPrediction) -> ShareClassScore:
         """Return the score with one more prediction."""
         return ShareClassScore(
@@ -119,10 +130,9 @@ def compute_share_class(share: float) -> int:
 
 def parse_record(private: Mapping[str, Any] | None) -> PredictionRecord:
     """Parse the record in a private note; empty if it is missing or invalid."""
-    document = (private or {}).get(RECORD_KEY)
     record: dict[tuple[str, int], ShareClassScore] = {}
-    for subject, classes in document.items() if isinstance(document, Mapping) else ():
-        for name, figures in classes.items() if isinstance(classes, Mapping) else ():
+    for subject, classes in get_mapping(private, RECORD_KEY).items():
+        for name, figures in get_mapping(classes).items():
             score = _parse_class_score(figures)
             if score is not None and str(name).isdecimal():
                 record[str(subject), int(name)] = score
@@ -191,24 +201,28 @@ def lower_share_to_accuracy(record: PredictionRecord, subject: str, share: float
 def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
     """Compute the score over all predictions; None without any."""
     is_unconfirmed = _STREAK in record
-    # Ties are counted apart: many are correct by chance.
-    record = {key: score for key, score in record.items() if key != _STREAK and key[0] != TIE_PREDICTION}
-    verified = sum(class_score.verified for class_score in record.values())
-    if not verified:
+    has_worse_class = False  # with fewer correct predictions than its share
+    total, certain = ShareClassScore(), ShareClassScore()
+    for key, score in record.items():
+        subject, share_class = key
+        # Ties are counted apart: many are correct by chance.
+        if key == _STREAK or subject == TIE_PREDICTION:
+            continue
+        total = total.add_score(score)
+        if share_class == _CERTAIN_CLASS:
+            certain = certain.add_score(score)
+        if score.verified >= MIN_VERIFIED and score.correct / score.verified < share_class / _CERTAIN_CLASS:
+            has_worse_class = True
+    if not total.verified:
         return None
-    certain_scores = [score for (_, number), score in record.items() if number == _CERTAIN_CLASS]
     return PredictionRecordScore(
-        verified,
-        sum(class_score.correct for class_score in record.values()),
-        sum(class_score.verified for class_score in certain_scores),
-        sum(class_score.correct for class_score in certain_scores),
-        sum(class_score.squares for class_score in record.values()) / verified,
-        sum(class_score.chance_squares for class_score in record.values()) / verified,
-        is_unconfirmed
-        or any(
-            (score.verified >= MIN_VERIFIED and score.correct / score.verified < number / _CERTAIN_CLASS)
-            for (_, number), score in record.items()
-        ),
+        total.verified,
+        total.correct,
+        certain.verified,
+        certain.correct,
+        total.squares / total.verified,
+        total.chance_squares / total.verified,
+        is_unconfirmed or has_worse_class,
     )
 
 

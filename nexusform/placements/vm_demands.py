@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from msgspec import Struct
@@ -23,6 +24,10 @@ class PlacementGroupRule(Struct, frozen=True):
     scope: str
     pools: tuple[str, ...]
     max_vms: int = 1
+
+    def get_location(self, placement: Placement) -> str:
+        """Return the machine or rack of a placement, by the scope; "" for the scope "site"."""
+        return {"machine": placement.machine, "rack": placement.rack}.get(self.scope, "")
 
 
 def _convert_number_or_percentage(text: str, total: int) -> int:
@@ -65,6 +70,11 @@ class PoolDemand(Struct, frozen=True):
     removes_newest: bool = False
 
     @property
+    def keys(self) -> list[tuple[str, int | str]]:
+        """Pool and number of each VM, in order."""
+        return [(self.pool, number) for number in self.numbers]
+
+    @property
     def surge_size(self) -> int:
         """Number of surge VMs of an upgrade of the pool; 1 for a control plane."""
         size = len(self.numbers)
@@ -81,9 +91,23 @@ class PoolDemand(Struct, frozen=True):
         return self.constraints.zones
 
     @property
+    def configured_zones(self) -> frozenset[str]:
+        """Availability zones named by the configuration; none if all are allowed."""
+        return self.zones or frozenset()
+
+    def is_zone_allowed(self, zone: str | None) -> bool:
+        """Return whether its VMs may be in a zone; None is the zone of an unknown rack."""
+        return self.zones is None or zone in self.zones
+
+    @property
     def hints(self) -> tuple[Hint, ...]:
         """Placement hints."""
         return self.constraints.hints
+
+
+def index_pools(pools: Iterable[PoolDemand]) -> dict[str, PoolDemand]:
+    """Return the pools of one resource by name."""
+    return {pool.pool: pool for pool in pools}
 
 
 class ClaimDemand(Struct, frozen=True):
@@ -115,6 +139,11 @@ class VmDemand(Struct, frozen=True):
     version: str | None = None
     parent_id: str = ""
     provenance: str = "predicted"
+
+    @property
+    def cluster_id(self) -> str:
+        """Id of the cluster of the VMs, also for a separate pool."""
+        return self.owner.partition(":")[2]
 
 
 # Provenance of an observed placement.

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, cast
 
 from msgspec import Struct, field
 
+from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.domain_table import find_domains
 from nexusform.interfaces.plugins import PluginRegistries
@@ -101,12 +102,12 @@ def plan_domain_phases(
     blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evaluation
 ) -> tuple[DomainPhasesResult, ...]:
     """Return the contributions of the used domains to a plan, including the diagnostics of their queries."""
-    return tuple(phases.plan(blocks, vms, evaluation) for phases in _load_used_phases(_list_types(blocks)))
+    return tuple(phases.plan(blocks, vms, evaluation) for phases in _load_used_phases(_list_objects(blocks)))
 
 
 def plan_domain_removals(blocks: BlockPlanner, vms: Iterable[VmObject]) -> tuple[DomainPhasesResult, ...]:
     """Return the contributions of the used domains when everything is destroyed."""
-    return tuple(phases.remove(blocks, vms) for phases in _load_used_phases(_list_types(blocks)))
+    return tuple(phases.remove(blocks, vms) for phases in _load_used_phases(_list_objects(blocks)))
 
 
 def collect_diagnostics(contributions: Iterable[DomainPhasesResult]) -> Iterator[Diagnostic]:
@@ -118,7 +119,7 @@ def collect_diagnostics(contributions: Iterable[DomainPhasesResult]) -> Iterator
 def list_workloads(state: State, registries: PluginRegistries) -> list[ScheduledPod]:
     """Return the workloads on VMs in a state."""
     workloads: list[ScheduledPod] = []
-    for phases in _load_used_phases({address.type for address in state.instances}):
+    for phases in _load_used_phases(state.instances):
         workloads += phases.list_workloads(state, registries)
     return workloads
 
@@ -126,24 +127,25 @@ def list_workloads(state: State, registries: PluginRegistries) -> list[Scheduled
 def collect_claims(instances: Mapping[Address, InstanceState], registries: PluginRegistries) -> dict[str, ClaimDemand]:
     """Return the storage claims of pods of existing objects, by cluster id."""
     claims: dict[str, ClaimDemand] = {}
-    for phases in _load_used_phases({address.type for address in instances}):
+    for phases in _load_used_phases(instances):
         claims |= phases.collect_claims(instances, registries)
     return claims
 
 
 def collect_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[PlacementChange]:
     """Yield rows of objects that lost their host outside nexusform."""
-    for phases in _load_used_phases({address.type for address in prior.instances}):
+    for phases in _load_used_phases(prior.instances):
         yield from phases.list_lost_rows(prior, registries)
 
 
-def _list_types(blocks: BlockPlanner) -> set[str]:
-    """Return the types of all objects in the configuration or the state."""
-    return {block.type for block in blocks.order.blocks} | {address.type for address in blocks.prior.instances}
+def _list_objects(blocks: BlockPlanner) -> Iterable[ResourceBlock | Address]:
+    """Return all objects in the configuration or the state."""
+    return (*blocks.order.blocks, *blocks.prior.instances)
 
 
-def _load_used_phases(types: set[str]) -> Iterator[DomainPhases]:
-    """Yield the phases of the domains with any of these types."""
+def _load_used_phases(objects: Iterable[ResourceBlock | Address]) -> Iterator[DomainPhases]:
+    """Yield the phases of the domains with a type of these objects."""
+    types = {used.type for used in objects}
     for domain in find_domains().values():
         if domain.phases and not types.isdisjoint(domain.resource_types):
             module, _, name = domain.build_object_reference(domain.phases).partition(":")

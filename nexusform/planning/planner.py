@@ -52,19 +52,21 @@ def make_plan(request: PlanRequest) -> PlanResult:
             result = _plan_in_fitting_sample(request, result)
     except DiagnosticsError as rejection:
         return plan_assembly.build_unchanged_plan(request, rejection.diagnostics)
-    if request.includes_remedies and result.unplaced:
+    if not request.includes_remedies:
+        return result
+    if result.unplaced:
         from nexusform.planning.replanning.capacity_remedies import add_remedies
 
         return add_remedies(request, result, make_plan)
-    if request.includes_remedies and any(SELECTION_KEY in problem.extra for problem in result.plan.diagnostics):
+    if any(SELECTION_KEY in problem.extra for problem in result.plan.diagnostics):
         from nexusform.planning.replanning.waiting_pod_remedies import verify_suggested_selection
 
         return verify_suggested_selection(request, result, make_plan)
-    if request.includes_remedies and result.open_rules:
+    if result.open_rules:
         from nexusform.planning.replanning.zone_remedies import add_zone_remedies
 
         result = add_zone_remedies(request, result, make_plan)
-    if request.includes_remedies and any(row.is_waiting for row in result.plan.feasibility):
+    if any(row.is_waiting for row in result.plan.feasibility):
         from nexusform.planning.replanning.waiting_pod_remedies import add_feasibility_remedies
 
         return add_feasibility_remedies(request, result, make_plan)

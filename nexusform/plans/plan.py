@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Span, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, Span, has_errors
 from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.plans.maintenance import PlannedMachineAction, Upgrade
@@ -83,6 +83,16 @@ class Change(Struct, frozen=True):
     def id(self) -> str:
         """Id of the object, from the side that exists."""
         return str((self.after or self.before or {}).get("id", ""))
+
+    @property
+    def note(self) -> Mapping[str, Any]:
+        """Private note of the object; empty without one."""
+        return self.private or {}
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether apply leaves the object and its address as they are."""
+        return self.action is Action.NO_OP and not self.previous_address and not self.importing
 
 
 class StepKind(StrEnum):
@@ -547,6 +557,11 @@ class Plan(Struct, frozen=True):
         return sum(site.lost_unmanaged_count for site in self.sites)
 
     @property
+    def errors(self) -> tuple[Diagnostic, ...]:
+        """Errors among the diagnostics."""
+        return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.severity is Severity.ERROR)
+
+    @property
     def is_rejected(self) -> bool:
         """Whether the plan may not be applied: it has errors, or breaks a guard rail."""
         return self.errored or has_errors(self.diagnostics)
@@ -559,9 +574,8 @@ class Plan(Struct, frozen=True):
     @property
     def has_changes(self) -> bool:
         """Whether applying would change an object, an output, an address or observed attributes."""
-        for change in self.changes:
-            if change.action is not Action.NO_OP or change.previous_address or change.importing:
-                return True
+        if not all(change.is_unchanged for change in self.changes):
+            return True
         if any(output.action is not Action.NO_OP for output in self.outputs):
             return True
         if self.observed_attributes and any(

@@ -25,6 +25,7 @@ from nexusform.resources.address import Address, ConfigAddress, compute_address_
 from nexusform.schemas.value_types import BOOL
 from nexusform.state.objects import ObjectState, State
 
+_PRESERVED_KEYS = tuple(sorted((RECORD_KEY, NOT_VERIFIED_KEY, UNFINISHED_KEY)))
 _DESTROY_ACTIONS = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _CHANGE_ACTIONS = (Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _CREATE_ACTIONS = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
@@ -85,41 +86,46 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
     """Build the change of an instance; `creation` is its number if it is created, else 0."""
     prior = instance.prior
     is_removed = instance.is_removed
-    prior_creation = prior.creation if prior is not None else 0
     create_first = instance.create_first
     if is_removed and prior is not None:
         create_first = create_first or prior.create_before_destroy
     dependencies = instance.dependencies
     if prior is not None and (is_removed or instance.block is None):
         dependencies = prior.dependencies
-    before = prior.attributes if prior is not None else None
+    before = instance.before
     after: Mapping[str, Any] | None = None if is_removed else instance.planned
     if instance.action is Action.NO_OP and before == after:
         after = before  # one object, that of the state: written once, and compared at once
-    return Change(
+    change = Change(
         address=instance.address,
         action=instance.action,
         before=before,
         after=after,
         provider=_select_provider(block, prior, is_removed=is_removed),
-        creation=creation or (0 if is_removed else prior_creation),
-        prior_creation=prior_creation,
-        sensitive_before=prior.sensitive if prior is not None else (),
-        sensitive_after=() if is_removed else instance.hidden_paths,
-        refined_after=() if is_removed else instance.arguments.refined,
+        creation=creation,
+        prior_creation=instance.prior_creation,
         replace_paths=instance.decision.replace_paths,
-        reason=instance.decision.reason if instance.is_removed or instance.action in _DESTROY_ACTIONS else "",
+        reason=instance.decision.reason if is_removed or instance.action in _DESTROY_ACTIONS else "",
         previous_address=instance.previous_address,
         importing=instance.importing,
         dependencies=dependencies,
         create_before_destroy=create_first,
         skip_destroy=_get_skip_destroy_setting(instance),
-        tainted_before=prior.tainted if prior is not None else False,
         private=_select_private_note_after_plan(instance),
-        source=block.span if block is not None else None,
-        block=block.header if block is not None else "",
         ignored_paths=instance.lifecycle.ignore_changes if instance.action is Action.UPDATE else (),
     )
+    if not is_removed:
+        change = replace(
+            change,
+            creation=creation or instance.prior_creation,
+            sensitive_after=instance.hidden_paths,
+            refined_after=instance.arguments.refined,
+        )
+    if prior is not None:
+        change = replace(change, sensitive_before=prior.sensitive, tainted_before=prior.tainted)
+    if block is not None:
+        change = replace(change, source=block.span, block=block.header)
+    return change
 
 
 def _get_skip_destroy_setting(instance: Instance) -> bool:
@@ -134,8 +140,11 @@ def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | N
     prior_note = instance.prior.private if instance.prior is not None and not instance.is_replaced else None
     if instance.private is None:
         return prior_note
-    preserved_names = (prior_note or {}).keys() & {RECORD_KEY, NOT_VERIFIED_KEY, UNFINISHED_KEY}
-    return {**instance.private, **{name: (prior_note or {})[name] for name in sorted(preserved_names)}} or None
+    note = dict(instance.private)
+    for key in _PRESERVED_KEYS:
+        if prior_note is not None and key in prior_note:
+            note[key] = prior_note[key]
+    return note or None
 
 
 def _select_provider(block: ResourceBlock | None, prior: ObjectState | None, *, is_removed: bool) -> str:

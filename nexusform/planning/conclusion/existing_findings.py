@@ -6,7 +6,8 @@ count as caused by the plan, for example missing parts of an export: no state re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.domain_table import collect_diagnostic_traits
 from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.plans.impact.object_effects import Effect, compute_effect
-from nexusform.plans.plan import Action, Change, PlacementAction, Plan
+from nexusform.plans.plan import Change, PlacementAction, Plan
 from nexusform.plans.site_capacity.occupancy import select_without_new_sharing
 
 
@@ -40,17 +41,17 @@ class _PlanActions(Struct, frozen=True):
 def mark_existing_findings(plan: Plan) -> Plan:
     """Return the plan with its existing findings marked."""
     actions = _collect_plan_actions(plan)
-    # The resources with clusters without surge capacity both before and after the plan.
+    # Clusters (site id, name) with surge capacity before the plan, and none after it.
     new_shortages: set[tuple[str, str]] = set()
     for row in plan.capacity:
-        clusters_before = row.before.no_surge_clusters if row.before is not None else ()
-        clusters_after = row.after.no_surge_clusters if row.after is not None else ()
-        new_shortages |= {(row.site_id, cluster) for cluster in clusters_after if cluster not in clusters_before}
+        new_shortages |= {(row.site_id, cluster) for cluster in row.new_no_surge_clusters}
     addresses: set[str] = set()
     caused_by_plan: set[str] = set()
     for site in plan.sites:
-        addresses |= {str(pool.address) for pool in site.pools}
-        caused_by_plan |= {str(pool.address) for pool in site.pools if (site.id, pool.cluster) in new_shortages}
+        for pool in site.pools:
+            addresses.add(str(pool.address))
+            if (site.id, pool.cluster) in new_shortages:
+                caused_by_plan.add(str(pool.address))
     existing_addresses = {
         "no-surge-capacity": frozenset(addresses - caused_by_plan),
         "shared-machine": select_without_new_sharing(plan.sites),
@@ -79,34 +80,40 @@ _REMOVING_EFFECTS: Final = (Effect.MOVED, Effect.UNPLACED, Effect.REMOVED)
 
 
 def _collect_plan_actions(plan: Plan) -> _PlanActions:
-    effects = [(row, compute_effect(row)) for row in plan.placements]
-    bindings = [(row, effect) for row, effect in effects if KINDS[row.kind].by_resource]
-    pods_of_plan = [(row, effect) for row, effect in effects if KINDS[row.kind].runs_on_vms]
-    # Pods that lost their node, or are added without one; pods that keep waiting are excluded.
-    newly_waiting_pods = [
-        row
-        for row, effect in pods_of_plan
-        if effect is Effect.UNPLACED or (effect is Effect.WAITING and row.action is PlacementAction.PLACE)
-    ]
-    changed_pods = [row for row, _ in pods_of_plan if row.action is not PlacementAction.KEEP]
-    vm_effects = {effect for row, effect in effects if row.kind == VM}
-    # The resources changed or imported by the plan.
-    changed_resources = frozenset(
-        str(change.address)
-        for change in plan.changes
-        if change.action is not Action.NO_OP or change.importing or change.previous_address
-    )
+    vm_effects: set[Effect] = set()
+    bindings_by_effect: defaultdict[Effect, set[str]] = defaultdict(set)
+    pods_by_effect: defaultdict[Effect, set[str]] = defaultdict(set)
+    changed_pods: set[str] = set()
+    pods_added_without_node: set[str] = set()
+    for row in plan.placements:
+        effect, address = compute_effect(row), str(row.address)
+        if row.kind == VM:
+            vm_effects.add(effect)
+        if KINDS[row.kind].by_resource:
+            bindings_by_effect[effect].add(address)
+        if KINDS[row.kind].runs_on_vms:
+            pods_by_effect[effect].add(address)
+            if row.action is not PlacementAction.KEEP:
+                changed_pods.add(address)
+            if row.action is PlacementAction.PLACE and effect is Effect.WAITING:
+                pods_added_without_node.add(address)
     return _PlanActions(
         has_predecessor=plan.serial > 0,
-        changed_resources=changed_resources,
-        changed_documents=frozenset(str(change.address) for change in plan.changes if _has_changed_text(change)),
-        resources_with_bindings={str(row.address) for row, effect in bindings if effect in _ADDING_EFFECTS},
-        resources_with_added_pods={str(row.address) for row, effect in pods_of_plan if effect in _ADDING_EFFECTS},
-        resources_with_waiting_pods={str(row.address) for row in newly_waiting_pods},
-        resources_with_changed_pods={str(row.address) for row in changed_pods},
+        changed_resources={str(change.address) for change in plan.changes if not change.is_unchanged},
+        changed_documents={str(change.address) for change in plan.changes if _has_changed_text(change)},
+        resources_with_bindings=_merge_addresses(bindings_by_effect, _ADDING_EFFECTS),
+        resources_with_added_pods=_merge_addresses(pods_by_effect, _ADDING_EFFECTS),
+        # Pods that keep waiting are excluded.
+        resources_with_waiting_pods=pods_by_effect[Effect.UNPLACED] | pods_added_without_node,
+        resources_with_changed_pods=changed_pods,
         adds_vms=not vm_effects.isdisjoint(_ADDING_EFFECTS),
         removes_vms=not vm_effects.isdisjoint(_REMOVING_EFFECTS),
     )
+
+
+def _merge_addresses(addresses: Mapping[Effect, set[str]], effects: Iterable[Effect]) -> set[str]:
+    """Return the addresses with any of these effects."""
+    return set().union(*(addresses.get(effect, ()) for effect in effects))
 
 
 def _has_changed_text(change: Change) -> bool:

@@ -10,10 +10,10 @@ from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.json_data.plain_data import Path
-from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult, index_site_resources
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Action, Change
-from nexusform.plans.site_capacity.site_resource_capacity import AttachableNetworks, read_recorded_site_resources
+from nexusform.plans.site_capacity.site_resource_capacity import AttachableNetworks
 
 _NETWORK_ID: Final = re.compile(
     r"/subscriptions/\S*/providers/microsoft\.networkcloud/(l2networks|l3networks|trunkednetworks)/[^/\s]+/?"
@@ -57,17 +57,19 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
 
 def list_missing_data(result: PlanResult) -> Iterator[str]:
     """Yield the facts used by changed clusters, pools and VMs that the export lacks, or no export contains."""
-    changes = [(change.after, networks.types) for change, _, networks in _list_changes_with_networks(result)]
-    used = [
-        (match[1], listed_types)
-        for value, listed_types in changes
-        for _, text in _list_network_ids(value, ())
-        if (match := _NETWORK_ID.fullmatch(text.lower()))
-    ]
-    yield from sorted({_TYPE_NAMES[network_type] for network_type, listed in used if network_type not in listed})
-    if used:
+    unlisted_types: set[str] = set()
+    uses_networks = uses_hugepages = False
+    for change, _, networks in _list_changes_with_networks(result):
+        uses_hugepages |= _has_hugepages(change.after)
+        for _, text in _list_network_ids(change.after, ()):
+            match = _NETWORK_ID.fullmatch(text.lower())
+            if match is not None:
+                uses_networks = True
+                unlisted_types |= {match[1]} - set(networks.types)
+    yield from sorted(_TYPE_NAMES[network_type] for network_type in unlisted_types)
+    if uses_networks:
         yield "isolation domains and their racks"
-    if any(_has_hugepages(value) for value, _ in changes):
+    if uses_hugepages:
         yield "hugepages of machines"
 
 
@@ -80,16 +82,13 @@ def _has_hugepages(value: Any) -> bool:
 
 def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, VmObject, AttachableNetworks]]:
     """Yield the changed clusters, pools and VMs with the listed networks of their site; simulated sites list none."""
-    networks_by_site = {
-        str((change.after or change.before or {}).get("id")): supplies.attachable
-        for change in result.plan.changes
-        if (supplies := read_recorded_site_resources(change.private)) is not None
-    }
+    resources_by_site = index_site_resources(result.plan.changes)
     for change in result.plan.changes:
         vms = result.objects.get(change.address)
         if vms is None or vms.request.demand is None or change.action in (Action.NO_OP, Action.DELETE):
             continue
-        networks = networks_by_site.get(vms.request.demand.site_id)
+        resources = resources_by_site.get(vms.request.demand.site_id)
+        networks = resources.attachable if resources is not None else None
         if networks is not None or change.provider.partition(".")[0] != DEFAULT_PROVIDER:
             yield change, vms, networks or _NO_LISTS
 

@@ -233,7 +233,6 @@ def _build_result(
     edges: list[tuple[str, str]] = []
     for block, needs in blocks.order.needs.items():
         edges += [(str(block), str(need)) for need in needs]
-    priors = {address: blocks.instances[address].prior for address in lost_addresses}
     return PlanResult(
         plan=plan,
         edges=tuple(edges),
@@ -244,7 +243,7 @@ def _build_result(
         sites=outcome.sites,
         open_rules=tuple(validation.rules.open_rules) if validation.rules else (),
         contributions=outcome.contributions,
-        prior_notes={address: prior.private or {} for address, prior in priors.items() if prior is not None},
+        prior_notes={address: blocks.instances[address].prior_note for address in lost_addresses},
     )
 
 
@@ -362,30 +361,35 @@ def _measure_certainty(
     )
     # The prediction records of earlier plans by site id.
     records: dict[str, PredictionRecord] = {}
-    for address in prior.instances:
-        current = prior.get_object(address)
-        record = parse_record(current.private) if current is not None else {}
-        if current is not None and record:
+    for current in prior.objects.values():
+        record = parse_record(current.private)
+        if record:
             records[str(current.attributes.get("id"))] = record
     return samples, lower_certainty_to_accuracy(certainties, records)
 
 
 def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccuracy]:
     """Yield the replay scores of sites under their rack_spread, and the prediction accuracy."""
-    for address in sorted(prior.instances, key=compute_address_order):
-        current = prior.get_object(address)
-        note = (current.private or {}) if current is not None else {}
-        predictions, not_verified = compute_score(parse_record(note)), get_text(note, NOT_VERIFIED_KEY)
-        if current is None or not (note.get(PREDICTION_KEY) or predictions or not_verified):
+    objects = prior.objects
+    for address in sorted(objects, key=compute_address_order):
+        attributes, note = objects[address].attributes, objects[address].private
+        predictions = compute_score(parse_record(note))
+        not_verified = get_text(note, NOT_VERIFIED_KEY)
+        rack_spread = get_text(attributes, "scheduler", "rack_spread") or RackSpread.POOL.value
+        recorded = get_mapping(note, PREDICTION_KEY, rack_spread)
+        if not (recorded or predictions or not_verified):
             continue
-        scheduler = get_mapping(current.attributes, "scheduler")
-        recorded = get_mapping(note, PREDICTION_KEY, scheduler.get("rack_spread") or RackSpread.POOL.value)
-        hits, verified, unverified = (recorded.get(name, 0) for name in ("hits", "judged", "not_judged"))
-        if recorded or predictions or not_verified:
-            name_parts = [current.attributes.get(attribute) for attribute in ("namespace", "name")]
-            name = "/".join(str(part) for part in name_parts if part)
-            sure, chance = recorded.get("sure"), recorded.get("chance")
-            yield SitePredictionAccuracy(name, hits, verified, unverified, sure, chance, predictions, not_verified)
+        name_parts = [attributes.get("namespace"), attributes.get("name")]
+        yield SitePredictionAccuracy(
+            site="/".join(str(part) for part in name_parts if part),
+            hits=recorded.get("hits", 0),
+            verified_count=recorded.get("judged", 0),
+            unverified_count=recorded.get("not_judged", 0),
+            certain_hits=recorded.get("sure"),
+            random_hits=recorded.get("chance"),
+            predictions=predictions,
+            not_verified=not_verified,
+        )
 
 
 def _validate_plan(

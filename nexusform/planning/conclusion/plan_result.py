@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, field
@@ -12,7 +12,8 @@ from nexusform.planning.phases import DomainPhasesResult
 from nexusform.planning.verdicts.placement_fit import PoolShortage
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
-from nexusform.plans.plan import Plan
+from nexusform.plans.plan import Change, Plan
+from nexusform.plans.site_capacity.site_resource_capacity import SiteResources, read_recorded_site_resources
 from nexusform.resources.address import Address
 
 if TYPE_CHECKING:
@@ -30,6 +31,16 @@ class ExplainedVm(Struct, frozen=True):
 
 
 Edge: TypeAlias = tuple[str, str]
+
+
+def index_site_resources(changes: Iterable[Change]) -> dict[str, SiteResources]:
+    """Return the recorded resources of sites, by site id; simulated sites have none."""
+    resources: dict[str, SiteResources] = {}
+    for change in changes:
+        recorded = read_recorded_site_resources(change.private)
+        if recorded is not None:
+            resources[change.id] = recorded
+    return resources
 
 
 class PlanResult(Struct, frozen=True):

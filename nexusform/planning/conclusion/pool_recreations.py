@@ -8,11 +8,12 @@ from typing import Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items, select_word_form
-from nexusform.placements.vm_demands import PoolDemand
+from nexusform.placements.vm_demands import PoolDemand, index_pools
 from nexusform.planning.conclusion.vm_placement_rows import is_platform_scale_in
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_vm_name
-from nexusform.planning.vm_planning.vm_object import ROLLING, VmKey, VmObject, find_changed_argument
+from nexusform.planning.vm_planning.vm_object import ROLLING, VmObject, find_changed_argument
 from nexusform.plans.maintenance import DrainObstacles, PoolNodeRecreation, Upgrade
+from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import Token, run_operations
 from nexusform.scheduling.racks.vms import Placement
 
@@ -44,12 +45,10 @@ def build_upgrades(
         cluster_id = owner.partition(":")[2]
         nodes = frozenset(chain.from_iterable(_list_recreated_names(vms, pool, trigger) for vms, pool in members))
         obstacles = [find_disruptions(cluster_id, nodes) for find_disruptions in disruptions]
-        pools = [
-            _build_pool_upgrade(
-                vms, pool, trigger, scale_ins.find_dependencies(vms, pool, sites) if trigger == ROLLING else ()
-            )
-            for vms, pool in members
-        ]
+        pools = []
+        for vms, pool in members:
+            scale_in_pools = scale_ins.find_dependencies(vms, pool, sites) if trigger == ROLLING else ()
+            pools.append(_build_pool_upgrade(vms, pool, trigger, scale_in_pools))
         yield _build_upgrade(members[0][0], trigger, pools, obstacles)
 
 
@@ -74,20 +73,15 @@ def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObje
 
 def _find_pool_trigger(vms: VmObject, pool: PoolDemand) -> str:
     """Return the trigger of re-creating a whole pool: version or argument; "" for none."""
-    keys = _list_vm_keys(pool)
-    triggers = {vms.request.actions.recreations[key] for key in keys if key in vms.request.actions.recreations}
+    triggers = {vms.request.actions.recreations.get(key, "") for key in pool.keys}
     if ROLLING in triggers:
         return ROLLING
     pool_triggers = {name for name, _ in pool.triggers}
     return next((trigger for trigger in sorted(triggers) if trigger in pool_triggers), "")
 
 
-def _list_vm_keys(pool: PoolDemand) -> list[VmKey]:
-    return [(pool.pool, number) for number in pool.numbers]
-
-
 def _list_recreated_names(vms: VmObject, pool: PoolDemand, trigger: str) -> Iterator[str]:
-    for key, name in zip(_list_vm_keys(pool), pool.names, strict=True):
+    for key, name in zip(pool.keys, pool.names, strict=True):
         if vms.request.actions.recreations.get(key) == trigger:
             yield name
 
@@ -96,14 +90,17 @@ def _build_upgrade(
     first_object: VmObject, trigger: str, pools: Iterable[PoolNodeRecreation], disruptions: Sequence[DrainObstacles]
 ) -> Upgrade:
     assert first_object.request.demand is not None
-    is_rolling = trigger == ROLLING
-    before = first_object.prior.demand.version if first_object.prior.demand is not None else None
+    before = after = ""
+    if trigger == ROLLING:
+        assert first_object.prior.demand is not None, "an upgrade has a version before"
+        before = first_object.prior.demand.version or ""
+        after = first_object.request.demand.version or ""
     return Upgrade(
         address=first_object.instance.address,
         cluster=first_object.request.demand.cluster,
         site_id=first_object.request.demand.site_id,
-        before=(before or "") if is_rolling else "",
-        after=(first_object.request.demand.version or "") if is_rolling else "",
+        before=before,
+        after=after,
         pools=tuple(pools),
         budgets=tuple(chain.from_iterable(obstacle.budgets for obstacle in disruptions)),
         single_replicas=tuple(chain.from_iterable(obstacle.single_replicas for obstacle in disruptions)),
@@ -119,15 +116,18 @@ def _build_pool_upgrade(
     without surge after. Otherwise all VMs are removed first, also if another argument of the pool changes
     with the version. VMs re-created for a reason of their own (a machine) are down meanwhile.
     """
-    keys = _list_vm_keys(pool)
+    keys = pool.keys
     recreated = [key for key in keys if vms.request.actions.recreations.get(key) == trigger]
-    prior = next((prior_pool for prior_pool in vms.prior_pools if prior_pool.pool == pool.pool), None)
+    prior = index_pools(vms.prior_pools).get(pool.pool)
     is_rolling = trigger == ROLLING and not find_changed_argument(prior, pool)
     other_count = sum(vms.request.actions.recreations.get(key, trigger) != trigger for key in keys)
     uses_surge = is_rolling and pool.surge_size > 0
     batch = pool.batch_size if is_rolling else len(recreated)
-    stops_at = next((index // batch + 1 for index, key in enumerate(recreated) if key in vms.placements.failures), 0)
-    failed = next((vms.placements.failures[key] for key in recreated if key in vms.placements.failures), None)
+    failed_batch, reason = 0, ""
+    for index, key in enumerate(recreated):
+        if key in vms.placements.failures:
+            failed_batch, reason = index // batch + 1, vms.placements.failures[key].reason
+            break
     batch_count = min(batch, len(recreated))
     down_count = other_count + (0 if uses_surge else batch_count)
     return PoolNodeRecreation(
@@ -138,8 +138,8 @@ def _build_pool_upgrade(
         batches=-(-len(recreated) // batch),
         surges=uses_surge and not other_count,
         minimum_up=len(keys) - down_count,
-        failed_batch=stops_at,
-        reason=failed.reason if failed is not None else "",
+        failed_batch=failed_batch,
+        reason=reason,
         batch=batch,
         count=len(keys),
         is_control_plane=pool.is_control_plane,
@@ -161,7 +161,8 @@ class _ScaleInPools:
 
     def find_dependencies(self, vms: VmObject, pool: PoolDemand, sites: Mapping[str, SitePlan]) -> tuple[str, ...]:
         """Return the other pools that could leave this pool without capacity if all their VMs remained."""
-        site = sites.get(vms.request.demand.site_id) if vms.request.demand is not None else None
+        assert vms.request.demand is not None
+        site = sites.get(vms.request.demand.site_id)
         if site is None or site.base is None or site.id not in self._pools:
             return ()
         own = _get_pool_name(vms, pool)
@@ -172,21 +173,22 @@ class _ScaleInPools:
         if (site.id, excluded) not in self._outcomes:
             scheduler = site.base.copy()
             for other_object, prior in other_pools:
-                # Occupy the capacity of the VMs removed by a scale-in of a pool.
-                owner = other_object.prior.demand
-                assert owner is not None, "existing VMs have a demand"
-                for key, trigger in other_object.request.actions.removals.items():
-                    if key[0] == prior.pool and trigger == "scale_in" and key in other_object.prior.existing:
-                        scheduler.add_existing(
-                            build_vm_name(owner, prior, *key), prior.sku, other_object.get_prior_placement(key)
-                        )
+                _reserve_capacity_of_removed_vms(scheduler, other_object, prior)
             self._outcomes[site.id, excluded] = run_operations(scheduler, site.operations)
         outcome = self._outcomes[site.id, excluded]
-        tokens = [vms.placements.tokens[key] for key in _list_vm_keys(pool) if key in vms.placements.tokens]
+        tokens = [vms.placements.tokens[key] for key in pool.keys if key in vms.placements.tokens]
         if all(outcome.get(token) is not None for token in tokens):
             return ()
-        owners = [(other_object.prior.demand, prior.pool) for other_object, prior in other_pools]
-        return tuple(f"{owner.cluster if owner is not None else ''}/{pool_name}" for owner, pool_name in owners)
+        return tuple(f"{other_object.prior.cluster}/{prior.pool}" for other_object, prior in other_pools)
+
+
+def _reserve_capacity_of_removed_vms(scheduler: RackScheduler, vms: VmObject, prior: PoolDemand) -> None:
+    """Reserve the capacity of the VMs removed by a scale-in of a pool."""
+    owner = vms.prior.demand
+    assert owner is not None, "existing VMs have a demand"
+    for key, trigger in vms.request.actions.removals.items():
+        if key[0] == prior.pool and trigger == "scale_in" and key in vms.prior.existing:
+            scheduler.add_existing(build_vm_name(owner, prior, *key), prior.sku, vms.get_prior_placement(key))
 
 
 def _get_pool_name(vms: VmObject, pool: PoolDemand) -> _Name:

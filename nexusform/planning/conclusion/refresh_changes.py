@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.interfaces.plugins import UNFINISHED_KEY, ResourceType
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.vm_placement_rows import REASONS
-from nexusform.planning.preparation.prior_state import PriorState
+from nexusform.planning.preparation.prior_state import PriorState, iterate_current_objects
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_inventory, build_sites, list_machines
 from nexusform.planning.vm_planning.vm_object import MACHINE_FORGOTTEN, MACHINE_REMOVED
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange
@@ -18,11 +19,11 @@ from nexusform.state.objects import InstanceState
 
 def build_unchanged_changes(instances: Mapping[Address, InstanceState]) -> Iterator[Change]:
     """Yield a no-op change for every object."""
-    for address in sorted(instances, key=compute_address_order):
-        current = instances[address].current
-        if current is not None:
-            values, number = current.attributes, current.creation
-            yield Change(address, Action.NO_OP, values, values, current.provider, number, number)
+    objects = dict(iterate_current_objects(instances))
+    for address in sorted(objects, key=compute_address_order):
+        current = objects[address]
+        values, number = current.attributes, current.creation
+        yield Change(address, Action.NO_OP, values, values, current.provider, number, number)
 
 
 def build_moved_changes(prior: PriorState) -> Iterator[Change]:
@@ -51,9 +52,9 @@ def build_moved_changes(prior: PriorState) -> Iterator[Change]:
 
 def check_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:
     """Yield warnings for objects with a change that failed or is in progress since an earlier apply."""
-    for address in sorted(prior.instances, key=compute_address_order):
-        current = prior.get_object(address)
-        unfinished = (current.private or {}).get(UNFINISHED_KEY) if current is not None else None
+    objects = prior.objects
+    for address in sorted(objects, key=compute_address_order):
+        unfinished = get_mapping(objects[address].private, UNFINISHED_KEY)
         if unfinished:
             kind = "change-in-progress" if unfinished.get("in_progress") else "change-failed-before"
             summary = str(unfinished.get("brief", ""))
@@ -76,7 +77,7 @@ def list_lost_rows(
     prior: PriorState, types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan]
 ) -> Iterator[PlacementChange]:
     """Yield a row for every VM on a missing machine: removed outside nexusform, or forgotten before."""
-    recorded = ((a, i.current.attributes) for a, i in prior.state.instances.items() if i.current is not None)
+    recorded = ((address, current.attributes) for address, current in iterate_current_objects(prior.state.instances))
     managed = list_machines(build_inventory(recorded, types))
     for change in build_unchanged_changes(prior.instances):
         resource_type = types.get(change.address.type)

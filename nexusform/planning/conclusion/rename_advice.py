@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, product
 from textwrap import indent
 from typing import Any, Final, TypeAlias
 
@@ -31,18 +32,18 @@ def build_rename_diagnostics(
 ) -> Iterator[Diagnostic]:
     """Yield advice for each deletion with exactly one similar new object; a warning if it removes VMs."""
     existing_blocks = {instance.address.config_address for instance in instances if instance.prior is not None}
-    deleted = [instance for instance in instances if instance.action is Action.DELETE]
-    created = [instance for instance in instances if instance.action is Action.CREATE and instance.prior is None]
-    types = {instance.address.type for instance in deleted} & {instance.address.type for instance in created}
-    for name in sorted(types):
-        deleted_of_type = [instance for instance in deleted if instance.address.type == name]
-        created_of_type = [instance for instance in created if instance.address.type == name]
-        created_blocks = [
-            candidate for candidate in created_of_type if candidate.address.config_address not in existing_blocks
-        ]
-        for old, new in chain(
-            _pair_similar_blocks(deleted_of_type, created_blocks), _find_changed_keys(deleted_of_type, created_of_type)
-        ):
+    deleted_by_type: defaultdict[str, list[Instance]] = defaultdict(list)
+    created_by_type: defaultdict[str, list[Instance]] = defaultdict(list)
+    for instance in instances:
+        if instance.action is Action.DELETE:
+            deleted_by_type[instance.address.type].append(instance)
+        elif instance.action is Action.CREATE and instance.prior is None:
+            created_by_type[instance.address.type].append(instance)
+    for name in sorted(deleted_by_type.keys() & created_by_type.keys()):
+        deleted, created = deleted_by_type[name], created_by_type[name]
+        in_new_blocks = [instance for instance in created if instance.address.config_address not in existing_blocks]
+        renamed_blocks = _pair_similar_blocks(deleted, in_new_blocks)
+        for old, new in chain(renamed_blocks, _find_changed_keys(deleted, created)):
             yield _build_advice(old, new, removed_vms)
 
 
@@ -55,15 +56,18 @@ def _pair_similar_blocks(deleted: list[Instance], created: list[Instance]) -> It
 
 def _find_changed_keys(deleted: list[Instance], created: list[Instance]) -> Iterator[tuple[_Group, _Group]]:
     """Compare instances of one block with a removed key to those with a new key; yield similar pairs."""
-    old: dict[object, list[_Group]] = {}
-    for instance in deleted:
-        if instance.decision.reason in _WITHOUT_KEY:
-            old.setdefault(instance.address.config_address, []).append({"": instance})
-    new_groups: dict[object, list[_Group]] = {}
-    for instance in created:
-        new_groups.setdefault(instance.address.config_address, []).append({"": instance})
-    for block, before in old.items():
-        yield from _find_similar_pairs(before, new_groups.get(block, []))
+    new_groups = _list_single_groups(created)
+    for block, old in _list_single_groups(deleted).items():
+        with_removed_key = [group for group in old if group[""].decision.reason in _WITHOUT_KEY]
+        yield from _find_similar_pairs(with_removed_key, new_groups.get(block, []))
+
+
+def _list_single_groups(instances: Iterable[Instance]) -> dict[object, list[_Group]]:
+    """Return a group of its own for each instance, by block. A single instance needs no distinguishing key."""
+    groups: dict[object, list[_Group]] = {}
+    for instance in instances:
+        groups.setdefault(instance.address.config_address, []).append({"": instance})
+    return groups
 
 
 def _group_by_block(instances: Iterable[Instance]) -> dict[object, _Group]:
@@ -79,7 +83,7 @@ def _find_similar_pairs(old: list[_Group], new: list[_Group]) -> Iterator[tuple[
     """Yield the groups with exactly one similar group on the other side."""
     if len(old) > _MAXIMUM_COMPARED or len(new) > _MAXIMUM_COMPARED:
         return
-    similar_pairs = [(before, after) for before in old for after in new if _has_only_similar_instances(before, after)]
+    similar_pairs = [pair for pair in product(old, new) if _has_only_similar_instances(*pair)]
     for before, after in similar_pairs:
         partners = sum(before is first or after is second for first, second in similar_pairs)
         if partners == 1:

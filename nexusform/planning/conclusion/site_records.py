@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import Enum
 from itertools import chain
 from typing import Any, Final, TypeAlias
@@ -10,9 +11,10 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_warning, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, has_errors
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
-from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_sort_key
+from nexusform.json_data.plain_data import get_text
+from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_sort_key, index_pools
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
 from nexusform.planning.vm_planning.site_plans import (
@@ -26,7 +28,7 @@ from nexusform.planning.vm_planning.site_plans import (
     place_unmanaged_vms,
 )
 from nexusform.planning.vm_planning.vm_object import LOST_VMS_KEY, VmObject
-from nexusform.plans.plan import Action, Plan
+from nexusform.plans.plan import Action, Change, Plan
 from nexusform.plans.site_capacity.occupancy import (
     PoolVms,
     SiteMachine,
@@ -41,6 +43,7 @@ from nexusform.plans.site_capacity.site_resource_capacity import (
     ClusterNodeCounts,
     SiteResourceCapacity,
     SiteResourceKind,
+    SiteResources,
     compute_site_resource_capacity,
     count_nodes,
     find_configured_node_network,
@@ -69,28 +72,19 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     after = before
     if any(change.action is not Action.NO_OP for change in plan.changes) and _is_placement_known(plan):
         after = build_occupied_sites(plan, result.objects, registries, BeforeOrAfter.AFTER)
-    capacity = () if plan.errored else compute_headroom(before, after)
-    other_capacity = () if plan.errored else _collect_site_resource_capacity(result, before, after)
+    capacity: tuple[SiteSkuCapacity, ...] = ()
+    other_capacity: tuple[SiteResourceCapacity, ...] = ()
+    if not plan.errored:
+        capacity = compute_headroom(before, after)
+        other_capacity = _collect_site_resource_capacity(result, before, after)
     # `order` is that of the objects in the plan.
     site_ids = sorted({*before, *after})
-    site_records = tuple(_build_site(before.get(site_id), after.get(site_id), order) for site_id in site_ids)
-    # Mark the forgotten VMs that lose their machine.
+    sites = tuple(_build_site(before.get(site_id), after.get(site_id), order) for site_id in site_ids)
     rows = chain.from_iterable(problem.extra.get(LOST_VMS_KEY, ()) for problem in plan.diagnostics)
     lost_vms = {tuple(row) for row in rows}
-    if not lost_vms:
-        records = site_records
-    else:
-        records = tuple(
-            replace(
-                site,
-                unmanaged_vms=tuple(
-                    replace(vm, is_lost=(site.id, vm.placement.machine, vm.name) in lost_vms)
-                    for vm in site.unmanaged_vms
-                ),
-            )
-            for site in site_records
-        )
-    plan = replace(plan, sites=records, capacity=capacity, other_capacity=other_capacity)
+    if lost_vms:
+        sites = tuple(_mark_lost_vms(site, lost_vms) for site in sites)
+    plan = replace(plan, sites=sites, capacity=capacity, other_capacity=other_capacity)
     if plan.diagnostics:
         from nexusform.planning.conclusion.existing_findings import mark_existing_findings
 
@@ -100,10 +94,19 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     return replace(result, plan=plan)
 
 
+def _mark_lost_vms(site: SiteVms, lost_vms: AbstractSet[tuple[str, ...]]) -> SiteVms:
+    """Return a site with the VMs of `lost_vms` (site id, machine, name) marked."""
+    unmanaged_vms = []
+    for vm in site.unmanaged_vms:
+        is_lost = (site.id, vm.placement.machine, vm.name) in lost_vms
+        unmanaged_vms.append(replace(vm, is_lost=is_lost))
+    return replace(site, unmanaged_vms=tuple(unmanaged_vms))
+
+
 def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> PlanResult:
     """Add the problems of Kubernetes versions and networks."""
     plan = result.plan
-    if not any(change.before or SUPPLIES in (change.private or {}) for change in plan.changes):
+    if not any(change.before or SUPPLIES in change.note for change in plan.changes):
         return result
     from nexusform.planning.conclusion.network_references import list_missing_data, warn_missing_networks
     from nexusform.planning.conclusion.version_changes import check_version_changes
@@ -122,7 +125,7 @@ def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> Plan
 
 def _is_placement_known(plan: Plan) -> bool:
     """Return whether all errors are about placement, so that everything else is known."""
-    errors = [problem for problem in plan.diagnostics if problem.severity is Severity.ERROR]
+    errors = plan.errors
     if not errors:
         return True
     from nexusform.planning.verdicts.separation_rules import SEPARATION_VIOLATED
@@ -135,32 +138,35 @@ def _collect_site_resource_capacity(
 ) -> tuple[SiteResourceCapacity, ...]:
     """Return the capacity besides machines of the sites read by a provider, by site id."""
     plan = result.plan
-    observed_sites = [
-        (change, recorded) for change in plan.changes if (recorded := read_recorded_site_resources(change.private))
-    ]
+    observed_sites = list(_iterate_observed_sites(plan))
     if not observed_sites:
         return ()
     claims_by_cluster = dict(
         chain.from_iterable(contribution.collect_claims().items() for contribution in result.contributions)
     )
     claims = [{cluster: sides[index] for cluster, sides in claims_by_cluster.items()} for index in (0, 1)]
-    declared = {
-        str(change.after.get("name")): network
-        for change in plan.changes
-        if change.after is not None and (network := find_configured_node_network(change.after))
-    }
+    declared: dict[str, str] = {}
+    for change in plan.changes:
+        network = find_configured_node_network(change.after or {})
+        if network:
+            declared[get_text(change.after, "name")] = network
     rows: dict[str, tuple[SiteResourceCapacity, ...]] = {}
-    for change, supplies in observed_sites:
-        attributes = change.after or change.before
-        if attributes is None:
-            continue
-        site = str(attributes["name"])
+    for site, _, supplies in observed_sites:
         sides = [
             count_nodes(side[site].pools, declared, side_claims) if site in side else ClusterNodeCounts()
             for side, side_claims in zip((before, after), claims, strict=True)
         ]
         rows[site] = compute_site_resource_capacity(site, site, supplies, *sides)
     return tuple(chain.from_iterable(rows[site] for site in sorted(rows)))
+
+
+def _iterate_observed_sites(plan: Plan) -> Iterator[tuple[str, Change, SiteResources]]:
+    """Yield the name, the change and the recorded resources of the sites read by a provider."""
+    for change in plan.changes:
+        resources = read_recorded_site_resources(change.private)
+        attributes = change.after or change.before
+        if resources is not None and attributes is not None:
+            yield str(attributes["name"]), change, resources
 
 
 def compute_headroom(
@@ -210,19 +216,16 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
             without_capacity[owner.cluster] = None
         elif capacity.minimum < pool.surge_size:
             uncertain[owner.cluster] = None
-    no_surge, unsure_surge = (
-        tuple(without_capacity),
-        tuple(cluster for cluster in uncertain if cluster not in without_capacity),
-    )
+    uncertain_only = tuple(cluster for cluster in uncertain if cluster not in without_capacity)
     return SpareCapacity(
         free=free.minimum,
         free_after_rack_loss=rack_lost.minimum,
         worst_rack=worst_rack if minimums.get(worst_rack) else "",
         clusters=tuple(dict.fromkeys(owner.cluster for owner, _ in pools)),
-        no_surge_clusters=no_surge,
+        no_surge_clusters=tuple(without_capacity),
         maximum_free=None if free.is_exact else free.maximum,
         maximum_free_after_rack_loss=None if rack_lost.is_exact else rack_lost.maximum,
-        uncertain_surge_clusters=unsure_surge,
+        uncertain_surge_clusters=uncertain_only,
     )
 
 
@@ -313,7 +316,7 @@ def _place_vms(
     occupied = sites.get(demand.site_id) if demand is not None else None
     if demand is None or occupied is None:
         return
-    pools = {pool.pool: pool for pool in demand.pools}
+    pools = index_pools(demand.pools)
     if is_managed:
         occupied.pools += [(demand, pool) for pool in demand.pools if pool.count_path]
     position_of = {name: position for position, name in enumerate(pools)}
@@ -405,11 +408,7 @@ _REMEDIES: Final[Mapping[SiteResourceKind, str]] = {
 
 def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
     """Yield a warning per shortage, at its site; shortages from before the plan are existing findings."""
-    sites = {
-        str(attributes.get("name")): change
-        for change in plan.changes
-        if read_recorded_site_resources(change.private) and (attributes := change.after or change.before) is not None
-    }
+    sites = {name: change for name, change, _ in _iterate_observed_sites(plan)}
     promised = {row.site: row.used for row in plan.other_capacity if row.kind is SiteResourceKind.VOLUMES}
     for row in plan.other_capacity:
         # If volumes alone exceed the storage, equal claims are not reported again.
@@ -422,13 +421,13 @@ def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
             f"start. Suggested fixes: {_REMEDIES[row.kind]}."
         )
         was_insufficient = row.free_before is not None and row.free_before < row.surge
-        site = sites.get(row.site)
-        yield build_warning(
+        warning = build_warning(
             RESOURCE_SHORTAGE,
             detail,
-            site.source if site is not None else None,
-            address=str(site.address) if site is not None else "",
-            block=site.block if site is not None else "",
             brief=f"{row.site}: {shortage}",
             is_preexisting=was_insufficient and row.used == row.used_before,
         )
+        site = sites.get(row.site)
+        if site is not None:
+            warning = replace(warning, subject=site.source, address=str(site.address), block=site.block)
+        yield warning

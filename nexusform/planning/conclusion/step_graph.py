@@ -135,6 +135,11 @@ class StepGraph:
         self._gates[name] = gate_steps
         return gate_steps
 
+    def list_steps(self, address: Address) -> list[int]:
+        """Return the create or update of an object, then its delete, as far as they exist."""
+        steps = (self.apply_step.get(address), self.delete_step.get((address, "")))
+        return [step for step in steps if step is not None]
+
     def is_replacement(self, step: int) -> bool:
         """Return whether a delete starts a replacement: it must not wait for steps that wait for the create."""
         return self.changes[self.drafts[step].change].action is Action.REPLACE
@@ -203,12 +208,13 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
     freeing: dict[OnSite, set[int]] = {}
     for address, use in machines.items():
         delete = graph.delete_step.get((address, ""))
-        step = delete if delete is not None else graph.release_step.get(address)
-        if step is None:
-            continue
-        occupied = {(site, machine) for site, _, machine in use.occupied}
-        for machine in occupied if delete is not None else use.freed_early:
-            freeing.setdefault(machine, set()).add(step)
+        release = graph.release_step.get(address)
+        if delete is not None:
+            for site, _, machine in use.occupied:
+                freeing.setdefault((site, machine), set()).add(delete)
+        elif release is not None:
+            for site_and_machine in use.freed_early:
+                freeing.setdefault(site_and_machine, set()).add(release)
     waits: Waits = {}
     for address, use in machines.items():
         apply_step = graph.apply_step.get(address)
@@ -216,8 +222,8 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
             continue
         # Under create_before_destroy the old VMs occupy their capacity until the new ones exist.
         own_delete = graph.delete_step.get((address, "")) if use.keeps_old else None
-        for machine in use.allocated:
-            steps = freeing.get(machine, set())
+        for site_and_machine in use.allocated:
+            steps = freeing.get(site_and_machine, set())
             waits.setdefault(apply_step, set()).update(steps - {apply_step, own_delete})
     for step, updates in _find_cordon_waits(graph, machines):
         waits.setdefault(step, set()).update(updates)

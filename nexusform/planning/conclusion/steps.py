@@ -30,6 +30,7 @@ from nexusform.schemas.block_schema import ObjectReference
 Types = Mapping[str, ResourceType]
 Values = Mapping[str, Any]
 StepOrder = Mapping[Address, Sequence[Address]]
+_NO_MACHINES = UsedMachines()
 _DELETES = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _CREATES = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
@@ -139,13 +140,11 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
 def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
     """Return the referenced blocks that a change starts together with, or waits for while parts are unknown."""
     used = {change.address.type for change in changes}  # checking all types would load every domain
-    concurrent_types = {
-        name: types[name].concurrent_types for name in used if name in types and types[name].concurrent_types
-    }
+    concurrent_types = {name: types[name].concurrent_types for name in used if name in types}
     candidates = [
         change
         for change in changes
-        if change.address.type in concurrent_types and change.after is not None and not has_unknown_part(change.after)
+        if concurrent_types.get(change.address.type) and change.after is not None and not has_unknown_part(change.after)
     ]
     if not candidates:
         return {}
@@ -162,15 +161,14 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
     """Add waits of steps for changes ordered before them by a domain. Other waits win over a cycle."""
     ordered_waits: dict[int, set[int]] = {}
     for address, awaited_addresses in step_order.items():
-        step = graph.apply_step.get(address, graph.delete_step.get((address, "")))
-        if step is None:
+        steps = graph.list_steps(address)
+        if not steps:
             continue
-        tables = (graph.apply_step.get, lambda awaited: graph.delete_step.get((awaited, "")))
-        found = (get_step(awaited) for awaited in awaited_addresses for get_step in tables)
-        awaited_steps = sorted({awaited for awaited in found if awaited is not None} - {step})
+        step = steps[0]
+        awaited_steps = set(chain.from_iterable(map(graph.list_steps, awaited_addresses))) - {step}
         if awaited_steps:
-            gate_name = ("ordered", ",".join(map(str, awaited_steps)))
-            ordered_waits[step] = set(graph.get_gate(gate_name, awaited_steps)) - graph.drafts[step].waits
+            gate_name = ("ordered", ",".join(map(str, sorted(awaited_steps))))
+            ordered_waits[step] = set(graph.get_gate(gate_name, sorted(awaited_steps))) - graph.drafts[step].waits
             graph.add_waits(step, ordered_waits[step])
     remove_cyclic_waits(graph, ordered_waits)
 
@@ -237,9 +235,11 @@ class _UsedObjectIndex:
         before: dict[Address, Values] = {}
         after: dict[Address, Values] = {}
         for change in changes:
-            if change.before is not None and not change.deposed:
+            if change.deposed:
+                continue
+            if change.before is not None:
                 before[change.address] = change.before
-            if change.after is not None and not change.deposed:
+            if change.after is not None:
                 after[change.address] = change.after
         created = {change.address for change in changes if change.action in _CREATES}
         present = dict.fromkeys(change.address.type for change in changes)
@@ -269,10 +269,10 @@ class _UsedObjectIndex:
         """Yield the objects used after the plan."""
         if change.after is not None:
             yield from self._after.find_referenced(change.address.type, change.after)
-        use = self._machines.get(change.address)
-        for maker in use.offering_addresses if use is not None else ():
-            if maker in self._by_text_after:
-                yield self._by_text_after[maker]
+        use = self._machines.get(change.address, _NO_MACHINES)
+        for owner in use.offering_addresses:
+            if owner in self._by_text_after:
+                yield self._by_text_after[owner]
 
     def list_before(self, change: Change) -> Iterator[Address]:
         """Yield the objects used before the plan."""
@@ -282,14 +282,12 @@ class _UsedObjectIndex:
 
     def _list_occupied_machines(self, address: Address) -> Iterator[Address]:
         """Yield the racks and machines of the VMs before the plan, by their prior ids."""
-        use = self._machines.get(address)
-        if use is None:
-            return
+        use = self._machines.get(address, _NO_MACHINES)
         racks = {f"{site}/{rack}" for site, rack, _ in use.occupied}
         machines = {f"{site}/{rack}/{machine}" for site, rack, machine in use.occupied}
-        for maker in racks | machines:
-            if maker in self._places_before:
-                yield self._places_before[maker]
+        for place_id in racks | machines:
+            if place_id in self._places_before:
+                yield self._places_before[place_id]
 
 
 def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
@@ -356,7 +354,7 @@ class _ObjectIndex:
 
 
 def _list_referenced_names(value: Any, fields: Iterable[str]) -> Iterator[Hashable]:
-    """Yield the names in a value (see schema.Reference); none while it is unknown."""
+    """Yield the names in a value (see `ObjectReference`); none while it is unknown."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

@@ -18,9 +18,9 @@ from nexusform.kubernetes.releases.kubernetes_versions import (
     find_upgrade_hops,
     parse_version,
 )
-from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult, index_site_resources
 from nexusform.plans.plan import Change
-from nexusform.plans.site_capacity.site_resource_capacity import SiteResources, read_recorded_site_resources
+from nexusform.plans.site_capacity.site_resource_capacity import SiteResources
 
 ENDING: Final = "ending-kubernetes-version"
 _PATH: Final = ("kubernetes_version",)
@@ -28,11 +28,7 @@ _PATH: Final = ("kubernetes_version",)
 
 def check_version_changes(result: PlanResult, registries: PluginRegistries) -> Iterator[Diagnostic]:
     """Yield an error for each rejected change of a version, and a warning for each version near or past its end."""
-    supplies = {
-        str((change.after or change.before or {}).get("id")): recorded
-        for change in result.plan.changes
-        if (recorded := read_recorded_site_resources(change.private)) is not None
-    }
+    resources_by_site = index_site_resources(result.plan.changes)
     for change in result.plan.changes:
         if (
             registries.get_kind(change.address.type) is not PlanningKind.CLUSTER
@@ -40,7 +36,7 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
             or not change.after
         ):
             continue
-        problem = _check_cluster(change, supplies.get(str(change.after.get("site_id"))), result.plan.timestamp)
+        problem = _check_cluster(change, resources_by_site.get(str(change.after.get("site_id"))), result.plan.timestamp)
         if problem is not None:
             yield result.objects[change.address].instance.build_diagnostic(problem)
 
@@ -58,7 +54,7 @@ def _check_cluster(change: Change, supplies: SiteResources | None, today: str) -
         offers = OfferedVersions(supplies.versions, upgrades, dict(supplies.available_until))
     if isinstance(target, str) and target != current:
         # A failed upgrade may be undone. The resource type checks the text of a version.
-        if UNFINISHED_KEY in (change.private or {}) or parse_version(target) is None:
+        if UNFINISHED_KEY in change.note or parse_version(target) is None:
             return None
         hops = find_upgrade_hops(change.id, str(current), target, offers, today)
         if isinstance(hops, VersionRejection):

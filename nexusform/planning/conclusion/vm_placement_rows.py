@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from nexusform.placement_kinds.placement_kind import VM
-from nexusform.placements.vm_demands import PoolDemand
+from nexusform.placements.vm_demands import PoolDemand, VmDemand, index_pools
 from nexusform.planning.conclusion.plan_result import ExplainedVm
 from nexusform.planning.verdicts.placement_fit import SiteCertainty
 from nexusform.planning.vm_planning.site_plans import SitePlan
@@ -65,25 +67,35 @@ def build_placement_changes(
 
 def _build_row_of_removed_vm(vms: VmObject, key: VmKey, action: PlacementAction, trigger: str) -> PlacementChange:
     """Build the row of a VM in state without a location after this plan."""
-    prior, existing_vm = vms.prior.demand, vms.prior.existing.get(key)
     record = vms.prior.unplaced.get(key, {})
-    pool = next((pool for pool in vms.prior_pools if pool.pool == key[0]), None)
-    return PlacementChange(
+    pool_name, number = key
+    pool = index_pools(vms.prior_pools).get(pool_name)
+    row = PlacementChange(
         address=vms.instance.address,
         kind=VM,
-        object=existing_vm.name if existing_vm is not None else str(record.get("name")),
+        object=str(record.get("name")),
         action=action,
-        source=existing_vm.placement if existing_vm is not None else None,
+        source=None,
         target=None,
         trigger=trigger,
-        cluster=prior.cluster if prior is not None else "",
-        pool=key[0],
-        number=key[1],
-        sku=existing_vm.sku_name if existing_vm is not None else (pool.sku.name if pool is not None else ""),
-        site_id=prior.site_id if prior is not None else "",
+        cluster=vms.prior.cluster,
+        pool=pool_name,
+        number=number,
+        sku=pool.sku.name if pool is not None else "",
+        site_id=vms.prior.site_id,
         reason=FORGOTTEN_REASON if action is PlacementAction.FORGET else REASONS.get(trigger, ""),
-        provenance=existing_vm.provenance if existing_vm is not None else "predicted",
-        platform_name=(existing_vm.platform_name if existing_vm is not None else record.get("platform_name")) or "",
+        platform_name=record.get("platform_name") or "",
+    )
+    vm = vms.prior.existing.get(key)
+    if vm is None:
+        return row
+    return replace(
+        row,
+        object=vm.name,
+        source=vm.placement,
+        sku=vm.sku_name,
+        provenance=vm.provenance,
+        platform_name=vm.platform_name or "",
     )
 
 
@@ -92,7 +104,7 @@ def _is_vm_renamed(vms: VmObject, key: VmKey) -> bool:
     vm, prior, demand = vms.prior.existing.get(key), vms.prior.demand, vms.request.demand
     if vm is None or prior is None or demand is None:
         return False
-    pool = next((pool for pool in demand.pools if pool.pool == vm.pool), None)
+    pool = index_pools(demand.pools).get(vm.pool)
     return pool is None or prior.site_id != demand.site_id or vm.name not in pool.names
 
 
@@ -100,47 +112,55 @@ def _list_current_vm_rows(
     vms: VmObject, certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
     """Yield rows of the VMs after the plan; with `everything` also of unchanged ones."""
-    if vms.request.demand is None or vms.is_removed:
+    demand = vms.request.demand
+    if demand is None or vms.is_removed:
         return
-    site_certainty = certainty.get(vms.request.demand.site_id)
-    for pool in vms.request.demand.pools:
-        for number in pool.numbers:
-            key = (pool.pool, number)
-            if key in vms.placements.vms and (
-                everything or key in vms.placements.tokens or key in vms.prior.recorded_placements
-            ):
-                # With `everything` a row has the machines that rejected the VM.
-                assert vms.request.demand is not None
-                vm = vms.placements.vms[key]
-                action, source = _determine_vm_action(vms, key)
-                trigger = vms.get_trigger(key)
-                token = vms.placements.tokens.get(key)
-                if token is None and key in vms.prior.recorded_placements:
-                    source, trigger = vms.prior.recorded_placements[key], OBSERVED_ELSEWHERE
-                explanation = vms.placements.explanations.get(key)
-                vm_certainty = None
-                if site_certainty is not None and token is not None:
-                    vm_certainty = site_certainty.vms.get(token)
-                yield PlacementChange(
-                    address=vms.instance.address,
-                    kind=VM,
-                    object=vm.name,
-                    action=action,
-                    source=source,
-                    target=vm.placement,
-                    trigger=trigger,
-                    cluster=vms.request.demand.cluster,
-                    pool=pool.pool,
-                    number=vm.number,
-                    sku=pool.sku.name,
-                    site_id=vms.request.demand.site_id,
-                    reason=REASONS.get(trigger, ""),
-                    scores=_collect_deciding_scores(explanation),
-                    certainty=vm_certainty,
-                    provenance=vm.provenance,
-                    rejections=explanation.rejections if explanation is not None and everything else (),
-                    platform_name=vms.prior.existing.get(key, vm).platform_name or "",
-                )
+    site_certainty = certainty.get(demand.site_id)
+    for pool in demand.pools:
+        for key in pool.keys:
+            is_listed = everything or key in vms.placements.tokens or key in vms.prior.recorded_placements
+            if not is_listed or key not in vms.placements.vms:
+                continue
+            row = _build_row_of_current_vm(vms, demand, pool, key, site_certainty)
+            if row.rejections and not everything:
+                row = replace(row, rejections=())
+            yield row
+
+
+def _build_row_of_current_vm(
+    vms: VmObject, demand: VmDemand, pool: PoolDemand, key: VmKey, certainty: SiteCertainty | None
+) -> PlacementChange:
+    """Build the row of a VM with a location after the plan."""
+    vm = vms.placements.vms[key]
+    action, source = _determine_vm_action(vms, key)
+    trigger = vms.get_trigger(key)
+    token = vms.placements.tokens.get(key)
+    if token is None and key in vms.prior.recorded_placements:
+        source, trigger = vms.prior.recorded_placements[key], OBSERVED_ELSEWHERE
+    vm_certainty = None
+    if certainty is not None and token is not None:
+        vm_certainty = certainty.vms.get(token)
+    explanation = vms.placements.explanations.get(key)
+    return PlacementChange(
+        address=vms.instance.address,
+        kind=VM,
+        object=vm.name,
+        action=action,
+        source=source,
+        target=vm.placement,
+        trigger=trigger,
+        cluster=demand.cluster,
+        pool=pool.pool,
+        number=vm.number,
+        sku=pool.sku.name,
+        site_id=demand.site_id,
+        reason=REASONS.get(trigger, ""),
+        scores=_collect_deciding_scores(explanation),
+        certainty=vm_certainty,
+        provenance=vm.provenance,
+        rejections=explanation.rejections if explanation is not None else (),
+        platform_name=vms.prior.existing.get(key, vm).platform_name or "",
+    )
 
 
 def _determine_vm_action(vms: VmObject, key: VmKey) -> tuple[PlacementAction, Placement | None]:
@@ -171,11 +191,7 @@ def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]
     for vms in objects:
         if not vms.placements.explanations or vms.request.demand is None:
             continue
-        # The names of the requested VMs by key.
-        names: dict[VmKey, str] = {}
-        for pool in vms.request.demand.pools:
-            for number, name in zip(pool.numbers, pool.names, strict=True):
-                names[pool.pool, number] = name
+        names = vms.requested_names
         for key, explanation in vms.placements.explanations.items():
             trigger = vms.get_trigger(key)
             explained_vms.append(ExplainedVm(vms.instance.address, names[key], explanation, trigger))
@@ -217,16 +233,16 @@ def _build_table_row(
     assert demand is not None
     keys: list[tuple[VmObject, VmKey]] = []
     for owner, member_pool in members:
-        keys += [(owner, (member_pool.pool, number)) for number in member_pool.numbers]
+        keys += [(owner, key) for key in member_pool.keys]
     vms_per_rack = Counter(owner.get_placement(key).rack for owner, key in keys if key in owner.placements.vms)
-    allowed = sum(1 for zone in racks.values() if pool.zones is None or zone in pool.zones)
+    allowed = sum(map(pool.is_zone_allowed, racks.values()))
     expected = min(len(keys), allowed)
     minimum_on_rack = len(keys) // expected if expected else 0
     maximum_on_rack = -(-len(keys) // expected) if expected else 0
     sampled = certainty.get_pool(demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
     # Unknown NUMA cells affect the certainty of the pool.
     is_sampled_only = certainty is not None and any(
-        pool.zones is None or racks.get(rack) in pool.zones for rack in certainty.uncertain_racks
+        pool.is_zone_allowed(racks.get(rack)) for rack in certainty.uncertain_racks
     )
     pool_certainty = None if is_sampled_only else sampled
     placed_count = sum(
@@ -272,12 +288,14 @@ def is_platform_scale_in(vms: VmObject, pool: PoolDemand) -> bool:
         return False
     if not any(name == pool.pool for name, _ in vms.request.actions.unchanged):
         return False
-    on_rack = Counter(vms.get_prior_placement(key).rack for key in vms.prior.existing if key[0] == pool.pool)
-    return max(on_rack.values()) > 1
+    return max(_count_prior_vms_per_rack(vms, pool).values()) > 1
+
+
+def _count_prior_vms_per_rack(vms: VmObject, pool: PoolDemand) -> Counter[str]:
+    return Counter(vm.placement.rack for vm in vms.prior.existing.values() if vm.pool == pool.pool)
 
 
 def _compute_minimum_remaining(vms: VmObject, pool: PoolDemand) -> int:
     """Return the minimum VMs that may remain on a used rack: the platform chooses the VMs of a scale-in."""
-    before = Counter(vms.get_prior_placement(key).rack for key in vms.prior.existing if key[0] == pool.pool)
-    removed = sum(1 for key in vms.request.actions.removals if key[0] == pool.pool)
-    return max(min(before.values(), default=0) - removed, 0)
+    removed = sum(name == pool.pool for name, _ in vms.request.actions.removals)
+    return max(min(_count_prior_vms_per_rack(vms, pool).values()) - removed, 0)

@@ -57,7 +57,7 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     if resource_type.adjust is not None and instance.prior is not None:
         adjusted, problems = resource_type.adjust(arguments, instance.prior.attributes)
         arguments |= adjusted
-        if UNFINISHED_KEY not in (instance.prior.private or {}):  # a change that failed may be undone
+        if UNFINISHED_KEY not in instance.prior_note:  # a change that failed may be undone
             diagnostics += [instance.build_diagnostic(problem) for problem in problems]
     instance.is_invalid |= has_errors(diagnostics)
     find_secrets = resource_type.list_secrets if not instance.is_invalid else None

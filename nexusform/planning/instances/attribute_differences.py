@@ -252,7 +252,7 @@ def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_request
         action = Action.REPLACE_CREATE_FIRST if instance.create_first else Action.REPLACE
         return ActionDecision(action, planned, reason, paths)
     # no differences, but the change is unfinished
-    is_unfinished = UNFINISHED_KEY in (instance.prior.private or {})
+    is_unfinished = UNFINISHED_KEY in instance.prior_note
     is_unchanged = has_equal_values(schema, planned, prior) and not is_unfinished
     pool_paths = tuple(sorted(find_pool_replacing_paths(schema, prior, instance.config)))
     return ActionDecision(Action.NO_OP if is_unchanged else Action.UPDATE, planned, replace_paths=pool_paths)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,6 +31,7 @@ from nexusform.planning.preparation.target_selection import Selection
 from nexusform.plans.plan import Action, CheckResult
 from nexusform.plans.site_capacity.occupancy import add_recorded_vms
 from nexusform.resources.address import Address, Key, ModulePath, compute_address_order, compute_key_sort_key
+from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.site_inventory import PlanInventory, add_observed_facts
 from nexusform.state.objects import ObjectState
 
@@ -333,24 +334,30 @@ class BlockPlanner:
         if instance.is_removed or (instance.planned is None and not instance.is_invalid):
             return
         expose_instance(instance, evaluation)
-        if instance.type.add_to_inventory is not None and not instance.is_invalid and instance.planned is not None:
-            note = instance.prior.private if instance.prior is not None else None
-            observed = add_observed_facts(instance.planned, note)
-            problems = instance.type.add_to_inventory(observed, str(instance.address), self.inventory)
-            if instance.prior is not None:
-                add_recorded_vms(self.inventory, instance.type, instance.planned, instance.prior.private)
-            self.diagnostics += [instance.build_diagnostic(problem) for problem in problems]
-            # Count the offered machines, and check the cells of the first one: those of a rack are alike.
-            rack = self.inventory.racks.get(str(instance.address))
-            machine = self.inventory.machines.get(str(instance.address))
-            machines = rack.machines if rack is not None else ((machine.machine,) if machine is not None else ())
-            self._count_toward_limit("machines", len(machines))
-            limits = self.request.limits
-            for first_machine in machines[:1]:
-                self._check_cell_limit(instance, "cpus_per_cell", first_machine.cpus_per_cell, limits.cpus_per_cell)
-                self._check_cell_limit(
-                    instance, "memory_gib_per_cell", first_machine.memory_gib_per_cell, limits.memory_gib_per_cell
-                )
+        if not instance.is_invalid:
+            self._add_to_inventory(instance)
+
+    def _add_to_inventory(self, instance: Instance) -> None:
+        """Add the hardware offered by an instance, and its recorded VMs, to the inventory."""
+        if instance.type.add_to_inventory is None or instance.planned is None:
+            return
+        observed = add_observed_facts(instance.planned, instance.prior_note)
+        problems = instance.type.add_to_inventory(observed, str(instance.address), self.inventory)
+        add_recorded_vms(self.inventory, instance.type, instance.planned, instance.prior_note)
+        self.diagnostics += [instance.build_diagnostic(problem) for problem in problems]
+        # Count the offered machines, and check the cells of the first one: those of a rack are alike.
+        machines: Sequence[Machine] = ()
+        if str(instance.address) in self.inventory.racks:
+            machines = self.inventory.racks[str(instance.address)].machines
+        elif str(instance.address) in self.inventory.machines:
+            machines = [self.inventory.machines[str(instance.address)].machine]
+        self._count_toward_limit("machines", len(machines))
+        limits = self.request.limits
+        for first_machine in machines[:1]:
+            self._check_cell_limit(instance, "cpus_per_cell", first_machine.cpus_per_cell, limits.cpus_per_cell)
+            self._check_cell_limit(
+                instance, "memory_gib_per_cell", first_machine.memory_gib_per_cell, limits.memory_gib_per_cell
+            )
 
     def _check_cell_limit(self, instance: Instance, name: str, figure: float, maximum: int) -> None:
         if figure > maximum:
@@ -368,7 +375,7 @@ class BlockPlanner:
 
 def check_unfinished_change(instance: Instance) -> Iterator[Diagnostic]:
     """Yield a warning for a change that failed and is retried, or is in progress."""
-    unfinished = (instance.prior.private or {}).get(UNFINISHED_KEY) if instance.prior is not None else None
+    unfinished = instance.prior_note.get(UNFINISHED_KEY)
     if not unfinished or instance.action is not Action.UPDATE:
         return
     if unfinished.get("in_progress"):
@@ -462,5 +469,4 @@ def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
 
 
 def _build_creation_sort_key(instance: Instance) -> tuple[object, ...]:
-    creation = instance.prior.creation if instance.prior is not None else 0
-    return creation, compute_address_order(instance.address)
+    return instance.prior_creation, compute_address_order(instance.address)

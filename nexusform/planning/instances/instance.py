@@ -104,6 +104,21 @@ class Instance(Struct):
         return self.prior.attributes if self.prior is not None else None
 
     @property
+    def prior_note(self) -> Mapping[str, Any]:
+        """Private note of the prior object; empty without one."""
+        return (self.prior.private if self.prior is not None else None) or {}
+
+    @property
+    def prior_creation(self) -> int:
+        """Creation number of the prior object; 0 for none."""
+        return self.prior.creation if self.prior is not None else 0
+
+    @property
+    def argument_values(self) -> dict[str, Any] | None:
+        """Evaluated arguments; all planned attributes before evaluation, None if the instance is removed."""
+        return self.config if self.config is not None else self.planned
+
+    @property
     def is_configured(self) -> bool:
         """Whether the instance is configured and within the selection."""
         return self.block is not None and not self.is_removed
@@ -122,9 +137,9 @@ class Instance(Struct):
     def view(self) -> InstanceView:
         """The instance as seen by expressions."""
         values: Mapping[str, Any] | None = None if self.is_invalid else self.planned
-        unsettled = self.decision.unresolved
-        if values is not None and unsettled:
-            values = {**values, **dict.fromkeys(unsettled, UNKNOWN)}
+        unresolved = self.decision.unresolved
+        if values is not None and unresolved:
+            values = {**values, **dict.fromkeys(unresolved, UNKNOWN)}
         return InstanceView(values, self.hidden_paths, self.type.schema, self.type.present, self.arguments.refined)
 
     @property

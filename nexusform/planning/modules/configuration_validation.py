@@ -38,10 +38,10 @@ def validate_configuration(request: PlanRequest) -> list[Diagnostic]:
     if cycles:
         return [*problems, *cycles]
     bodies = PreparedBodyCache(schemas)
-    setting = build_evaluation_settings(request, bodies, request.state)
-    setting = mark_unset_variables_unknown(setting, configuration, request.variables)
-    problems += check_move_blocks(request, Evaluation(setting))
-    evaluation = Evaluation(setting)
+    settings = build_evaluation_settings(request, bodies, request.state)
+    settings = mark_unset_variables_unknown(settings, configuration, request.variables)
+    problems += check_move_blocks(request, Evaluation(settings))
+    evaluation = Evaluation(settings)
     skus = _find_known_skus(request, evaluation)
     for module in iterate_modules(configuration.root):
         problems += _ModuleValidator(
@@ -76,14 +76,14 @@ def _build_placeholder_instance(module: Module) -> ModuleInstance:
 
 
 def mark_unset_variables_unknown(
-    setting: EvaluationSettings, configuration: Configuration, values: Mapping[str, Value]
+    settings: EvaluationSettings, configuration: Configuration, values: Mapping[str, Value]
 ) -> EvaluationSettings:
     """Return the settings with unknown values for unset variables, and without reading data sources."""
     variables = {
         name: values.get(name, build_unknown(declared.type)) for name, declared in configuration.root.variables.items()
     }
     return replace(
-        setting, variables=variables, read_data=lambda _block, _arguments, _address: (None, []), is_tentative=True
+        settings, variables=variables, read_data=lambda _block, _arguments, _address: (None, []), is_tentative=True
     )
 
 

@@ -162,10 +162,8 @@ def _check_conditions_of_resources(
         if block.mode in modes and (block.lifecycle.preconditions or block.lifecycle.postconditions):
             # Check the conditions of each instance of a block that was read or exists.
             # Problems with the repetition were reported when the block was read.
-            expansion, _ = evaluation.create_reporting_copy().expand_block(block, evaluation.build_scope(instance))
-            repetitions = (
-                {repetition.key: repetition for repetition in expansion.repetitions} if expansion is not None else {}
-            )
+            listed = evaluation.create_reporting_copy().list_repetitions(instance, block)
+            repetitions = {repetition.key: repetition for repetition in listed}
             for key, item in evaluation.get_resource(instance, block).items.items():
                 address = Address(instance.path, block.mode, block.type, block.name, key)
                 before = evaluation.build_scope(instance, repetitions.get(key, SINGLE_INSTANCE))

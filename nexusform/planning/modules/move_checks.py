@@ -8,7 +8,12 @@ from nexusform.configuration.declarations.configuration import Configuration, Mo
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.planning.name_resolution.instance_scope import ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
-from nexusform.planning.preparation.move_statements import MoveStatement, find_move_cycles, list_move_statements
+from nexusform.planning.preparation.move_statements import (
+    MoveStatement,
+    find_move_cycles,
+    get_resource_name,
+    list_move_statements,
+)
 from nexusform.planning.preparation.planning_order import iterate_modules
 from nexusform.resources.address import Address, AddressPattern, Key, ModulePath, ModulePathStep, format_module
 
@@ -90,7 +95,7 @@ class _MoveChecker:
                 return None
             exists = statement.is_for_all_instances or self._find_module_instance_at_step(instance, last) is not None
             return _get_declaration_span(call) if exists else None
-        block = instance.module.resources.get((source.mode or "managed", source.type, source.name))
+        block = instance.module.resources.get(get_resource_name(source))
         if block is None:
             return None
         exists = statement.is_for_all_instances or source.key in self._list_instance_keys(instance, block)
@@ -102,8 +107,7 @@ class _MoveChecker:
         return self.evaluation.find_module_instance(parent, step.name, step.key)
 
     def _list_instance_keys(self, instance: ModuleInstance, block: ResourceBlock) -> set[Key]:
-        expansion, _ = self.evaluation.expand_block(block, self.evaluation.build_scope(instance))
-        return {repetition.key for repetition in expansion.repetitions} if expansion is not None else set()
+        return {repetition.key for repetition in self.evaluation.list_repetitions(instance, block)}
 
 
 def _get_declaration_span(declared: ResourceBlock | ModuleCall) -> Span:
@@ -117,7 +121,7 @@ def _build_address(instance: ModuleInstance, pattern: AddressPattern) -> str:
     path: ModulePath = (*instance.path, *pattern.module)
     if not pattern.type:
         return format_module(path)
-    return str(Address(path, pattern.mode or "managed", pattern.type, pattern.name, pattern.key))
+    return str(Address(path, *get_resource_name(pattern), pattern.key))
 
 
 def _format_location(span: Span) -> str:

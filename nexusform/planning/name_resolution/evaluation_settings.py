@@ -117,12 +117,13 @@ def _list_configured_arguments(settings: EvaluationSettings, type_name: str) -> 
     evaluation = Evaluation(tentative)
     configured: list[dict[str, Any]] = []
     for path, block in _iterate_blocks(settings.configuration.root, ()):
-        prepared = settings.get_body(block) if (block.mode, block.type) == ("managed", type_name) else None
+        if (block.mode, block.type) != ("managed", type_name):
+            continue
+        prepared = settings.get_body(block)
         if prepared is None:
             continue
         for instance in evaluation.list_module_instances(path):
-            expansion, _ = evaluation.expand_block(block, evaluation.build_scope(instance))
-            for repetition in expansion.repetitions if expansion is not None else ():
+            for repetition in evaluation.list_repetitions(instance, block):
                 arguments, _, _ = prepared.evaluate(evaluation.build_scope(instance, repetition))
                 configured.append({**arguments, "name": arguments.get("name") or block.name})
     return configured
@@ -288,8 +289,8 @@ class PreparedBodyCache:
 class StateEvaluation(Evaluation):
     """Evaluation with resources from the state; missing ones are unknown."""
 
-    def __init__(self, setting: EvaluationSettings, request: PlanRequest) -> None:
-        super().__init__(setting)
+    def __init__(self, settings: EvaluationSettings, request: PlanRequest) -> None:
+        super().__init__(settings)
         self._state: State = request.state
         self._types = request.registries.resource_types
 
@@ -312,14 +313,11 @@ class StateEvaluation(Evaluation):
         view = ResourceView(expansion.shape)
         for repetition in expansion.repetitions:
             address = Address(instance.path, "managed", block.type, block.name, repetition.key)
+            item = InstanceView(None, (), kind.schema, kind.present)
             recorded = self._state.instances.get(address)
-            current = recorded.current if recorded is not None else None
-            view.items[repetition.key] = InstanceView(
-                current.attributes if current is not None else None,
-                current.sensitive if current is not None else (),
-                kind.schema,
-                kind.present,
-            )
+            if recorded is not None and recorded.current is not None:
+                item.attributes, item.sensitive = recorded.current.attributes, recorded.current.sensitive
+            view.items[repetition.key] = item
         return view
 
 

@@ -47,7 +47,7 @@ class ModuleInstance(Struct, frozen=True):
 
 
 class EvaluationReads(Struct):
-    """Files, states and answers read during evaluation; see plan.Basis."""
+    """Files, states and answers read during evaluation; a plan keeps them in its `PlanInputs`."""
 
     files: dict[str, str] = field(default_factory=dict)
     data_files: dict[str, str] = field(default_factory=dict)
@@ -213,20 +213,20 @@ def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Loo
 
 
 def _resolve_path_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    setting = scope.names.settings
+    settings = scope.names.settings
     texts = {
         "module": scope.instance.module.directory,
-        "root": setting.configuration.root.directory,
-        "cwd": setting.working_directory,
+        "root": settings.configuration.root.directory,
+        "cwd": settings.working_directory,
     }
     return _build_text_result(texts.get(_get_first_name(traversal)), traversal)
 
 
 def _resolve_nexusform_name(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    setting = scope.names.settings
+    settings = scope.names.settings
     if _get_first_name(traversal) == "applying":
-        return build_boolean(setting.is_applying), 1, []
-    return _build_text_result(setting.workspace if _get_first_name(traversal) == "workspace" else None, traversal)
+        return build_boolean(settings.is_applying), 1, []
+    return _build_text_result(settings.workspace if _get_first_name(traversal) == "workspace" else None, traversal)
 
 
 def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:

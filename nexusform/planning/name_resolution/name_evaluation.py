@@ -174,6 +174,13 @@ class Evaluation:
             enabled=block.enabled,
         )
 
+    def list_repetitions(
+        self, instance: ModuleInstance, block: ModuleCall | ResourceBlock
+    ) -> tuple[RepetitionData, ...]:
+        """Return the instances of a block in a module instance; none on errors, reported elsewhere."""
+        expansion, _ = self.expand_block(block, self.build_scope(instance))
+        return expansion.repetitions if expansion is not None else ()
+
     def get_variable(self, instance: ModuleInstance, declared: Variable) -> Value:
         """Return an input variable's value: set, passed by the call, or its default. A rejected value is unknown."""
         key = (instance.path, "var", declared.name)

@@ -62,16 +62,17 @@ def expand_repetition(
     """Expand a block with these meta-arguments into its instances; None on errors. `evaluate` returns None if
     the expression itself has errors (already reported). `maximum` is the maximum number of instances.
     """
-    if count is not None:
-        value = evaluate(count)
-        return _expand_count(count, value, header, maximum) if value is not None else (None, [])
-    if for_each is not None:
-        value = evaluate(for_each)
-        return _expand_for_each(for_each, value, header) if value is not None else (None, [])
-    if enabled is not None:
-        value = evaluate(enabled)
-        return _expand_enabled(enabled, value, header) if value is not None else (None, [])
-    return BlockExpansion(SINGLE, (SINGLE_INSTANCE,)), []
+    expression = count or for_each or enabled
+    if expression is None:
+        return BlockExpansion(SINGLE, (SINGLE_INSTANCE,)), []
+    value = evaluate(expression)
+    if value is None:
+        return None, []
+    if expression is count:
+        return _expand_count(expression, value, header, maximum)
+    if expression is for_each:
+        return _expand_for_each(expression, value, header)
+    return _expand_enabled(expression, value, header)
 
 
 def _expand_enabled(
@@ -182,13 +183,15 @@ class InstanceView(Struct):
         """Return the whole object."""
         if self._value is None:
             kind = compute_implied_type(self.schema)
-            self._value = build_unknown(kind)
-            if self.attributes is not None:
-                values, sensitive = dict(self.attributes), list(self.sensitive)
-                for name in self.attributes if self.present is not None else ():
+            if self.attributes is None:
+                self._value = build_unknown(kind)
+                return self._value
+            values, sensitive = dict(self.attributes), list(self.sensitive)
+            if self.present is not None:
+                for name in self.attributes:
                     values[name], paths = self._get_attribute_with_sensitive_paths(self.attributes, name)
                     sensitive += [(name, *path) for path in paths]
-                self._value = convert_to_value(values, kind, sensitive, self.refined)
+            self._value = convert_to_value(values, kind, sensitive, self.refined)
         return self._value
 
     def get_attribute(self, name: str) -> Value | None:
@@ -211,17 +214,22 @@ class InstanceView(Struct):
         recorded = attributes.get(name)
         presented = recorded if self.present is None else self.present(attributes, name)
         if self.sensitive and presented is not recorded:
-            # The paths of presented values that state has not recorded.
-            if not (isinstance(presented, Mapping) and isinstance(recorded, Mapping)):
-                sensitive.append(())
-            else:
-                for key, value in presented.items():
-                    recorded_value = recorded.get(key)
-                    if isinstance(value, Mapping) and isinstance(recorded_value, Mapping):
-                        sensitive.extend((key, name) for name in value if name not in recorded_value)
-                    elif value != recorded_value:
-                        sensitive.append((key,))
+            sensitive += _list_unrecorded_paths(presented, recorded)
         return presented, sensitive
+
+
+def _list_unrecorded_paths(presented: Any, recorded: Any) -> list[Path]:
+    """Return the paths of presented values without an equal recorded one."""
+    if not (isinstance(presented, Mapping) and isinstance(recorded, Mapping)):
+        return [()]
+    paths: list[Path] = []
+    for key, value in presented.items():
+        recorded_value = recorded.get(key)
+        if isinstance(value, Mapping) and isinstance(recorded_value, Mapping):
+            paths += [(key, name) for name in value if name not in recorded_value]
+        elif value != recorded_value:
+            paths.append((key,))
+    return paths
 
 
 class ResourceView(Struct):

@@ -155,12 +155,12 @@ class ValueOriginTracer:
                 yield f'unknown: variable "{declared.name}" has no value ({location})'
         elif root == "module" and name in module.calls:
             definition = self._find_definition(traversal, instance)
-            output = definition.instance.module.outputs[definition.name] if definition is not None else None
-            if output is not None:
-                location = _format_span_line(output.span)
-                yield from (
-                    f'{mark}: output "{output.name}" is declared so ({location})' for mark in sorted(output.marks)
-                )
+            if definition is None:
+                return
+            output = definition.instance.module.outputs[definition.name]
+            location = _format_span_line(output.span)
+            for mark in sorted(output.marks):
+                yield f'{mark}: output "{output.name}" is declared so ({location})'
         elif root == "data":
             yield from self._explain_sensitive_or_unknown_resource(traversal, value, instance, 1)
         elif ("managed", root, name) in module.resources:

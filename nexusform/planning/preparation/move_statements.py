@@ -6,13 +6,14 @@ statements keep source order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Span
 from nexusform.planning.preparation.planning_order import iterate_modules
-from nexusform.resources.address import Address, AddressPattern, Key
+from nexusform.resources.address import Address, AddressPattern, Key, Mode
 from nexusform.resources.graph import find_cycles, sort_topologically
 
 
@@ -87,9 +88,8 @@ class MoveStatement(Struct, frozen=True):
         prefix = tuple((name, ANY) for name in self.module)
         steps: EndpointPath = tuple((step.name, step.key) for step in pattern.module)
         if pattern.type:
-            resource = (pattern.mode or "managed", pattern.type, pattern.name)
             key = ANY if self.is_for_all_instances else pattern.key
-            return MoveEndpoint((*prefix, *steps), resource, key)
+            return MoveEndpoint((*prefix, *steps), get_resource_name(pattern), key)
         if self.is_for_all_instances:
             steps = (*steps[:-1], (steps[-1][0], ANY))
         return MoveEndpoint((*prefix, *steps))
@@ -99,15 +99,18 @@ class MoveStatement(Struct, frozen=True):
         depth = len(self.module)
         if tuple(step.name for step in resource.module[:depth]) != self.module:
             return False
-        resource_key = (resource.module[depth:], resource.mode, resource.type, resource.name)
-        return any(
-            (pattern.module, pattern.mode or "managed", pattern.type, pattern.name) == resource_key
-            for pattern in (self.source, self.target)
-        )
+        name = (resource.module[depth:], (resource.mode, resource.type, resource.name))
+        names = [(pattern.module, get_resource_name(pattern)) for pattern in (self.source, self.target)]
+        return name in names
 
     def __str__(self) -> str:
         prefix = "".join(f"module.{name}[*]." for name in self.module)
         return f"{prefix}{self.source} -> {prefix}{self.target}"
+
+
+def get_resource_name(pattern: AddressPattern) -> tuple[Mode, str, str]:
+    """Return the mode, type and name of a resource pattern; managed by default."""
+    return pattern.mode or "managed", pattern.type, pattern.name
 
 
 def _get_last_key(pattern: AddressPattern) -> Key:
@@ -143,15 +146,14 @@ def find_move_cycles(statements: Sequence[MoveStatement]) -> list[list[MoveState
 def _index_earlier_statements(statements: Sequence[MoveStatement]) -> dict[int, list[int]]:
     """Return for each statement the numbers of those before it."""
     ends = [(statement.start, statement.end) for statement in statements]
+    roots = [{_get_outermost(start), _get_outermost(end)} for start, end in ends]
     statements_by_root: dict[object, list[int]] = {}
-    for index, endpoints in enumerate(ends):
-        for name in {_get_outermost(end) for end in endpoints}:
-            statements_by_root.setdefault(name, []).append(index)
+    for index, own_roots in enumerate(roots):
+        for root in own_roots:
+            statements_by_root.setdefault(root, []).append(index)
     needs: dict[int, list[int]] = {}
     for index, statement in enumerate(statements):
-        candidates = {candidate for end in ends[index] for candidate in statements_by_root[_get_outermost(end)]} - {
-            index
-        }
+        candidates = set(chain.from_iterable(statements_by_root[root] for root in roots[index])) - {index}
         needs[index] = [
             candidate
             for candidate in sorted(candidates)

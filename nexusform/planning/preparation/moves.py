@@ -9,7 +9,12 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
-from nexusform.planning.preparation.move_statements import MoveStatement, list_move_statements, order_move_statements
+from nexusform.planning.preparation.move_statements import (
+    MoveStatement,
+    get_resource_name,
+    list_move_statements,
+    order_move_statements,
+)
 from nexusform.planning.preparation.planning_order import iterate_modules, iterate_resource_blocks
 from nexusform.resources.address import (
     Address,
@@ -64,8 +69,10 @@ def _iterate_implied_moves(
         if address.key not in (None, 0):
             continue
         block = blocks.get(address.config_address)
-        key = _compute_implied_key(address, block) if block is not None else address.key
-        if block is None or key == address.key:
+        if block is None:
+            continue
+        key = _compute_implied_key(address, block)
+        if key == address.key:
             continue
         resource = address.resource
         if resource not in is_mentioned:
@@ -119,25 +126,26 @@ class _StateMover:
 
     def _move_resource(self, statement: MoveStatement, path: ModulePath, depth: int) -> None:
         source, target = statement.source, statement.target
-        keys = self.keys_by_module[path].get((source.mode or "managed", source.type, source.name))
+        keys = self.keys_by_module[path].get(get_resource_name(source))
         if path[depth:] != source.module or keys is None:
             return
-        all_instances = statement.is_for_all_instances
-        if not all_instances and source.key not in keys:
-            return
-        old = Address(path, source.mode or "managed", source.type, source.name)
-        new = Address((*path[:depth], *target.module), target.mode or "managed", target.type, target.name)
         if source.type != target.type:
             return  # this is an error of the statement
-        present = self.keys_by_module.get(new.module, {}).get((new.mode, new.type, new.name), set())
-        if all_instances and present:
-            self._rejected[str(old)] = str(new)
-        elif not all_instances and target.key in present:
-            self._rejected[str(replace(old, key=source.key))] = str(replace(new, key=target.key))
-        else:
-            pairs = [(key, key) for key in keys] if all_instances else [(source.key, target.key)]
-            for old_key, new_key in sorted(pairs, key=lambda pair: compute_key_sort_key(pair[0])):
-                self._move_instance(replace(old, key=old_key), replace(new, key=new_key))
+        old = Address(path, *get_resource_name(source))
+        new = Address((*path[:depth], *target.module), *get_resource_name(target))
+        present = self.keys_by_module.get(new.module, {}).get(get_resource_name(target), set())
+        if statement.is_for_all_instances:
+            if present:
+                self._rejected[str(old)] = str(new)
+                return
+            for key in sorted(keys, key=compute_key_sort_key):
+                self._move_instance(replace(old, key=key), replace(new, key=key))
+        elif source.key in keys:
+            old, new = replace(old, key=source.key), replace(new, key=target.key)
+            if target.key in present:
+                self._rejected[str(old)] = str(new)
+            else:
+                self._move_instance(old, new)
 
     def _move_instance(self, old: Address, new: Address) -> None:
         resource_key = (old.mode, old.type, old.name)

@@ -43,6 +43,16 @@ class PriorState(Struct, frozen=True):
         instance = self.instances.get(address)
         return instance.current if instance is not None else None
 
+    @property
+    def objects(self) -> dict[Address, ObjectState]:
+        """Current objects by address."""
+        return dict(iterate_current_objects(self.instances))
+
+    def get_recorded_object(self, address: Address) -> ObjectState | None:
+        """Return the current object at an address as in state, not as observed."""
+        instance = self.state.instances.get(address)
+        return instance.current if instance is not None else None
+
     def get_deposed(self, address: Address) -> Mapping[str, ObjectState]:
         """Return the objects left by unfinished replacements, by deposed key."""
         instance = self.instances.get(address)
@@ -52,6 +62,13 @@ class PriorState(Struct, frozen=True):
         """Return the recorded dependencies of the object; `default` if state does not contain it."""
         recorded = self.get_deposed(address).get(deposed) if deposed else self.get_object(address)
         return recorded.dependencies if recorded is not None else default
+
+
+def iterate_current_objects(instances: Mapping[Address, InstanceState]) -> Iterator[tuple[Address, ObjectState]]:
+    """Yield the current objects of a state, in its order."""
+    for address, instance in instances.items():
+        if instance.current is not None:
+            yield address, instance.current
 
 
 def build_prior_state(request: PlanRequest) -> PriorState:

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.placement_kinds.placement_kind import VM
@@ -96,8 +96,8 @@ class TrialPlanner(Protocol):
         ...
 
 
-class _TrialInput(Struct, frozen=True):
-    # Input of trials: the plan that does not fit, its pools without capacity, and its current racks.
+class _PlanShortage(Struct, frozen=True):
+    # The plan that does not fit, its pools without capacity, and its current racks.
     plan: Plan
     pools: tuple[PoolShortage, ...]
     racks: tuple[tuple[Address, Mapping[str, Any]], ...]
@@ -107,7 +107,7 @@ def add_remedies(
     request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
     """Return the result with remedies appended to its capacity errors."""
-    errors = [diagnostic for diagnostic in result.plan.diagnostics if diagnostic.severity is Severity.ERROR]
+    errors = result.plan.errors
     if any(diagnostic.id != DOES_NOT_FIT for diagnostic in errors):
         return result
     trial_request = replace(build_trial_request(request), samples=0)
@@ -129,10 +129,9 @@ def add_remedies(
     racks = [
         (change.address, change.after)
         for change in result.plan.changes
-        if get_kind(change.address.type) is PlanningKind.RACK
+        if change.after is not None and get_kind(change.address.type) is PlanningKind.RACK
     ]
-    existing_racks = tuple((address, rack) for address, rack in racks if rack is not None)
-    shortage = _TrialInput(result.plan, result.unplaced, existing_racks)
+    shortage = _PlanShortage(result.plan, result.unplaced, tuple(racks))
     remedies: list[Remedy] = []
     for search in (
         _try_without_surge,
@@ -195,14 +194,10 @@ _TRIAL_SUMMARY = "fewer VMs, more zones, planned racks, another order and smalle
 _TRIAL_SUMMARY_WITH_HINTS = "fewer VMs, more zones, planned racks, another order, other hints and smaller SKUs."
 
 
-def _is_trial_result_successful(result: PlanResult) -> bool:
-    return not result.plan.errored
-
-
 # --- upgrade without surge -----------------------------------------------------------------------
 
 
-def _try_without_surge(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[Remedy]:
+def _try_without_surge(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try upgrades that remove old VMs first instead of adding surge VMs."""
     pools = shortage.pools
     if not all(unplaced.surge and unplaced.pool.pool != CONTROL_PLANE for unplaced in pools):
@@ -214,7 +209,7 @@ def _try_without_surge(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[R
         for name, value in settings
     ]
     outcome = trial(adjustments)
-    if _is_trial_result_successful(outcome):
+    if not outcome.plan.errored:
         names = [f"{unplaced.cluster}/{unplaced.pool.pool}" for unplaced in pools]
         scope = f" for {format_list(names)}" if len(names) > 1 else ""
         text = (
@@ -228,7 +223,7 @@ def _try_without_surge(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[R
 # --- fewer VMs ---------------------------------------------------------------------------------
 
 
-def _try_fewer_vms(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[Remedy]:
+def _try_fewer_vms(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try smaller counts with the same SKUs, downwards from the number of placed VMs."""
     counts: dict[tuple[Address, str], int] = {}
     pools: dict[tuple[Address, str], PoolShortage] = {}
@@ -292,7 +287,7 @@ def _build_count_remedy(
 # --- more zones --------------------------------------------------------------------------------
 
 
-def _try_more_zones(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[Remedy]:
+def _try_more_zones(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try the smallest extension of availability_zones with which everything fits."""
     if not all(unplaced.pool.zones and unplaced.pool.count_path for unplaced in shortage.pools):
         return
@@ -305,7 +300,7 @@ def _try_more_zones(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[Reme
             return
 
 
-def _iterate_zone_additions(shortage: _TrialInput) -> Iterator[Sequence[str]]:
+def _iterate_zone_additions(shortage: _PlanShortage) -> Iterator[Sequence[str]]:
     """Yield zones to add, the fewest first; finally all of them, if there are too many combinations."""
     # The zones of every site, from the racks of the plan.
     zones_of_sites: dict[str, set[str]] = {}
@@ -315,7 +310,7 @@ def _iterate_zone_additions(shortage: _TrialInput) -> Iterator[Sequence[str]]:
     zones: set[str] = set()
     for unplaced in shortage.pools:
         zones.update(zones_of_sites.get(unplaced.site_id, ()))
-    allowed = [unplaced.pool.zones or frozenset() for unplaced in shortage.pools]
+    allowed = [unplaced.pool.configured_zones for unplaced in shortage.pools]
     common_zones = frozenset.intersection(*allowed)
     missing = sorted(zones - common_zones, key=str.encode)
     sizes = range(1, len(missing) + 1)
@@ -329,7 +324,7 @@ def _iterate_zone_additions(shortage: _TrialInput) -> Iterator[Sequence[str]]:
 
 def _build_zone_adjustment(unplaced: PoolShortage, new_zones: Sequence[str]) -> ArgumentAdjustment:
     """Build the adjustment of a pool's zones."""
-    zones = sorted((unplaced.pool.zones or frozenset()) | set(new_zones))
+    zones = sorted(unplaced.pool.configured_zones | set(new_zones))
     return ArgumentAdjustment(unplaced.address, (*unplaced.pool.path, "availability_zones"), zones)
 
 
@@ -337,7 +332,7 @@ def _build_zone_remedy(pools: Sequence[PoolShortage], new_zones: Sequence[str], 
     """Build the remedy of more zones: `new_zones` to those of the zone-restricted pools."""
     texts, data = [], []
     for unplaced in pools:
-        zones = sorted((unplaced.pool.zones or frozenset()) | set(new_zones), key=str.encode)
+        zones = sorted(unplaced.pool.configured_zones | set(new_zones), key=str.encode)
         text = ", ".join(f'"{zone}"' for zone in zones)
         prefix = "" if len(pools) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
         texts.append(f"{prefix}availability_zones = [{text}]")
@@ -364,7 +359,7 @@ def count_moved_vms(plan: Plan, *triggers: str) -> int:
 # --- planned racks -----------------------------------------------------------------------------
 
 
-def _try_planned_racks(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[Remedy]:
+def _try_planned_racks(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try to activate planned racks: one by one, then all."""
     sites = {unplaced.site_id for unplaced in shortage.pools}
     planned = [
@@ -395,7 +390,7 @@ def _format_fit(pools: Sequence[PoolShortage]) -> str:
 # --- another order -----------------------------------------------------------------------------
 
 
-def _try_other_creation_order(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[Remedy]:
+def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try the failing clusters before the other new ones, then all new ones larger first."""
     # The new clusters in planning order: name, and total host memory in MiB.
     skus = CATALOGUES[NEWEST].vm_skus
@@ -432,7 +427,7 @@ def _try_other_creation_order(shortage: _TrialInput, trial: TrialPlanner) -> Ite
 # --- other hints -------------------------------------------------------------------------------
 
 
-def _try_other_placement_hints(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[Remedy]:
+def _try_other_placement_hints(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try to change blocking hard hints: re-create the VM with the hint as well, make the hint soft, or use
     racks instead of machines or vice versa. One hint at a time, then all.
     """
@@ -443,25 +438,25 @@ def _try_other_placement_hints(shortage: _TrialInput, trial: TrialPlanner) -> It
         yield from islice(chain.from_iterable(search(shortage, trial, selected_hints) for selected_hints in choices), 1)
 
 
-def _try_recreated_vms(shortage: _TrialInput, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
+def _try_recreated_vms(shortage: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
     """Try to re-create the existing VMs with the hints in the same plan."""
     vms = list(dict.fromkeys(f"{hint.address}:{hint.name}" for hint in hints))
     if not all(hint.is_existing for hint in hints):
         return
     outcome = trial((), (), vms)
-    if _is_trial_result_successful(outcome):
+    if not outcome.plan.errored:
         options = " ".join(f"-replace='{vm}'" for vm in vms)
         subject = select_word_form(len(vms), "that VM is", "those VMs are")
         text = f"{options}: {subject} re-placed as well, and {_format_fit(shortage.pools)}."
         yield Remedy("replace", text + format_certainty_note(outcome), {"replace": vms})
 
 
-def _try_soft_hints(shortage: _TrialInput, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
+def _try_soft_hints(shortage: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
     """Try the hints as soft preferences."""
     return _try_hint_argument(shortage, trial, hints, "scheduling_execution", "Soft")
 
 
-def _try_other_hint_scope(shortage: _TrialInput, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
+def _try_other_hint_scope(shortage: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
     """Try a weaker scope: anti-affinity on machines, or affinity in racks."""
     kinds = {(hint.hint.scope, hint.hint.is_affinity) for hint in hints}
     if kinds == {(HintScope.RACK, False)}:
@@ -471,12 +466,12 @@ def _try_other_hint_scope(shortage: _TrialInput, trial: TrialPlanner, hints: Seq
 
 
 def _try_hint_argument(
-    shortage: _TrialInput, trial: TrialPlanner, hints: Sequence[HardHint], argument: str, value: str
+    shortage: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint], argument: str, value: str
 ) -> Iterator[Remedy]:
     """Try another value of one argument of the hints; VMs with changed hints are re-created."""
     edits = [ArgumentAdjustment(hint.address, ("placement_hint", hint.index, argument), value) for hint in hints]
     outcome = trial(edits)
-    if not _is_trial_result_successful(outcome):
+    if outcome.plan.errored:
         return
     owners = list(dict.fromkeys(str(hint.address) for hint in hints))
     moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")
@@ -490,7 +485,7 @@ def _try_hint_argument(
 # --- a smaller SKU -----------------------------------------------------------------------------
 
 
-def _try_smaller_skus(shortage: _TrialInput, trial: TrialPlanner) -> Iterator[Remedy]:
+def _try_smaller_skus(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try the largest smaller SKU of the same type with which all VMs of the failing pools fit."""
     pools = shortage.pools
     sku, name = pools[0].pool.sku, pools[0].pool.pool

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.prepared_body import EvaluationResult
 from nexusform.configuration.reference_graph import find_dependent_outputs
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path, Refinements, get_part, has_unknown_part
 from nexusform.planning.conclusion.plan_result import PlanResult
@@ -59,7 +59,7 @@ def finalize_plan(
     options = {"includes_remedies": False, "includes_rejections": False, "includes_losses": False}
     new_plan = make_plan(replace(request, is_applying=True, samples=0, **options)).plan
     if new_plan.errored:
-        return plan, [problem for problem in new_plan.diagnostics if problem.severity is Severity.ERROR]
+        return plan, list(new_plan.errors)
     problems: list[Diagnostic] = []
     changes = _replace_unknown_values_of_changes(plan, new_plan, request.registries, problems)
     steps = tuple(_replace_unknown_values_of_step(step, changes[step.change]) for step in plan.steps)
@@ -70,7 +70,7 @@ def finalize_plan(
 def _replace_unknown_values_of_changes(
     plan: Plan, new_plan: Plan, registries: PluginRegistries, problems: list[Diagnostic]
 ) -> tuple[Change, ...]:
-    """Return the changes with unknown values taken from the `new_plan` plan."""
+    """Return the changes with unknown values taken from `new_plan`."""
     finals = {(change.address, change.deposed): change for change in new_plan.changes}
     changes: list[Change] = []
     for change in plan.changes:
@@ -86,7 +86,7 @@ def _replace_unknown_values_of_changes(
 
 
 def _finalize_outputs(plan: Plan, new_plan: Plan, problems: list[Diagnostic]) -> dict[str, OutputState]:
-    """Return the outputs with unknown values taken from the `new_plan` plan."""
+    """Return the outputs with unknown values taken from `new_plan`."""
     outputs: dict[str, OutputState] = {}
     for name, output in plan.planned_outputs.items():
         final = new_plan.planned_outputs.get(name, output)
@@ -113,8 +113,8 @@ def _check_arguments(change: Change, final: Change | None, schema: BlockSchema |
         actual = final.after.get(name)
         attribute = schema.attributes.get(name) if schema is not None else None
         kind = attribute.type if attribute is not None else DYNAMIC
-        refined = [(path[1:], refinement) for path, refinement in change.refined_after if path[0] == name]
-        if not is_consistent_with_plan(value, actual, kind) or not _is_within_refinements(actual, refined):
+        refinements = [(path[1:], refinement) for path, refinement in change.refined_after if path[0] == name]
+        if not is_consistent_with_plan(value, actual, kind) or not _is_within_refinements(actual, refinements):
             is_hidden = any(
                 path[:1] == (name,) or not path for path in [*change.sensitive_after, *final.sensitive_after]
             )
@@ -122,10 +122,12 @@ def _check_arguments(change: Change, final: Change | None, schema: BlockSchema |
             yield _build_inconsistency_error(f'"{name}" of {change.address}', difference, str(change.address))
 
 
-def check_output(name: str, planned: OutputState, actual: OutputState, refined: Refinements = ()) -> list[Diagnostic]:
+def check_output(
+    name: str, planned: OutputState, actual: OutputState, refinements: Refinements = ()
+) -> list[Diagnostic]:
     """Return the error of an output that differs from the plan."""
     if is_consistent_with_plan(planned.value, actual.value, planned.type) and _is_within_refinements(
-        actual.value, refined
+        actual.value, refinements
     ):
         return []
     difference = _format_difference(planned.value, actual.value, is_hidden=planned.sensitive or actual.sensitive)
@@ -176,9 +178,9 @@ def _convert_number_or_bool_to_text(planned: Any) -> str | None:
     return format_number(build_number(planned).raw) if isinstance(planned, int | float | Fraction) else None
 
 
-def _is_within_refinements(actual: Any, refined: Iterable[tuple[Path, Refinement]]) -> bool:
+def _is_within_refinements(actual: Any, refinements: Iterable[tuple[Path, Refinement]]) -> bool:
     """Return whether known values match the refinements made while they were unknown."""
-    for path, refinement in refined:
+    for path, refinement in refinements:
         value = get_part(actual, path)
         if value is not UNKNOWN and not is_refinement_met(value, refinement):
             return False
@@ -249,25 +251,27 @@ def evaluate_final_results(
     `request`). `before` are the previous outputs, kept if no value is known; `wrong_addresses` are the
     addresses of resources, without instance keys, observed differently from the prediction.
     """
-    is_partial = bool(plan.targets or plan.excludes) or plan.mode is Mode.REFRESH_ONLY
+    is_selection = bool(plan.targets or plan.excludes)
+    is_partial = is_selection or plan.mode is Mode.REFRESH_ONLY
     if plan.mode is Mode.DESTROY or not (
         wrong_addresses
-        or (
-            plan.mode is Mode.REFRESH_ONLY
-            or any(has_unknown_part(output.value) for output in plan.planned_outputs.values())
-            or any(check.status == "unknown" for check in plan.checks)
-        )
+        or plan.mode is Mode.REFRESH_ONLY
+        or any(has_unknown_part(output.value) for output in plan.planned_outputs.values())
+        or any(check.status == "unknown" for check in plan.checks)
     ):
         return FinalResults(plan.planned_outputs, plan.checks)
     evaluation = build_state_evaluation(replace(request, is_applying=True))
-    outputs = _FinalOutputs(
-        plan, evaluation, find_dependent_outputs(request.configuration, wrong_addresses) if wrong_addresses else ()
-    )
+    dependent_names: Collection[str] = ()
+    if wrong_addresses:
+        dependent_names = find_dependent_outputs(request.configuration, wrong_addresses)
+    outputs = _FinalOutputs(plan, evaluation, dependent_names)
     names = sorted(request.configuration.root.outputs)
-    if plan.targets or plan.excludes:
+    if is_selection:
         planned_names = {change.name for change in plan.outputs}
         names = [name for name in names if name in planned_names]
-        outputs.values.update({name: o for name, o in plan.planned_outputs.items() if name not in planned_names})
+        for name, output in plan.planned_outputs.items():
+            if name not in planned_names:
+                outputs.values[name] = output
     for name in names:
         outputs.add_output(name, before.get(name), is_partial=is_partial)
     if is_partial:
@@ -301,8 +305,8 @@ class _FinalOutputs(Struct):
         self.values[name] = actual
         if planned is None:
             return
-        refined = self.plan.refined_outputs.get(name, ())
-        inconsistencies = check_output(name, planned, actual, refined)
+        refinements = self.plan.refined_outputs.get(name, ())
+        inconsistencies = check_output(name, planned, actual, refinements)
         if inconsistencies and name in self.dependent_names:
             self.changed_outputs.append(WrongOutput(name, planned, actual))
         else:
@@ -381,11 +385,12 @@ def _evaluate_write_only_arguments(change: Change, evaluation: Evaluation) -> di
     static_path = tuple(step.name for step in address.module)
     for instance in evaluation.list_module_instances(static_path):
         block = instance.module.resources.get((address.mode, address.type, address.name))
-        prepared = evaluation.settings.get_body(block) if block is not None else None
-        if instance.path != address.module or block is None or prepared is None:
+        if instance.path != address.module or block is None:
             continue
-        expansion, _ = evaluation.expand_block(block, evaluation.build_scope(instance))
-        for repetition in expansion.repetitions if expansion is not None else ():
+        prepared = evaluation.settings.get_body(block)
+        if prepared is None:
+            continue
+        for repetition in evaluation.list_repetitions(instance, block):
             if repetition.key == address.key:
                 arguments = prepared.fill(evaluation.build_scope(instance, repetition), EvaluationResult())
                 names = evaluation.settings.schemas["managed"][address.type].write_only_names

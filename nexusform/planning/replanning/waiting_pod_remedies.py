@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.phases import ProposedFix
@@ -32,16 +34,15 @@ def add_feasibility_remedies(
     plan = result.plan
     if plan.errored:
         return result
-    limit = (
-        _MAX_TRIALS
-        if request.includes_losses
-        else min(_MAX_TRIALS, _MAX_PLANNED_OBJECTS // max(1, len(plan.placements)))
-    )
+    limit = _MAX_TRIALS
+    if not request.includes_losses:
+        limit = min(limit, _MAX_PLANNED_OBJECTS // max(1, len(plan.placements)))
     waiting = [(row.placement, row.cluster) for row in plan.feasibility if row.is_waiting]
     tested = set(waiting[:limit])
     trial_request = replace(build_trial_request(request), samples=0, verifies_certainty=False)
     fixes: dict[_Binding, dict[str, Mapping[str, Any]]] = {}
-    for proposal in (item for part in result.contributions for item in part.suggest_fixes(limit)):
+    proposals = chain.from_iterable(contribution.suggest_fixes(limit) for contribution in result.contributions)
+    for proposal in proposals:
         if all(proposal.kind in fixes.get(binding, {}) for binding in proposal.solves):
             continue
         if limit == 0:
@@ -65,21 +66,36 @@ def _is_proposal_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> b
     """Return True if the proposal's bindings run in its trial, and no other binding or placement is worse."""
     if trial.errored:
         return False
-    before, after = _index_feasibility_results(plan), _index_feasibility_results(trial)
-    if any(after.get(binding) is not FeasibilityResult.RUNS for binding in proposal.runs):
-        return False
-    poor = {binding for binding, result in after.items() if result is not FeasibilityResult.RUNS}
-    poor_before = {binding for binding, result in before.items() if result is not FeasibilityResult.RUNS}
-    minimum, counts = Counter(address for address, _ in before), Counter(address for address, _ in after)
+    before, after = _collect_bindings(plan), _collect_bindings(trial)
+    poor_before = {(address, cluster) for address, cluster in before.not_running if address != proposal.completed}
+    minimum_counts = before.count_clusters()
     if proposal.completed is not None:
-        minimum[proposal.completed] = max(1, minimum[proposal.completed] - proposal.fewer_clusters)
-        poor_before = {binding for binding in poor_before if binding[0] != proposal.completed}
-    is_complete = all(counts[address] >= count for address, count in minimum.items())
-    return is_complete and poor <= poor_before - proposal.solves
+        minimum_counts[proposal.completed] = max(1, minimum_counts[proposal.completed] - proposal.fewer_clusters)
+    return (
+        after.running >= set(proposal.runs)
+        and after.not_running <= poor_before - set(proposal.solves)
+        and after.count_clusters() >= minimum_counts
+    )
 
 
-def _index_feasibility_results(plan: Plan) -> dict[_Binding, FeasibilityResult]:
-    return {(row.placement, row.cluster): row.result for row in plan.feasibility if row.is_selected}
+class _Bindings(Struct, frozen=True):
+    # The selected bindings of a plan.
+    running: set[_Binding]
+    not_running: set[_Binding]
+
+    def count_clusters(self) -> Counter[Address]:
+        """Count the selected clusters of each placement."""
+        return Counter(address for address, _ in (*self.running, *self.not_running))
+
+
+def _collect_bindings(plan: Plan) -> _Bindings:
+    """Collect the bindings of a plan by whether all of their pods run."""
+    bindings = _Bindings(set(), set())
+    for row in plan.feasibility:
+        if row.is_selected:
+            group = bindings.running if row.result is FeasibilityResult.RUNS else bindings.not_running
+            group.add((row.placement, row.cluster))
+    return bindings
 
 
 def _add_suggested_fixes(row: Feasibility, fixes: Mapping[_Binding, Mapping[str, Mapping[str, Any]]]) -> Feasibility:
@@ -106,12 +122,10 @@ def verify_suggested_selection(
         last_result = make_plan(trial_request)
         if not any(SELECTION_KEY in problem.extra for problem in last_result.plan.diagnostics):
             break
-    reason = next(
-        (diagnostic for diagnostic in last_result.plan.diagnostics if diagnostic.severity is Severity.ERROR), None
-    )
-    if reason is None:
+    errors = last_result.plan.errors
+    if not errors:
         return result
-    diagnostics = [_add_rejection_reason(diagnostic, reason) for diagnostic in result.plan.diagnostics]
+    diagnostics = [_add_rejection_reason(diagnostic, errors[0]) for diagnostic in result.plan.diagnostics]
     return replace(result, plan=replace(result.plan, diagnostics=tuple(diagnostics)))
 
 

@@ -11,8 +11,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Severity
 from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items
+from nexusform.placements.vm_demands import index_pools
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest, build_trial_request
 from nexusform.planning.replanning.capacity_remedies import (
@@ -51,8 +51,7 @@ def add_zone_remedies(
 ) -> PlanResult:
     """Return the result with zone sets that satisfy the rule appended to each rejection by a rule."""
     deny_rules = [rule for rule in result.open_rules if rule.verdict.enforcement == "deny"]
-    errors = [diagnostic for diagnostic in result.plan.diagnostics if diagnostic.severity is Severity.ERROR]
-    if not deny_rules or any(diagnostic.id != SEPARATION_VIOLATED for diagnostic in errors):
+    if not deny_rules or any(diagnostic.id != SEPARATION_VIOLATED for diagnostic in result.plan.errors):
         return result
     violated_addresses = frozenset(str(rule.instance.address) for rule in deny_rules)
     plan = result.plan
@@ -83,8 +82,9 @@ def _build_replan_trial(
 
 def _is_trial_without_other_errors(outcome: PlanResult, other_rules: AbstractSet[str]) -> bool:
     """Return whether a trial has no errors except the rules at these other addresses."""
-    errors = [diagnostic for diagnostic in outcome.plan.diagnostics if diagnostic.severity is Severity.ERROR]
-    return all(diagnostic.id == SEPARATION_VIOLATED and diagnostic.address in other_rules for diagnostic in errors)
+    return all(
+        diagnostic.id == SEPARATION_VIOLATED and diagnostic.address in other_rules for diagnostic in outcome.plan.errors
+    )
 
 
 def _add_remedies_to_rule_diagnostic(plan: Plan, rule: UnsatisfiedRule, remedies: Sequence[Remedy]) -> Plan:
@@ -125,24 +125,27 @@ def _find_remedies(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) 
             adjustments = _build_adjustments(zone_groups, zones)
             outcome = trial(adjustments)
             if outcome is not None:
-                # A choice of zones as text and as data.
-                texts, groups = [], []
-                for zone_group, selected_zones in zip(zone_groups, zones, strict=True):
-                    texts.append(f"{', '.join(zone_group.names)} in {_format_zones(selected_zones)}")
-                    groups.append(
-                        {
-                            "clusters": list(zone_group.names),
-                            "availability_zones": list(selected_zones),
-                            "pools": sorted({f"{member.vm[0]}:{member.pool.pool}" for member in zone_group.members}),
-                        }
-                    )
-                moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")
-                text, change = (
-                    f"{'; '.join(texts)}.{_format_cost(moved_count, outcome.plan)}",
-                    {"groups": groups, "replaced_vms": moved_count},
-                )
-                yield Remedy("zones", text + format_certainty_note(outcome), change, tuple(adjustments))
+                yield _build_zone_remedy(zone_groups, zones, outcome, adjustments)
                 return
+
+
+def _build_zone_remedy(
+    zone_groups: Sequence[_ZoneGroup],
+    zones: Sequence[Zones],
+    outcome: PlanResult,
+    adjustments: Sequence[ArgumentAdjustment],
+) -> Remedy:
+    """Build the remedy of a successful choice of zones, one set for each group, as text and as data."""
+    texts, groups = [], []
+    for zone_group, selected_zones in zip(zone_groups, zones, strict=True):
+        texts.append(f"{', '.join(zone_group.names)} in {_format_zones(selected_zones)}")
+        pools = {f"{member.vm[0]}:{member.pool.pool}" for member in zone_group.members}
+        groups.append(
+            {"clusters": list(zone_group.names), "availability_zones": list(selected_zones), "pools": sorted(pools)}
+        )
+    moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")
+    text = f"{'; '.join(texts)}.{_format_cost(moved_count, outcome.plan)}{format_certainty_note(outcome)}"
+    return Remedy("zones", text, {"groups": groups, "replaced_vms": moved_count}, tuple(adjustments))
 
 
 def _iterate_zone_groups(rule: UnsatisfiedRule, result: PlanResult, site: SitePlan) -> Iterator[list[_ZoneGroup]]:
@@ -160,12 +163,12 @@ def _iterate_zone_groups(rule: UnsatisfiedRule, result: PlanResult, site: SitePl
 def _get_prior_zones(member: GroupMember, result: PlanResult) -> Zones | None:
     """Return the zones of a member's pool in state; () for all. None for a new pool."""
     vms = result.objects[member.vm[0]]
-    pool = next((pool for pool in vms.prior_pools if pool.pool == member.pool.pool), None)
-    return None if pool is None else tuple(sorted(pool.zones or ()))
+    pool = index_pools(vms.prior_pools).get(member.pool.pool)
+    return None if pool is None else tuple(sorted(pool.configured_zones))
 
 
 def _has_changed_zones(member: GroupMember, result: PlanResult) -> bool:
-    return _get_prior_zones(member, result) != tuple(sorted(member.pool.zones or ()))
+    return _get_prior_zones(member, result) != tuple(sorted(member.pool.configured_zones))
 
 
 def _try_prior_zones(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
@@ -218,7 +221,8 @@ def _build_zone_group(
             required_zones.add(member.placement.availability_zone)
         else:
             changed_members.append(member)
-            required_zones |= frozenset() if is_rewritten else member.pool.zones or frozenset()
+            if not is_rewritten:
+                required_zones |= member.pool.configured_zones
     # Zones with existing members are preferred, so that fewer of them move.
     existing_per_zone = Counter(member.placement.availability_zone for member in group if member.rank < 0)
     optional_zones = [zone for zone in order if zone not in required_zones]

@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
 from nexusform.interfaces.plugins import PlanningKind
+from nexusform.placements.vm_demands import index_pools
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand
-from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.planning.vm_planning.vm_object import VmKey, VmObject
 from nexusform.planning.vm_planning.vm_placement_steps import build_group_hints
 from nexusform.plans.maintenance import DrainObstacles, EvacuatedVm, PlannedMachineAction, compute_quorum
 from nexusform.plans.plan import Action
@@ -87,7 +88,7 @@ def order_machine_actions(
         on_site = [request for request in requests if request.site.id == site_id]
         ordered, problems = _SiteActionOrder(on_site, objects, disruptions).build_order()
         diagnostics += problems
-        previous: Address | None = None
+        previous: list[Address] = []  # the action before, if any
         for window, request in enumerate(ordered, 1):
             actions.append(_build_action(request, window))
             offer = request.site.offering_addresses.get(request.machine.name, "")
@@ -97,10 +98,8 @@ def order_machine_actions(
             earlier = [
                 address for address in candidates if address in instances and own not in instances[address].dependencies
             ]
-            step_order[request.instance.address] = tuple(
-                dict.fromkeys([*([previous] if previous is not None else ()), *earlier])
-            )
-            previous = request.instance.address
+            step_order[request.instance.address] = tuple(dict.fromkeys([*previous, *earlier]))
+            previous = [request.instance.address]
     return MachineActionOrder(tuple(actions), step_order, tuple(diagnostics))
 
 
@@ -133,8 +132,10 @@ def _build_request(
     leaving: list[tuple[Address, EvacuatedVm]] = []
     staying: dict[str, tuple[str, ...]] = {}
     for vms in objects:
-        before = _list_keys(vms, site.id, machine.name, is_prior=True)
-        after = _list_keys(vms, site.id, machine.name, is_prior=False)
+        before = []
+        if vms.prior.site_id == site.id:
+            before = [key for key, vm in vms.prior.existing.items() if vm.placement.machine == machine.name]
+        after = _list_keys_on_machine(vms, site.id, machine.name)
         for key in before:
             if key not in after:
                 placed = vms.placements.vms.get(key)
@@ -142,7 +143,8 @@ def _build_request(
                 leaving.append((vms.instance.address, EvacuatedVm(vms.prior.existing[key].name, target)))
         if after:
             names = tuple(vms.placements.vms[key].name for key in after)
-            cluster_id = _get_cluster_id(vms)
+            assert vms.request.demand is not None
+            cluster_id = vms.request.demand.cluster_id
             staying[cluster_id] = (*staying.get(cluster_id, ()), *names)
     managed = {name for vms in objects for name in vms.list_prior_names()}
     unmanaged = [
@@ -160,8 +162,8 @@ def _find_target_machines(
     """Find the machines of the VMs on a machine if they left it. The scheduler keeps them there."""
     targets = []
     for vms in objects:
-        pools = {pool.pool: pool for pool in vms.pools}
-        for key in _list_keys(vms, request.site.id, request.machine.name, is_prior=False):
+        pools = index_pools(vms.pools)
+        for key in _list_keys_on_machine(vms, request.site.id, request.machine.name):
             pool, number = pools[key[0]], key[1]
             _, handle = vms.placements.reservations.get(key, (None, vms.placements.tokens.get(key)))
             if handle is not None:
@@ -174,17 +176,15 @@ def _find_target_machines(
     return tuple(targets)
 
 
-def _list_keys(vms: VmObject, site_id: str, machine: str, *, is_prior: bool) -> list[tuple[str, int | str]]:
-    """Return the VMs of an object on a machine, before or after the plan."""
-    demand = vms.prior.demand if is_prior else vms.request.demand
-    placed = vms.prior.existing if is_prior else vms.placements.vms
-    if demand is None or demand.site_id != site_id:
+def _list_keys_on_machine(vms: VmObject, site_id: str, machine: str) -> list[VmKey]:
+    """Return the VMs of an object on a machine after the plan."""
+    if not _is_on_site(vms, site_id):
         return []
-    return [key for key, vm in placed.items() if vm.placement.machine == machine]
+    return [key for key, vm in vms.placements.vms.items() if vm.placement.machine == machine]
 
 
-def _get_cluster_id(vms: VmObject) -> str:
-    return vms.request.demand.owner.partition(":")[2] if vms.request.demand is not None else ""
+def _is_on_site(vms: VmObject, site_id: str) -> bool:
+    return vms.request.demand is not None and vms.request.demand.site_id == site_id
 
 
 def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[Diagnostic]:
@@ -195,13 +195,11 @@ def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[D
     name, count = request.machine.name, len(request.stopped_vms)
     offer = request.site.offering_addresses.get(name, "")
     place = "this machine" if offer.startswith("nexus_bare_metal") else f'machine_override "{name}"'
-    unmanaged = (
-        f" {format_first_items(request.unmanaged_vms, _MAXIMUM_NAMED)}: no resource manages "
-        f"{select_word_form(len(request.unmanaged_vms), 'it', 'them')}, so nexusform cannot move "
-        f"{select_word_form(len(request.unmanaged_vms), 'it', 'them')}."
-        if request.unmanaged_vms
-        else ""
-    )
+    unmanaged = ""
+    if request.unmanaged_vms:
+        names = format_first_items(request.unmanaged_vms, _MAXIMUM_NAMED)
+        pronoun = select_word_form(len(request.unmanaged_vms), "it", "them")
+        unmanaged = f" {names}: no resource manages {pronoun}, so nexusform cannot move {pronoun}."
     end = "They stay down." if request.kind.leaves_off else "They start again on the machine."
     yield request.instance.build_error(
         "machine-action-with-workloads",
@@ -247,11 +245,7 @@ class _SiteActionOrder:
         disruptions: Sequence[FindDisruptions],
     ) -> None:
         self._requests = list(requests)
-        self._objects = [
-            vms
-            for vms in objects.values()
-            if vms.request.demand is not None and vms.request.demand.site_id == requests[0].site.id
-        ]
+        self._objects = [vms for vms in objects.values() if _is_on_site(vms, requests[0].site.id)]
         self._disruptions = disruptions
         self._site = requests[0].site
         self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}
@@ -305,7 +299,7 @@ class _SiteActionOrder:
         if control_planes:
             return f"All other control plane machines must be healthy; {format_list(control_planes, 4)} is not."
         in_rack = [other for other in others if other.rack == machine.rack]
-        broken_in_rack = [other for other in in_rack if other.name in self._down]
+        broken_in_rack = [other for other in broken if other.rack == machine.rack]
         if in_rack and 2 * len(broken_in_rack) >= len(in_rack):
             names = format_list((other.name for other in broken_in_rack), 4)
             return f"More than 50 % of the other management servers of {machine.rack} must be healthy; {names} is not."
@@ -323,20 +317,22 @@ class _SiteActionOrder:
             up = sum(vm.placement.machine not in down for vm in members)
             quorum = compute_quorum(len(members))
             if up < quorum:
-                cluster = vms.request.demand.cluster if vms.request.demand is not None else ""
+                assert vms.request.demand is not None
                 return (
-                    f"The control plane of {cluster} would have {up} of {len(members)} nodes, and its quorum is "
-                    f"{quorum}. Evacuate the machine first."
+                    f"The control plane of {vms.request.demand.cluster} would have {up} of {len(members)} nodes, and "
+                    f"its quorum is {quorum}. Evacuate the machine first."
                 )
         return ""
 
     def _check_pod_disruption_budgets(self, request: MachineActionRequest, down: AbstractSet[str]) -> str:
         """Check the PodDisruptionBudgets of the nodes stopped by the action."""
         for cluster_id, names in request.staying_vms.items():
-            owned = (vms for vms in self._objects if _get_cluster_id(vms) == cluster_id)
-            stopped = {vm.name for vms in owned for vm in vms.placements.vms.values() if vm.placement.machine in down}
-            nodes = stopped | set(names)
-            budgets = [name for find in self._disruptions for name in find(cluster_id, nodes).budgets]
+            nodes = set(names)
+            for vms in self._objects:
+                if vms.request.demand is not None and vms.request.demand.cluster_id == cluster_id:
+                    nodes |= {vm.name for vm in vms.placements.vms.values() if vm.placement.machine in down}
+            obstacles = [find_obstacles(cluster_id, nodes) for find_obstacles in self._disruptions]
+            budgets = list(chain.from_iterable(obstacle.budgets for obstacle in obstacles))
             if budgets:
                 return (
                     f"{select_word_form(len(budgets), 'PodDisruptionBudget', 'PodDisruptionBudgets')} "

@@ -86,7 +86,7 @@ def _is_site_overcommitted(site: SitePlan) -> bool:
 def _count_identical_vms(site: SitePlan) -> tuple[int, Interval] | None:
     """Return the numbers of VMs placed and fitting, if all have the same demand and none is removed."""
     assert site.base is not None
-    demands = [operation.demand for operation in site.operations if isinstance(operation, PlaceOperation)]
+    demands = site.placed_demands
     is_uniform = len({(demand.sku, demand.constraints) for demand in demands}) == 1
     # Hints depend on other VMs, and capacity is counted before any placement.
     if not is_uniform or demands[0].hints or len(demands) < len(site.operations):
@@ -111,11 +111,9 @@ def check_uncertain_fit(
     # The VMs of each SKU accepted by the sites before this plan, in any layout of existing VMs.
     clauses: list[str] = []
     for site_id, site in _select_sampled_sites(sites).items():
-        clauses += (
-            f"{site_id} takes {site.base.count_free_slots(demand)} x {demand.sku.name}"
-            for demand in _list_first_demand_per_sku(site)
-            if site.base is not None
-        )
+        assert site.base is not None
+        demands = _list_first_demand_per_sku(site)
+        clauses += (f"{site_id} takes {site.base.count_free_slots(demand)} x {demand.sku.name}" for demand in demands)
     site_capacity_per_sku = f"Before this plan {format_first_items(clauses, MAXIMUM_NAMED)}, each SKU alone."
     detail = (
         f"Everything fits {format_numa_sampling(numa_sampling)}. Azure does not report the cells of "
@@ -136,9 +134,8 @@ def check_uncertain_fit(
 
 def _list_first_demand_per_sku(site: SitePlan) -> Iterable[Demand]:
     """Return a demand per placed SKU of the site, in order."""
-    demands = [operation.demand for operation in site.operations if isinstance(operation, PlaceOperation)]
     demand_by_sku: dict[VmSku, Demand] = {}
-    for demand in demands:
+    for demand in site.placed_demands:
         demand_by_sku.setdefault(demand.sku, demand)
     return demand_by_sku.values()
 

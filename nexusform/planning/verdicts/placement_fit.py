@@ -29,7 +29,6 @@ from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.uncertainty.certainty import (
-    PlaceOperation,
     PoolCertainty,
     Token,
     compute_default_runs,
@@ -77,29 +76,17 @@ def collect_fit_failures(
     """Return one error per pool that does not fit, and a warning for each pinned VM that does not. `outside_targets`
     are the racks and machines outside the selection, `forgotten_hosts` those that the plan forgets.
     """
-    if not forgotten_hosts:
-        forgotten = ""
-    else:
-        names, pronoun = (
-            format_first_items(forgotten_hosts, MAXIMUM_NAMED),
-            select_word_form(len(forgotten_hosts), "it", "them"),
-        )
-        blocks = select_word_form(len(forgotten_hosts), "block", "blocks")
-        forgotten = (
-            f" This plan forgets {names}, so no machine of {pronoun} is known: omit the removed {blocks} of {pronoun}, "
-            "or forget the objects there too."
-        )
-    hint = _format_outside_targets(outside_targets) + forgotten
+    hint = _format_outside_targets(outside_targets) + _format_forgotten_hosts(forgotten_hosts)
     diagnostics: list[Diagnostic] = []
     unplaced = []
     for vms in objects:
         diagnostics += [_build_pin_warning(vms, reason) for reason in vms.placements.pin_rejections]
         for pool in vms.pools:
-            keys = ((pool.pool, number) for number in pool.numbers)
-            shortage = next((vms.placements.failures[key] for key in keys if key in vms.placements.failures), None)
-            if shortage is not None:
-                diagnostics.append(_build_capacity_error(vms, pool, shortage, hint))
-                unplaced.append(_build_unplaced_pool(vms, pool))
+            failures = [vms.placements.failures[key] for key in pool.keys if key in vms.placements.failures]
+            if failures:
+                shortage = _build_unplaced_pool(vms, pool)
+                unplaced.append(shortage)
+                diagnostics.append(_build_capacity_error(vms, shortage, failures[0], hint))
     return PlacementFitFailures(tuple(diagnostics), tuple(unplaced))
 
 
@@ -107,16 +94,13 @@ def _build_unplaced_pool(vms: VmObject, pool: PoolDemand) -> PoolShortage:
     """Build the record of a pool without enough capacity."""
     demand = vms.request.demand
     assert demand is not None
-    keys = [(pool.pool, number) for number in pool.numbers]
-    placed_count = sum(1 for key in keys if key in vms.placements.vms)
-    existing_count = sum(1 for key in keys if key in vms.prior.existing)
     return PoolShortage(
         address=vms.instance.address,
         pool=pool,
         site_id=demand.site_id,
         cluster=demand.cluster,
-        placed_count=placed_count,
-        existing_count=existing_count,
+        placed_count=len(vms.placements.vms.keys() & pool.keys),
+        existing_count=len(vms.prior.existing.keys() & pool.keys),
         binding_hints=tuple(vms.placements.binding_hints),
         surge=pool.surge_size if _is_failed_upgrade(vms, pool) else 0,
     )
@@ -139,16 +123,16 @@ def _build_pin_warning(vms: VmObject, reason: str) -> Diagnostic:
     )
 
 
-def _build_capacity_error(vms: VmObject, pool: PoolDemand, shortage: NoFitReason, hint: str) -> Diagnostic:
+def _build_capacity_error(vms: VmObject, shortage: PoolShortage, failure: NoFitReason, hint: str) -> Diagnostic:
+    """Build the error of a pool without enough capacity; `failure` is the reason of its first VM."""
+    pool, placed_count = shortage.pool, shortage.placed_count
     total = len(pool.numbers)
-    placed_count = sum(1 for number in pool.numbers if (pool.pool, number) in vms.placements.vms)
     instance = vms.instance
     subject = instance.locate(pool.path)
-    assert vms.request.demand is not None
-    pool_name = "/".join(filter(None, (vms.request.demand.cluster, pool.pool)))
+    pool_name = "/".join(filter(None, (shortage.cluster, pool.pool)))
     summary = f"{pool_name} does not fit"
     headline = f"{total:,} x {pool.sku.name} do not fit: {placed_count:,} of {total:,} placed"
-    reason = shortage.reason
+    reason = failure.reason
     if _is_failed_upgrade(vms, pool):
         summary = f"the upgrade of {summary}"
         headline = f"The upgrade of {pool_name} does not fit: {placed_count:,} of {total:,} x {pool.sku.name} re-placed"
@@ -161,7 +145,7 @@ def _build_capacity_error(vms: VmObject, pool: PoolDemand, shortage: NoFitReason
         block=instance.block.header if instance.block is not None else "",
         headline=headline,
         brief=summary,
-        extra={"fit": {"pool": pool.pool, "wanted": total, "placed": placed_count, "binding": shortage.binding}},
+        extra={"fit": {"pool": pool.pool, "wanted": total, "placed": placed_count, "binding": failure.binding}},
     )
 
 
@@ -185,44 +169,51 @@ def _format_outside_targets(addresses: Sequence[str]) -> str:
     return f" -target or -exclude excludes these from the plan, so their capacity is unknown: {names}."
 
 
+def _format_forgotten_hosts(addresses: Sequence[str]) -> str:
+    if not addresses:
+        return ""
+    names = format_first_items(addresses, MAXIMUM_NAMED)
+    pronoun = select_word_form(len(addresses), "it", "them")
+    blocks = select_word_form(len(addresses), "block", "blocks")
+    return (
+        f" This plan forgets {names}, so no machine of {pronoun} is known: omit the removed {blocks} of {pronoun}, "
+        "or forget the objects there too."
+    )
+
+
 def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning per hard anti-affinity group with more existing VMs at one location than it allows."""
     for vms in objects:
         if vms.is_removed or not vms.request.actions.unchanged:
             continue
-        rules = dict.fromkeys(chain.from_iterable(pool.groups for pool in vms.pools))
-        for rule in rules:
+        for rule in vms.placement_groups:
             if rule.is_affinity or not rule.is_hard:
                 continue
-            excess = list(_find_excess_group_vms(vms, rule))
+            excess = dict(_find_excess_group_vms(vms, rule))
             if excess:
-                locations = [location for location, _ in excess]
-                names = list(chain.from_iterable(excess_names for _, excess_names in excess))
-                more = f" and {len(names) - MAXIMUM_NAMED} more" if len(names) > MAXIMUM_NAMED else ""
-                heal = " ".join(f"-replace='{vms.instance.address}:{name}'" for name in names[:MAXIMUM_NAMED])
-                location_text = ", ".join(locations[:MAXIMUM_NAMED]) + (
-                    " and others" if len(locations) > MAXIMUM_NAMED else ""
-                )
-                group = rule.name.removeprefix("the others of ")
-                yield vms.instance.build_diagnostic(
-                    Problem(
-                        (),
-                        VIOLATED_GROUP,
-                        f"{group} allows {rule.max_vms} of its VMs on one {rule.scope}, but more run on "
-                        f"{location_text}. Rules do not move existing VMs. To separate them, re-place: {heal}{more}.",
-                        Severity.WARNING,
-                    )
-                )
+                yield _build_group_warning(vms.instance, rule, excess)
+
+
+def _build_group_warning(instance: Instance, rule: PlacementGroupRule, excess: Mapping[str, list[str]]) -> Diagnostic:
+    """Build the warning of a violated group; `excess` has by location the names of the VMs beyond its maximum."""
+    names = list(chain.from_iterable(excess.values()))
+    more = f" and {len(names) - MAXIMUM_NAMED} more" if len(names) > MAXIMUM_NAMED else ""
+    heal = " ".join(f"-replace='{instance.address}:{name}'" for name in names[:MAXIMUM_NAMED])
+    locations = ", ".join(list(excess)[:MAXIMUM_NAMED])
+    others = " and others" if len(excess) > MAXIMUM_NAMED else ""
+    group = rule.name.removeprefix("the others of ")
+    detail = (
+        f"{group} allows {rule.max_vms} of its VMs on one {rule.scope}, but more run on {locations}{others}. "
+        f"Rules do not move existing VMs. To separate them, re-place: {heal}{more}."
+    )
+    return instance.build_diagnostic(Problem((), VIOLATED_GROUP, detail, Severity.WARNING))
 
 
 def _find_excess_group_vms(vms: VmObject, rule: PlacementGroupRule) -> Iterator[tuple[str, list[str]]]:
-    """Yield each location with too many VMs of the group, and the newest VMs beyond the maximum."""
+    """Yield each machine or rack with too many VMs of the group, and the newest VMs beyond the maximum."""
     members: dict[str, list[PlacedVm]] = {}
     for vm in vms.list_placed_vms():
-        if rule.scope == "machine":
-            location = vm.placement.machine
-        else:
-            location = vm.placement.rack if rule.scope == "rack" else ""
+        location = rule.get_location(vm.placement)
         if location and vm.pool in rule.pools:
             members.setdefault(location, []).append(vm)
     for location, vms_at_location in members.items():
@@ -403,8 +394,7 @@ def measure_site_certainties(
     """Repeat the placements of every site with the seeds from `first` on; `samples` None is the default for
     the number of VMs. Return the number of samples, 0 if nothing was placed.
     """
-    operations = chain.from_iterable(site.operations for site in sites.values())
-    placed_count = sum(1 for operation in operations if isinstance(operation, PlaceOperation))
+    placed_count = sum(len(site.placed_demands) for site in sites.values())
     if placed_count == 0:
         return 0, {}
     sample_count = compute_default_runs(placed_count) if samples is None else samples

@@ -141,25 +141,29 @@ class _MemberIndex:
 
     def iterate_pool(self, vms: VmObject, pool: PoolDemand) -> Iterator[GroupMember]:
         """Yield the placed VMs of one pool."""
-        for number in pool.numbers:
-            vm = vms.placements.vms.get((pool.pool, number))
-            if vm is not None:
-                # The rank is the order among the placed VMs, -1 for an unchanged one.
-                assert vms.request.demand is not None
-                key = (vm.pool, vm.number)
-                token = vms.placements.tokens.get(key)
-                rank = self._ranks.get(vms.request.demand.site_id, {}).get(token, -1) if token is not None else -1
-                yield GroupMember(
-                    label=vm.name,
-                    vm=(vms.instance.address, key),
-                    site_id=vms.request.demand.site_id,
-                    placement=vm.placement,
-                    token=token,
-                    rank=rank,
-                    trigger=vms.get_trigger(key) if token is not None else "",
-                    pool=pool,
-                    cluster=vms.request.demand.owner,
-                )
+        demand = vms.request.demand
+        assert demand is not None
+        ranks = self._ranks.get(demand.site_id, {})
+        for key in pool.keys:
+            vm = vms.placements.vms.get(key)
+            if vm is None:
+                continue
+            member = GroupMember(
+                label=vm.name,
+                vm=(vms.instance.address, key),
+                site_id=demand.site_id,
+                placement=vm.placement,
+                token=None,
+                rank=-1,
+                trigger="",
+                pool=pool,
+                cluster=demand.owner,
+            )
+            token = vms.placements.tokens.get(key)
+            if token is not None:
+                # The rank is the order among the placed VMs.
+                member = replace(member, token=token, rank=ranks.get(token, -1), trigger=vms.get_trigger(key))
+            yield member
 
     def select_pods(self, selector: Mapping[str, Any]) -> Iterator[GroupMember]:
         """Yield the pods matched by a workload_selector, each located on its node."""
@@ -182,7 +186,7 @@ def _get_cluster_id(vms: VmObject, demand: VmDemand) -> str:
     """Return the id of the cluster that owns the VMs, also for a separate pool."""
     if demand.parent_id:
         return demand.parent_id
-    values = vms.instance.config or vms.instance.planned
+    values = vms.instance.argument_values
     if values is not None:
         return vms.instance.type.build_id(values)
     return f"{demand.site_id}/{demand.cluster}"
@@ -193,7 +197,7 @@ def _get_cluster_id(vms: VmObject, demand: VmDemand) -> str:
 
 def _get_rule_arguments(instance: Instance) -> Mapping[str, Any]:
     """Return the arguments of a rule: outside the selection those applied before."""
-    values = instance.config if instance.config is not None else instance.planned
+    values = instance.argument_values
     assert values is not None
     return values
 
@@ -340,8 +344,8 @@ def _build_violation(
 def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMember], location: Location) -> bool:
     """Return whether packing of extra-large VMs may be the reason for this location."""
     _, _, machine = location
-    is_placed = violating_member.token is not None and not violating_member.pool.pinned_machine
-    if not (violating_member.pool.sku.extra_large and machine and is_placed):
+    pool, is_placed = violating_member.pool, violating_member.token is not None
+    if not (machine and is_placed and pool.sku.extra_large) or pool.pinned_machine:
         return False
     before = [member for member in ordered_members if member.rank <= violating_member.rank]
     return any(member.pool.sku.extra_large and member.cluster != violating_member.cluster for member in before)

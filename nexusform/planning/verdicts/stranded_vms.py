@@ -29,6 +29,7 @@ from nexusform.planning.vm_planning.vm_object import (
     MACHINE_REPLACED,
     SELECTION_KEY,
     VmObject,
+    replace_note_entry,
 )
 from nexusform.plans.impact.guard_rails import STRANDED
 from nexusform.plans.plan import Action, Mode
@@ -60,7 +61,7 @@ def check_stranded_vms(
     objects_by_address: dict[str, list[VmObject]] = {}
     for vms in affected:
         vm_addresses = {
-            offering_addresses.get((_get_site_id(vms), machine), "") for machine in _list_lost_machines(vms)
+            offering_addresses.get((vms.prior.site_id, machine), "") for machine in _list_lost_machines(vms)
         }
         for offering_address in sorted(vm_addresses):
             objects_by_address.setdefault(offering_address, []).append(vms)
@@ -91,8 +92,8 @@ def find_lost_forgotten_vms(
     """Return the running forgotten VMs that lose their machine to this plan, by the address that records
     them, and remove them from its note. `sites` are those after the plan; a destroy plan has none.
     """
-    recorded = {address: rows for address, candidate in instances.items() if (rows := _list_forgotten_vms(candidate))}
-    if not recorded:
+    recorded = {address: _list_forgotten_vms(instance) for address, instance in instances.items()}
+    if not any(recorded.values()):
         return {}
     prior_machines = _index_prior_offers_by_machine(instances, types)
     lost_vms: dict[Address, list[LostVm]] = {}
@@ -104,21 +105,19 @@ def find_lost_forgotten_vms(
                 lost_vms.setdefault(address, []).append(vm)
         if address in lost_vms and not (instance.is_removed or instance.is_replaced):
             # The note of a rack or machine without these VMs.
-            prior = instance.prior.private if instance.prior is not None else None
-            note = dict(instance.private or prior or {})
+            note = instance.private or instance.prior_note
             removed_keys = {vm[1:] for vm in lost_vms[address]}
-            remaining_rows = [row for row in note.pop(FORGOTTEN_VMS, ()) if tuple(row[:2]) not in removed_keys]
-            instance.private = {**note, **({FORGOTTEN_VMS: remaining_rows} if remaining_rows else {})}
+            remaining_rows = [row for row in note.get(FORGOTTEN_VMS, ()) if tuple(row[:2]) not in removed_keys]
+            instance.private = replace_note_entry(note, FORGOTTEN_VMS, remaining_rows) or {}
     return lost_vms
 
 
 def _list_forgotten_vms(instance: Instance) -> list[LostVm]:
     """Return the forgotten VMs recorded by a rack or machine."""
-    prior = instance.prior
-    rows = (prior.private or {}).get(FORGOTTEN_VMS) if prior is not None else None
-    if not rows or prior is None:
+    rows = instance.prior_note.get(FORGOTTEN_VMS)
+    if not rows or instance.before is None:
         return []
-    vms = read_recorded_vms(instance.type, prior.attributes, {FORGOTTEN_VMS: rows})
+    vms = read_recorded_vms(instance.type, instance.before, {FORGOTTEN_VMS: rows})
     return [(site_id, vm.machine, vm.name) for site_id, vm in vms]
 
 
@@ -203,10 +202,6 @@ def _index_prior_offers_by_machine(
     return addresses
 
 
-def _get_site_id(vms: VmObject) -> str:
-    return vms.prior.demand.site_id if vms.prior.demand is not None else ""
-
-
 def _list_lost_machines(vms: VmObject) -> set[str]:
     return {vms.get_prior_placement(key).machine for key in vms.request.actions.losses}
 
@@ -215,7 +210,7 @@ def _list_names_of_lost_vms(
     vms: VmObject, offering_address: str, offering_addresses: Mapping[tuple[str, str], str]
 ) -> list[str]:
     """Return the names of an object's lost VMs on machines offered by one resource."""
-    site_id = _get_site_id(vms)
+    site_id = vms.prior.site_id
     return [
         vms.prior.existing[key].name
         for key in vms.request.actions.losses

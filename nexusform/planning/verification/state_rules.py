@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items, select_word_form
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
-from nexusform.placements.vm_demands import PlacedVm, PlacementGroupRule, PoolDemand
+from nexusform.json_data.plain_data import get_list
+from nexusform.placements.vm_demands import PlacedVm, PoolDemand, index_pools
 from nexusform.planning.instances.instance import ActionDecision, EvaluatedArguments, Instance
 from nexusform.planning.phases import list_workloads
 from nexusform.planning.preparation.prior_state import PriorState
@@ -123,18 +124,18 @@ def _place_existing_vms(objects: Iterable[VmObject], sites: Mapping[str, SitePla
     """Place all VMs on their machines and return them by site id."""
     by_site: dict[str, list[_ExistingVm]] = {}
     for vms in objects:
-        site = sites.get(vms.request.demand.site_id) if vms.request.demand is not None else None
-        if site is None or vms.request.demand is None:
+        request = vms.request.demand
+        if request is None or request.site_id not in sites:
             continue
-        pools = {pool.pool: pool for pool in vms.pools}
+        site = sites[request.site_id]
+        pools = index_pools(request.pools)
         for vm in vms.placements.vms.values():
             pool = pools.get(vm.pool)
             if pool is None or vm.placement.machine not in site.machines:
                 continue
             hints = tuple(hint for hint in pool.constraints.hints if hint.racks)
-            demand = build_demand(
-                vms.request.demand, replace(pool, constraints=replace(pool.constraints, hints=hints)), vm.number
-            )
+            constraints = replace(pool.constraints, hints=hints)
+            demand = build_demand(request, replace(pool, constraints=constraints), vm.number)
             handle = site.scheduler.add_existing(demand.vm, demand.sku, vm.placement)
             by_site.setdefault(site.id, []).append(_ExistingVm(vms, pool, vm, demand, handle))
     return by_site
@@ -142,26 +143,19 @@ def _place_existing_vms(objects: Iterable[VmObject], sites: Mapping[str, SitePla
 
 def _check_affinity_groups(vms: VmObject) -> Iterator[Diagnostic]:
     """Yield warnings for hard affinity groups with VMs at several locations."""
-    for group in dict.fromkeys(chain.from_iterable(pool.groups for pool in vms.pools)):
-        locations = _list_locations_of_group(vms, group) if group.is_affinity and group.is_hard else set()
+    for group in vms.placement_groups:
+        if not group.is_affinity or not group.is_hard:
+            continue
+        placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
+        locations = set(map(group.get_location, placements))
         if len(locations) > 1:
-            name, location_text = (
-                group.name.removeprefix("the others of "),
-                format_first_items(sorted(locations), _MAXIMUM_NAMED),
-            )
+            name = group.name.removeprefix("the others of ")
+            location_text = format_first_items(sorted(locations), _MAXIMUM_NAMED)
             yield _build_rule_violation_warning(
                 vms,
                 f"{name} keeps its VMs on one {group.scope}, but they run on {location_text}. Rules do "
                 "not move existing VMs; re-place some with -replace.",
             )
-
-
-def _list_locations_of_group(vms: VmObject, group: PlacementGroupRule) -> set[str]:
-    """Return the machines or racks of the group's VMs, by its scope."""
-    placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
-    if group.scope == "machine":
-        return {placement.machine for placement in placements}
-    return {placement.rack for placement in placements} if group.scope == "rack" else set()
 
 
 def _check_separation(
@@ -172,7 +166,7 @@ def _check_separation(
     rules = {rule.address: rule for rule in rule_instances}
     if not rules:
         return
-    groups = chain.from_iterable((rule.config or {}).get("group") or () for rule in rules.values())
+    groups = chain.from_iterable(get_list(rule.config, "group") for rule in rules.values())
     selects_pods = any(group.get("workload_selector") for group in groups)
     pods = list_workloads(state, registries) if selects_pods else []
     verdicts = evaluate_rules(rules.values(), objects, {}, {}, pods)

@@ -10,11 +10,13 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from nexusform.interfaces.plugins import FORGOTTEN_KEY, UNMANAGED_KEY, PluginRegistries
-from nexusform.placements.vm_demands import PlacedVm
+from nexusform.json_data.plain_data import get_list
+from nexusform.placements.vm_demands import PlacedVm, index_pools
 from nexusform.planning.instances.block_planner import BlockPlanner
+from nexusform.planning.preparation.prior_state import iterate_current_objects
 from nexusform.planning.vm_planning.site_plans import SiteObject, build_site_layout, find_sku
 from nexusform.planning.vm_planning.vm_context import VmContext
-from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.planning.vm_planning.vm_object import VmObject, replace_note_entry
 from nexusform.plans.site_capacity.occupancy import build_unmanaged_vms_note
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import VmSku
@@ -29,60 +31,61 @@ def record_forgotten_vms(objects: Iterable[VmObject], blocks: BlockPlanner, cont
     by_text = {str(address): instance for address, instance in blocks.instances.items()}
     forgotten: dict[str, list[OccupiedCapacity]] = {}  # by the address that offers their machine
     for vms in objects:
-        site = context.sites.get(vms.prior.demand.site_id) if vms.prior.demand is not None else None
-        pools = {pool.pool: pool for pool in vms.prior_pools}
-        for key in vms.request.actions.forgets:
-            vm = vms.prior.existing.get(key)
-            offering_address = (
-                site.offering_addresses.get(vm.placement.machine) if site is not None and vm is not None else None
-            )
-            if vm is not None and offering_address is not None:
+        site = context.sites.get(vms.prior.site_id)
+        if site is None:
+            continue
+        pools = index_pools(vms.prior_pools)
+        for vm in vms.list_vms_to_forget():
+            offering_address = site.offering_addresses.get(vm.placement.machine)
+            if offering_address is not None:
                 sku = find_sku(vm, pools.get(vm.pool), context.prior_context.skus)
                 forgotten.setdefault(offering_address, []).append(_build_occupied_capacity(vm, sku))
     for offering_address, vms_to_record in forgotten.items():
         instance = by_text[offering_address]
-        prior_note = instance.prior.private if instance.prior is not None else None
-        instance.private = _merge_vms_into_note(instance.private or prior_note, vms_to_record)
+        instance.private = _merge_vms_into_note(instance.private or instance.prior_note, vms_to_record)
 
 
 def add_forgotten_vms(state: State, removed: Collection[Address], registries: PluginRegistries) -> State:
     """Return the state with the VMs of `removed` objects recorded in racks and machines."""
-    present = [(address, current.current) for address, current in state.instances.items() if current.current]
     site_objects = [
-        SiteObject(address, current.attributes, current.creation, current.private) for address, current in present
+        SiteObject(address, current.attributes, current.creation, current.private)
+        for address, current in iterate_current_objects(state.instances)
     ]
     layout = build_site_layout(site_objects, registries, state.catalogue or "")
-    forgotten: dict[str, list[OccupiedCapacity]] = {}  # by what makes their machine
+    forgotten: dict[str, list[OccupiedCapacity]] = {}  # by the address that offers their machine
     for kind, site_object in layout.objects:
         if kind.vms is None or site_object.address not in removed:
             continue
         site = layout.sites.get(str(site_object.attributes.get("id")).partition("/")[0])
-        for vm in kind.vms.list_existing_vms(site_object.attributes) if site is not None else ():
-            offering_address = site.offering_addresses.get(vm.placement.machine) if site is not None else None
+        if site is None:
+            continue
+        for vm in kind.vms.list_existing_vms(site_object.attributes):
+            offering_address = site.offering_addresses.get(vm.placement.machine)
             if offering_address is not None:
                 sku = find_sku(vm, None, layout.skus)
                 forgotten.setdefault(offering_address, []).append(_build_occupied_capacity(vm, sku))
-    return replace(state, instances=_add_forgotten_vm_notes(state.instances, forgotten)) if forgotten else state
+    return replace(state, instances=_add_forgotten_vm_notes(state.instances, forgotten))
 
 
 def release_forgotten_vm(state: State, address: Address, name: str) -> State | None:
     """Return the state without a forgotten VM of a rack or machine; None if it is not recorded there."""
     instance = state.instances.get(address)
     current = instance.current if instance is not None else None
-    rows = list((current.private or {}).get(FORGOTTEN_KEY) or ()) if current is not None else []
-    remaining_rows = [row for row in rows if row[1] != name]
-    if instance is None or current is None or len(remaining_rows) == len(rows):
+    if instance is None or current is None:
         return None
-    other_notes = {key: value for key, value in (current.private or {}).items() if key != FORGOTTEN_KEY}
-    private = {**other_notes, **({FORGOTTEN_KEY: remaining_rows} if remaining_rows else {})} or None
+    rows = get_list(current.private, FORGOTTEN_KEY)
+    remaining_rows = [row for row in rows if row[1] != name]
+    if len(remaining_rows) == len(rows):
+        return None
+    private = replace_note_entry(current.private, FORGOTTEN_KEY, remaining_rows)
     return state.replace_instance(address, replace(instance, current=replace(current, private=private)))
 
 
 def list_forgotten_vms(state: State) -> Iterator[tuple[Address, str]]:
     """Yield the forgotten VMs recorded in a state, each with the address that records it."""
-    for address, instance in state.instances.items():
-        private = instance.current.private if instance.current is not None else None
-        yield from ((address, str(row[1])) for row in (private or {}).get(FORGOTTEN_KEY) or ())
+    for address, current in iterate_current_objects(state.instances):
+        for row in get_list(current.private, FORGOTTEN_KEY):
+            yield address, str(row[1])
 
 
 def _add_forgotten_vm_notes(
@@ -114,7 +117,7 @@ def _build_occupied_capacity(vm: PlacedVm, sku: VmSku) -> OccupiedCapacity:
 def _merge_vms_into_note(note: Note | None, vms: Iterable[OccupiedCapacity]) -> Note:
     """Return a note with these VMs; existing entries are replaced."""
     new_entries = {(vm.machine, vm.name): vm for vm in vms}
-    rows = [row for row in (note or {}).get(FORGOTTEN_KEY) or () if (row[0], row[1]) not in new_entries]
+    rows = [row for row in get_list(note, FORGOTTEN_KEY) if (row[0], row[1]) not in new_entries]
     return {
         **(note or {}),
         FORGOTTEN_KEY: [*rows, *build_unmanaged_vms_note(list(new_entries.values()))[UNMANAGED_KEY]],

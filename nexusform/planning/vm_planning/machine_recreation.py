@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from nexusform.interfaces.plugins import FORGOTTEN_KEY
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
+from nexusform.planning.preparation.prior_state import iterate_current_objects
 from nexusform.planning.vm_planning.site_plans import MachineRecreation, SitePlan, build_inventory
 from nexusform.plans.plan import Action
 from nexusform.plans.site_capacity.occupancy import build_unmanaged_vms_note, read_recorded_vms
@@ -33,10 +34,8 @@ def find_recreated_machines(
     if not removed:
         return {}
     types = blocks.request.registries.resource_types
-    instances = blocks.prior.state.instances.items()
-    recorded = (
-        (address, instance.current.attributes) for address, instance in instances if instance.current is not None
-    )
+    objects = iterate_current_objects(blocks.prior.state.instances)
+    recorded = ((address, current.attributes) for address, current in objects)
     before = build_inventory(recorded, types)
     # The address of the new resource for each re-created site, rack or machine.
     created = {str(instance.address) for instance in blocks.instances.values() if instance.action in _CREATE_ACTIONS}
@@ -57,9 +56,9 @@ def find_recreated_machines(
 
 def _iterate_removed_machine_owners(blocks: BlockPlanner) -> Iterator[Address]:
     """Yield the recorded resources with machines that this plan destroys, or that were found missing."""
-    for address, recorded in blocks.prior.state.instances.items():
+    for address, _ in iterate_current_objects(blocks.prior.state.instances):
         kind = blocks.request.registries.resource_types.get(address.type)
-        if recorded.current is None or kind is None or kind.add_to_inventory is None:
+        if kind is None or kind.add_to_inventory is None:
             continue
         instance = blocks.instances.get(address)
         is_missing = blocks.prior.get_object(address) is None
@@ -84,8 +83,10 @@ def _iterate_affected_machines(
     site_of_rack = {rack.id: rack.site_id for rack in before.racks.values()}
     for rack in before.racks.values():
         cause = causes.get((rack.id,)) or causes.get((rack.site_id,))
-        for machine in rack.machines if cause else ():
-            yield rack.site_id, machine.name, str(cause), machine
+        if cause is None:
+            continue
+        for machine in rack.machines:
+            yield rack.site_id, machine.name, cause, machine
     for offer in before.machines.values():
         site_id = site_of_rack.get(offer.rack_id, "")
         own_cause = causes.get((offer.rack_id, offer.machine.name))
@@ -143,9 +144,7 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
 
 def _build_prior_inventory(blocks: BlockPlanner) -> PlanInventory:
     """Build the inventory before the plan."""
-    prior = blocks.prior
-    objects = ((address, prior.get_object(address)) for address in prior.instances)
-    attributes = ((address, current.attributes) for address, current in objects if current is not None)
+    attributes = ((address, current.attributes) for address, current in blocks.prior.objects.items())
     return build_inventory(attributes, blocks.request.registries.resource_types)
 
 

@@ -71,6 +71,11 @@ class SitePlan(Struct):
     operations: list[Operation] = field(default_factory=list)
     recreated_machines: Mapping[str, MachineRecreation] = field(default_factory=dict)
 
+    @property
+    def placed_demands(self) -> list[Demand]:
+        """Demands of the recorded placements, in order."""
+        return [operation.demand for operation in self.operations if isinstance(operation, PlaceOperation)]
+
     def find_machine_trigger(self, machine: str) -> str:
         """Return the trigger to re-create a VM on this machine, or ""."""
         if machine not in self.machines:
@@ -239,14 +244,16 @@ def place_unmanaged_vms(site: SitePlan, existing_names: Container[str]) -> list[
     """Place the unmanaged VMs on their machines, those with known cells first, then the others by machine and name. A
     VM observed without its owner may be managed by now: `existing_names` are the names of existing VMs.
     """
-    entries = [
-        *site.configured_unmanaged,
-        *(observed for observed in site.observed_unmanaged if observed.name not in existing_names),
-    ]
-    with_cells = [entry for entry in entries if entry.cell_numbers]
-    without_cells = [entry for entry in entries if not entry.cell_numbers]
-    without_cells.sort(key=lambda entry: (entry.machine, entry.name.encode()))
-    return [_place_unmanaged_vm(site, entry) for entry in (*with_cells, *without_cells)]
+    observed = [entry for entry in site.observed_unmanaged if entry.name not in existing_names]
+    entries = sorted([*site.configured_unmanaged, *observed], key=_build_unmanaged_sort_key)
+    return [_place_unmanaged_vm(site, entry) for entry in entries]
+
+
+def _build_unmanaged_sort_key(entry: OccupiedCapacity) -> tuple[bool, str, bytes]:
+    """Return a key to sort VMs: those with known cells first, in their order."""
+    if entry.cell_numbers:
+        return False, "", b""
+    return True, entry.machine, entry.name.encode()
 
 
 def _place_unmanaged_vm(site: SitePlan, entry: OccupiedCapacity) -> UnmanagedVm:
@@ -370,9 +377,9 @@ def build_prior_context(
 ) -> ResourceTypeContext:
     """Build the context of prior arguments: SKUs and clusters before the plan."""
     inventory, clusters = PlanInventory(), dict[str, Mapping[str, Any]]()
-    for address in prior.instances:
-        resource_type, current = types.get(address.type), prior.get_object(address)
-        if resource_type is None or current is None:
+    for address, current in prior.objects.items():
+        resource_type = types.get(address.type)
+        if resource_type is None:
             continue
         if resource_type.kind is PlanningKind.CLUSTER:
             clusters.setdefault(resource_type.build_id(current.attributes), current.attributes)

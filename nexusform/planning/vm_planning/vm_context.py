@@ -11,11 +11,12 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error, suggest_name
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error, has_errors, suggest_name
 from nexusform.interfaces.plugins import PlanningKind
-from nexusform.placements.vm_demands import PoolDemand, VmDemand
+from nexusform.placements.vm_demands import PoolDemand, VmDemand, index_pools
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
+from nexusform.planning.preparation.prior_state import iterate_current_objects
 from nexusform.planning.vm_planning.site_plans import (
     ResourceTypeContext,
     SitePlan,
@@ -55,7 +56,7 @@ class HintTargets:
     def add_objects(self, objects: Iterable[VmObject]) -> None:
         """Add the VMs of these objects as hint targets."""
         for vms in objects:
-            values = vms.instance.config or vms.instance.planned
+            values = vms.instance.argument_values
             if values is not None and not vms.is_removed:
                 self._objects[vms.instance.type.build_id(values)] = vms
                 # Record the hard hints of an object by target, replacing its previous ones.
@@ -70,7 +71,7 @@ class HintTargets:
         """Return the hard hints of other VMs that target this object, from the current locations of those
         VMs. Affinity to a cluster means any of its VMs, so such a hint binds only an object with a single VM.
         """
-        values = vms.instance.config or vms.instance.planned
+        values = vms.instance.argument_values
         if not self._hints_by_target or values is None or vms.request.demand is None:
             return []
         hints_by_owner = self._hints_by_target.get(vms.instance.type.build_id(values), {})
@@ -210,9 +211,9 @@ def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
     def list_recorded_machines() -> frozenset[tuple[str, str]]:
         forgotten = {candidate.address for candidate in blocks.instances.values() if candidate.action is Action.FORGET}
         recorded = [
-            (address, instance.current.attributes)
-            for address, instance in blocks.prior.state.instances.items()
-            if instance.current is not None and address not in forgotten
+            (address, current.attributes)
+            for address, current in iterate_current_objects(blocks.prior.state.instances)
+            if address not in forgotten
         ]
         return list_machines(build_inventory(recorded, blocks.request.registries.resource_types))
 
@@ -242,30 +243,34 @@ def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, 
     """Compute the demand of an instance; None if it is removed, or invalid and marked so."""
     instance = vms.instance
     family = instance.type.vms
-    attributes = instance.config if instance.config is not None else instance.planned
+    attributes = instance.argument_values
     if instance.is_removed or instance.is_invalid or attributes is None or family is None:
         return None, []
     demand, problems = family.build_demand(attributes, context.current_context, instance.address)
-    site = context.sites.get(demand.site_id) if demand is not None else None
-    if demand is not None and site is not None and site.scheduler.profile.platform:
+    diagnostics = [instance.build_diagnostic(problem) for problem in problems]
+    if demand is None:
+        instance.is_invalid = True
+        return None, diagnostics
+    site = context.sites.get(demand.site_id)
+    if site is not None and site.scheduler.profile.platform:
         demand = replace(demand, provenance="predicted")
-    if demand is not None and any(pool.removes_newest for pool in demand.pools):
-        demand = replace(demand, pools=tuple(_keep_oldest_vms(pool, demand.cluster, vms) for pool in demand.pools))
-    if demand is not None and instance.block is not None:
-        demand_problems = list(_check_demand_targets(demand, vms, context))
-        problems = [*problems, *demand_problems]
-        if any(problem.severity is Severity.ERROR for problem in demand_problems):
-            demand = None
-    instance.is_invalid |= demand is None
-    return demand, [instance.build_diagnostic(problem) for problem in problems]
+    demand = replace(demand, pools=tuple(_keep_oldest_vms(pool, demand.cluster, vms) for pool in demand.pools))
+    if instance.block is None:
+        return demand, diagnostics
+    target_diagnostics = [instance.build_diagnostic(problem) for problem in _check_demand_targets(demand, vms, context)]
+    diagnostics += target_diagnostics
+    if has_errors(target_diagnostics):
+        instance.is_invalid = True
+        return None, diagnostics
+    return demand, diagnostics
 
 
 def _keep_oldest_vms(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDemand:
-    """Return the pool with the numbers of its oldest VMs, then the lowest free ones."""
-    ages = rank_names_by_age(vms.instance.prior.private if vms.instance.prior is not None else None)
-    existing = [vm for vm in vms.prior.existing.values() if vm.pool == pool.pool and isinstance(vm.number, int)]
+    """Return the pool with the numbers of its oldest VMs, then the lowest free ones, if it removes the newest VMs."""
     if not pool.removes_newest or vms.instance.is_replaced:
         return pool
+    ages = rank_names_by_age(vms.instance.prior_note)
+    existing = [vm for vm in vms.prior.existing.values() if vm.pool == pool.pool and isinstance(vm.number, int)]
     existing.sort(key=lambda vm: (ages.get(vm.name, -1), vm.number))
     kept_numbers = [vm.number for vm in existing[: len(pool.numbers)]]
     free_numbers = [number for number in pool.numbers if number not in kept_numbers]
@@ -280,19 +285,15 @@ def _check_demand_targets(demand: VmDemand, vms: VmObject, context: VmContext) -
         known = sorted(context.sites)
         hint = suggest_name(demand.site_id, known) if demand.site_id else ""
         known_text = f" Known sites: {', '.join(known)}." if known else " No nexus_site is declared."
-        unknown_site_problem = Problem(
-            () if demand.parent_id else ("site_id",),
-            "unknown-site",
-            f'No site has the id "{demand.site_id}".{hint}{known_text}',
-        )
-        yield unknown_site_problem
+        path = () if demand.parent_id else ("site_id",)
+        yield Problem(path, "unknown-site", f'No site has the id "{demand.site_id}".{hint}{known_text}')
         return
     zones = site.list_zones()
     for pool in demand.pools:
         unknown = site.scheduler.profile.find_unknown_fact(pool.sku, pool.constraints)
         if unknown:
             yield Problem(pool.path, "uncertain-placement", unknown, Severity.WARNING)
-        missing = sorted((pool.zones or frozenset()) - set(zones))
+        missing = sorted(pool.configured_zones - set(zones))
         if missing:
             problem = _build_unknown_zones_problem(pool, demand.site_id, missing, zones)
             if (pool.pool, pool.zones) not in [(prior.pool, prior.zones) for prior in vms.prior_pools]:
@@ -328,18 +329,17 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     System pools. On Azure, a change that re-creates a pool's VMs deletes and creates the pool, and a cluster
     needs a System pool at all times.
     """
-    # Errors for replaced pools that are the only System pool of an unchanged cluster.
-    existing = [(vms, vms.prior.demand) for vms in objects if vms.prior.demand is not None]
-    system_pools: Counter[str] = Counter()
-    for _, prior in existing:
-        system_pools[prior.owner] += sum(pool.is_system for pool in prior.pools)
-    for vms, prior in existing:
-        is_unchanged = not vms.instance.is_replaced and vms.instance.block is not None
-        if vms.request.demand is None or not is_unchanged or system_pools[prior.owner] != 1:
+    # The numbers of System pools by cluster.
+    before = Counter(_iterate_system_pool_owners(vms.prior.demand for vms in objects))
+    after = Counter(_iterate_system_pool_owners(vms.request.demand for vms in objects))
+    remaining = [(vms, vms.prior.demand) for vms in objects if vms.prior.demand is not None and _is_remaining(vms)]
+    for vms, prior in remaining:
+        if before[prior.owner] != 1:
             continue
-        pools = {pool.pool: pool for pool in vms.request.demand.pools}
+        requested_pools = index_pools(vms.pools)
         for pool in prior.pools:
-            if pool.is_system and pool.pool in pools and _is_pool_replaced(vms, pool, pools[pool.pool]):
+            requested = requested_pools.get(pool.pool)
+            if pool.is_system and requested is not None and _is_pool_replaced(vms, pool, requested):
                 yield vms.instance.build_error(
                     "last-system-pool-replacement",
                     f"The change deletes and creates {pool.pool}, the only pool of {prior.cluster} with mode System. A "
@@ -347,25 +347,20 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
                     f"change {pool.pool} and apply again.",
                     pool.path,
                 )
-    yield from _check_clusters_losing_system_pools(objects)
-
-
-def _check_clusters_losing_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
-    """Yield warnings for remaining clusters that lose all System pools, of their own blocks or others'."""
-    before = Counter(_iterate_system_pool_owners(vms.prior.demand for vms in objects))
-    after = Counter(_iterate_system_pool_owners(vms.request.demand for vms in objects))
-    for vms in objects:
-        prior, instance = vms.prior.demand, vms.instance
-        is_unchanged = vms.request.demand is not None and instance.block is not None and not instance.is_replaced
-        if prior is None or prior.parent_id or not is_unchanged:
-            continue
-        if before[prior.owner] and not after[prior.owner]:
+    for vms, prior in remaining:
+        # Pools in blocks of their own have a parent, and count for their cluster.
+        if before[prior.owner] and not after[prior.owner] and not prior.parent_id:
             detail = (
                 f"The change leaves {prior.cluster} without a pool of mode System. Azure does not delete "
                 "the last one. Keep one, or add another."
             )
             warning = Problem((), "system-pools-removed", detail, Severity.WARNING)
-            yield instance.build_diagnostic(warning)
+            yield vms.instance.build_diagnostic(warning)
+
+
+def _is_remaining(vms: VmObject) -> bool:
+    """Return whether an object is configured and not replaced."""
+    return vms.request.demand is not None and vms.instance.block is not None and not vms.instance.is_replaced
 
 
 def _iterate_system_pool_owners(demands: Iterable[VmDemand | None]) -> Iterator[str]:

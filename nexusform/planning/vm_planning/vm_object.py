@@ -14,7 +14,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.interfaces.plugins import UnplacedVms
-from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.json_data.plain_data import get_list, get_mapping
+from nexusform.placements.vm_demands import PlacedVm, PlacementGroupRule, PoolDemand, VmDemand, index_pools
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan import Action
@@ -80,6 +81,16 @@ class PriorVms(Struct, frozen=True):
     unplaced: UnplacedVms = field(default_factory=dict)
     recorded_placements: Mapping[VmKey, Placement] = field(default_factory=dict)
 
+    @property
+    def site_id(self) -> str:
+        """Site of the prior arguments; "" for a new instance."""
+        return self.demand.site_id if self.demand is not None else ""
+
+    @property
+    def cluster(self) -> str:
+        """Cluster of the prior arguments; "" for a new instance."""
+        return self.demand.cluster if self.demand is not None else ""
+
 
 class RequestedVms(Struct, frozen=True):
     """Requested VMs (`demand`: None while unknown), their `site`, and the resulting actions."""
@@ -127,6 +138,19 @@ class VmObject(Struct):
     def prior_pools(self) -> tuple[PoolDemand, ...]:
         """Pools of the prior arguments; none for a new instance."""
         return self.prior.demand.pools if self.prior.demand is not None else ()
+
+    @property
+    def placement_groups(self) -> list[PlacementGroupRule]:
+        """Placement groups of the requested pools, each once."""
+        return list(dict.fromkeys(chain.from_iterable(pool.groups for pool in self.pools)))
+
+    @property
+    def requested_names(self) -> dict[VmKey, str]:
+        """Names of the requested VMs, pools in order."""
+        names: dict[VmKey, str] = {}
+        for pool in self.pools:
+            names.update(zip(pool.keys, pool.names, strict=True))
+        return names
 
     @property
     def waiting_vms(self) -> UnplacedVms:
@@ -189,11 +213,11 @@ class VmObject(Struct):
         """Return the names of the VMs without capacity."""
         if not self.placements.failures:
             return []
-        names: list[str] = []
-        for pool in self.pools:
-            numbered = zip(pool.numbers, pool.names, strict=True)
-            names += [name for number, name in numbered if (pool.pool, number) in self.placements.failures]
-        return names
+        return [name for key, name in self.requested_names.items() if key in self.placements.failures]
+
+    def list_vms_to_forget(self) -> list[PlacedVm]:
+        """Return the forgotten VMs with a machine."""
+        return [self.prior.existing[key] for key in self.request.actions.forgets if key in self.prior.existing]
 
     def list_placed_names(self) -> list[tuple[str, str]]:
         """Return the names and triggers of the VMs placed by this plan, in order of placement."""
@@ -241,8 +265,7 @@ class VmObject(Struct):
         """Return every VM after the plan, pools in order, numbers ascending."""
         vms: list[PlacedVm] = []
         for pool in self.pools:
-            keys = [(pool.pool, number) for number in pool.numbers]
-            vms += [self.placements.vms[key] for key in keys if key in self.placements.vms]
+            vms += [self.placements.vms[key] for key in pool.keys if key in self.placements.vms]
         return vms
 
     def list_vms(self) -> Sequence[PlacedVm]:
@@ -291,7 +314,7 @@ def compute_vm_actions(
     """
     actions = VmActions()
     existing_by_key = {(vm.pool, vm.number): vm for vm in existing_vms}
-    pools = {pool.pool: pool for pool in demand.pools} if demand else {}
+    pools = index_pools(demand.pools) if demand else {}
     numbers = {name: frozenset(pool.numbers) for name, pool in pools.items()}
     for key in (*existing_by_key, *situation.unplaced):
         pool_name, vm_number = key
@@ -299,7 +322,7 @@ def compute_vm_actions(
             actions.removals[key] = "pool_removed" if demand else situation.common_trigger
         elif vm_number not in numbers[pool_name]:
             actions.removals[key] = situation.common_trigger or "scale_in"
-    prior_pools = {pool.pool: pool for pool in prior_demand.pools} if prior_demand else {}
+    prior_pools = index_pools(prior_demand.pools) if prior_demand else {}
     is_upgraded = bool(demand and prior_demand and demand.version != prior_demand.version)
     for pool in pools.values():
         prior = prior_pools.get(pool.pool)
@@ -374,9 +397,8 @@ def record_vm_placements(
     the plan, `present` all VMs afterwards, `serial` that of the state after apply.
     """
     unchanged_names = set(present) - {name for name, _ in placed_vms}
-    note = dict(prior) if isinstance(prior, Mapping) else {}
     groups: list[list[Any]] = []
-    for prior_serial, trigger, names in _parse_note_entries(note.pop(PLACED_KEY, ())):
+    for prior_serial, trigger, names in _read_placed_entries(prior):
         remaining_names = [name for name in names if name in unchanged_names]
         if remaining_names:
             groups.append([prior_serial, trigger, remaining_names])
@@ -384,9 +406,7 @@ def record_vm_placements(
     for name, trigger in placed_vms:
         names_by_trigger.setdefault(trigger, []).append(name)
     groups += [[serial, trigger, names] for trigger, names in names_by_trigger.items()]
-    if groups:
-        note[PLACED_KEY] = groups
-    return note or None
+    return replace_note_entry(prior, PLACED_KEY, groups)
 
 
 def record_previous_machines(
@@ -401,9 +421,16 @@ def record_previous_machines(
         for name, machine in _read_left_machines(note).items()
         if name in present and name not in placed_names
     }
-    machines = {**remaining, **left_machines}
-    other_notes = {key: value for key, value in (note or {}).items() if key != LEFT_KEY}
-    return {**other_notes, **({LEFT_KEY: machines} if machines else {})} or None
+    return replace_note_entry(note, LEFT_KEY, {**remaining, **left_machines})
+
+
+def replace_note_entry(note: Mapping[str, Any] | None, key: str, value: Collection[Any]) -> dict[str, Any] | None:
+    """Return a note with this entry last, without it if the value is empty; None for an empty note."""
+    entries = dict(get_mapping(note))  # state may have been edited
+    entries.pop(key, None)
+    if value:
+        entries[key] = value
+    return entries or None
 
 
 def get_previous_machine(private: Mapping[str, Any] | None, name: str) -> str:
@@ -413,16 +440,13 @@ def get_previous_machine(private: Mapping[str, Any] | None, name: str) -> str:
 
 def _read_left_machines(private: Mapping[str, Any] | None) -> dict[str, str]:
     """Return the left machines in a note, ignoring invalid entries: state may have been edited."""
-    entries = private.get(LEFT_KEY) if isinstance(private, Mapping) else None
-    if not isinstance(entries, Mapping):
-        return {}
+    entries = get_mapping(private, LEFT_KEY)
     return {name: machine for name, machine in entries.items() if isinstance(machine, str)}
 
 
 def find_placement_origin(private: Mapping[str, Any] | None, name: str) -> tuple[str, int] | None:
     """Return the trigger and serial of a VM's placement; None if unknown."""
-    entries = private.get(PLACED_KEY, ()) if isinstance(private, Mapping) else ()
-    for serial, trigger, names in reversed(_parse_note_entries(entries)):
+    for serial, trigger, names in reversed(_read_placed_entries(private)):
         if name in names:
             return trigger, serial
     return None
@@ -430,16 +454,15 @@ def find_placement_origin(private: Mapping[str, Any] | None, name: str) -> tuple
 
 def rank_names_by_age(private: Mapping[str, Any] | None) -> dict[str, int]:
     """Return the recorded names with their ranks, the oldest first."""
-    entries = _parse_note_entries(private.get(PLACED_KEY, ()) if isinstance(private, Mapping) else ())
-    ordered = sorted(entries, key=lambda entry: entry[0])
+    ordered = sorted(_read_placed_entries(private), key=lambda entry: entry[0])
     names = dict.fromkeys(chain.from_iterable(names for _, _, names in ordered))
     return {name: rank for rank, name in enumerate(names)}
 
 
-def _parse_note_entries(entries: Any) -> list[tuple[int, str, list[str]]]:
-    """Return the valid entries of a note: state may have been edited."""
+def _read_placed_entries(private: Mapping[str, Any] | None) -> list[tuple[int, str, list[str]]]:
+    """Return the valid placement entries (serial, trigger, names) of a note: state may have been edited."""
     valid_entries: list[tuple[int, str, list[str]]] = []
-    for entry in entries if isinstance(entries, list | tuple) else ():
+    for entry in get_list(private, PLACED_KEY):
         match entry:
             case [int(serial), str(trigger), [*names]] if all(isinstance(name, str) for name in names):
                 valid_entries.append((serial, trigger, names))

@@ -161,9 +161,8 @@ class _VmPlanner:
     def add_prior_vms(self, instances: Iterable[Instance]) -> None:
         """Reserve the capacity of all prior VMs, then of unmanaged VMs."""
         for instance in instances:
-            recorded = self.blocks.prior.state.instances.get(instance.address)
-            current = recorded.current if recorded is not None else None
-            attributes = current.attributes if current is not None else None
+            recorded = self.blocks.prior.get_recorded_object(instance.address)
+            attributes = recorded.attributes if recorded is not None else None
             self.objects[instance.address] = vm_placement_steps.build_vm_object(instance, self.context, attributes)
         names = set(chain.from_iterable(vms.existing_names for vms in self.objects.values()))
         for site in self.context.sites.values():
@@ -176,7 +175,7 @@ class _VmPlanner:
             instance for instance in instances if instance.type.kind is PlanningKind.CLUSTER and not instance.is_removed
         ]
         for cluster in clusters:
-            attributes = cluster.config if cluster.config is not None else cluster.planned
+            attributes = cluster.argument_values
             if attributes is not None and not cluster.is_invalid:
                 self.context.current_context.clusters[cluster.type.build_id(attributes)] = attributes
         followers: list[tuple[VmObject, VmDemand]] = []
@@ -226,7 +225,7 @@ class _VmPlanner:
             vm_placement_steps.release_vm_capacity(vms)
         self.context.start_recording()
         objects_to_place = [vms for vms in objects if vms.request.actions.recreations]
-        objects_to_place.sort(key=lambda vms: vms.instance.prior.creation if vms.instance.prior is not None else 0)
+        objects_to_place.sort(key=lambda vms: vms.instance.prior_creation)
         for vms in objects_to_place:
             vm_placement_steps.restore_vm_locations(vms)
         for vms in objects_to_place:
@@ -274,14 +273,10 @@ class _VmPlanner:
         """
         for vms in self._list_vm_objects(instances):
             instance = vms.instance
-            if (
-                needs_evaluation
-                and instance.config is not None
-                and not instance.is_removed
-                and has_unknown_part(instance.config)
-            ):
+            has_arguments = instance.config is not None and not instance.is_removed
+            if needs_evaluation and has_arguments and has_unknown_part(instance.config):
                 self.blocks.evaluate(instance, evaluation)
-            if instance.config is not None and not instance.is_removed and not instance.is_invalid:
+            if has_arguments and not instance.is_invalid:
                 self._update_hint_targets(vms)
                 vm_placement_steps.place_new_vms(vms, self.context)
                 self.context.hints.add_objects([vms])
@@ -301,9 +296,8 @@ class _VmPlanner:
             # Re-created at the same location: the values are unchanged, but a step is needed.
             instance.decision = replace(instance.decision, action=Action.UPDATE)
         if not vms.is_unchanged and vms.request.demand is not None:
-            prior = vms.instance.prior.private if vms.instance.prior is not None else None
             placed_vms, present = vms.list_placed_names(), vms.list_names()
-            note = record_vm_placements(prior, placed_vms, present, self.blocks.request.state.serial + 1)
+            note = record_vm_placements(instance.prior_note, placed_vms, present, self.blocks.request.state.serial + 1)
             instance.private = record_previous_machines(
                 note, vms.get_left_machines(), {name for name, _ in placed_vms}, present
             )
@@ -348,16 +342,13 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
         if address.type not in blocks.request.registries.resource_types:
             continue
         block = configured.get(address.config_address)
-        is_destroyed = address in destroyed
-        if not is_destroyed:
-            instance = blocks.build_unchanged(address, block)
+        if address in destroyed:
+            blocks.instances[address] = blocks.build_removed_instance(address, "", block)
         else:
-            instance = blocks.build_removed_instance(address, "", block)
-        blocks.instances[address] = instance
-    context = build_destroy_context(blocks)
-    remaining_context = (
-        replace(context, sites=_build_remaining_sites(blocks)) if blocks.selection.is_partial else context
-    )
+            blocks.instances[address] = blocks.build_unchanged(address, block)
+    context = remaining_context = build_destroy_context(blocks)
+    if blocks.selection.is_partial:
+        remaining_context = replace(context, sites=_build_remaining_sites(blocks))
     objects: dict[Address, VmObject] = {}
     for address, instance in blocks.instances.items():
         if instance.type.vms is None or instance.prior is None:

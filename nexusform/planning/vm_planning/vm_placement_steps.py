@@ -8,11 +8,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
+from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, index_pools
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.vm_planning.site_plans import build_demand, build_vm_name, find_sku, refresh_rack_and_zone
+from nexusform.planning.vm_planning.site_plans import (
+    SitePlan,
+    build_demand,
+    build_vm_name,
+    find_sku,
+    refresh_rack_and_zone,
+)
 from nexusform.planning.vm_planning.vm_context import VmContext
 from nexusform.planning.vm_planning.vm_object import (
+    HEAL,
     MACHINE_FORGOTTEN,
     MACHINE_REMOVED,
     MACHINE_REPLACED,
@@ -26,7 +33,7 @@ from nexusform.planning.vm_planning.vm_object import (
 )
 from nexusform.plans.plan import Action
 from nexusform.scheduling.racks.rules import hints as hint_rule
-from nexusform.scheduling.racks.vms import Hint, HintScope, NoFitReason, Placement
+from nexusform.scheduling.racks.vms import Hint, HintScope, NoFitReason, Placement, VmName, VmSku
 
 
 def build_vm_object(instance: Instance, context: VmContext, recorded: Mapping[str, Any] | None = None) -> VmObject:
@@ -44,19 +51,23 @@ def build_vm_object(instance: Instance, context: VmContext, recorded: Mapping[st
     if recorded is not None and recorded is not attributes:
         recorded_placements = _find_moved_vms(existing, family.list_existing_vms(recorded))
     vms = VmObject(instance, PriorVms(demand, existing, family.list_unplaced_vms(attributes), recorded_placements))
-    for vm in existing.values():
-        # Reserve the capacity of an existing VM on its machine.
-        demand = vms.prior.demand
-        site = context.sites.get(demand.site_id) if demand is not None else None
-        if demand is None or site is None:
-            continue
-        pool = next((pool for pool in demand.pools if pool.pool == vm.pool), None)
-        name = build_vm_name(demand, pool, vm.pool, vm.number)
-        reservation = site.place_existing_vm(name, find_sku(vm, pool, context.prior_context.skus), vm.placement)
-        if reservation is not None:
-            handle, _ = reservation
-            vms.placements.reservations[vm.pool, vm.number] = (site, handle)
+    site = context.sites.get(vms.prior.site_id)
+    if demand is None or site is None:
+        return vms
+    pools = index_pools(demand.pools)
+    for key, vm in existing.items():
+        pool = pools.get(vm.pool)
+        sku = find_sku(vm, pool, context.prior_context.skus)
+        _reserve_vm_capacity(vms, key, site, build_vm_name(demand, pool, *key), sku)
     return vms
+
+
+def _reserve_vm_capacity(vms: VmObject, key: VmKey, site: SitePlan, name: VmName, sku: VmSku) -> None:
+    """Reserve the capacity of an existing VM on its machine, if the machine exists."""
+    reservation = site.place_existing_vm(name, sku, vms.get_prior_placement(key))
+    if reservation is not None:
+        handle, _ = reservation
+        vms.placements.reservations[key] = (site, handle)
 
 
 def _find_moved_vms(existing: Mapping[VmKey, PlacedVm], recorded: Iterable[PlacedVm]) -> dict[VmKey, Placement]:
@@ -84,20 +95,20 @@ def decide_actions(vms: VmObject, demand: VmDemand | None, context: VmContext) -
     actions = compute_vm_actions(tuple(vms.prior.existing.values()), vms.prior.demand, demand, situation)
     vms.request = RequestedVms(demand, site, actions)
     for key in actions.unchanged:
-        existing_vm = vms.prior.existing[key]
-        machine = vms.request.site.machines.get(existing_vm.placement.machine) if vms.request.site is not None else None
-        placement = existing_vm.placement if machine is None else refresh_rack_and_zone(machine, existing_vm.placement)
-        current_vm = vms.placements.vms[key] = (
-            existing_vm if placement is existing_vm.placement else replace(existing_vm, placement=placement)
-        )
-        if current_vm is not existing_vm:
-            vms.placements.relocated.add(key)
+        vm = vms.prior.existing[key]
+        machine = site.machines.get(vm.placement.machine) if site is not None else None
+        if machine is not None:
+            placement = refresh_rack_and_zone(machine, vm.placement)
+            if placement is not vm.placement:
+                vm = replace(vm, placement=placement)
+                vms.placements.relocated.add(key)
+        vms.placements.vms[key] = vm
     _update_vfs_of_unchanged_vms(vms)
 
 
 def build_machine_trigger_finder(context: VmContext, vms: VmObject) -> Callable[[str], str]:
     """Return a function from a machine to the trigger for an object's VMs on it."""
-    site_id = vms.prior.demand.site_id if vms.prior.demand is not None else ""
+    site_id = vms.prior.site_id
     site = context.sites.get(site_id)
 
     def find_trigger(machine: str) -> str:
@@ -113,9 +124,7 @@ def _update_vfs_of_unchanged_vms(vms: VmObject) -> None:
     if vms.request.demand is None:
         return
     vfs_before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}
-    changed = {
-        pool.pool: pool for pool in vms.pools if pool.pool in vfs_before and pool.sku.vfs != vfs_before[pool.pool]
-    }
+    changed = index_pools(pool for pool in vms.pools if pool.sku.vfs != vfs_before.get(pool.pool, pool.sku.vfs))
     for key in vms.request.actions.unchanged:
         pool_name, number = key
         if pool_name not in changed or key not in vms.placements.reservations:
@@ -124,10 +133,7 @@ def _update_vfs_of_unchanged_vms(vms: VmObject) -> None:
         _release_vm_capacity(vms, key)
         pool = changed[pool_name]
         name = build_vm_name(vms.request.demand, pool, pool_name, number)
-        reservation = site.place_existing_vm(name, pool.sku, vms.prior.existing[key].placement)
-        if reservation is not None:
-            handle, _ = reservation
-            vms.placements.reservations[key] = (site, handle)
+        _reserve_vm_capacity(vms, key, site, name, pool.sku)
 
 
 def _find_common_trigger(vms: VmObject) -> str:
@@ -182,21 +188,26 @@ def restore_vm_locations(vms: VmObject) -> None:
 
 
 def place_recreated_vms(vms: VmObject, context: VmContext) -> None:
-    """Place the VMs to re-create: those with a removed old VM, then rolling ones in batches."""
-    triggers = {
-        key: cause for key, cause in vms.request.actions.recreations.items() if key not in vms.placements.restored
-    }
-    for pool, names in _iterate_pools(vms, triggers):
+    """Place the VMs to re-create, except those restored at their location: first those with their old VM
+    removed already, then rolling ones in batches.
+    """
+    early: dict[VmKey, str] = {}
+    rolling: dict[VmKey, str] = {}
+    for key, trigger in vms.request.actions.recreations.items():
+        if trigger == ROLLING:
+            rolling[key] = trigger
+        elif key not in vms.placements.restored:
+            early[key] = trigger
+    for pool, names in _iterate_pools(vms, early):
         for number, name in names.items():
-            trigger = triggers[pool.pool, number]
-            if trigger != ROLLING:
+            key = (pool.pool, number)
+            old_machine = None
+            if early[key] == HEAL and key in vms.prior.existing:
                 # A healed VM returns to its machine only if no other machine accepts it.
-                existing_vm = vms.prior.existing.get((pool.pool, number)) if trigger == "heal" else None
-                old_machine = existing_vm.placement.machine if existing_vm is not None else None
-                _place_vm(vms, pool, number, name, context, last_resort=old_machine)
-    for pool, names in _iterate_pools(vms, triggers):
-        rolling = {number: name for number, name in names.items() if triggers[pool.pool, number] == ROLLING}
-        _replace_in_batches(vms, pool, rolling, context)
+                old_machine = vms.get_prior_placement(key).machine
+            _place_vm(vms, pool, number, name, context, last_resort=old_machine)
+    for pool, names in _iterate_pools(vms, rolling):
+        _replace_in_batches(vms, pool, names, context)
 
 
 def _replace_in_batches(vms: VmObject, pool: PoolDemand, names: Mapping[int | str, str], context: VmContext) -> None:

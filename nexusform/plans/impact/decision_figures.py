@@ -150,7 +150,8 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
         off_vms = off.setdefault(action.site_id, set())
         maximum = max(maximum, len(off_vms.union(action.stopped_vms)))
         off_vms.difference_update(action.stopped_vms)
-        off_vms.update(action.stopped_vms if action.leaves_off else ())
+        if action.leaves_off:
+            off_vms.update(action.stopped_vms)
     # The largest number of VMs of one cluster down at a time.
     down: Counter[tuple[str, str]] = Counter()
     for row in _select_interrupted_vms(plan):
@@ -166,7 +167,7 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
         moved=count_objects_with_effects(counts, Effect.MOVED, Effect.UNPLACED),
         removed=count_objects_with_effects(counts, *REMOVAL_EFFECTS),
         host_lost=count_objects_with_effects(counts, Effect.LOST) + plan.lost_unmanaged_count,
-        max_down=max(down.values(), default=0) if down else 0,
+        max_down=max(down.values(), default=0),
         minutes=_compute_drain_minutes(plan),
         stopped=len(select_stopped_vms(plan.machine_actions)),
         max_stopped=maximum,

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, suggest_name
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
 from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.placement_kinds.placement_kind import get_kind_noun
@@ -109,7 +109,7 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
     """
     limits = tuple(limits)
     results: list[GuardRailResult] = []
-    errors = {problem.id for problem in plan.diagnostics if problem.severity is Severity.ERROR}
+    errors = {problem.id for problem in plan.errors}
     if limits and plan.errored and errors != {STRANDED}:
         results = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
         names = format_list([format_limit(limit.name, limit.value) for limit in limits])

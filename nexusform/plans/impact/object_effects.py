@@ -46,22 +46,25 @@ REMOVAL_EFFECTS: Final = (Effect.REMOVED, Effect.FORGOTTEN)
 LOSS_EFFECTS: Final = (*DISRUPTIVE_EFFECTS, *REMOVAL_EFFECTS)
 
 
+# Actions with the same effect on every object.
+_EFFECTS_BY_ACTION: Final = {
+    PlacementAction.REMOVE: Effect.REMOVED,
+    PlacementAction.LOSE: Effect.LOST,
+    PlacementAction.FORGET: Effect.FORGOTTEN,
+    PlacementAction.UPDATE: Effect.UPDATED,
+}
+
+
 def compute_effect(row: PlacementChange) -> Effect:
     """Return the effect on the object of a row."""
+    effect = _EFFECTS_BY_ACTION.get(row.action)
+    if effect is not None:
+        return effect
     kind = KINDS[row.kind]
-    match row.action:
-        case PlacementAction.KEEP:
-            return _compute_unchanged_effect(row, is_running=kind.is_running(row.target))
-        case PlacementAction.REMOVE:
-            return Effect.REMOVED
-        case PlacementAction.LOSE:
-            return Effect.LOST
-        case PlacementAction.FORGET:
-            return Effect.FORGOTTEN
-        case PlacementAction.UPDATE:
-            return Effect.UPDATED
-        case PlacementAction.PLACE:
-            return Effect.PLACED if kind.is_running(row.target) else Effect.WAITING
+    if row.action is PlacementAction.KEEP:
+        return _compute_unchanged_effect(row, is_running=kind.is_running(row.target))
+    if row.action is PlacementAction.PLACE:
+        return Effect.PLACED if kind.is_running(row.target) else Effect.WAITING
     # A VM without a machine does not run.
     runs_before = kind.is_running(row.source) and not (row.kind == VM and row.source is None)
     if not kind.is_running(row.target):

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Span
-from nexusform.plans.plan import Action, Plan
+from nexusform.plans.plan import Plan
 from nexusform.plans.saved.record_codec import write_record
 from nexusform.state import json_codec
 
@@ -58,7 +58,7 @@ def _collect_visible_items(plan: Plan) -> dict[str, list[object]]:
     """Return the visible items of a plan by name; creation numbers are bookkeeping."""
     items: dict[str, list[object]] = {}
     for change in plan.changes:
-        if change.action is not Action.NO_OP or change.previous_address or change.importing:
+        if not change.is_unchanged:
             key = f"{change.address} (deposed {change.deposed})" if change.deposed else str(change.address)
             items.setdefault(key, []).append(replace(change, creation=0, prior_creation=0, source=None))
     for row in plan.placements:

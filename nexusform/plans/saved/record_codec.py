@@ -65,11 +65,11 @@ def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, A
         return {"each": field.write_many(values)}
     different = [value for _, value in numbers]
     if len(different) == 1:
-        only = different[0]
-        if only.__class__ is field.default.__class__ and only == field.default:
+        [value] = different
+        if value.__class__ is field.default.__class__ and value == field.default:
             return None
-    if len(different) == 1 and (field.can_deduplicate or different[0] is None):
-        return {"all": field.write_many(different)[0]}
+        if field.can_deduplicate or value is None:
+            return {"all": field.write_many(different)[0]}
     if not field.can_deduplicate or len(different) * 2 > len(values):
         return {"each": field.write_many(values)}
     return {"of": field.write_many(different), "at": indexes}

@@ -169,11 +169,11 @@ class _NodeCollector:
 class DocumentExpander:
     """Replacement of references by shared values and UNKNOWN. Raises SharedValuesError, as does `expand`."""
 
-    def __init__(self, mark: str, shared: Any, most_parts: int = _MAXIMUM_PARTS) -> None:
+    def __init__(self, mark: str, shared: Any, maximum_parts: int = _MAXIMUM_PARTS) -> None:
         if not isinstance(shared, dict) or shared.keys() != {"keys", "values"}:
             raise SharedValuesError("Its shared values are not an object of keys and values.")
         self._mark = mark
-        self._maximum_parts = most_parts
+        self._maximum_parts = maximum_parts
         keys = shared["keys"]
         lists = isinstance(keys, list) and all(isinstance(names, list) for names in keys)
         if not lists or not all(all(isinstance(key, str) for key in names) for names in keys):

@@ -13,6 +13,7 @@ from msgspec.structs import astuple, replace
 
 from nexusform.diagnostics.phrases import compute_natural_sort_key
 from nexusform.interfaces.plugins import FORGOTTEN_KEY, UNMANAGED_KEY, PlanningKind, ResourceType
+from nexusform.json_data.plain_data import get_list
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Interval, Machine, MachineStatus, Placement, VmSku
@@ -131,6 +132,14 @@ class SiteSkuCapacity(Struct, frozen=True):
     cells: int
     before: SpareCapacity | None = None
     after: SpareCapacity | None = None
+
+    @property
+    def new_no_surge_clusters(self) -> frozenset[str]:
+        """Clusters without surge capacity after the plan only."""
+        if self.after is None:
+            return frozenset()
+        before = self.before.no_surge_clusters if self.before is not None else ()
+        return frozenset(self.after.no_surge_clusters).difference(before)
 
 
 class MachineVmCount(Struct, frozen=True):
@@ -257,7 +266,7 @@ def read_recorded_vms(
     kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> list[tuple[str, OccupiedCapacity]]:
     """Return the unmanaged VMs recorded in the note of a rack or machine, each with the site id."""
-    rows = [*((note or {}).get(UNMANAGED_KEY) or ()), *((note or {}).get(FORGOTTEN_KEY) or ())]
+    rows = [*get_list(note, UNMANAGED_KEY), *get_list(note, FORGOTTEN_KEY)]
     if not rows or kind.kind not in {PlanningKind.RACK, PlanningKind.MACHINE}:
         return []
     rack_id = str(attributes.get("id" if kind.kind is PlanningKind.RACK else "rack_id"))

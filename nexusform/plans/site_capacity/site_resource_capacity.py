@@ -16,6 +16,7 @@ from msgspec import Struct, convert, field, json
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.json_data.plain_data import get_text
 from nexusform.placements.vm_demands import ClaimDemand, PoolDemand, VmDemand
 
 # Key of the supplies in the note of a site.
@@ -225,7 +226,7 @@ def count_nodes(
     for owner, pool in pools:
         counts[owner.cluster] += len(pool.numbers)
         surge[owner.cluster] = max(surge.get(owner.cluster, 0), pool.surge_size)
-        claim = (claims_by_cluster or {}).get(owner.owner.partition(":")[2])
+        claim = (claims_by_cluster or {}).get(owner.cluster_id)
         if claim is not None:
             claims[owner.cluster] = claim
     return ClusterNodeCounts(counts, surge, networks or {}, claims)
@@ -233,10 +234,8 @@ def count_nodes(
 
 def find_configured_node_network(attributes: Mapping[str, Any]) -> str:
     """Return the name of the node network in the azure block of a cluster, "" for none."""
-    part: Any = attributes
-    for name in ("azure", "body", "properties", "networkConfiguration", "cniNetworkId"):
-        part = part.get(name) if isinstance(part, Mapping) else None
-    return part.rstrip("/").rpartition("/")[2] if isinstance(part, str) else ""
+    network_id = get_text(attributes, "azure", "body", "properties", "networkConfiguration", "cniNetworkId")
+    return network_id.rstrip("/").rpartition("/")[2]
 
 
 def compute_site_resource_capacity(
@@ -278,22 +277,21 @@ def _compute_node_addresses(supplies: SiteResources, counter: _SiteNodeCounts) -
     named = {counter.networks[cluster] for cluster in clusters} | known.keys()
     for name in sorted(named):
         own = [cluster for cluster in sorted(clusters) if counter.networks[cluster] == name]
-        network = known.get(name)
-        vms = network.vms if network is not None else 0
-        is_used = bool(own or vms)
-        if network is not None and network.addresses is None and not is_used:
-            continue  # IPv6 alone
-        yield SiteResourceCapacity(
+        network = known.get(name, NetworkAddresses(name, addresses=None, vms=0))
+        row = SiteResourceCapacity(
             site_id="",
             site="",
             kind=SiteResourceKind.NODE_ADDRESSES,
             name=name,
-            total=network.addresses if network is not None else None,
-            # The use of a network without nodes and VMs is unknown.
-            used_before=vms + sum(counter.before.get(item, 0) for item in own) if is_used else None,
-            used=vms + sum(counter.after.get(item, 0) for item in own) if is_used else None,
+            total=network.addresses,
             surge=max((counter.surge.get(item, 0) for item in own), default=0),
         )
+        if own or network.vms:
+            used_before = network.vms + sum(counter.before.get(item, 0) for item in own)
+            used = network.vms + sum(counter.after.get(item, 0) for item in own)
+            yield replace(row, used_before=used_before, used=used)
+        elif network.addresses is not None:
+            yield row  # the use of a network without nodes and VMs is unknown
     if supplies.networks is None:
         yield SiteResourceCapacity("", "", SiteResourceKind.NODE_ADDRESSES, "")
     for cluster in sorted((counter.before.keys() | counter.after.keys()) - clusters):
@@ -342,9 +340,10 @@ def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResource
         )
     if supplies.storage is None:
         yield SiteResourceCapacity("", "", SiteResourceKind.STORAGE, "")
-    count, mib = supplies.volumes or (0, 0)
-    promised = None if supplies.volumes is None else -(-mib // _MIB_OF_GIB)
-    name = "" if supplies.volumes is None else format_count(count, "volume")
+    name, promised = "", None
+    if supplies.volumes is not None:
+        count, mib = supplies.volumes
+        name, promised = format_count(count, "volume"), -(-mib // _MIB_OF_GIB)
     total = _sum_appliance_capacity(supplies)
     yield SiteResourceCapacity("", "", SiteResourceKind.VOLUMES, name, total=total, used_before=promised, used=promised)
 
@@ -407,14 +406,12 @@ def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResou
     """Return the row of a kind with the smallest spare amount after a surge; unknown counts as less; None without."""
     of_kind = [row for row in rows if row.kind is kind]
     known = [row for row in of_kind if row.free is not None]
-    lacking = [row for row in known if row.is_insufficient]
-    if lacking:
-        return min(lacking, key=lambda row: (row.free or 0) - row.surge)
+    scarcest = min(known, key=lambda row: (row.free or 0) - row.surge, default=None)
+    if scarcest is not None and scarcest.is_insufficient:
+        return scarcest
     # A network with unknown use is no evidence about nodes.
     unknown = [row for row in of_kind if row.free is None and (row.total is None or not known)]
-    if unknown:
-        return unknown[0]
-    return min(known, key=lambda row: (row.free or 0) - row.surge, default=None)
+    return unknown[0] if unknown else scarcest
 
 
 def _subtract_if_known(total: int | None, used: int | None) -> int | None:
